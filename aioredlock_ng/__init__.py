@@ -16,6 +16,7 @@ from aioredlock_ng.errors import (
     QuorumUnreachable,
     RedlockClosed,
     RedlockError,
+    UpgradeRefused,
 )
 from aioredlock_ng.lease import Lease
 from aioredlock_ng.lock import Lock
@@ -29,6 +30,7 @@ from aioredlock_ng.records import (
     NodeFacts,
     Owner,
     Queued,
+    ReaderInfo,
     Refused,
     RoundTrips,
     SemaphoreInfo,
@@ -36,6 +38,7 @@ from aioredlock_ng.records import (
     Stats,
 )
 from aioredlock_ng.redlock import Redlock
+from aioredlock_ng.rwlock import ReadLock, RWLock, RWLockOptions, WriteLock
 from aioredlock_ng.semaphore import Semaphore
 
 __version__ = "0.1.0"
@@ -63,6 +66,10 @@ __all__ = [
     "Owner",
     "Queued",
     "QuorumUnreachable",
+    "RWLock",
+    "RWLockOptions",
+    "ReadLock",
+    "ReaderInfo",
     "Redlock",
     "RedlockClosed",
     "RedlockError",
@@ -72,6 +79,8 @@ __all__ = [
     "SemaphoreInfo",
     "Severity",
     "Stats",
+    "UpgradeRefused",
     "Vote",
+    "WriteLock",
     "__version__",
 ]

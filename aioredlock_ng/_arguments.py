@@ -1,4 +1,4 @@
-"""Check the arguments of `Redlock` that are no settings: nodes, sinks, clocks and randomness."""
+"""Check the arguments of `Redlock` that are not settings: nodes, sinks, clocks and randomness."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
     """Return the sinks, each of which must be a plain callable.
 
     Raises:
-        ConfigurationError: A sink is no callable, or a coroutine function.
+        ConfigurationError: A sink is not callable, or is a coroutine function.
     """
     if callable(sinks) or not hasattr(sinks, "__iter__"):
         raise ConfigurationError(
@@ -78,24 +78,28 @@ def checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
     return checked
 
 
-def checked_nodes(nodes: Iterable[object], connector: type[Connector]) -> list[Connector | Node]:
+def checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
     """Return the nodes, with a connector for each URL or client.
 
     Raises:
-        ConfigurationError: There is no node, a node is unusable, or two are the same server.
+        ConfigurationError: There is no node, a node is unusable, or two nodes are the same server.
     """
     if isinstance(nodes, (str, bytes, dict)) or not hasattr(nodes, "__iter__"):
         raise ConfigurationError(
             f"nodes must be a list of URLs, clients or node objects, not {type(nodes).__name__}"
         )
-    checked: list[Any] = [node if hasattr(node, "ask") else connector(node) for node in nodes]
+    # The import of `Connector` also imports redis-py, which takes longer than the rest of the
+    # package.
+    from aioredlock_ng._nodes.connect import Connector
+
+    checked: list[Any] = [node if hasattr(node, "ask") else Connector(node) for node in nodes]
     if not checked:
         raise ConfigurationError(
             "nodes is empty; name at least one server, better three or five independent ones"
         )
     seen: dict[object, str] = {}
     for node in checked:
-        identity = node.identity if isinstance(node, connector) else id(node)
+        identity = node.identity if isinstance(node, Connector) else id(node)
         if identity in seen:
             raise ConfigurationError(
                 f"nodes names the same server twice: {seen[identity]} and {node.address};"

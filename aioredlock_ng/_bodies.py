@@ -1,4 +1,4 @@
-"""Keep the open `async with` entries of a lock, and cancel their tasks on a loss."""
+"""Keep the open `async with` entries of a `Lock`, and cancel their tasks if a lease is lost."""
 
 from __future__ import annotations
 
@@ -14,26 +14,31 @@ __all__ = ["Bodies", "Body"]
 
 
 class Body:
-    """The task inside one `async with`. A loss cancels it as `asyncio.timeout` cancels a task."""
+    """The task inside one `async with`. A loss cancels the task like `asyncio.timeout`."""
 
-    __slots__ = ("_cancelling", "_told", "lease", "task")
+    __slots__ = ("_cancelling", "_told", "lease", "outer", "task")
 
     def __init__(self, lease: Lease, task: asyncio.Task[object]) -> None:
         self.lease = lease
         self.task = task
+        # The next outer entry of the same task and the same `Lock` object.
+        self.outer: Body | None = None
         self._cancelling = task.cancelling()
         self._told = False
 
     def lost(self) -> None:
-        """Cancel the task, unless it found the loss itself and receives it as an exception."""
+        """Cancel the task, unless the loss was found by a call of this task.
+
+        If a call of the task found the loss, the call raises an exception instead.
+        """
         if self.task is not asyncio.current_task():
             self._told = True
             self.task.cancel()
 
     def leave(self) -> bool:
-        """Undo our cancellation.
+        """Undo the cancellation that `lost` requested.
 
-        Return True if this object cancelled the leaving task, and no other code did.
+        Return True if this object, and no other code, cancelled the task that leaves the block.
         """
         if not self._told:
             return False
@@ -43,38 +48,47 @@ class Body:
 class Bodies:
     """The open entries of one `Lock`.
 
-    Python does not say which entry an `__aexit__` belongs to. Each call of `leave` removes one
-    entry, so the number of open entries is always known. At most the newest entry still holds the
-    lock, because a lease begins only after the previous lease ended.
+    Python does not say which entry an `__aexit__` belongs to. Each call of `leave` removes an
+    entry, or adds 1 to the number of blocks that were left without an entry. So the number of open
+    blocks is always known. After the last block is left, no entry is open. The order in which the
+    tasks leave the blocks does not matter.
     """
 
-    __slots__ = ("_inside", "_left")
+    __slots__ = ("_inside", "_left", "_newest")
 
     def __init__(self) -> None:
-        self._inside: list[Body] = []
-        # Number of blocks that were left without an entry, because `leave` could not choose one.
+        # The open entries in the order of entering. A dict makes the removal fast even if thousands
+        # of tasks read at the same time.
+        self._inside: dict[Body, None] = {}
+        # The newest entry of each task.
+        self._newest: dict[asyncio.Task[object], Body] = {}
+        # Number of blocks that were left while `leave` could not decide which entry to remove.
         self._left = 0
 
     def enter(self, body: Body) -> None:
         """Add an entry."""
-        self._inside.append(body)
+        self._inside[body] = None
+        body.outer = self._newest.get(body.task)
+        self._newest[body.task] = body
 
     def leave(self, resource: str) -> Body:
         """Remove the current task's newest entry.
 
-        A task without entries removes the entry of another task only if all entries have been left.
+        If the current task has no entry and exactly one block is open, this method removes the
+        entry of another task.
 
         Raises:
             RedlockError: Several entries are open and none belongs to this task, or no entry is
                 open.
         """
         task, inside = asyncio.current_task(), self._inside
-        mine = [body for body in inside if body.task is task]
+        assert task is not None
+        body = self._newest.get(task)
         if not inside:
             raise RedlockError(
                 f"the lock {resource!r} is left, but no `async with` of this Lock object is open"
             )
-        if not mine and (count := len(inside)) > self._left + 1:
+        if body is None and (count := len(inside)) > self._left + 1:
             self._left += 1
             raise RedlockError(
                 f"the lock {resource!r} is left in a task that did not enter it, while"
@@ -82,12 +96,18 @@ class Bodies:
                 " so nothing was released; call `redlock.lock(...)` for each `async with`"
                 " that another task leaves"
             )
-        body = (mine or inside)[-1]
-        inside.remove(body)
+        if body is None:
+            body = next(reversed(inside))
+        del inside[body]
+        if body.outer is None:
+            del self._newest[body.task]
+        else:
+            self._newest[body.task] = body.outer
         if len(inside) == self._left:
             for other in inside:
                 other.leave()
                 other.lease.let_go()
             inside.clear()
+            self._newest.clear()
             self._left = 0
         return body

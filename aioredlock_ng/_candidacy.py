@@ -1,7 +1,7 @@
-"""The mechanics of a candidate: how it waits for the lock, begins a term, ends it, and withdraws.
+"""The mechanics of a candidate: waiting for the lock, beginning and ending a term, withdrawing.
 
-`Election` is the public object. At any time, at most one task of a candidate waits for the lock or
-leads.
+The public object of a candidate is `Election`. At any time, at most one task of a candidate waits
+for the lock or leads.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ R = TypeVar("R")
 
 
 class Candidacy:
-    """One candidate.
+    """One candidate of an election.
 
     Args:
         source: The manager.
         lock: The lock of the election.
-        key: The key of that lock.
+        key: The key of the election's lock.
         label: The candidate's label.
-        margins: Limits for what is left of a leader's lease.
+        margins: Limits for the remaining time of a leader's lease.
 
     Attributes:
-        term: The term that lasts now; None while the candidate does not lead.
-        over: The error that `leave` has raised since `begin`; None if it has raised none.
-        leader: The label of the leader as last known.
-        has_led: True once a term began since `begin`.
-        resigned: True once the candidate withdraws.
+        term: The current term; None while the candidate does not lead.
+        over: The error that `leave` raised after the last `begin`; None if `leave` raised no error.
+        leader: The last known label of the leader; None if no leader is known.
+        has_led: True if a term has begun since the last `begin`.
+        resigned: True from a call of `resign` until the next `begin`.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class Candidacy:
         self.over: LockLost | LockReleased | None = None
         self.leader: str | None = None
         self.has_led = self.resigned = False
-        # The wait for the lock; a resignation lets it time out.
+        # The timeout of the present wait. A resignation makes the timeout expire immediately, which
+        # ends the wait.
         self._standing: asyncio.Timeout | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -89,20 +90,25 @@ class Candidacy:
         self.has_led = self.resigned = False
 
     def finish(self) -> None:
-        """Give up the claim on the candidate, whatever happened."""
+        """Give up the calling task's claim on the candidate."""
         # A stored exception would keep the frames of its traceback in memory, with all their
         # objects.
         self.over = None
         self._idle.set()
 
     async def stand(self, *, patient: bool) -> Lease | None:
-        """Wait for the leadership, and begin the term; None if the candidate resigned.
+        """Wait for the lock of the election, and begin a term.
 
         Args:
-            patient: Try again when the nodes refuse for a reason that waiting does not cure.
+            patient: True: if the nodes refuse for a reason that waiting does not cure, pause and
+                try again. An operator may remove the reason.
+
+        Returns:
+            The lease of the term; None if the candidate resigned.
 
         Raises:
-            QuorumUnreachable: The nodes refuse for a reason of this kind, and `patient` is False.
+            QuorumUnreachable: The nodes refuse for a reason that waiting does not cure, and
+                `patient` is False.
         """
         while not self.resigned:
             try:
@@ -114,8 +120,8 @@ class Candidacy:
                 continue
             if lease is None:
                 break
-            # The event loop may have been blocked since the grant. A term that must end at once
-            # does not begin.
+            # If the event loop was blocked after the grant, most of the lease may have passed. The
+            # lease is then released, because a term would have to end immediately.
             if lease.remaining() > self._margins.step_down and not self.resigned:
                 self._lead(lease)
                 return lease
@@ -163,11 +169,11 @@ class Candidacy:
         self._turned(self._label)
 
     async def leave(self, exc: BaseException | None) -> None:
-        """End the term: the body has ended with this exception, or without any.
+        """End the term. `exc` is the exception that ended the body, or None after a normal end.
 
         Raises:
-            LockLost, LockReleased: The body had to end, or the lease was lost. The error is kept in
-                `over`.
+            LockLost, LockReleased: The lease was lost, or the term ended before its body did. The
+                attribute `over` keeps the error.
         """
         term = self.term
         assert term is not None
@@ -204,7 +210,7 @@ class Candidacy:
                 self._source.engine().context.emit(LeaderChanged(self._lock.resource, leader))
 
     def _turned(self, leader: str | None) -> None:
-        """Record the beginning or end of a term here, and wake the watchers of this manager."""
+        """Record that a term of this candidate begins or ends, and wake this manager's watchers."""
         self.learn(leader)
         with suppress(RedlockClosed):
             changed(self._source.engine(), self._key)
@@ -217,7 +223,7 @@ def _cause(exc: BaseException | None) -> Literal["done", "failed", "cancelled"]:
 
 
 def _is_of(exc: BaseException, name: str) -> bool:
-    """True if the exception is a `LockLost` of this lock, or a group of such errors only."""
+    """Return True for a `LockLost` of the lock `name`, and for a group of such errors only."""
     if isinstance(exc, BaseExceptionGroup):
         return all(_is_of(part, name) for part in exc.exceptions)
     return isinstance(exc, LockLost) and exc.resource == name

@@ -1,4 +1,4 @@
-"""Define the records of the doctor, for `records`."""
+"""Define the records of the doctor, which the module `records` exports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class Severity(StrEnum):
-    """The severity of a finding, the worst first."""
+    """The possible severities of a finding, the worst first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -33,7 +33,8 @@ class Finding:
             kind.
         severity: An error breaks a promise of the lock or stops a node from voting. A warning
             weakens a promise. An info is useful to know.
-        nodes: Addresses of the nodes concerned. Empty if the finding concerns the whole set.
+        nodes: Addresses of the nodes concerned. Empty if the finding concerns the whole set of
+            nodes.
         what: The observation.
         meaning: The consequence for locks.
         remedy: The action to take.
@@ -66,13 +67,13 @@ class RoundTrips:
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """Two readings of a node's clock from this machine. The round trips bound their precision.
+    """The result of two readings of a node's clock. Faster round trips give smaller errors.
 
     Attributes:
-        offset: Seconds that the node's clock is ahead of this machine's wall clock.
+        offset: Seconds by which the node's clock is ahead of this machine's wall clock.
         offset_error: Largest error of `offset` in seconds, in both directions.
-        rate: Seconds that the node's clock advanced per second of this machine's steady clock.
-        rate_error: Largest error of `rate` as a share, in both directions.
+        rate: Seconds by which the node's clock advanced per second of this machine's steady clock.
+        rate_error: Largest error of `rate` in the same unit, in both directions.
     """
 
     offset: float
@@ -86,8 +87,8 @@ class Refused:
     """A request that a server refused during the examination.
 
     Attributes:
-        step: The request: "SCRIPT LOAD", "script acquire", or "command GET" for a command that
-            scripts call.
+        step: The request. Examples are "SCRIPT LOAD", "script acquire" for a script, and "command
+            GET" for a command that scripts call.
         words: The server's error message.
     """
 
@@ -101,37 +102,39 @@ class NodeFacts:
 
     Attributes:
         address: The node's address without credentials.
-        problem: Code of the finding that ended the examination. "" if it was complete.
-        words: The reason for the end.
-        endpoint: The end of the connection: `address:port` with the name resolved, or the path of a
-            socket.
+        problem: Code of the finding that ended the examination early. "" if the examination was
+            complete.
+        words: The reason why the examination ended early.
+        endpoint: The server's end of the connection: `address:port` with the host name resolved, or
+            the path of a Unix socket.
         server: Name and version of the server.
         run_id: Id of the server process.
         role: "master" or "slave", in the words of the server.
         primary: Address of the primary if the node is a replica.
         cluster: True if the server runs in cluster mode.
-        unknown: Commands that the library needs and the server does not know.
+        unknown: Commands that the library needs and the server lacks.
         uptime: Seconds since the server's start, by its own clock.
         replicas: Number of attached replicas.
         maxmemory: The memory limit in bytes. 0: no limit.
-        maxmemory_policy: The server's policy at the limit.
+        maxmemory_policy: The server's eviction policy, which applies at the memory limit.
         evicted_keys: Number of keys evicted since the server's start.
         aof: True if the server keeps an append-only file.
-        fsync: The flush policy of that file: "always", "everysec" or "no".
-        failing: Parts of the persistence that failed last time, as INFO names them.
+        fsync: The flush policy of the append-only file: "always", "everysec" or "no".
+        failing: The fields of INFO that report a failed write to disk.
         resp3: True if the server speaks RESP3.
         tracking: True if the server sends notifications of changed keys.
         messages: True if a published message arrived. None without RESP3.
-        granted: True if the node granted a lock on the doctor's own key, even in quarantine.
+        granted: True if the node granted a lock on the doctor's own key. True for a quarantined
+            node as well.
         trust: State of the node's marker for the recovery guard: "trusted", "waiting", "founding",
             "foreign", "excessive" or "none". A foreign marker names another server process. An
             excessive marker names a guard time above 86,401 s.
         ready_in: Seconds until the node may be trusted.
-        sampled_keys: Number of sampled keys, without the library's own. None if locks have a
-            `key_format` of their own, or if the rights to sample are missing.
-        foreign_keys: The type of each sampled key that cannot be a lock: no string, or without
-            expiry.
-        refusals: The refused requests in the order of asking.
+        sampled_keys: Number of sampled keys. Keys of the library itself are not counted. None if
+            `key_format` is not the default, or if the rights to sample are missing.
+        foreign_keys: The type of each sampled key that cannot be a lock, because it is not a string
+            or has no expiry.
+        refusals: The refused requests, in the order in which they were sent.
         round_trips: Round-trip times of the node.
         clock: Readings of the node's clock.
     """
@@ -172,7 +175,7 @@ class Diagnosis:
     """The result of an examination of all nodes.
 
     Attributes:
-        severity: The worst severity of all findings. None if there are none.
+        severity: The worst severity of all findings. None if there are no findings.
         findings: The findings, the worst first.
         nodes: The observations of each node, in the order given.
     """

@@ -20,7 +20,7 @@ __all__ = ["Manager", "candidate"]
 
 
 class Manager(Source, Protocol):
-    """Describe the part of `Redlock` that makes a candidate."""
+    """The part of `Redlock` that makes a candidate."""
 
     def lock(
         self, name: str | bytes, *, ttl: float | None, max_hold: float | None, owner: str
@@ -54,7 +54,7 @@ def candidate(
 
 
 def _label_of(label: str | None, options: Options) -> str:
-    """Return the label of a candidate: the given one, the manager's, or host and process.
+    """Return the argument `label`, else the manager's label, else host and process.
 
     Raises:
         ConfigurationError: The label is unusable, or the manager writes no labels.

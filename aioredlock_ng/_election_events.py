@@ -1,4 +1,4 @@
-"""Define the events of elections, for `events`."""
+"""Define the events of elections, which the module `events` exports."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TermBegan:
-    """A candidate of this process leads.
+    """A candidate of this process has become the leader.
 
     Attributes:
         resource: The election's name.
         label: The candidate's label.
-        fence: The fence of its lease; None without fencing.
+        fence: The fence of the candidate's lease; None without fencing.
     """
 
     resource: str
@@ -34,16 +34,17 @@ class TermBegan:
 class TermEnded:
     """A leader of this process has ended its work, and its lease is given up.
 
-    Each `TermBegan` is followed by one such event.
+    Each `TermBegan` is followed by one `TermEnded`.
 
     Attributes:
         resource: The election's name.
         label: The candidate's label.
-        fence: The fence of its lease; None without fencing.
+        fence: The fence of the candidate's lease; None without fencing.
         led_for: Seconds since the term began.
-        cause: "done": the work was finished. "failed": it raised. "cancelled": its task was
-            cancelled from outside. "resigned": `resign()` was called. "step_down": the lease was
-            not renewed for so long that the leader had to end. "lost": the lease was lost.
+        cause: "done": the work was finished. "failed": the work raised an exception. "cancelled":
+            the leader's task was cancelled from outside. "resigned": `resign()` was called.
+            "step_down": the lease was not renewed for so long that the leader had to end its work.
+            "lost": the lease was lost.
     """
 
     resource: str
@@ -55,14 +56,14 @@ class TermEnded:
 
 @dataclass(frozen=True, slots=True)
 class RenewalSlow:
-    """A leader's lease was not renewed when it should have been.
+    """The renewal of a leader's lease is late.
 
-    Unless a renewal succeeds, the leader steps down.
+    Unless a renewal succeeds in time, the leader steps down.
 
     Attributes:
         resource: The election's name.
-        fence: The fence of its lease; None without fencing.
-        remaining: Seconds until the lease is lost unless it is renewed.
+        fence: The fence of the leader's lease; None without fencing.
+        remaining: Seconds until the lease is lost if no renewal succeeds.
     """
 
     resource: str
@@ -76,8 +77,8 @@ class SteppingDown:
 
     Attributes:
         resource: The election's name.
-        fence: The fence of its lease; None without fencing.
-        remaining: Seconds that the leader has to end its work before another candidate can lead.
+        fence: The fence of the leader's lease; None without fencing.
+        remaining: Seconds in which the leader can end its work before another candidate can lead.
     """
 
     resource: str
@@ -87,13 +88,13 @@ class SteppingDown:
 
 @dataclass(frozen=True, slots=True)
 class TermOutlived:
-    """A leader works on although its lease is over. Another candidate may lead beside it.
+    """A leader still works although its lease is lost. Another candidate may lead as well.
 
-    Emitted once per term. `Election.check()` fails until the leader has ended its work.
+    The event is sent once per term. `Election.check()` fails until the leader has ended its work.
 
     Attributes:
         resource: The election's name.
-        fence: The fence of its lease; None without fencing.
+        fence: The fence of the leader's lease; None without fencing.
         over_for: Seconds since the lease was lost.
     """
 

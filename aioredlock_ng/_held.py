@@ -1,45 +1,41 @@
-"""Define the methods of a lease that only other parts of the library call."""
+"""Define the internal methods of a lease, for other parts of the library."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.replies import ALL_OURS, KeyStates, Released, released
 from aioredlock_ng._core.votes import Outcome, Vote, may_have_set, no_vote
+from aioredlock_ng._engine.acting import acting_task, threads
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.engine import Engine
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 
-__all__ = ["CLOSED_AMID", "Held", "vote_of"]
+__all__ = ["CLOSED_AMID", "Held", "acting_inside_of", "vote_of"]
+
+R = TypeVar("R")
 
 CLOSED_AMID = "the Redlock was closed at the moment when this acquisition was granted"
-"""Message of the error for a caller whose lease was released before it ran."""
+"""Message of the error for a caller whose lease was released before the caller's task continued."""
 
 
 class Held:
-    """The methods of a lease that other parts of the library call."""
+    """The internal methods of a lease, for other parts of the library."""
 
-    __slots__ = ("_engine", "_holding")
+    __slots__ = ("_engine", "_record")
 
-    def __init__(self, engine: Engine, holding: Holding) -> None:
+    def __init__(self, engine: Engine, record: LeaseRecord) -> None:
         self._engine = engine
-        self._holding = holding
-
-    @property
-    def keys(self) -> tuple[bytes, ...]:
-        """The keys that the lease has on the nodes.
-
-        Internal: for `Lock`.
-        """
-        return self._holding.spec.keys
+        self._record = record
 
     def entered(self, task: asyncio.Task[object], on_lost: Callable[[], None] | None) -> None:
         """Record that `task` enters an `async with` of this lease.
@@ -47,22 +43,22 @@ class Held:
         Internal: for `Lock`. `on_lost` is called once if the lease is lost inside the block.
 
         Raises:
-            QuorumUnreachable: The lease has already ended, and a later loss could not be reported.
+            QuorumUnreachable: The lease has already ended, so the block must not begin.
         """
-        self._engine.extender.check(self._holding)
+        self._engine.extender.check(self._record)
         self._refuse_over()
-        self._holding.task = task
-        self._holding.on_lost = on_lost
+        self._record.task = task
+        self._record.on_lost = on_lost
 
     def _refuse_over(self) -> None:
-        now, resource = self._engine.context.clock(), self._holding.spec.resource
-        if self._holding.remaining(now) <= 0.0:
-            over = self._holding.phase in (Phase.HELD, Phase.LOST)
+        now, resource = self._engine.context.clock(), self._record.spec.resource
+        if self._record.remaining(now) <= 0.0:
+            over = self._record.phase in (Phase.HELD, Phase.LOST)
             lost = self.lost_error() if over else "it was released"
             raise QuorumUnreachable(
                 f"{resource!r} was granted, but the lease ended before this task ran: {lost}",
                 resource=resource,
-                elapsed=now - self._holding.since,
+                elapsed=now - self._record.since,
             )
 
     def left(self) -> None:
@@ -70,9 +66,9 @@ class Held:
 
         Internal: for `Lock`.
         """
-        self._holding.task = self._holding.on_lost = None
+        self._record.task = self._record.on_lost = None
         if self._engine.on_loop():
-            self._engine.extender.check(self._holding)
+            self._engine.extender.check(self._record)
 
     def let_go(self) -> None:
         """End the lease without waiting for the nodes to confirm the release.
@@ -81,7 +77,7 @@ class Held:
         """
         self.left()
         if self._engine.on_loop() and not self._is_used():
-            self._engine.extender.release(self._holding)
+            self._engine.extender.release(self._record)
 
     def used_by(self, still_used: Callable[[Callable[[], None]], bool]) -> None:
         """Declare that a thread may work under the lease.
@@ -89,28 +85,50 @@ class Held:
         Internal: for integrations. The lease is not released before the thread has ended.
 
         Args:
-            still_used: Called with a callback. It returns True while the thread works, and then
-                calls the callback when the thread ends (`Holding.still_used`).
+            still_used: A function that receives a callback. If the thread still works, the function
+                returns True, and calls the callback when the thread ends; see
+                `LeaseRecord.still_used`.
         """
-        self._holding.still_used = still_used
+        self._record.still_used = still_used
+
+    def expire_at_close(self) -> None:
+        """Leave the keys to expire if the manager is closed while the lease is used.
+
+        Internal: for elections. The next leader must not begin before the clean-up of this leader
+        has ended.
+        """
+        self._record.expires_at_close = True
+
+    @property
+    def overdue(self) -> float:
+        """Seconds since the deadline, after which other clients may hold the lock.
+
+        Internal: for elections. Before the deadline the value is negative if the keys are left to
+        expire, and otherwise 0.0. The value is also 0.0 if the lease was released or abandoned.
+        """
+        record = self._record
+        if record.phase is not Phase.HELD and record.phase is not Phase.LOST:
+            return 0.0
+        past = self._engine.context.clock() - record.deadline
+        return past if record.forsaken else max(0.0, past)
 
     @property
     def was_gone(self) -> bool:
         """True if the lease was lost, or if its release found that a quorum no longer held it.
 
-        Internal: integrations use it to decide how to answer a `LockLost`.
+        Internal: the value decides how an integration answers a `LockLost`.
         """
-        return self._holding.reason != ""
+        return self._record.reason != ""
 
     def forgo_min_hold(self) -> None:
-        """Let the release free the keys at once: the caller will never receive the lease.
+        """Make the release delete the keys immediately, even before the end of `min_hold`.
 
-        Internal: for managers that hand leases to other threads.
+        Internal: for managers that hand leases to other threads. No caller will receive this lease.
         """
-        self._holding.kept_until = 0.0
+        self._record.kept_until = 0.0
 
     def lose(self, reason: str) -> None:
-        """Lose the lease with every effect of a real loss.
+        """Declare the lease lost, with every effect of a real loss.
 
         Internal: for `aioredlock_ng.testing`. Nothing happens if the lease has already ended.
 
@@ -118,77 +136,136 @@ class Held:
             RedlockClosed: The manager is closed or belongs to another loop.
         """
         self._engine.usable()
-        self._engine.extender.lose(self._holding, reason)
+        self._engine.extender.lose(self._record, reason)
 
     def _is_used(self) -> bool:
         """Return True while a thread works under the lease.
 
-        The lease is released at the end of the thread.
+        The lease is released when the thread ends.
         """
-        still_used = self._holding.still_used
+        still_used = self._record.still_used
         return still_used is not None and still_used(self._thread_ended)
 
     def _thread_ended(self) -> None:
-        extender, holding = self._engine.extender, self._holding
-        if holding.phase is Phase.HELD and not extender.pass_on(holding):
-            extender.release(holding)
+        extender, record = self._engine.extender, self._record
+        if record.phase is Phase.HELD and not extender.pass_on(record):
+            extender.release(record)
 
     def _was_ours(self, release: Round) -> bool:
-        """Return False, and report the loss, if the answers to the release show a lost lease."""
-        engine, holding = self._engine, self._holding
+        """Return False and report the loss if the answers to the release show a lost lease."""
+        engine, record = self._engine, self._record
         if release.won:
             return True
-        # If a node deleted fewer keys than the lease has, the node no longer held the lock. Silence
-        # proves nothing, except on a node that cannot have had the keys.
-        full = released(len(holding.spec.keys))
-        answers = zip(release.replies, holding.granted, strict=True)
+        # If a node deleted fewer keys than the lease has, the node no longer held the lock. A node
+        # without an answer may have held the lock, unless its reply to the acquire shows that the
+        # node never had a key.
+        full = released(len(record.spec.keys))
+        answers = zip(release.replies, record.granted, strict=True)
         maybe = sum(
             reply == full if isinstance(reply, Released) else may_have_set(granted)
             for reply, granted in answers
         )
         # After the deadline the keys may simply have expired. The lease was valid until then.
-        if maybe >= engine.context.quorum or engine.context.clock() >= holding.deadline:
+        if maybe >= engine.context.quorum or engine.context.clock() >= record.deadline:
             return True
         engine.extender.found_lost(
-            holding, "a quorum of nodes no longer held its key when it was released"
+            record, "a quorum of nodes no longer held its key when it was released"
         )
         return False
 
+    async def _asking(self, renewal: Coroutine[Any, Any, R]) -> R:
+        """Wait for a renewal. The user's call raises an exception if the lease is lost meanwhile.
+
+        If the body's own task makes the call, the exception reports the loss, and the task is not
+        cancelled. If another task makes the call, the loss still cancels the body.
+        """
+        record = self._record
+        if by_body := record.task is not None and record.task is acting_task():
+            record.asking = record.task
+        try:
+            return await renewal
+        except asyncio.CancelledError:
+            # A loss during this call does not cancel the body, because the call raises `LockLost`.
+            # Here other code cancelled the call before it could raise the error. So notify the body
+            # of the loss.
+            if by_body and record.phase is Phase.LOST:
+                self._engine.context.loop.call_soon(record.notify_body)
+            raise
+        finally:
+            if by_body:
+                record.asking = None
+
     def _raise_if_over(self) -> None:
-        phase = self._holding.phase
+        phase = self._record.phase
         if phase is Phase.LOST:
             raise self.lost_error()
         if phase is not Phase.HELD:
-            raise LockReleased(f"the lease of {self._holding.spec.resource!r} was already {phase}")
+            raise LockReleased(f"the lease of {self._record.spec.resource!r} was already {phase}")
 
     def lost_error(self, votes: tuple[Vote, ...] = ()) -> LockLost:
         """Return the error that describes the loss of this lease.
 
-        Internal: for the parts of the library that raise it.
+        Internal: for the parts of the library that raise the error.
         """
-        holding = self._holding
-        # A thread may notice the passed deadline before the event loop declares the loss.
-        elapsed = (holding.lost_at if holding.reason else holding.deadline) - holding.since
-        reason = holding.reason or "its deadline passed"
+        resource, (reason, lost_at) = self._record.spec.resource, self._loss()
+        elapsed = lost_at - self._record.since
         return LockLost(
-            f"the lock {self._holding.spec.resource!r} was lost after {elapsed:.3f} s: {reason}",
-            resource=self._holding.spec.resource,
+            f"the lock {resource!r} was lost after {elapsed:.3f} s: {reason}",
+            resource=resource,
             votes=votes,
             elapsed=elapsed,
+        )
+
+    def _loss(self) -> tuple[str, float]:
+        """Return the reason of the loss, and its instant by the engine's clock."""
+        record = self._record
+        if record.reason:
+            return record.reason, record.lost_at
+        # A thread may notice the passed deadline before the event loop declares the loss.
+        return "its deadline passed", record.deadline
+
+    def __eq__(self, other: object) -> bool:
+        """Return True if both objects stand for the same lease."""
+        return isinstance(other, Held) and other._record is self._record
+
+    def __hash__(self) -> int:
+        """Return the same hash for all objects that stand for one lease."""
+        return hash(self._record)
+
+    def __repr__(self) -> str:
+        """Show name, state and the beginning of the token, never the whole token."""
+        record, context = self._record, self._engine.context
+        held, total = record.ballot.held(record), len(context.fleet.nodes)
+        return (
+            f"<Lease {record.spec.resource!r} {record.phase}"
+            f" remaining={record.remaining(context.clock()):.3f}s"
+            f" nodes={held}/{total} token={record.token_prefix}…>"
         )
 
     def _unreachable(
         self, votes: tuple[Vote, ...], what: str, asked_at: float
     ) -> QuorumUnreachable:
-        holding, now = self._holding, self._engine.context.clock()
+        record, now = self._record, self._engine.context.clock()
         told = "; ".join(map(str, votes))
         return QuorumUnreachable(
-            f"{self._holding.spec.resource!r} could not be {what}, no quorum answered; valid for"
-            f" {holding.remaining(now):.3f} s more: {told}",
-            resource=self._holding.spec.resource,
+            f"{self._record.spec.resource!r} could not be {what}, no quorum answered; valid for"
+            f" {record.remaining(now):.3f} s more: {told}",
+            resource=self._record.spec.resource,
             votes=votes,
             elapsed=now - asked_at,
         )
+
+
+@contextmanager
+def acting_inside_of(leases: Iterable[Held]) -> Iterator[None]:
+    """Mark the current task as acting for a thread inside the `with` blocks of these leases."""
+    task = asyncio.current_task()
+    assert task is not None
+    threads[task] = frozenset(lease._record for lease in leases)
+    try:
+        yield
+    finally:
+        del threads[task]
 
 
 def vote_of(address: str, reply: Reply) -> Vote:

@@ -1,4 +1,4 @@
-"""Make locks, semaphores, elections and guards: the methods of `Redlock` that describe them."""
+"""Define the methods of `Redlock` that make locks of all kinds, candidates and decorators."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from aioredlock_ng._electing import candidate
+from aioredlock_ng._once import once, wait_of
 from aioredlock_ng._operations import Operations
 from aioredlock_ng.errors import ConfigurationError
-from aioredlock_ng.guarded import Guard, LockOptions, guarded
+from aioredlock_ng.guarded import Guard, LockOptions, described, guarded
 from aioredlock_ng.lock import Lock, OnLost
 from aioredlock_ng.options import positive_seconds
+from aioredlock_ng.rwlock import RWLock
 from aioredlock_ng.semaphore import Semaphore
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from aioredlock_ng._once import Once
     from aioredlock_ng._specs import SpecOptions
     from aioredlock_ng.election import Election, ElectionOptions
+    from aioredlock_ng.rwlock import RWLockOptions
 
 __all__ = ["Kinds"]
 
 
 class Kinds(Operations):
-    """The methods of a manager that describe what may be acquired. None of them does I/O."""
+    """The methods of a manager that make locks, candidates and decorators. No method does I/O."""
 
     def lock(
         self,
@@ -43,27 +47,31 @@ class Kinds(Operations):
 
         Args:
             name: The resource, 1 to 65,536 bytes.
-            more: Further resources to lock together, all or nothing. At most 1,000 in all.
+            more: Further resources. The lock acquires all resources or none. At most 1,000 names in
+                total.
             ttl: Seconds until the lock expires without renewal, at most `max_ttl`. None: the
                 manager's ttl.
-            blocking_timeout: Seconds that `acquire` waits at most. None: for ever. 0: one attempt,
-                and a second one if simultaneous rivals split the votes (`Lock.try_acquire`).
+            blocking_timeout: Longest wait of `acquire` in seconds. None: for ever. 0: one attempt,
+                and a second one if simultaneous rivals split the votes; see `Lock.try_acquire`.
             auto_extend: Renew the lease in the background until its release.
-            max_hold: Seconds after which the lease is lost although it could be renewed. None:
+            max_hold: Seconds after which the lease is lost even if it could be renewed. None:
                 never.
-            on_lost: "cancel": a loss cancels the task inside `async with` as `asyncio.timeout`
-                does, also within `anyio.CancelScope(shield=True)`. "flag": the task notices the
-                loss at the end, or by `lease.lost`, `lease.check()` and `lease.wait_lost()`.
+            on_lost: "cancel": a loss cancels the task inside `async with`, in the same way as
+                `asyncio.timeout`. The cancellation passes `anyio.CancelScope(shield=True)`. "flag":
+                the task notices the loss by `lease.lost`, `lease.check()` or `lease.wait_lost()`,
+                or at the end of the `async with`.
             owner: Label of the leases, for example the id of a request or a job: one printable line
                 of at most 200 bytes. None: the manager's label. A manager with `owner=False` writes
                 no label.
-            fail_fast: Make only one attempt, without waiting for `blocking_timeout`, while no
-                quorum of nodes can grant. Has no effect on waiting for other holders.
+            fail_fast: True: while no quorum of nodes can grant, fail after one attempt instead of
+                waiting for `blocking_timeout`. The wait while another client holds the lock stays
+                the same.
             fair: Serve the waiting tasks of all processes strictly in the order of their arrival.
-                Without it, processes are served in order, and each serves several of its own tasks
-                in a row, which is faster.
-            min_hold: Seconds after the grant for which the lock stays taken at least, even if it is
-                released earlier or its process dies. At most `max_ttl` and `max_hold`.
+                False: only the processes are served in order. Each process then serves several of
+                its own tasks in a row, which is faster.
+            min_hold: Shortest time in seconds for which the lock stays taken after the grant, even
+                if the lease is released earlier or the process dies. At most the smaller of
+                `max_ttl` and `max_hold`.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -81,10 +89,11 @@ class Kinds(Operations):
         return Lock(self, spec, blocking_timeout, on_lost)
 
     def semaphore(self, name: str | bytes, limit: int, **options: Unpack[LockOptions]) -> Semaphore:
-        """Describe a semaphore, which at most `limit` holders have at a time. No I/O happens.
+        """Describe a semaphore, which at most `limit` clients hold at a time. No I/O happens.
 
         Processes may use different limits. There are never more holders than the greatest limit in
-        use. A lower limit takes effect as holders of higher slots release them.
+        use. After a limit was lowered, a holder keeps its slot above the new limit until the
+        release.
 
         Args:
             name: The resource, as for `lock`.
@@ -99,11 +108,26 @@ class Kinds(Operations):
         spec = self._specs.semaphore(name, limit, cast("SpecOptions", options))
         return Semaphore(self, spec, blocking_timeout, on_lost)
 
+    def rwlock(self, name: str | bytes, **options: Unpack[RWLockOptions]) -> RWLock:
+        """Describe a read-write lock: several readers, or one writer. No I/O happens.
+
+        Args:
+            name: The resource, as for `lock`. `lock(name)` is a writer too.
+            options: See `aioredlock_ng.rwlock.RWLockOptions`.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+        """
+        on_lost = options.pop("on_lost", "cancel")
+        blocking_timeout = _checked(options.pop("blocking_timeout", None), on_lost)
+        spec = self._specs.rwlock(name, cast("SpecOptions", options))
+        return RWLock(self, spec, blocking_timeout, on_lost)
+
     def election(self, name: str | bytes, **options: Unpack[ElectionOptions]) -> Election:
         """Describe a candidate of the election `name`. No I/O happens.
 
         Args:
-            name: The election, which is the lock of this name: 1 to 65,536 bytes.
+            name: The name of the election and of its lock, 1 to 65,536 bytes.
             options: See `aioredlock_ng.election.ElectionOptions`.
 
         Raises:
@@ -112,33 +136,68 @@ class Kinds(Operations):
         return candidate(self, self._options, self._specs.keys.key(name), name, **options)
 
     def guard(
-        self, template: str, *, limit: int | None = None, **options: Unpack[LockOptions]
+        self,
+        template: str,
+        *,
+        limit: int | None = None,
+        shared: bool = False,
+        **options: Unpack[LockOptions],
     ) -> Guard:
         """Return a decorator that runs each call inside `async with redlock.lock(name)`.
 
-        docs/workers.md has examples. A call raises the errors of `async with redlock.lock(…)`.
-        After `LockLost` the function was cancelled, or it finished and its result is discarded.
+        docs/workers.md has examples. A call raises the errors of `async with redlock.lock(…)`. If a
+        call raises `LockLost`, the function was cancelled, or the function's result was discarded.
 
         Args:
-            template: The name, with parameters of the function, their attributes and formats:
-                "report:{user.id}:{day:%F}".
-            limit: Number of calls that may run at a time under one name: `semaphore` in place of
-                `lock`. None: a lock.
-            options: Options of `lock`.
+            template: The lock's name, with placeholders for parameters, their attributes and
+                formats: "report:{user.id}:{day:%F}".
+            limit: Number of calls that may run at a time under one name. A `semaphore` then
+                replaces the `lock`. None: one call, under the `lock`.
+            shared: True: the lock is `rwlock(name).read()`. Calls with the same lock name
+                may then run at the same time. A call of a guard without `shared` is a writer.
+            options: Options of `lock`. With `shared`, options of `rwlock`.
 
         Raises:
-            ConfigurationError: At decoration: no coroutine function, an unknown placeholder or an
-                invalid option. At the call: a value without a stable text, or with the separator.
+            ConfigurationError: Raised at decoration if the function is not a coroutine function, or
+                if an argument is invalid. `limit` and `shared` exclude each other. Raised at a call
+                if a value has no text that is the same in every process, or contains the separator
+                that follows its placeholder.
 
         Safety: as in `Lock`.
         """
-        if limit is None:
-            return guarded(partial(self.lock, **options), template)
-        return guarded(partial(self.semaphore, limit=limit, **options), template)
+        return guarded(
+            lambda name: described(self, (name,), options, limit, shared=shared), template
+        )
+
+    def once(self, template: str, *, within: float) -> Once:
+        """Decorate a function so that it starts at most once per `within` seconds in the fleet.
+
+        A call returns True if it ran the function. The function's own result is discarded. The call
+        returns False if another call with the same name runs the function, or began the function
+        less than `within` seconds ago. A run that fails, is cancelled or dies counts as begun.
+        docs/workers.md has examples.
+
+        A call waits for its lock for a tenth of `within`, but at most a second. A call raises
+        `QuorumUnreachable` if no quorum could decide. The function has not begun then. A call
+        raises `LockLost` if its lock was lost while the function ran. The function was then
+        cancelled, or had finished. After either error, another call may run the function again.
+
+        Args:
+            template: The name, as for `guard`.
+            within: Shortest time in seconds between the starts of two runs. At most `max_ttl`.
+
+        Raises:
+            ConfigurationError: Raised in the cases of `guard`, and if `within` is invalid.
+
+        Safety: as in `Lock`. A call that is cancelled before the function begins leaves no key.
+        """
+        within = self._options.check_min_hold(within, None, "within")
+        lock = partial(self.lock, blocking_timeout=wait_of(within), min_hold=within)
+        return once(lock, template)
 
 
 def _checked(blocking_timeout: float | None, on_lost: OnLost) -> float | None:
-    """Check the two arguments that `Lock` needs itself, and return the time limit."""
+    """Check the two arguments that `Lock` itself uses, and return `blocking_timeout`."""
     if on_lost not in ("cancel", "flag"):
         raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
     if blocking_timeout is None:

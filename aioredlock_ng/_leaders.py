@@ -1,7 +1,9 @@
-"""Find the leader of an election on the nodes, and notice each change. No lock is taken.
+"""Find the leader of an election on the nodes, and notice each change. No lock is acquired.
+
+In the names of this module, a look is a request to all nodes for the present leader.
 
 A watcher tracks the key of the leader's label, not the lock's key. Each renewal changes the lock's
-key, so tracking that would wake every watcher of the fleet several times per ttl.
+key. Tracking the lock's key would wake every watcher of the fleet several times per ttl.
 """
 
 from __future__ import annotations
@@ -24,36 +26,38 @@ if TYPE_CHECKING:
 __all__ = ["UNLABELLED", "Leaders", "Source", "Watch", "changed"]
 
 UNLABELLED: Final = "?"
-"""Leader without a label: another library's lock, or a manager with `owner=False`."""
+"""Text for a missing label: the leader uses another library, or its manager has `owner=False`."""
 
 _TOGETHER: Final = 0.01
-"""Seconds. All nodes report a new label at about the same time, and one look serves all reports."""
+"""Seconds from a node's report of a new label to the next request for the leader. The reports of
+the other nodes arrive within this time, so one request suffices."""
 
 _LABEL_LATE: Final = (0.15, 0.3, 0.6)
-"""Seconds between looks while a leader has no label yet.
+"""Seconds between requests for the leader while the leader has no label yet.
 
-It is written a tenth of a second after the grant.
+The label is written a tenth of a second after the grant.
 """
 
 _EXPIRY_MARGIN: Final = 0.05
-"""Seconds. Clocks run at different rates, so a key may still exist when its time is over by the
-local clock."""
+"""Seconds from the expiry of a key, by the local clock, to the next request for the leader. Clocks
+run at different rates, so a node may keep the key slightly longer."""
 
 _SLOW_LOOK: Final = 75.0
-"""Seconds between looks without a report, in case a report was lost.
+"""Seconds between two requests for the leader while no node reports a change.
 
-A watcher that is no candidate looks at the end of the leader's lease, too. Otherwise it would not
-notice that a leader died and nobody follows.
+A report may have been lost. A watcher that is not a candidate also sends a request at the end of
+the leader's lease. Otherwise the watcher would not notice a dead leader that no candidate replaces.
 """
 
 _CLOSED_AFTER: Final = 1.0
-"""Seconds until a watcher notices that its manager is closed.
+"""Longest time in seconds until a watcher notices that its manager is closed.
 
 A closed manager reports no change.
 """
 
 _NOT_A_TOKEN: Final = b"-"
-"""The answer to the tracked read is ignored. A label never has this value."""
+"""Value with which the tracked read compares the label. No label has this value, and the answer is
+ignored: the read only makes the nodes track the key."""
 
 
 class Source(Protocol):
@@ -63,27 +67,27 @@ class Source(Protocol):
         """Return the open engine."""
 
     async def inspect(self, name: str | bytes) -> LockInfo:
-        """Return who holds a lock."""
+        """Return the state of a lock."""
 
 
 def changed(engine: Engine, key: bytes) -> None:
     """Wake the watchers of this manager.
 
-    Servers do not report to a manager the changes that it made itself.
+    A server does not report a change to the manager that made this change.
     """
     engine.invalidated(0, [owner_key(key)])
 
 
 class Leaders:
-    """Looks for the leader, and waits for a change between two looks.
+    """Asks the nodes for the leader, and waits for a change before the next request.
 
     Args:
         source: The manager.
         name: The election's name.
-        key: The key of its lock.
-        ttl: Seconds that a leader's lease lives, as far as known here.
+        key: The key of the election's lock.
+        ttl: Time to live of this candidate's lease, in seconds. Other leaders may have another ttl.
         own: Returns this candidate's label while it leads, else None.
-        stands: True while this candidate waits in the queue.
+        stands: Returns True while this candidate waits in the queue or leads.
     """
 
     def __init__(
@@ -105,18 +109,18 @@ class Leaders:
         self._tracked = False
 
     async def other_than(self, known: str | None) -> str | None:
-        """Return the leader as soon as it differs from `known`; "" stands for no known leader.
+        """Return the leader as soon as it differs from `known`. No leader equals the empty text.
 
         Raises:
             RedlockClosed: The manager is not open, or is closed meanwhile.
 
-        Safety: a cancelled call changes nothing. Nothing is left behind between two calls.
+        Safety: a cancelled call changes nothing. Between two calls, no callback is registered.
         """
         engine = self._source.engine()
         changes = asyncio.Event()
         late = iter(_LABEL_LATE)
-        # Reports of changes between two calls did not reach `note`, so the key may be untracked by
-        # now.
+        # A report that came between two calls did not reach `note`. After a report, the node no
+        # longer tracks the key.
         self._tracked = False
 
         def note() -> None:
@@ -136,26 +140,27 @@ class Leaders:
     async def _look(
         self, engine: Engine, known: str | None, late: Iterator[float]
     ) -> tuple[str | None, float]:
-        """Return the leader and the seconds until the next look.
+        """Return the leader, and the seconds until the next request for the leader.
 
-        An undecided look returns `known`.
+        If the answers do not show who leads, the result contains the leader `known`.
         """
         if (own := self._own()) is not None:
-            # The end of a term wakes the watcher. The loss of a lease does not, if the body
-            # outlives it.
+            # The end of this candidate's term wakes the watcher. But the term goes on while the
+            # body outlives the loss of its lease. So send the next request after a ttl.
             return own, self._ttl
         try:
             info = await self._ask(engine)
         except QuorumUnreachable:
             return known, self._jittered(engine)
         if not info.held:
-            # Between two leaders a node may keep the key for the next one, or the votes are split.
+            # Between two leaders, a node may reserve the key for the next leader, or the votes may
+            # be split.
             undecided = info.offered or info.nodes > 0
             return (known if undecided else None), (
                 _LABEL_LATE[0] if undecided else self._until_next_look(engine, self._ttl)
             )
         if info.over:
-            # The lock is kept by the `min_hold` of a plain lock with the name of the election.
+            # A plain lock with the name of the election keeps the key by its `min_hold`.
             return None, self._until_next_look(engine, info.remaining + _EXPIRY_MARGIN)
         if info.owner is None and (soon := next(late, None)) is not None:
             return known, soon
@@ -168,8 +173,8 @@ class Leaders:
         self._tracked = True
         watching = MUTEX.watching((self._label_key,), (_NOT_A_TOKEN,))
         try:
-            # Both requests leave in one write, the tracked read first. So the nodes report every
-            # change that follows the read.
+            # The tracked read and the inspection are sent in one write, the read first. So the
+            # nodes report every change that follows the read.
             _, info = await asyncio.gather(engine.poll(watching), self._source.inspect(self._name))
         except BaseException:
             self._tracked = False
@@ -191,7 +196,7 @@ class Leaders:
 
 
 class Watch:
-    """Iterates over the leaders: see `Election.watch`.
+    """An iterator over the leaders; see `Election.watch`.
 
     Args:
         leaders: Finds the next leader.
@@ -216,7 +221,7 @@ class Watch:
 
 
 async def _comes(changes: asyncio.Event, within: float, engine: Engine) -> bool:
-    """Wait for a change; False if there is none within this number of seconds.
+    """Wait for a change. Return False if no change comes within `within` seconds.
 
     Raises:
         RedlockClosed: The manager was closed meanwhile.

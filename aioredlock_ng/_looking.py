@@ -28,12 +28,12 @@ __all__ = ["inspecting", "look_at", "look_at_slots"]
 def inspecting(
     kind: LockKind, keys: tuple[bytes, ...], *, labelled: bool
 ) -> tuple[Command, Command]:
-    """Return the command that inspects keys and their queues, and one that needs fewer rights.
+    """Return two commands that inspect keys and their queues. The second needs fewer rights.
 
     Args:
         kind: The kind of the locks.
         keys: The keys of locks.
-        labelled: Read the labels too. A manager without labels of its own does not need them.
+        labelled: True: read the labels, too. False suits a manager that writes no labels.
 
     Returns:
         The command, and a plain command for a server that denies the right to read labels.
@@ -52,7 +52,7 @@ async def look_at(
     *,
     read: Callable[[Reply], Look] = look_of,
 ) -> list[Look]:
-    """Ask all nodes. If a node refuses the command, send the plainer command to all nodes.
+    """Send `command` to all nodes. If a node refuses `command`, send `plainer` to all nodes.
 
     Args:
         engine: The open engine.
@@ -69,7 +69,7 @@ async def look_at(
 
 
 async def look_at_slots(engine: Engine, spec: LockSpec) -> SemaphoreInfo:
-    """Ask all nodes about the slots of a semaphore.
+    """Return the state of a semaphore's slots, from the answers of all nodes.
 
     Raises:
         QuorumUnreachable: Fewer nodes than a quorum answered.

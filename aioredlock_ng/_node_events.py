@@ -1,4 +1,4 @@
-"""Define the events of nodes, of the quorum and of background tasks, for `events`."""
+"""Define the events of nodes, quorum and background tasks, which the module `events` exports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class NodeUp:
-    """A node was connected and identified. It may vote."""
+    """A node was connected and identified, and may vote."""
 
     node: str
     server: str
@@ -37,7 +37,7 @@ class NodeDown:
 
 @dataclass(frozen=True, slots=True)
 class NodeSuspect:
-    """A connected node stopped answering. Rounds do not wait for it until it answers again."""
+    """A connected node stopped answering. No round waits for this node until it answers again."""
 
     node: str
     silent_for: float
@@ -52,10 +52,10 @@ class NodeAnswers:
 
 @dataclass(frozen=True, slots=True)
 class NodeDegraded:
-    """A node works, but lacks or refuses something, or gives an unexpected reply to a script.
+    """A node works, but lacks a feature, refuses a request, or replies unexpectedly to a script.
 
     The first refused renewal and the first refused release of a node each send one event. A later
-    refusal sends another event only after the node has accepted a request of that kind.
+    refusal sends another event only if the node has accepted a request of the same kind in between.
     """
 
     node: str
@@ -66,14 +66,15 @@ class NodeDegraded:
 class NodeQuarantined:
     """A node grants nothing for a while.
 
-    It may have forgotten locks, or a node of a new set is missing.
+    The node may have forgotten locks. Or the set of nodes is new, and another node of the set is
+    missing.
 
-    The event is sent once per connection in a quarantine.
+    The event is sent once for each connection that is made during a quarantine.
 
     Attributes:
         node: The node's address.
         left: Seconds until the node may grant. Infinite if the server refuses to show or to store
-            its marker.
+            the marker of the recovery guard.
         reason: The cause in words, or the server's own words if it refuses the marker.
     """
 
@@ -94,8 +95,8 @@ class TaskFailed:
     """A background task of the manager met an unexpected exception and restarts its work.
 
     Attributes:
-        task: The task's purpose and node.
-        reason: The exception's class and its place in the code.
+        task: The purpose of the task, and its node.
+        reason: The exception's class, and the place in the code.
         retry_in: Seconds until the restart.
     """
 
@@ -106,10 +107,11 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class AllNodesForgot:
-    """All nodes lost their memory within one guard time. Locks granted before are void.
+    """All nodes lost their memory within one guard time, which is `max_ttl` plus a second.
 
-    Only a manager that has seen a trusted node before can notice this. No second event is sent
-    before a node is trusted again. Locks that a majority of servers had saved to disk are kept.
+    Locks that were granted before the loss are void, unless a majority of the servers had saved
+    them to disk. Only a manager that used these nodes before the loss can notice it. After this
+    event, no second one is sent until a node is trusted again.
 
     Attributes:
         nodes: The addresses of all nodes.
@@ -122,9 +124,10 @@ class AllNodesForgot:
 
 @dataclass(frozen=True, slots=True)
 class QuorumLost:
-    """No quorum of nodes can grant locks any more, or none could at the opening of the manager.
+    """No quorum of nodes can grant locks.
 
-    The event is sent once, and `QuorumRegained` follows. Leases stay valid until their deadlines.
+    A manager sends the event once, also if no quorum could grant at its opening. `QuorumRegained`
+    follows when a quorum is back. Leases stay valid until their deadlines.
 
     Attributes:
         able: Number of nodes that are connected and may grant.
@@ -132,7 +135,7 @@ class QuorumLost:
         nodes: Number of all nodes.
         back_in: Seconds until a quorum may grant again, if quarantines are the only obstacle. None
             if the time is not known.
-        reasons: "address: state (reason)" of each of the other nodes.
+        reasons: "address: state (reason)" of each node that cannot grant.
     """
 
     able: int

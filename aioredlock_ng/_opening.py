@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._engine.attempt.tokens import system_tokens
 from aioredlock_ng._engine.engine import Engine
-from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts.catalogue import needed
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aioredlock_ng._nodes.channel.outbox import Outbox
+    from aioredlock_ng._nodes.connect import Connector
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng.events import EventSink
@@ -27,7 +27,9 @@ __all__ = ["engine_of", "nodes_of", "refuse_duplicates", "refuse_second_opening"
 
 
 def nodes_of(given: Iterable[Connector | Node], outbox: Outbox, options: Options) -> list[Node]:
-    """Return the nodes as given, with a node for each connector."""
+    """Return the nodes in the order given. A `RedisNode` replaces each connector."""
+    from aioredlock_ng._nodes.connect import Connector
+
     commands = needed(fencing=options.fencing, guard=options.recovery_guard is not None)
     return [
         RedisNode(one, outbox, options.connect_timeout, commands)
@@ -41,8 +43,8 @@ def refuse_second_opening(engine: Engine | None) -> None:
     """Check that a manager is not open.
 
     Raises:
-        RedlockClosed: The manager is open, perhaps in another event loop or in the process before a
-            fork.
+        RedlockClosed: The manager is open already, perhaps in another event loop, or in the parent
+            of this forked process.
     """
     if engine is None:
         return
@@ -66,8 +68,8 @@ def engine_of(
 ) -> Engine:
     """Return an engine that is not open yet.
 
-    Each call draws a new manager id. After a fork both processes may open the same `Redlock`, and
-    their ids must differ.
+    Each call draws a new random id for the manager. Parent and child of a fork may open the same
+    `Redlock`, and their ids must differ.
     """
     report = Sinks(sinks) if sinks else None
     return Engine(

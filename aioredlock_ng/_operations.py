@@ -1,4 +1,4 @@
-"""Answer operators: the methods of `Redlock` that inspect locks, nodes and counters."""
+"""Define the methods of `Redlock` with which operators inspect locks, nodes and counters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["Operations"]
 
 
 class Operations:
-    """The methods of a manager that report its state and that of its nodes.
+    """The methods of a manager that report its own state and the state of its nodes.
 
     `Redlock` sets the attributes.
     """
@@ -50,7 +50,7 @@ class Operations:
 
     @property
     def _present(self) -> Engine | None:
-        """The engine that is open in this process. With `thread=True` it belongs to its thread."""
+        """The open engine of this process, which runs in its own thread with `thread=True`."""
         return self._engine if self._threaded is None else self._threaded.present
 
     def __repr__(self) -> str:
@@ -59,24 +59,25 @@ class Operations:
         return f"<{type(self).__name__} {state} {', '.join(node.address for node in self._given)}>"
 
     async def locked(self, name: str | bytes) -> bool:
-        """Return True if any client holds `name` now, so that a quorum of nodes has its token.
+        """Return True if a client holds `name` now: a quorum of nodes has the client's token.
 
-        The result is also True if a quorum has keys of other types there, or if `min_hold` keeps
-        the lock after its lease, because nobody can acquire the lock. It is False while the key is
-        reserved for a waiter (`inspect(name).offered`).
+        The result is also True in two cases in which no client can acquire the lock. Either a
+        quorum of nodes has keys of other types under this name, or `min_hold` keeps the lock after
+        its lease. The result is False while the key is reserved for a waiter.
+        `inspect(name).offered` is True then.
 
         Raises:
             QuorumUnreachable: Too few nodes answered.
             ConfigurationError: `name` is invalid.
             RedlockClosed: The manager is not open, or belongs to another loop or process.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         return (await self.inspect(name)).held
 
     @on_engine
     async def inspect(self, name: str | bytes) -> LockInfo:
-        """Ask all nodes for the holder of `name`, its remaining time and the number of waiters.
+        """Ask all nodes for the holder of `name`, the remaining time and the number of waiters.
 
         Nothing is written.
 
@@ -85,7 +86,7 @@ class Operations:
             ConfigurationError: `name` is invalid.
             RedlockClosed: The manager is not open, or belongs to another loop or process.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         key = self._specs.keys.key(name)
         command, plain = inspecting(
@@ -98,37 +99,39 @@ class Operations:
     async def force_release(
         self, name: str | bytes, *, token: str | None = None, any_key: bool = False
     ) -> int:
-        """Delete a lock for an operator. Its holder loses it, and its `min_hold` is over.
+        """Delete a lock for an operator. The holder loses the lock, and `min_hold` ends.
 
-        The call first asks the nodes, and deletes the keys of the token that has a majority. If no
-        token has one, the call waits for slightly more than two node timeouts and deletes the keys
-        that still exist. An attempt of a client with the same or a shorter `node_timeout` is over
-        by then and is not hit.
+        The call first asks the nodes for their tokens. If one token has a majority, the call
+        deletes the keys with this token. If no token has a majority, the call waits for slightly
+        more than two node timeouts, and deletes the keys that still exist. So the call does not
+        disturb an attempt that is under way, unless the client of the attempt has a longer
+        `node_timeout`.
 
-        A key that is no string, or does not expire, is no lock of this library and may be a user's
-        data. If no token has a majority, the call refuses this key with an error. Otherwise the
-        call does not touch it.
+        A key that is not a string, or does not expire, is not a lock of this library and may be a
+        user's data. If no token has a majority, such a key makes the call raise an error. If a
+        token has a majority, the call leaves the key alone. `any_key` removes this protection.
 
         Args:
             name: The lock.
-            token: Release the lock only if the holder has this token. It must be whole, as
-                `inspect` returns it; the log contains only the beginning. Later leases of the same
-                grant have the same token. None: release any holder's lock.
-            any_key: Delete such a key as well, whatever it contains.
+            token: Release the lock only if the holder has this token. The token must be whole, as
+                `inspect` returns it. The log contains only the beginning of a token. Later leases
+                of the same grant have the same token. None: release any holder's lock.
+            any_key: Delete the key even if it is not a lock of this library.
 
         Returns:
-            The number of nodes on which a key was deleted. 0 also if the holder has another token.
+            The number of nodes on which a key was deleted. The number is also 0 if the holder has
+            another token.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to be sure that the lock is gone.
-            ConfigurationError: `name` is invalid, `token` is no str or `any_key` is no bool. Or the
-                key is no lock and `any_key` is False; nothing was deleted.
+            ConfigurationError: An argument is invalid, or the key is not a lock and `any_key` is
+                False. Nothing was deleted.
             RedlockClosed: The manager is not open, or belongs to another loop or process.
 
-        Safety: if it is cancelled, the keys are deleted on all nodes that answer, or on none.
+        Safety: a cancelled call deletes the keys on all nodes that answer, or on none.
         """
         key = self._specs.keys.key(name)
-        # An empty token is allowed: other clients may write a key without a value.
+        # An empty token is allowed, because other clients may write a key with an empty value.
         if token is not None and not isinstance(token, str):
             raise ConfigurationError(
                 f"token must be the whole token as a str, or None, not {type(token).__name__}"
@@ -137,8 +140,9 @@ class Operations:
             raise ConfigurationError(f"any_key must be True or False, not {type(any_key).__name__}")
         engine = self.engine()
         engine.usable()
-        # With NOLOOP the servers do not notify this connection. Our own holders and waiters must
-        # learn of the deletion as early as those of other processes.
+        # With NOLOOP a server does not notify a connection of the changes that this connection
+        # made. But the holders and waiters of this process must be notified as early as those of
+        # other processes.
         changed: Iterable[int] = range(len(self._nodes))
         try:
 
@@ -159,25 +163,25 @@ class Operations:
         finally:
             for index in changed:
                 engine.invalidated(index, [key])
-        return sum(deleted)
+        return sum(keys > 0 for keys in deleted)
 
     async def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:
         """Examine the nodes over separate connections, and return the weaknesses of the set.
 
-        The manager need not be open. On each node the call acquires and releases a lock with a name
-        of its own, and reads settings. It takes about `watch` seconds, and a few `connect_timeout`
-        more if a node hangs.
+        The manager need not be open. On each node the call acquires and releases a lock under a
+        separate name, and reads settings. The call takes about `watch` seconds. A node that hangs
+        prolongs the call by a few times `connect_timeout`.
 
         Args:
             watch: Seconds between two readings of each node's clock. A longer time gives a more
-                precise rate.
+                precise rate of the clock.
             probe: Beginning of the lock's name, for servers that allow only certain keys.
 
         Raises:
             ConfigurationError: An argument is invalid.
             RedlockClosed: No asyncio event loop runs.
 
-        Safety: if it is cancelled, the connections are closed, and the lock is released or expires.
+        Safety: a cancelled call closes its connections. Its lock is released or expires.
         """
         running_loop()
         return await diagnose(self._given, self._options, watch=watch, probe=probe)
@@ -195,8 +199,9 @@ class Operations:
     def ready(self) -> bool:
         """True while a quorum of nodes is connected and may grant locks.
 
-        It does no I/O, and any thread may read it. The value is False before `open` and after
-        `aclose`. Health checks use it; `wait_ready` waits for it.
+        Any thread may read the property, which does no I/O. The value is False before `open` and
+        after `aclose`. The property is for health checks. `wait_ready` waits until the value is
+        True.
         """
         return (engine := self._present) is not None and engine.ready
 
@@ -205,17 +210,17 @@ class Operations:
         """Wait until a quorum of nodes is connected and may grant locks.
 
         Args:
-            timeout: Longest wait in seconds. None: for ever. 0: raise at once unless the quorum is
-                ready.
+            timeout: Longest wait in seconds. None: for ever. 0: raise the error immediately if no
+                quorum is ready.
 
         Raises:
-            QuorumUnreachable: The quorum is not ready after `timeout`. The message names each node
-                that cannot grant, and the reason.
+            QuorumUnreachable: No quorum is ready after `timeout`. The message names each node that
+                cannot grant, and the reason.
             ConfigurationError: `timeout` is invalid.
             RedlockClosed: The manager is not open, was closed meanwhile, or belongs to another loop
                 or process.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         if timeout is not None:
             timeout = positive_seconds("timeout", timeout, zero=True)
@@ -231,12 +236,12 @@ class Operations:
             return ()
         if self._threaded is not None:
             return self._threaded.leases()
-        return tuple(Lease(engine, holding) for holding in engine.extender.holdings)
+        return tuple(Lease(engine, record) for record in engine.extender.leases)
 
     def stats(self) -> Stats:
         """Return the counters since `open` and the places of this process in the queues.
 
-        No node is asked.
+        The call sends no request to the nodes.
 
         Raises:
             RedlockClosed: The manager is not open.
@@ -246,7 +251,7 @@ class Operations:
         engine = self.engine()
         counters = asdict(engine.context.counters)
         lines = engine.lines
-        held = len(engine.extender.holdings)
+        held = len(engine.extender.leases)
         queued = tuple(
             Queued(", ".join(map(self._specs.keys.name, keys)), ticket, rank)
             for keys, ticket, rank in (place.queued for place in lines.places())

@@ -12,8 +12,9 @@ from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng._core.validity import keys_life, ttl_ms, watch_after
 from aioredlock_ng._engine.spec import Life, LockSpec, Numbered
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
+from aioredlock_ng._scripts.reading import read_side
 from aioredlock_ng.errors import ConfigurationError
-from aioredlock_ng.options import positive_seconds
+from aioredlock_ng.options import check_shared, positive_seconds
 
 if TYPE_CHECKING:
     from aioredlock_ng._scripts.kinds import LockKind
@@ -22,15 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["SpecOptions", "Specs"]
 
 _GRANT_SLACK: Final = 0.1
-"""Seconds for delays of the event loop, which the keys of a lock with `min_hold` live longer. A
-grant whose two rounds take longer than two node timeouts and this time does not count."""
+"""Seconds that are added to the life of the keys of a lock with `min_hold`. The addition allows for
+delays of the event loop. A grant does not count if its two rounds took longer than two node
+timeouts plus this time."""
 
 _MOST_SPECS: Final = 4096
-"""Number of names whose settings a manager keeps, about 2 MB."""
+"""Number of names whose settings a manager keeps. The settings need about 2 MB."""
 
 
 _MOST_SLOTS: Final = 65_536
-"""Number of slots of the semaphores whose settings a manager keeps, about 20 MB."""
+"""Number of slots of all semaphores whose settings a manager keeps. All slots need about 20 MB."""
 
 
 class SpecOptions(TypedDict, total=False):
@@ -53,16 +55,19 @@ class Specs:
         run_id: The manager's random id, which the recovery guard writes to the nodes.
 
     Attributes:
-        keys: Redis keys of names.
+        keys: Converts names to Redis keys.
         kind: Scripts of the manager's locks.
-        usual: Settings of locks that use the manager's own options, by name. A new record costs a
-            microsecond, and four objects for the garbage collector to visit.
+        reading: Scripts of the readers of its read-write locks.
+        usual: Settings, by name, of the locks that use only the manager's own options. The records
+            are kept, because a new one costs a microsecond and gives the garbage collector four
+            objects to visit.
     """
 
     def __init__(self, options: Options, run_id: bytes) -> None:
         self._options = options
         self.keys = KeyFormat(options.key_format)
         self.kind = _kind_of(options, run_id)
+        self.reading = read_side(self.kind)
         self.usual: dict[str, LockSpec] = {}
         self._life = self._life_of(options.ttl)
         self._semaphores: dict[tuple[str, int], LockSpec] = {}
@@ -93,7 +98,8 @@ class Specs:
                 f"a lock takes at most {MAX_NAMES:,} names at once, got {len(names):,}; lock"
                 " one name that stands for all of them"
             )
-        # All clients use the same order, so two sets with common names cannot wait for each other.
+        # All clients acquire keys in the same order. So two clients that want several names in
+        # common cannot wait for each other.
         keys = tuple(sorted(map(self.keys.key, names)))
         if len(set(keys)) != len(keys):
             raise ConfigurationError(
@@ -159,22 +165,31 @@ class Specs:
             self._semaphores[usual] = spec
         return spec
 
+    def rwlock(self, name: str | bytes, options: SpecOptions) -> LockSpec:
+        """Check the arguments of `rwlock`, and return the settings of its writers."""
+        check_shared(options)
+        whole = self.spec((name,), **options)
+        return replace(whole, reading=replace(whole, kind=self.reading))
+
     def _life_of(self, ttl: float, min_hold: float = 0.0) -> Life:
         options = self._options
         life, drift, least = ttl, options.drift(ttl), options.least_validity(ttl)
         if min_hold:
-            # A node that lost its memory votes again `max_ttl` plus a second later. The end of
-            # `min_hold` must not come after that.
+            # A node that lost its memory votes again `max_ttl` plus a second after the loss. By
+            # then `min_hold` must have ended.
             within = min(2 * options.node_timeout + _GRANT_SLACK, options.max_ttl + 1.0 - min_hold)
             life = keys_life(ttl, min_hold, within, options.drift_factor)
-            # The keys of a grant that came later could expire before `min_hold` is over.
+            # If a grant took longer than `latest` seconds, its keys could expire before the end of
+            # `min_hold`.
             latest = life - options.drift(life) - min_hold
             least = max(least, ttl - drift - latest)
         return Life(ttl, b"%d" % ttl_ms(life), drift, least, watch_after(ttl), min_hold)
 
 
 def _kind_of(options: Options, run_id: bytes) -> LockKind:
-    vouch = b"" if options.recovery_guard is None else b"%b:%d" % (run_id, options.guard_ms)
+    own_marker = b"" if options.recovery_guard is None else b"%b:%d" % (run_id, options.guard_ms)
     return (
-        guarded_mutex(fencing=options.fencing, vouch=vouch) if options.fencing or vouch else MUTEX
+        guarded_mutex(fencing=options.fencing, own_marker=own_marker)
+        if options.fencing or own_marker
+        else MUTEX
     )

@@ -1,7 +1,8 @@
-"""One term of a leader: it ends the leading task before another candidate can lead.
+"""One term of a leader: the term ends the leading task before another candidate can lead.
 
-The term asks no node. It watches `lease.remaining()`, which renewals keep above the margin. Once it
-falls to `step_down`, the task is cancelled, and the rest of the ttl is its time to end.
+The term sends no requests to the nodes. The term watches `lease.remaining()`, which renewals keep
+above `step_down` seconds. When only `step_down` seconds remain, the term cancels the task. The task
+can use these seconds to end its work.
 """
 
 from __future__ import annotations
@@ -23,34 +24,35 @@ if TYPE_CHECKING:
 __all__ = ["Margins", "Term", "margins_of"]
 
 _STEP_DOWN_SHARE: Final = 1 / 3
-"""Share of the ttl in which a leader has to end.
+"""Default of `step_down` as a share of the ttl.
 
-A lease is renewed at a third, so another third is left for retries.
+A lease is renewed after a third of its ttl, so the second third is left for retries.
 """
 
 _RENEWED_AT: Final = 2 / 3
 """Share of the ttl that is left when a renewal is sent."""
 
 _SHORTEST_NAP: Final = 0.001
-"""Seconds of the shortest timer. A timer may fire slightly early because of rounding. It would then
-be set again to zero seconds."""
+"""Shortest delay of a timer in seconds. A timer may fire slightly early because of rounding.
+Without this bound, the next timer would then have a delay of zero seconds."""
 
 _LONGEST_NAP: Final = 0.5
-"""Seconds of the longest timer. A timer of the event loop does not count the time for which the
-machine is suspended."""
+"""Longest delay of a timer in seconds. While the machine is suspended, the timers of the event loop
+stand still."""
 
 _LAST_WORDS: Final = 0.1
-"""Seconds from a loss to `TermOutlived`. A body that obeys its cancellation ends sooner."""
+"""Seconds from a loss, or from the deadline, to the event `TermOutlived`. A body that obeys its
+cancellation ends sooner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """Limits for what is left of a leader's lease.
+    """Limits for the remaining time of a leader's lease.
 
     Attributes:
-        step_down: The leader is cancelled once at most this many seconds remain.
-        slow: A renewal counts as slow once at most this many seconds remain.
-        max_hold: Seconds that a term lasts at most; None: no limit.
+        step_down: The leader is cancelled when its lease has only this many seconds left.
+        slow: The renewal counts as slow when the lease has only this many seconds left.
+        max_hold: Longest duration of a term in seconds; None: no limit.
     """
 
     step_down: float
@@ -63,8 +65,8 @@ class Term:
 
     Args:
         lease: The leader's lease, just granted.
-        task: The task that leads. The term cancels the task, and undoes the cancellation at its
-            end, as `asyncio.timeout` does.
+        task: The task that leads. The term cancels the task, and undoes the cancellation when the
+            term ends, as `asyncio.timeout` does.
         margins: Limits for `lease.remaining()`.
         emit: Receives the events.
 
@@ -95,15 +97,16 @@ class Term:
         """Watch the lease from now on.
 
         Raises:
-            QuorumUnreachable: The lease is over already. Nothing is watched.
+            QuorumUnreachable: The lease has already ended. The watch does not begin.
         """
+        self.lease.expire_at_close()
         self.lease.entered(self.task, self._lost)
         self._watch()
 
     def end(self, cause: Literal["step_down", "lost", "resigned"]) -> None:
         """Cancel the task, unless the task itself is the caller.
 
-        A task that resigns, or that finds the loss itself, is notified by the call that it made.
+        A task that resigns, or that finds the loss itself, learns of the end from its own call.
         """
         if self._done:
             # The lease is being released. A cancellation now would stop the holder from waiting for
@@ -115,15 +118,17 @@ class Term:
             self._cancels += self.task.cancel()
 
     def left(self) -> bool:
-        """Stop watching; the task has ended its work.
+        """Stop the watch, because the task has ended its work.
 
         Returns:
             True if the calling task was cancelled by this term and by no other code.
         """
         self._done = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        # If the loop stood still, no timer has reported that the task still worked after the
+        # deadline.
+        if self._over_since is None and (overdue := self.lease.overdue) > _LAST_WORDS:
+            self._outlived(overdue)
+        self._stop()
         self.lease.left()
         cancels, self._cancels = self._cancels, 0
         for _ in range(cancels):
@@ -133,7 +138,7 @@ class Term:
 
     @property
     def leading(self) -> bool:
-        """True while the task may act as the leader. Any thread may read it."""
+        """True while the task may act as the leader. Any thread may read the property."""
         return self.ended_by is None and self.lease.remaining() > self._margins.step_down
 
     def error(self, *, lost: bool) -> LockLost | LockReleased | None:
@@ -163,22 +168,27 @@ class Term:
 
     def _lost(self) -> None:
         self.end("lost")
-        if self._over_since is None:
-            self._over_since = self._loop.time()
-            self._set(_LAST_WORDS)
+        if self._over_since is not None:
+            return
+        overdue = self.lease.overdue
+        self._over_since = self._loop.time() - overdue
+        if overdue > _LAST_WORDS:
+            self._outlived(overdue)
+        else:
+            self._set(_LAST_WORDS - overdue)
+
+    def _outlived(self, over_for: float) -> None:
+        self._stop()
+        self.emit(TermOutlived(self.lease.resource, self.lease.fence, over_for))
 
     def _watch(self) -> None:
-        """Compare what is left with the next limit, and set the timer for it."""
+        """Compare the remaining time with the next limit, and set the timer for that limit."""
         left, margins = self.lease.remaining(), self._margins
         if self._over_since is not None:
-            self.emit(
-                TermOutlived(
-                    self.lease.resource, self.lease.fence, self._loop.time() - self._over_since
-                )
-            )
+            self._outlived(self._loop.time() - self._over_since)
             return
         if left <= 0.0:
-            # After a standstill of the loop this timer may run before that of the lease.
+            # After a standstill of the loop this timer may run before the timer of the lease.
             # Without this check the loss would be declared up to half a second later.
             with suppress(LockLost, LockReleased):
                 self.lease.check()
@@ -201,19 +211,23 @@ class Term:
         most = self._margins.max_hold
         return most is not None and self._began + most - self._loop.time() <= left + _LAST_WORDS
 
-    def _set(self, delay: float) -> None:
+    def _stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+
+    def _set(self, delay: float) -> None:
+        self._stop()
         self._timer = self._loop.call_later(delay, self._watch)
 
 
 def margins_of(
     ttl: float, step_down: float | None, max_hold: float | None, options: Options
 ) -> Margins:
-    """Return the limits for what is left of a leader's lease.
+    """Return the limits for the remaining time of a leader's lease.
 
     Raises:
-        ConfigurationError: `step_down` is unusable, or the ttl is too short for it.
+        ConfigurationError: `step_down` is unusable, or the ttl or `max_hold` is too short for it.
     """
     # A renewal is sent when two thirds of the ttl are left, and takes the node timeout at most.
     renewed = ttl * _RENEWED_AT - options.drift(ttl) - options.node_timeout

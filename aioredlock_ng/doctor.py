@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.keys import KeyFormat
 from aioredlock_ng._engine.clock import boottime
-from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng.options import positive_seconds
 from aioredlock_ng.records import NodeFacts
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     import redis.asyncio
 
+    from aioredlock_ng._nodes.connect import Connector
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng.options import Options
     from aioredlock_ng.records import Diagnosis
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 __all__ = ["PROBE", "WATCH", "diagnose"]
 
 PROBE = "doctor:aioredlock_ng"
-"""Name of the doctor's lock, without its random end.
+"""Beginning of the name of the doctor's lock, to which a random end is added.
 
-`aioredlock_ng:` begins keys that are no locks.
+The name does not begin with `aioredlock_ng:`, because keys with this beginning are not locks.
 """
 
 WATCH = 1.0
 """Seconds between two readings of the nodes' clocks.
 
-With round trips of a few milliseconds this gives the rate of a clock to within a percent.
+With round trips of a few milliseconds, the measured rate of a clock is then correct to within a
+percent.
 """
 
 
@@ -45,9 +46,9 @@ async def diagnose(
     probe: str | bytes = PROBE,
     clock: Callable[[], float] = boottime,
 ) -> Diagnosis:
-    """Examine all nodes at once, as `Redlock.diagnose` does.
+    """Examine all nodes at the same time, as `Redlock.diagnose` does.
 
-    A server that is named twice is a finding here and no error.
+    A server that is named twice leads to a finding here, not to an error.
 
     Raises:
         ConfigurationError: A node or an argument is invalid.
@@ -57,6 +58,7 @@ async def diagnose(
     # The imports take milliseconds, so they happen only for a diagnosis.
     from aioredlock_ng._doctor.examine import examine
     from aioredlock_ng._doctor.findings import diagnosis_of
+    from aioredlock_ng._nodes.connect import Connector
 
     watch = positive_seconds("watch", watch)
     keys = KeyFormat(options.key_format)
@@ -66,7 +68,7 @@ async def diagnose(
         node if isinstance(node, Connector) or hasattr(node, "ask") else Connector(node)
         for node in nodes
     ]
-    # Each node has its own key: two names of the same server must not compete for one lock.
+    # Each node has its own key. Otherwise two names of the same server would compete for one lock.
     looks = [(node, keys.key(name + b":" + secrets.token_hex(8).encode())) for node in given]
 
     async def look(node: Connector | Node, key: bytes) -> NodeFacts:

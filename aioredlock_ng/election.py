@@ -1,7 +1,8 @@
-"""Leader election as an object: a candidate stands, leads, steps down in time, and stands again.
+"""Define a candidate, which stands for election, leads, and steps down before its lease ends.
 
 An election is an ordinary lock whose label is the leader's name. Candidates wait in the queue of
-that lock, without cost. `_term.py` ends the work of a leader in time, and `_leaders.py` watches.
+that lock, and send few requests meanwhile. `_term.py` ends the work of a leader before the leader's
+lease ends. `_leaders.py` finds out who leads.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 from aioredlock_ng._candidacy import Candidacy
 from aioredlock_ng._leaders import Leaders, Watch
 from aioredlock_ng.errors import ConfigurationError, LockLost, LockNotAcquired, LockReleased
-from aioredlock_ng.usage import async_with_only
+from aioredlock_ng.usage import call_of, unsupported
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,17 +28,22 @@ __all__ = ["Election", "ElectionOptions"]
 R = TypeVar("R")
 
 
-@async_with_only(lambda election: f"`async with {election!r}:`, or `await election.run(main)`")
+def _right_use(election: Election) -> str:
+    call = call_of("election", election._lock.resources[0])
+    return f"`async with {call}:`, or `await {call}.run(main)`"
+
+
+@unsupported("with", "await", "acquire", instead=_right_use)
 class Election:
     """One candidate of an election. Made by `Redlock.election`.
 
     `await election.run(main)` is the usual way: `main(lease)` runs whenever this candidate leads.
-    `async with election as lease:` is a single term. A candidate has at most one term at a time; a
+    `async with election as lease:` is a single term. A candidate has at most one term at a time. A
     second `run` or `async with` meanwhile raises `RedlockError`.
 
-    The leader's lease is renewed like any other. If `lease.remaining()` falls to `step_down`
-    seconds, the body is cancelled. It then has that time to end before another candidate can lead.
-    If the lease is lost nevertheless, the body is cancelled once more.
+    The leader's lease is renewed like any other lease. If `lease.remaining()` falls to `step_down`
+    seconds, the body is cancelled. The body can use these seconds to end before another candidate
+    can lead. If the lease is lost nevertheless, the body is cancelled once more.
     """
 
     def __init__(
@@ -53,7 +59,7 @@ class Election:
 
     @property
     def name(self) -> str:
-        """The election's name, which is that of its lock."""
+        """The election's name, which is also the name of its lock."""
         return self._lock.resource
 
     @property
@@ -63,32 +69,32 @@ class Election:
 
     @property
     def ttl(self) -> float:
-        """Seconds that a leader's lease lives without renewal."""
+        """Time to live of a leader's lease without renewal, in seconds."""
         return self._lock.ttl
 
     @property
     def step_down(self) -> float:
-        """Seconds before the end of its lease at which a leader is cancelled."""
+        """A leader is cancelled this many seconds before the end of its lease."""
         return self._margins.step_down
 
     @property
     def leading(self) -> bool:
         """True while this candidate leads and need not step down.
 
-        It does no I/O, and any thread may read it.
+        Any thread may read the property, which does no I/O.
         """
         term = self._candidacy.term
         return term is not None and term.leading
 
     @property
     def leader(self) -> str | None:
-        """The label of the leader as last known here; None if nobody leads or none is known.
+        """The last known label of the leader; None if no leader exists or is known.
 
-        It does no I/O.
+        The property does no I/O.
 
-        While this candidate leads, it is this candidate's label. For other leaders it is the last
-        label that `watch()` saw. Without an iteration over `watch()` it stays None or becomes
-        outdated.
+        While this candidate leads, the value is its own label. Otherwise the value is the last
+        label that `watch()` saw. Without an iteration over `watch()`, the value stays None or
+        becomes outdated.
         """
         return self._label if self.leading else self._candidacy.leader
 
@@ -100,7 +106,7 @@ class Election:
     def check(self) -> None:
         """Raise an error if the body still works although its lease is lost. For liveness probes.
 
-        It does no I/O, and any thread may call it.
+        Any thread may call the method, which does no I/O.
 
         Raises:
             LockLost: The body still works although its lease is lost. The process should be
@@ -111,24 +117,26 @@ class Election:
             raise term.lease.lost_error()
 
     async def run(self, main: Callable[[Lease], Awaitable[R]]) -> R | None:
-        """Stand, and call `main(lease)` in this task whenever this candidate leads.
+        """Stand for election, and call `main(lease)` in this task whenever this candidate leads.
 
-        `main` is cancelled `step_down` seconds before another candidate can lead, and when the
-        lease is lost. With `rejoin=True` this candidate then stands again. The lease is released
-        only after `main` has ended, however long its clean-up takes; it is renewed meanwhile.
+        `main` is cancelled when only `step_down` seconds of its lease are left, and when the lease
+        is lost. With `rejoin=True` this candidate then stands for election again. The lease is
+        renewed until `main` has ended, even if the clean-up takes long, and then released. If the
+        manager is closed first, the lease is left to expire.
 
         Args:
-            main: The work of a leader. It gets the lease of its term, and must not swallow a
-                cancellation.
+            main: A coroutine function with the work of a leader, called with the lease of the term.
+                `main` must not swallow a cancellation.
 
         Returns:
-            The result of `main`, if it returned before its term was over; None after `resign()`.
+            The result of `main`, if `main` returned before the term was over. None after
+            `resign()`.
 
         Raises:
             LockLost: The term is over, and `rejoin` is False.
             QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure,
-                and this candidate has not led yet. A candidate that has led before waits for half a
-                ttl up to a whole ttl, and tries again.
+                and this candidate has not led yet. A candidate that has led before waits for a
+                random time between half a ttl and a ttl, and tries again.
             LockHeld: This task already holds the lock in an enclosing `async with`.
             ConfigurationError: `main` is not callable.
             RedlockError: This candidate stands or leads already.
@@ -157,7 +165,8 @@ class Election:
                     await candidacy.leave(None)
                     return result
                 except (LockLost, LockReleased) as error:
-                    # The error concerns another lock, or a lease that `main` itself released.
+                    # Any error other than `over` concerns another lock, or a lease that `main`
+                    # itself released.
                     if error is not candidacy.over:
                         raise
                     if not self._rejoin and not candidacy.resigned:
@@ -167,7 +176,7 @@ class Election:
             candidacy.finish()
 
     async def __aenter__(self) -> Lease:
-        """Stand until this candidate leads.
+        """Stand for election, and wait until this candidate leads.
 
         Raises:
             LockNotAcquired: `resign()` was called meanwhile.
@@ -176,7 +185,7 @@ class Election:
             RedlockError: This candidate stands or leads already.
             RedlockClosed: The manager is not open, or is closed meanwhile.
 
-        Safety: a cancelled call leaves nothing behind. For a limit in time use `asyncio.timeout`.
+        Safety: a cancelled call leaves nothing behind. To limit the wait, use `asyncio.timeout`.
         """
         candidacy = self._candidacy
         candidacy.begin()
@@ -220,30 +229,32 @@ class Election:
 
         A call from another task cancels the body, and returns once the body has ended and the lock
         is released. `run` then returns None, and an `async with` raises `LockReleased`. A call by
-        the body itself releases the lock at once, and the body should then return.
+        the body itself releases the lock immediately, and the body should then return.
 
         Returns:
             True if this candidate led.
 
         Raises:
-            RedlockClosed: The body calls this from another event loop or a forked process.
+            RedlockClosed: The body calls this method from another event loop or a forked process.
 
         Safety: after a cancellation the resignation goes on, but this call does not wait for it.
         """
         return await self._candidacy.resign()
 
     def watch(self) -> AsyncIterator[str | None]:
-        """Iterate over the leaders: the label of the present one at once, then each change.
+        """Iterate over the labels of the leaders: first the present leader, then each change.
 
         None means that nobody leads.
 
-        The label of a new leader is seen a tenth of a second after its grant. Between two
-        iterations nothing is observed: a slow consumer sees the last change only. A leader without
-        a label, such as another library's client, is "?". While too few nodes answer, nothing
-        changes. With RESP2 or without tracking each watcher looks about once per ttl.
+        The label of a new leader is seen a tenth of a second after the grant. Between two
+        iterations nothing is observed, so a slow consumer sees the last change only. A leader
+        without a label, such as another library's client, is "?". While too few nodes answer, no
+        change is seen. With RESP2 or without tracking, each watcher sends a request to the nodes
+        about once per ttl.
 
         Raises:
-            RedlockClosed: The iteration finds that the manager is not open, or is closed meanwhile.
+            RedlockClosed: Raised by the iteration if the manager is not open, or is closed
+                meanwhile.
 
         Safety: an iteration that is cancelled or abandoned leaves nothing behind.
         """
@@ -265,13 +276,14 @@ class ElectionOptions(TypedDict, total=False):
         label: The text that names this candidate to all others: one printable line of at most 200
             bytes. None: the manager's `owner`, or host and process.
         ttl: Seconds after which another candidate leads if the leader dies, at most `max_ttl`.
-            None: the manager's.
-        step_down: Seconds that a leader has to end if its lease cannot be renewed. More than zero,
-            and less than `ttl * 2 / 3 - drift - node_timeout`, because one slow renewal must not
-            end a term. None: a third of the ttl.
-        max_hold: Seconds that a term lasts at most. The leader is cancelled `step_down` seconds
+            None: the manager's ttl.
+        step_down: Seconds in which a leader can end its work if its lease cannot be renewed. More
+            than zero, and less than `ttl * 2 / 3 - drift - node_timeout`, because one slow renewal
+            must not end a term. None: a third of the ttl.
+        max_hold: Longest duration of a term in seconds. The leader is cancelled `step_down` seconds
             earlier. None: no limit.
-        rejoin: True: `run` stands again after a term that was lost. False: it raises `LockLost`.
+        rejoin: True: after a lost term, `run` stands for election again. False: `run` raises
+            `LockLost`.
     """
 
     label: str | None

@@ -36,10 +36,10 @@ _WORDS: Final[dict[str, dict[str, bool | str | None]]] = {
 _KNOWN: Final = tuple(name.upper() for name in ("nodes", *_NUMBERS, *_WORDS, "owner", "key_format"))
 
 _NO_SETTINGS: Final = frozenset({"NAME", "TOKEN", "FENCE", "SLOT", "REDIS_SERVER"})
-"""Variables that are no settings.
+"""Variables that are not settings.
 
-`aioredlock-ng run` sets all but the last for its child. `aioredlock_ng.testing` finds a server by
-the last.
+`REDIS_SERVER` names the server program for `aioredlock_ng.testing`. `aioredlock-ng run` sets the
+other variables for its child.
 """
 
 _log = logging.getLogger("aioredlock_ng")
@@ -50,8 +50,8 @@ def settings_from(
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the URLs of the nodes and the options that the environment sets.
 
-    Options in `given` are left out. The log names a variable whose name is almost a setting,
-    because it may be misspelt.
+    The result lacks the options in the argument `given`. The log warns of a variable whose name is
+    similar to the name of a setting, because the name may be misspelt.
 
     Raises:
         ConfigurationError: There are no nodes, or a value is invalid.
@@ -75,10 +75,10 @@ def settings_from(
             " redis://10.0.0.1,redis://10.0.0.2"
         )
     if pieces := [number for number, url in enumerate(urls, 1) if "://" not in url]:
-        # The entry is not quoted, because a comma inside a password makes it a part of the
-        # password.
+        # The error does not quote the entry. If a password contains a comma, the entry is a part of
+        # the password.
         raise ConfigurationError(
-            f"{PREFIX}NODES: entry {pieces[0]} of {len(urls)} is no URL; begin each entry"
+            f"{PREFIX}NODES: entry {pieces[0]} of {len(urls)} is not a URL; begin each entry"
             " with redis://, rediss:// or unix://, and write a comma inside a user name or"
             " password as %2C"
         )
@@ -113,10 +113,11 @@ def settings_from(
 def naming_variables(*options: str) -> Iterator[None]:
     """Add the name of the variable to an error about an option from the environment.
 
-    The user wrote the variable and not the option.
+    The user has set the variable, and has not written the option.
 
     Raises:
-        ConfigurationError: With the same message.
+        ConfigurationError: The block raised this error. The names of the variables are put before
+            its message.
     """
     try:
         yield
@@ -144,7 +145,7 @@ def _warn_of_slips(names: Iterable[str]) -> None:
 
             for near in get_close_matches(name, _KNOWN, 1):
                 _log.warning(
-                    "%s%s is no setting and was not read; did you mean %s%s?",
+                    "%s%s is not a setting and was not read; did you mean %s%s?",
                     PREFIX,
                     name,
                     PREFIX,

@@ -20,6 +20,7 @@ __all__ = [
     "QuorumUnreachable",
     "RedlockClosed",
     "RedlockError",
+    "UpgradeRefused",
 ]
 
 
@@ -32,7 +33,7 @@ class ConfigurationError(RedlockError, ValueError):
 
     The library raises this error before any I/O of the call, with two exceptions. `open` asks the
     nodes whether two of them are the same server, and `force_release` asks whether the key is a
-    lock. Neither changes anything on the nodes in that case.
+    lock. Neither method changes a lock before it raises this error.
     """
 
 
@@ -40,12 +41,13 @@ class RedlockClosed(RedlockError):
     """Report that the manager cannot be used here.
 
     The manager was not opened, was closed, belongs to another event loop, or was opened before a
-    fork. Or no event loop runs.
+    fork. The error is also raised if no event loop runs. `open` also raises this error if the
+    manager is already open.
     """
 
 
 class LockReleased(RedlockError):
-    """Report that the lease was already released or abandoned. It cannot be checked or extended."""
+    """Report the use of a lease that was already released or abandoned."""
 
 
 class _Asked(RedlockError):
@@ -76,19 +78,28 @@ class LockNotAcquired(_Asked):
 
 
 class LockHeld(LockNotAcquired):
-    """Another client holds the lock, or contended for it at the same moment.
+    """Another client holds the lock, or contended for the lock at the same moment.
 
     The caller did not wait.
 
     Attributes:
         owner: The label of the holder, which the message contains as well. None if no label was
             found. A holder writes its label once its lease is a tenth of a second old.
-        retry_after: The shortest remaining life of the holder's keys that a node named, in seconds.
-            The holder may release the lock earlier, or renew it. None if no node named one.
+        retry_after: The shortest of the remaining lives of the holder's keys, in seconds, as the
+            nodes reported them. The holder may release the lock earlier, or renew it. None if no
+            node reported a remaining life.
     """
 
     owner: str | None = None
     retry_after: float | None = None
+
+
+class UpgradeRefused(LockHeld):
+    """A task asks to write while it reads the same lock. The task would wait for itself.
+
+    Two readers that both asked to write would wait for each other. Leave the block that reads, and
+    acquire `write()`. Then read the data again before you change the data.
+    """
 
 
 class AcquireTimeout(LockNotAcquired, TimeoutError):
@@ -104,11 +115,11 @@ class AcquireTimeout(LockNotAcquired, TimeoutError):
 
 
 class QuorumUnreachable(LockNotAcquired):
-    """No quorum was possible: too few nodes answered, or too many could not grant any lock.
+    """No quorum was possible: too few nodes answered, or too many nodes could not grant any lock.
 
     Attributes:
         retry_after: Seconds until a quorum may grant again: the remaining time of quarantines, or
-            0.0 if enough nodes may grant now. None if it is not known.
+            0.0 if enough nodes may grant now. None if the time is not known.
     """
 
     retry_after: float | None = None
@@ -117,8 +128,8 @@ class QuorumUnreachable(LockNotAcquired):
 class LockLost(_Asked):
     """The lease ended before its release.
 
-    It was not renewed before its deadline, a quorum of nodes lost its key, or it exceeded
-    `max_hold`.
+    The lease was not renewed before its deadline, a quorum of nodes lost its key, or the lease
+    exceeded `max_hold`.
 
     Attributes:
         elapsed: Seconds from the start of the attempt that acquired the lease to the loss. A later

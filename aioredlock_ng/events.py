@@ -2,7 +2,8 @@
 
 A sink is a callable that takes an event: `Redlock(nodes, sinks=[print])`. The library calls sinks
 on the event loop between other work. A sink must return quickly, must not block and must not await.
-The log reports an exception of a sink once; it has no other effect. Times are seconds.
+If a sink raises an exception, the log reports this once, and nothing else happens. Times are
+seconds. The field `shared` is True for the read side of a read-write lock.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ __all__ = [
     "EventSink",
     "LeaderChanged",
     "LeaseAbandoned",
+    "LeaseDowngraded",
     "LeaseLost",
     "LeaseReleased",
     "LeasesRenewed",
@@ -80,8 +82,8 @@ class LockAcquired:
             token.
         fence: The lease's fence. None without fencing.
         waited: Seconds from the call to the lease.
-        attempts: Number of rounds to the nodes: 1 if the lock was free, 0 for a grant that another
-            task of this process passed on.
+        attempts: Number of rounds to the nodes. 1 if the lock was free. 0 if another task of this
+            process passed its grant on, or if tasks that read share a grant.
         votes: The last vote of each node that has answered.
         slot: The slot of a semaphore, from 1. None for a lock.
     """
@@ -93,6 +95,7 @@ class LockAcquired:
     attempts: int
     votes: tuple[Vote, ...]
     slot: int | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class AcquireFailed:
     waited: float
     attempts: int
     votes: tuple[Vote, ...]
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +133,25 @@ class AcquireCancelled:
     resource: str
     waited: float
     attempts: int
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDowngraded:
+    """A write lease became a read lease by `Lease.downgrade`.
+
+    The event that reports the end of the lease has `shared=True`.
+    """
+
+    resource: str
+    token_prefix: str
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseReleased:
     """The holder released a lease. The requests to the nodes are queued.
 
-    `LossFound` follows if their answers show that a quorum no longer held the key. Each lease of a
+    `LossFound` follows if the answers show that a quorum no longer held the key. Each lease of a
     `LockAcquired` event ends exactly once, as released, abandoned or lost. The deletion of any
     other token, such as that of a failed attempt, sends no event.
     """
@@ -143,6 +159,7 @@ class LeaseReleased:
     resource: str
     token_prefix: str
     held_for: float
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +172,7 @@ class LossFound:
     resource: str
     token_prefix: str
     reason: str
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +182,7 @@ class LeaseAbandoned:
     resource: str
     token_prefix: str
     held_for: float
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +204,8 @@ class RenewalFailed:
 
     Attributes:
         resource: The lock's name.
-        remaining: Seconds until the lease is lost without a renewal.
-        silent: True if too few nodes answered in time, False if too many could not renew the lease.
+        remaining: Seconds until the lease is lost if no renewal succeeds.
+        silent: True: too few nodes answered in time. False: too many nodes failed to renew.
     """
 
     resource: str
@@ -196,7 +215,7 @@ class RenewalFailed:
 
 @dataclass(frozen=True, slots=True)
 class LockHandedOn:
-    """A lease of this process ended and a local waiter follows it.
+    """A lease of this process ended, and a local waiter is the next to hold the lock.
 
     The waiter has received the grant, or its request leaves in the same write as the release.
     """
@@ -210,13 +229,13 @@ class WaiterWoken:
 
     Attributes:
         resource: The lock's name.
-        cause: The reason. "told": by the messages of the nodes, a quorum may grant. "expiry": the
-            remaining time of a holder, or of an offer to another waiter, is over. "look": no quorum
-            of nodes answered the waiter's request for the state.
+        cause: The reason. "notified": messages of the nodes say that a quorum may grant. "expiry":
+            the remaining time of a holder, or of an offer to another waiter, is over. "look": no
+            quorum of nodes answered the waiter's request for the state of the lock.
     """
 
     resource: str
-    cause: Literal["told", "expiry", "look"]
+    cause: Literal["notified", "expiry", "look"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +248,8 @@ class LeaseLost:
         reason: The cause in words.
         held_for: Seconds from the grant to the loss.
         cause: "gone" if a quorum no longer holds the key. "unrenewed" if the deadline passed, or if
-            the engine's thread ended. "stalled" if the event loop stood still. Three causes are the
-            wish of the application: "expired" (a lease without renewal), "max_hold" and "closed"
+            the engine's thread ended. "stalled" if the event loop stood still. Three causes
+            come from the application: "expired" (a lease without renewal), "max_hold" and "closed"
             (the manager, or the holder's event loop, was closed).
     """
 
@@ -239,12 +258,14 @@ class LeaseLost:
     reason: str
     held_for: float
     cause: str = "gone"
+    shared: bool = False
 
 
 Event = (
     LockAcquired
     | AcquireFailed
     | AcquireCancelled
+    | LeaseDowngraded
     | LeaseReleased
     | LossFound
     | LeaseAbandoned

@@ -5,45 +5,50 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from aioredlock_ng._core.templates import SeparatorInText, Template
 from aioredlock_ng.errors import ConfigurationError
+from aioredlock_ng.options import check_shared
+from aioredlock_ng.rwlock import RWLockOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from aioredlock_ng._core.templates import Placeholder
-    from aioredlock_ng.lock import Lock, OnLost
+    from aioredlock_ng.lock import Lock
 
-__all__ = ["Guard", "LockOptions", "NameTemplate", "check_guard", "guarded"]
+__all__ = [
+    "Guard",
+    "LockOptions",
+    "Manager",
+    "NameTemplate",
+    "check_guard",
+    "described",
+    "guarded",
+    "names_of_calls",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+L_co = TypeVar("L_co", covariant=True)
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-"""The address in the default text of an object. It differs in every process."""
+"""A memory address, which differs between processes, in the default text of a Python object."""
 
 _WITHOUT_TEXT = (bytes, bytearray, memoryview, set, frozenset)
-"""Types without a stable text.
+"""Types whose values have no text that can be a part of a name.
 
-The order of a set differs between processes. The text of bytes is not the name that bytes have in
-other places.
+The order of a set differs between processes. The text of bytes has the form `b'…'`. The same bytes,
+given to `Redlock.lock` as a name, are the name of another lock.
 """
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class LockOptions(TypedDict, total=False):
-    """Arguments of `Redlock.lock` besides the names, with the same meaning."""
+class LockOptions(RWLockOptions, total=False):
+    """Arguments of `Redlock.lock` besides the names: those of `RWLockOptions`, and two more."""
 
-    ttl: float | None
-    blocking_timeout: float | None
-    auto_extend: bool
-    max_hold: float | None
-    on_lost: OnLost
-    owner: str | None
-    fail_fast: bool
     fair: bool
     min_hold: float | None
 
@@ -57,12 +62,65 @@ class Guard(Protocol):
         """Return the decorated function."""
 
 
+class _Sides(Protocol[L_co]):
+    """A read-write lock, whose readers' side has the type `L_co`."""
+
+    def read(self) -> L_co:
+        """Return the readers' side."""
+
+
+class Manager(Protocol[L_co]):
+    """A manager for asyncio or for threads, whose locks have the type `L_co`."""
+
+    @property
+    def lock(self) -> Callable[..., L_co]:
+        """The method that describes a lock."""
+
+    @property
+    def semaphore(self) -> Callable[..., L_co]:
+        """The method that describes a semaphore."""
+
+    @property
+    def rwlock(self) -> Callable[..., _Sides[L_co]]:
+        """The method that describes a read-write lock."""
+
+
+def described(
+    redlock: Manager[L_co],
+    names: Collection[str],
+    options: Mapping[str, Any],
+    limit: int | None = None,
+    *,
+    shared: bool = False,
+) -> L_co:
+    """Return a lock, a semaphore if `limit` is given, or a readers' side if `shared` is True.
+
+    Args:
+        redlock: The manager.
+        names: The names. A semaphore and a read-write lock have one name.
+        options: Options of `Redlock.lock`.
+        limit: The number of slots of a semaphore; None for other kinds.
+        shared: True for the readers' side of a read-write lock.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+    if not isinstance(shared, bool):
+        raise ConfigurationError(f"shared must be True or False, not {type(shared).__name__}")
+    if shared:
+        check_shared(options, len(names), limit)
+        return redlock.rwlock(*names, **options).read()
+    if limit is None:
+        return redlock.lock(*names, **options)
+    return redlock.semaphore(*names, limit, **options)
+
+
 class NameTemplate:
     """A lock name with placeholders for the arguments of one function.
 
     Args:
-        template: A text as for `str.format`, with parameters of the function and their attributes.
-            Positions and indexing are not allowed.
+        template: A text as for `str.format`. Its placeholders are parameters of the function, or
+            attributes of parameters. Positions and indexing are not allowed.
         function: The function with these parameters.
         decorator: Name of the decorator in errors.
 
@@ -92,13 +150,14 @@ class NameTemplate:
                 )
 
     def name(self, *args: Any, **kwargs: Any) -> str:
-        """Return the lock's name for a call with these arguments. Defaults count as given.
+        """Return the lock's name for a call with these arguments, completed by the defaults.
 
-        Different texts never give the same name. A value that contains the separator behind its
-        placeholder is refused for that reason.
+        Values with different texts never give the same name. For this reason, a value is refused if
+        it contains the separator that follows its placeholder.
 
         Raises:
-            ConfigurationError: A value has no stable text, or contains the separator behind it.
+            ConfigurationError: A value has no text that is the same in every process, or contains
+                the separator that follows its placeholder.
             TypeError: The function does not accept these arguments.
         """
         try:
@@ -140,15 +199,15 @@ class NameTemplate:
 def check_guard(
     lock: Callable[[str], object], template: object, example: str = "@redlock.guard("
 ) -> None:
-    """Check the arguments of a decorator when it is made, and not at the first call.
+    """Check the arguments of a decorator when the decorator is made, before any call.
 
     Args:
-        lock: Describes the lock of a name.
+        lock: Returns the lock of a name.
         template: The name's template.
-        example: The beginning of a right use, for errors.
+        example: The beginning of a correct use, shown in errors.
 
     Raises:
-        ConfigurationError: The template is no str, or an option of the lock is invalid.
+        ConfigurationError: The template is not a str, or an option of the lock is invalid.
     """
     if not isinstance(template, str):
         raise ConfigurationError(
@@ -157,33 +216,48 @@ def check_guard(
     lock(template)
 
 
+def names_of_calls(template: str, function: Callable[..., object], decorator: str) -> NameTemplate:
+    """Return the template that names the lock of each call of a coroutine function.
+
+    Args:
+        template: The name's template.
+        function: The function that is decorated.
+        decorator: Name of the decorator in errors.
+
+    Raises:
+        ConfigurationError: The function is not a coroutine function, or the template does not fit
+            the function.
+    """
+    if inspect.isasyncgenfunction(function):
+        raise ConfigurationError(
+            f"{decorator}({template!r}) cannot hold a lock for the async generator"
+            f" {function.__qualname__}(), which its caller may never close; use `async"
+            " with redlock.lock(...)` in the code that reads its values"
+        )
+    if not inspect.iscoroutinefunction(function):
+        raise ConfigurationError(
+            f"{decorator}({template!r}) is for functions defined by `async def`, not {function!r};"
+            " write it directly above the `async def`, below every other decorator"
+        )
+    return NameTemplate(template, function, decorator)
+
+
 def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
     """Return the decorator of `Redlock.guard`.
 
     Args:
-        lock: Describes the lock of a name.
-        template: The name's template (`NameTemplate`).
+        lock: Returns the lock of a name.
+        template: The template of the name; see `NameTemplate`.
 
     Raises:
-        ConfigurationError: The template or an option is invalid for all arguments.
+        ConfigurationError: The template or an option is invalid for every call.
     """
     check_guard(lock, template)
 
     def decorate(
         function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> Callable[P, Coroutine[Any, Any, R]]:
-        if inspect.isasyncgenfunction(function):
-            raise ConfigurationError(
-                f"guard({template!r}) cannot hold a lock for the async generator"
-                f" {function.__qualname__}(), which its caller may never close; use `async"
-                " with redlock.lock(...)` in the code that reads its values"
-            )
-        if not inspect.iscoroutinefunction(function):
-            raise ConfigurationError(
-                f"guard({template!r}) is for functions defined by `async def`, not {function!r};"
-                " write it directly above the `async def`, below every other decorator"
-            )
-        names = NameTemplate(template, function)
+        names = names_of_calls(template, function, "guard")
 
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:

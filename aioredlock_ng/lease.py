@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
 from aioredlock_ng._core.votes import Outcome
-from aioredlock_ng._engine.acting import acting_task
 from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng._held import Held, vote_of
+from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.round import Round
@@ -29,12 +29,12 @@ class Lease(Held):
     @property
     def resource(self) -> str:
         """Name of the lock. Several names are joined by ", "."""
-        return self._holding.spec.resource
+        return self._record.spec.resource
 
     @property
     def resources(self) -> tuple[str | bytes, ...]:
-        """Names as given."""
-        return self._holding.spec.resources
+        """Names of the lock, as given."""
+        return self._record.spec.resources
 
     @property
     def token(self) -> str:
@@ -43,7 +43,7 @@ class Lease(Held):
         Tasks of this process that receive the same grant one after the other share the token. Their
         fences differ.
         """
-        return self._holding.token.decode()
+        return self._record.token.decode()
 
     @property
     def slot(self) -> int | Any:
@@ -53,32 +53,32 @@ class Lease(Held):
         account or a machine number. The value is None for a lock. A type checker treats
         `int | Any` as an int.
         """
-        return self._holding.spec.number
+        return self._record.spec.number
 
     @property
     def fence(self) -> int | Any:
         """The fencing token, greater than that of every earlier lease of the same resources.
 
-        The value is in microseconds since 1970 or slightly ahead, below 2**53. Send it to the
-        resource with every write, and with every read that precedes a write. The resource refuses a
-        fence below the highest that it has seen.
+        The value is a time in microseconds since 1970, below 2**53. The time may lie slightly in
+        the future. Send the fence to the resource with every write, and with every read that
+        precedes a write. The resource refuses a fence below the highest that it has seen.
 
         The value is None only with `Redlock(fencing=False)`. A type checker treats `int | Any` as
         an int, so code with fencing needs no check for None.
         """
-        return self._holding.fence
+        return self._record.fence
 
     @property
     def ttl(self) -> float:
-        """Seconds from a renewal to the expiry of the keys, as used by the last renewal."""
-        return self._holding.ttl
+        """Seconds from a renewal to the expiry of the keys, as set by the last renewal."""
+        return self._record.ttl
 
     def remaining(self) -> float:
         """Return the seconds for which the lock is certainly ours without a further renewal.
 
-        The local clock counts. The result is 0.0 after the end of the lease.
+        The local clock measures these seconds. The result is 0.0 after the end of the lease.
         """
-        return self._holding.remaining(self._engine.context.clock())
+        return self._record.remaining(self._engine.context.clock())
 
     @property
     def valid(self) -> bool:
@@ -92,22 +92,22 @@ class Lease(Held):
         A read of this property does not declare the loss, so it calls no callback and cancels no
         task.
         """
-        return self._holding.phase is Phase.LOST or (
-            self._holding.phase is Phase.HELD and self.remaining() <= 0.0
+        return self._record.phase is Phase.LOST or (
+            self._record.phase is Phase.HELD and self.remaining() <= 0.0
         )
 
     @property
     def nodes(self) -> tuple[int, int]:
         """Number of nodes that granted or last renewed the lock, and the number of all nodes.
 
-        Late answers count.
+        Late answers are included.
         """
-        return self._holding.ballot.held(self._holding), len(self._engine.context.fleet.nodes)
+        return self._record.ballot.held(self._record), len(self._engine.context.fleet.nodes)
 
     def check(self) -> None:
         """Raise an error unless the lock is still ours. No I/O.
 
-        Call this method before a write, or from a thread.
+        Call this method before each write. Any thread may call the method.
 
         Raises:
             LockLost: The deadline passed, or the nodes showed that no quorum holds the lock.
@@ -116,7 +116,7 @@ class Lease(Held):
         if self.remaining() > 0.0:
             return
         if self._engine.on_loop():
-            self._engine.extender.check(self._holding)
+            self._engine.extender.check(self._record)
         self._raise_if_over()
         raise self.lost_error()
 
@@ -129,14 +129,14 @@ class Lease(Held):
             QuorumUnreachable: Too few nodes answered. The lease stays valid until its deadline.
             RedlockClosed: The manager is closed or belongs to another loop.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         self._raise_if_over()
-        holding, context = self._holding, self._engine.context
+        record, context = self._record, self._engine.context
         asked_at = context.clock()
-        keys = holding.spec.keys
+        keys = record.spec.keys
         replies = await self._engine.poll(
-            holding.spec.kind.watching(keys, (holding.token,) * len(keys))
+            record.spec.kind.watching(keys, (record.token,) * len(keys))
         )
         votes = tuple(
             vote_of(node.address, reply)
@@ -149,7 +149,7 @@ class Lease(Held):
         self._raise_if_over()
         match verdict(len(votes), context.quorum, yes, no):
             case Verdict.LOST:
-                self._engine.extender.lose(holding, "a quorum of nodes no longer holds its key")
+                self._engine.extender.lose(record, "a quorum of nodes no longer holds its key")
                 raise self.lost_error(votes)
             case Verdict.OPEN:
                 raise self._unreachable(votes, "verified", asked_at)
@@ -164,35 +164,21 @@ class Lease(Held):
         Raises:
             LockLost: The lease is lost.
             LockReleased: The lease was released or abandoned, before the call or during it.
-            QuorumUnreachable: No quorum renewed the lease in time. It stays valid until its
+            QuorumUnreachable: No quorum renewed the lease in time. The lease stays valid until its
                 deadline.
-            ConfigurationError: The ttl is invalid (`Redlock.lock`).
+            ConfigurationError: The ttl is invalid; see `Redlock.lock`.
             RedlockClosed: The manager is closed or belongs to another loop.
 
-        Safety: if it is cancelled, the renewal may or may not happen. `remaining()` never exceeds
+        Safety: after a cancellation, the renewal may or may not happen. `remaining()` never exceeds
         the time that the nodes confirmed.
         """
         self._engine.usable()
-        holding, context = self._holding, self._engine.context
-        ttl = holding.ttl if ttl is None else context.options.check_ttl(ttl)
+        record, context = self._record, self._engine.context
+        ttl = record.ttl if ttl is None else context.options.check_ttl(ttl)
         self.check()
         self._raise_if_over()
         asked_at = context.clock()
-        # The body's own task receives a loss as an exception of `extend`, so the loss must not
-        # cancel it as well. Another task that extends at the same time receives the exception only.
-        if by_body := holding.task is not None and holding.task is acting_task():
-            holding.asking = holding.task
-        try:
-            replies = await self._engine.extend(holding, ttl)
-        except asyncio.CancelledError:
-            # The loss did not cancel the body, because `extend` would have raised an exception. A
-            # cancellation by other code came first, so the body must be notified of the loss now.
-            if by_body and holding.phase is Phase.LOST:
-                context.loop.call_soon(holding.notify_body)
-            raise
-        finally:
-            if by_body:
-                holding.asking = None
+        replies = await self._asking(self._engine.extend(record, ttl))
         self._raise_if_over()
         if replies is not None:
             votes = tuple(
@@ -201,13 +187,43 @@ class Lease(Held):
             )
             raise self._unreachable(votes, "extended", asked_at)
 
+    async def downgrade(self) -> None:
+        """Turn this lease of `rwlock(…).write()` into a read lease. No writer comes in between.
+
+        Readers that wait may enter from now on. The lease keeps its token, its ttl and its
+        `async with`. Its fence may rise by up to 15, and stays below the fence of the next writer.
+        The lease never allows writing again, even if no node answers. Further calls have no effect.
+
+        Raises:
+            LockLost: The lease is lost.
+            LockReleased: The lease was released or abandoned, before the call or during it.
+            ConfigurationError: The lease is not that of a read-write lock.
+            RedlockClosed: The manager is closed or belongs to another loop.
+
+        Safety: after a cancellation, the downgrade goes on. After `node_timeout` without answers
+        the call returns. A later renewal downgrades the nodes that did not answer.
+        """
+        self._engine.usable()
+        record = self._record
+        self.check()
+        self._raise_if_over()
+        if record.spec.kind.shared:
+            return
+        if record.spec.reading is None:
+            raise ConfigurationError(
+                f"the lease of {self.resource!r} cannot be downgraded; acquire the lock by"
+                " `redlock.rwlock(name).write()`"
+            )
+        await self._asking(self._engine.downgrade(record))
+        self._raise_if_over()
+
     async def release(self) -> bool:
         """Release the lock. Further calls have no effect.
 
-        Before the end of `min_hold` the lock stays taken until then.
+        If `min_hold` is not over yet, the lock stays taken until the end of `min_hold`.
 
-        Under a FastAPI endpoint whose thread still works, the lock is held and renewed until the
-        thread ends. The result is True then.
+        If a thread of a FastAPI endpoint still works under the lease, the result is True. The lock
+        is then held and renewed until the thread ends.
 
         Returns:
             True if the lock was ours until now. False if the lease had already ended (lost,
@@ -223,17 +239,19 @@ class Lease(Held):
         the release, for at most `node_timeout`, and then raises the cancellation. A node that does
         not answer executes the release once it answers or is connected again.
         """
-        engine, holding = self._engine, self._holding
-        if holding.phase is not Phase.HELD:
+        engine, record = self._engine, self._record
+        if record.phase is not Phase.HELD:
             return False
         engine.usable()
-        if holding.still_used is not None and self._is_used():
+        if record.still_used is not None and self._is_used():
             return True
-        if engine.extender.pass_on(holding):
-            # The next holder runs before this call returns.
-            await asyncio.sleep(0)
+        if engine.extender.pass_on(record):
+            if not record.spec.kind.shared:
+                # Let the next holder run before this call returns.
+                await asyncio.sleep(0)
+            # Readers do not wait. Readers that acquire again immediately keep their shared grant.
             return True
-        release = engine.extender.release(holding)
+        release = engine.extender.release(record)
         if release is None:
             return False
         try:
@@ -248,51 +266,35 @@ class Lease(Held):
     def abandon(self) -> None:
         """Stop the renewal and let the lock expire.
 
-        No other client receives the lock before `remaining()` is over. A lease whose deadline has
-        passed is lost. A lease that has already ended does not change.
+        No other client receives the lock before `remaining()` is over. If the deadline has passed,
+        the lease is lost instead. A lease that has already ended does not change.
 
         Raises:
             RedlockClosed: The manager is closed or belongs to another loop.
         """
         self._engine.usable()
-        self._engine.extender.abandon(self._holding)
+        self._engine.extender.abandon(self._record)
 
     async def wait_lost(self) -> None:
-        """Wait until the lease is lost, released or abandoned. `lost` then says which.
+        """Wait until the lease is lost, released or abandoned. `lost` is True after a loss.
 
         Raises:
             RedlockClosed: The call comes from another loop or a forked process.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
-        holding = self._holding
-        if holding.phase is not Phase.HELD:
+        record = self._record
+        if record.phase is not Phase.HELD:
             return
         self._engine.usable()
         if self.remaining() <= 0.0:
-            # The check runs in a later tick. A loss that the current task finds itself does not
-            # cancel its body. A task that waits inside its own body must be cancelled, though.
-            self._engine.context.loop.call_soon(self._engine.extender.check, holding)
+            # A loss that a task itself finds does not cancel the task's body. Here the body must be
+            # cancelled, so the check runs in a later tick.
+            self._engine.context.loop.call_soon(self._engine.extender.check, record)
         waiter: asyncio.Future[None] = self._engine.context.loop.create_future()
-        await holding.wait_over(waiter)
-
-    def __eq__(self, other: object) -> bool:
-        """Return True if both objects stand for the same lease."""
-        return isinstance(other, Lease) and other._holding is self._holding
-
-    def __hash__(self) -> int:
-        """Hash by lease."""
-        return hash(self._holding)
-
-    def __repr__(self) -> str:
-        """Show name, state and the beginning of the token, never the whole token."""
-        held, total = self.nodes
-        return (
-            f"<Lease {self.resource!r} {self._holding.phase} remaining={self.remaining():.3f}s"
-            f" nodes={held}/{total} token={self.token[:6]}…>"
-        )
+        await record.wait_over(waiter)
 
 
 async def _until_decided(release: Round) -> None:
-    # This is no closure inside `release`, because every call of `release` would make one.
+    # A closure inside `release` would be created again at every call of `release`.
     await outlast_cancellation(lambda: release.open, release.decided)

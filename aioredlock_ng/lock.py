@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from aioredlock_ng._bodies import Bodies, Body
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._core.slots import blocks_itself
 from aioredlock_ng._held import CLOSED_AMID
-from aioredlock_ng.errors import LockHeld, LockLost, LockNotAcquired, RedlockClosed, RedlockError
+from aioredlock_ng.errors import (
+    LockHeld,
+    LockLost,
+    LockNotAcquired,
+    RedlockClosed,
+    RedlockError,
+    UpgradeRefused,
+)
 from aioredlock_ng.lease import Lease
-from aioredlock_ng.usage import async_with_only
+from aioredlock_ng.usage import call_of, unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import TracebackType
 
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.spec import LockSpec
 
-__all__ = ["Lock", "OnLost"]
+__all__ = ["Lock", "OnLost", "Source"]
 
 OnLost = Literal["cancel", "flag"]
 
@@ -31,7 +35,9 @@ class _Threaded(Protocol):
         """Acquire a lock on the loop of the engine's thread."""
 
 
-class _Source(Protocol):
+class Source(Protocol):
+    """The manager of a lock."""
+
     @property
     def _threaded(self) -> _Threaded | None:
         """The engine's thread; None if the engine runs on the loop of its callers."""
@@ -41,31 +47,31 @@ class _Source(Protocol):
 
 
 def _right_use(lock: Lock) -> str:
-    call = f"redlock.lock({shortened(lock.resources[0])}{', …' if lock.resources[1:] else ''})"
+    call = call_of("lock", lock.resources[0], ", …" if lock.resources[1:] else "")
     return f"`async with {call}:`, or `lease = await {call}.acquire()`"
 
 
-@async_with_only(_right_use)
+@unsupported("with", "await", instead=_right_use)
 class Lock:
     """A named lock, made by `Redlock.lock`.
 
     The object is cheap, reusable and safe to use from many tasks at once. Each acquire returns its
     own lease.
 
-    One task may enter an `async with` and another may leave it, as in fixtures and exit stacks. Its
-    entry must then be the only open entry of the `Lock` object. Otherwise the exit raises
-    `RedlockError` and releases nothing. The lease goes on until its holder releases it or the other
-    entries are left.
+    One task may enter an `async with`, and another task may leave the block, as in fixtures and
+    exit stacks. The entry must then be the only open entry of the `Lock` object. Otherwise the exit
+    raises `RedlockError` and releases nothing. The lease goes on until its holder releases it, or
+    until the other entries are left.
 
-    A task that leaves an `async with` leaves its own newest entry, if it has any. One task
-    therefore leaves its entries of a `Lock` object in the reverse order of entering them.
+    A task that leaves an `async with` leaves its own newest entry, if the task has an entry. One
+    task must therefore leave its entries of a `Lock` object in the reverse order of entering them.
     """
 
     __slots__ = ("_blocking_timeout", "_bodies", "_names_holder", "_on_lost", "_source", "_spec")
 
     def __init__(
         self,
-        source: _Source,
+        source: Source,
         spec: LockSpec,
         blocking_timeout: float | None,
         on_lost: OnLost,
@@ -88,7 +94,7 @@ class Lock:
 
     @property
     def resources(self) -> tuple[str | bytes, ...]:
-        """Names as given."""
+        """Names of the lock, as given."""
         return self._spec.resources
 
     @property
@@ -105,27 +111,30 @@ class Lock:
     async def acquire(self) -> Lease:
         """Wait for the lock, for at most `blocking_timeout`.
 
-        The lease only records its loss and cancels nothing: use `lease.lost`, `lease.check()` or
+        A loss of the lease cancels no task. Notice a loss by `lease.lost`, `lease.check()` or
         `await lease.wait_lost()`.
 
-        `LockHeld` and `AcquireTimeout` name the holder. To find its label, the nodes are asked once
-        more, unless the manager has `owner=False`. With `blocking_timeout=0` this takes the round
-        trip of a majority, `node_timeout` at most, before `LockHeld` is raised. Otherwise it
-        happens shortly before `blocking_timeout` is over.
+        `LockHeld` and `AcquireTimeout` name the holder. One more request asks the nodes for the
+        label of the holder, unless the manager has `owner=False`. With `blocking_timeout=0` this
+        request delays `LockHeld` by the round trip of a majority, at most `node_timeout`. Otherwise
+        the request is sent shortly before `blocking_timeout` is over.
 
         Raises:
-            LockHeld: Another client holds the lock and `blocking_timeout` is 0. Or this task itself
-                holds the lock in an enclosing `async with` and `blocking_timeout` is None: it would
-                wait for itself for ever.
+            LockHeld: Another client holds the lock, and `blocking_timeout` is 0. Or this task
+                itself holds the lock in an enclosing `async with`, and `blocking_timeout` is None.
+                The task would then wait for itself for ever.
+            UpgradeRefused: The calling task reads the lock in an enclosing `async with`, and asks
+                to write.
             AcquireTimeout: Another client still held the lock after `blocking_timeout`.
-            QuorumUnreachable: Too few nodes answered, or too many refuse for reasons that waiting
-                does not change.
+            QuorumUnreachable: Too few nodes answered, or too many nodes refuse for reasons that
+                waiting does not change.
             RedlockClosed: The manager is not open, belongs to another event loop, or was opened
                 before a fork.
 
-        Safety: the call returns a lease, or it raises and has undone the attempt in the same tick,
-        also if it is cancelled. The release is queued behind the acquire on every connection. An
-        unreachable node executes the release once it is connected again; otherwise its keys expire.
+        Safety: the call returns a lease, or undoes the attempt and raises an error in the same
+        tick. A cancellation also undoes the attempt. For that purpose, a release is queued behind
+        the acquire on every connection. An unreachable node executes the release once it is
+        connected again. If the node stays unreachable, its keys expire.
         """
         if (threaded := self._source._threaded) is not None:
             return await threaded.acquire(self)
@@ -133,13 +142,13 @@ class Lock:
         acquisition = engine.acquire(self._spec, self._blocking_timeout)
         try:
             if acquisition.future.done():
-                # The attempt was decided without an await. A caller that asks in a loop must still
-                # let the event loop read.
+                # The attempt was decided without an await. A caller that repeats the call in a loop
+                # must still give the event loop time to read from the nodes.
                 await asyncio.sleep(0)
-            holding = await acquisition.future
-            if holding.phase is Phase.RELEASED:
+            record = await acquisition.future
+            if record.phase is Phase.RELEASED:
                 raise RedlockClosed(CLOSED_AMID)
-            engine.taken(acquisition, holding)
+            engine.taken(acquisition, record)
         except (asyncio.CancelledError, GeneratorExit):
             engine.cancelled(acquisition)
             raise
@@ -151,21 +160,13 @@ class Lock:
                 engine.report_failed(acquisition, error)
             raise
         finally:
-            # The traceback of an error holds this frame. With the acquisition in the frame, the two
-            # would form a reference cycle.
+            # The acquisition refers to the error, and the error's traceback refers to this frame. A
+            # reference from the frame to the acquisition would close a cycle.
             del acquisition
-        return Lease(engine, holding)
+        return Lease(engine, record)
 
-    def would_wait_for(self, leases: Iterable[Lease]) -> bool:
-        """Return True if the lock cannot be granted as long as these leases are held.
-
-        Internal: for `aioredlock_ng.sync`.
-        """
-        held = {key for lease in leases for key in lease.keys}
-        return blocks_itself(self._spec.keys, held, any_one=self._spec.slots is not None)
-
-    def of(self, source: _Source) -> Lock:
-        """Return the same lock of another manager.
+    def of(self, source: Source) -> Lock:
+        """Return a lock with the same settings that belongs to another manager.
 
         Internal: for managers with a thread of their own.
         """
@@ -181,11 +182,12 @@ class Lock:
         """Try to acquire the lock without waiting, and return None if another client holds it.
 
         `blocking_timeout` has no effect here. Rivals that try at the same moment may split the
-        votes, so that none has a majority. Each rival then tries once more, at a random moment
+        votes, so that no rival has a majority. Each rival then tries once more, at a random moment
         within five eighths of `node_timeout`. If the votes are split again, which is rare, all
         rivals receive None. If one rival must get the lock, use a `blocking_timeout` of a second.
 
         Raises:
+            UpgradeRefused: The calling task reads the lock, and asks to write.
             QuorumUnreachable: Too few nodes answered.
             RedlockClosed: As in `acquire`.
 
@@ -194,20 +196,22 @@ class Lock:
         once = Lock(self._source, self._spec, 0.0, self._on_lost, names_holder=False)
         try:
             return await once.acquire()
+        except UpgradeRefused:
+            raise
         except LockHeld:
             return None
 
     async def __aenter__(self) -> Lease:
         """Acquire the lock.
 
-        With `on_lost="cancel"` a loss cancels the task until the end of the body.
+        With `on_lost="cancel"`, a loss before the end of the body cancels the task.
 
         Raises:
-            LockNotAcquired: As in `acquire`, or the lease was lost before this task ran. The body
-                has not begun.
+            LockNotAcquired: As in `acquire`, or the lease was lost before this task continued. The
+                body has not begun.
             RedlockClosed: As in `acquire`.
 
-        Safety: as in `acquire`. Nothing is awaited after the decision.
+        Safety: as in `acquire`. Nothing is awaited between the grant and the body.
         """
         lease = await self.acquire()
         task = asyncio.current_task()
@@ -231,8 +235,8 @@ class Lock:
             LockLost: The lease was lost while the body ran, or the release found the loss. The
                 body's own exception has priority and receives a note. A cancellation of the task by
                 other code in the same tick has priority as well.
-            RedlockError: The block was left in another task, and the entry is ambiguous (see the
-                class). The body's own exception has priority and receives a note.
+            RedlockError: The block was left in another task, and the entry is ambiguous; see the
+                class `Lock`. The body's own exception has priority and receives a note.
 
         Safety: as in `Lease.release`.
         """

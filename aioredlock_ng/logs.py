@@ -153,11 +153,11 @@ class Sinks:
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException:
-                # A sink may also raise a cancellation or a failed test. An exception from here
-                # would end a timer that other leases need.
+                # A sink may also raise `CancelledError` or the failure of a test. An exception that
+                # leaves this method would end a timer that other leases need.
                 if id(sink) not in self._reported:
                     self._reported.add(id(sink))
-                    # The failure may come from a filter or handler of the log itself.
+                    # A filter or a handler of the log may raise an exception, too.
                     with suppress(Exception):
                         _log.exception(
                             "the sink %r failed on %s; this is reported once",

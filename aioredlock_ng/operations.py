@@ -1,6 +1,7 @@
-"""Give tools on the upper floors, such as the command line, access to the nodes.
+"""Give tools, such as the command line, access to the nodes of an open manager.
 
-A tool can ask the nodes and receive their reports, but neither acquire nor release a lock.
+A tool can send commands to the nodes and receive their reports, but cannot acquire or release a
+lock.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Operator:
 
     @property
     def quorum(self) -> int:
-        """The number of nodes that decide."""
+        """The number of nodes in a quorum."""
         return self._engine.context.quorum
 
     @property
@@ -56,26 +57,26 @@ class Operator:
         """Send a command to all nodes, and wait for their answers.
 
         Returns:
-            The answer of each node; None for a node without an answer at the node timeout.
+            The answer of each node; None for a node that has not answered before the node timeout.
 
         Raises:
             RedlockClosed: The manager is closed, or belongs to another loop or process.
 
-        Safety: a cancellation ends the wait only.
+        Safety: a cancellation ends only the wait.
         """
         return await self._engine.poll(command)
 
     def changes(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
         """Call `changed` when a node reports a change of this key, until the context ends.
 
-        The key must be tracked. A tracked command that reads the key is enough. A lost connection
-        counts as a change, too.
+        The nodes report changes of tracked keys only. To track the key, send a tracked command that
+        reads it. A lost connection counts as a change, too.
         """
         return self._engine.onlooker(key, changed)
 
     def give_each_lease_its_own_token(self) -> None:
-        """From now on, never pass a grant from one task to the next.
+        """Stop passing grants from one task to the next.
 
-        So each lease has a token of its own.
+        Each later lease then has a token of its own.
         """
         self._engine.lines.passing = False

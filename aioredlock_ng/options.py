@@ -1,28 +1,56 @@
-"""Hold all settings in one frozen, validated record. Every time is in float seconds."""
+"""Hold all settings in one frozen, validated record. Times are seconds, as floats."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import KeyFormat
 from aioredlock_ng._core.owners import checked_owner
 from aioredlock_ng._core.validity import MIN_VALIDITY_SHARE, drift_of, least_ttl, ttl_ms
 from aioredlock_ng.errors import ConfigurationError
 
-__all__ = ["LONGEST_MAX_TTL", "Options", "positive_seconds", "whole_number"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["LONGEST_MAX_TTL", "Options", "check_shared", "positive_seconds", "whole_number"]
 
 LONGEST_MAX_TTL = 86_400.0
 """Longest `max_ttl` in seconds with the recovery guard.
 
-The nodes store `max_ttl` for all managers. A larger value is almost certainly in milliseconds.
+The nodes store `max_ttl` for all managers. A value above this limit is almost certainly in
+milliseconds.
 """
+
+
+def check_shared(options: Mapping[str, object], names: int = 1, limit: object = None) -> None:
+    """Check that a lock which is shared by readers can have these options.
+
+    Args:
+        options: Options of `Redlock.lock`.
+        names: The number of the lock's names.
+        limit: The number of slots; None if there are no slots.
+
+    Raises:
+        ConfigurationError: `fair`, `min_hold`, `limit` or more than one name is given.
+    """
+    for option in ("fair", "min_hold"):
+        if options.get(option):
+            raise ConfigurationError(f"{option} is not possible for a read-write lock")
+    if limit is not None:
+        raise ConfigurationError("shared and limit exclude each other: readers have no limit")
+    if names > 1:
+        raise ConfigurationError(
+            f"a read-write lock has one name, got {names}; shared=True is not possible for several"
+            " locks together"
+        )
 
 
 def positive_seconds(
     name: str, value: object, *, zero: bool = False, unit: str = " of seconds"
 ) -> float:
-    """Return a time or another number given by a user. `unit` is its unit in errors.
+    """Return a number given by a user, such as a time, as a float. Errors name the `unit`.
 
     Raises:
         ConfigurationError: `value` is not a finite number above zero. With `zero`, the number zero
@@ -44,7 +72,7 @@ def whole_number(name: str, value: object, least: int, most: int | None = None) 
     """Return a whole number given by a user.
 
     Raises:
-        ConfigurationError: `value` is no int, or not between `least` and `most`.
+        ConfigurationError: `value` is not an int, or not between `least` and `most`.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigurationError(f"{name} must be a whole number, not {type(value).__name__}")
@@ -60,20 +88,22 @@ class Options:
 
     Attributes:
         ttl: Seconds until a lock expires without renewal. Default of every `lock()`.
-        node_timeout: Seconds after which a round goes on without a node that has not answered.
-        drift_factor: Share of the ttl subtracted for clocks with different rates, 0 to 0.5. The
-            Redlock text uses 0.01.
-        min_validity: Seconds that must remain for a grant to count. None: a twentieth of the ttl.
-        key_format: Redis key of a name. It contains `{name}` once.
-        max_ttl: Longest ttl in seconds that a lock may ask for. At most 86,400 (a day) with a
-            recovery guard. The nodes store the longest value of all managers, and a node that lost
-            its memory waits that long (docs/operations.md, "To lower max_ttl").
-        connect_timeout: Seconds for the connection and the handshake with one node.
-        close_timeout: Seconds that `aclose()` waits for releases.
+        node_timeout: Longest time in seconds for which a round waits for the answer of a node.
+        drift_factor: Share of the ttl that is subtracted because clocks run at different rates, 0
+            to 0.5. The published description of Redlock uses 0.01.
+        min_validity: A grant counts only if at least this many seconds of the ttl remain. None: a
+            twentieth of the ttl.
+        key_format: Format of the Redis key of a name, which contains `{name}` once.
+        max_ttl: Longest ttl in seconds that a lock may have. At most 86,400 (a day) with a recovery
+            guard. The nodes store the longest value of all managers. A node that lost its memory
+            waits for this time before it grants again; see "To lower max_ttl" in
+            docs/operations.md.
+        connect_timeout: Longest time in seconds for the connection and the handshake with one node.
+        close_timeout: Longest time in seconds that `aclose()` waits for releases.
         fencing: Give every lease a fencing token. False: plain `SET NX PX` without repair of lost
             keys.
         recovery_guard: "auto": a node that lost its memory (restart, flush, failover) grants
-            nothing for `max_ttl` plus a second. A wholly new set of nodes may vote at once.
+            nothing for `max_ttl` plus a second. A wholly new set of nodes may vote immediately.
             "strict": a new set waits as well. None: no guard.
         owner: Label of the holder, which `inspect` shows. The label is stored beside the keys of
             leases that are older than a tenth of a second. True: host, process and task. A text:
@@ -97,7 +127,7 @@ class Options:
     owner: str | bool = True
 
     def __post_init__(self) -> None:
-        """Check everything that needs no I/O."""
+        """Check all settings, as far as possible without I/O."""
         for name in ("ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"):
             positive_seconds(name, getattr(self, name))
         if self.max_ttl > LONGEST_MAX_TTL and self.recovery_guard is not None:
@@ -133,8 +163,8 @@ class Options:
         """Return a ttl given by a user, checked against `max_ttl` and `node_timeout`.
 
         Raises:
-            ConfigurationError: The ttl is no finite positive number, is above `max_ttl`, or is too
-                small for `node_timeout`.
+            ConfigurationError: The ttl is not a finite positive number, is above `max_ttl`, or is
+                too small for `node_timeout`.
         """
         ttl = positive_seconds("ttl", value)
         if ttl > self.max_ttl:
@@ -155,17 +185,24 @@ class Options:
             )
         return ttl
 
-    def check_min_hold(self, value: object, max_hold: float | None) -> float:
+    def check_min_hold(
+        self, value: object, max_hold: float | None, name: str = "min_hold"
+    ) -> float:
         """Return a `min_hold` given by a user, checked against `max_ttl` and `max_hold`.
 
+        Args:
+            value: The argument.
+            max_hold: The `max_hold` of the same lock; None if it has none.
+            name: The name of the argument, for errors.
+
         Raises:
-            ConfigurationError: It is no finite positive number, above `max_ttl`, or above
-                `max_hold`.
+            ConfigurationError: The value is not a finite positive number, or it is above `max_ttl`
+                or `max_hold`.
         """
-        min_hold = positive_seconds("min_hold", value)
+        min_hold = positive_seconds(name, value)
         if min_hold > self.max_ttl:
             raise ConfigurationError(
-                f"min_hold={min_hold:g} is above max_ttl={self.max_ttl:g} seconds; lower min_hold"
+                f"{name}={min_hold:g} is above max_ttl={self.max_ttl:g} seconds; lower {name}"
                 " or raise max_ttl"
             )
         if max_hold is not None and min_hold > max_hold:
@@ -177,7 +214,7 @@ class Options:
 
     @property
     def labelled(self) -> bool:
-        """True if labels are written. They need the option and own keys of the library on nodes."""
+        """True if labels are written: `owner` is not False, and the library stores its own keys."""
         return self.owner is not False and self.own_keys
 
     @property
@@ -191,9 +228,9 @@ class Options:
         return ttl_ms(self.max_ttl)
 
     def drift(self, ttl: float) -> float:
-        """Return the seconds of `ttl` that are subtracted for clock drift."""
+        """Return the part of `ttl`, in seconds, that is subtracted for clock drift."""
         return drift_of(ttl, self.drift_factor)
 
     def least_validity(self, ttl: float) -> float:
-        """Return the seconds of `ttl` that must remain for a grant to count."""
+        """Return the least number of seconds of `ttl` that must remain after a valid grant."""
         return ttl * MIN_VALIDITY_SHARE if self.min_validity is None else self.min_validity

@@ -1,4 +1,4 @@
-"""Define the frozen records that answer operators."""
+"""Define the frozen records that operators receive, for example from `Redlock.inspect`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ __all__ = [
     "NodeFacts",
     "Owner",
     "Queued",
+    "ReaderInfo",
     "Refused",
     "RoundTrips",
     "SemaphoreInfo",
@@ -37,7 +38,7 @@ class NodeAnswer:
 
     Attributes:
         node: The node's address.
-        token: The value of the key if it is a string, without the mark of a lease that is over.
+        token: The value of the key if it is a string, without the prefix that marks an ended lease.
             None if there is no key or no answer. The repr leaves the token out, because anybody can
             release the lock with it.
         remaining: Seconds until the key expires. None if there is no key, no expiry or no answer.
@@ -45,11 +46,13 @@ class NodeAnswer:
             lock.
         foreign: The type of a key that cannot be a lock of this library, for example "hash".
             "string" means a string without expiry, "other" an unknown type. "": the key may be a
-            lock, or there is none.
-        waiting: Number of clients in this node's queue for the key. None if the node does not say.
-        offered: True if the key is reserved for a waiter, for `remaining` seconds at most. Nobody
+            lock, or there is no key.
+        waiting: Number of clients in this node's queue for the key. None if the node does not
+            report the number.
+        offered: True if the key is reserved for a waiter, for at most `remaining` seconds. Nobody
             holds the lock then.
-        over: True if the lease of the token is over, and `min_hold` keeps the key.
+        over: True if the lease of the token has ended, and `min_hold` keeps the key.
+        readers: Number of the read grants under the key.
     """
 
     node: str
@@ -60,13 +63,15 @@ class NodeAnswer:
     waiting: int | None = None
     offered: bool = False
     over: bool = False
+    readers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The label that a holder writes beside its keys once its lease is a tenth of a second old.
 
-    A lease that ends before the end of its `min_hold` writes its label as well.
+    If a lease ends before its `min_hold` is over, the holder writes the label at the end of the
+    lease, at the latest.
 
     Attributes:
         label: Host, process and task of the holder, or the text of the option `owner`.
@@ -80,31 +85,53 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class ReaderInfo:
+    """One read grant that a quorum of nodes has.
+
+    Attributes:
+        token: The token of the grant, which all leases of the grant share.
+        nodes: Number of nodes that have the token.
+        remaining: Seconds until fewer nodes than a quorum have the token, as in `LockInfo`.
+        owner: The label of the reader. None if the reader wrote no label, or acquired the lock only
+            just now.
+    """
+
+    token: str = field(repr=False)
+    nodes: int
+    remaining: float
+    owner: Owner | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LockInfo:
     """The state of a lock, from the answers of all nodes.
 
     Attributes:
         resource: The lock's name.
         held: True if a quorum of nodes has the same token, or has keys of other types. No client
-            can acquire the lock then. It stays True after a lease with `min_hold` is over, until
-            the end of `min_hold`.
+            can acquire the lock then. After a lease with `min_hold`, the value stays True until the
+            end of `min_hold`.
         token: The token of the quorum, or else the most frequent token. None if no node has a
             token, or if more nodes have keys of other types.
         nodes: Number of nodes with that token, or with a key of another type.
         total: Number of all nodes.
-        remaining: Seconds until expiry alone ends the quorum: the q-th largest remaining time of
-            the nodes, where a silent node counts as 0. Infinite for keys without expiry.
+        remaining: Seconds until fewer nodes than a quorum have the key, if the lease is not
+            renewed. For a quorum of q nodes, the value is the q-th largest remaining time of all
+            nodes. A node without an answer counts as 0. Infinite for keys without expiry.
         answers: The answer of each node.
-        owner: The holder's label. None if the holder wrote none, or acquired the lock only just
+        owner: The holder's label. None if the holder wrote no label, or acquired the lock only just
             now.
         waiting: Number of clients in the nodes' queues: the lower median of the nodes that answer.
             The maximum would count entries of dead processes on a node that was cut off. A process
-            counts once for each set of names. With `fair=True` each of its tasks counts. Clients
-            without a place in the queue are not counted, for example those of other libraries. None
-            if no node answers.
+            counts once for each set of names. With `fair=True` each task of the process counts.
+            Clients without a place in the queue are not counted, for example those of other
+            libraries. None if no node answers.
         offered: True if nobody holds the lock and a node reserves its key for a waiter.
-        over: True if the lease of the token is over, and `min_hold` keeps the lock. `owner` is the
-            last holder then.
+        over: True if the lease of the token has ended, and `min_hold` keeps the lock. `owner` then
+            names the last holder.
+        readers: The read grants of a read-write lock, the longest remaining time first. If there
+            are read grants, `token` is None, and `owner` and `remaining` are those of the first
+            grant.
     """
 
     resource: str
@@ -118,6 +145,7 @@ class LockInfo:
     waiting: int | None = None
     offered: bool = False
     over: bool = False
+    readers: tuple[ReaderInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +154,15 @@ class SemaphoreInfo:
 
     Attributes:
         resource: The semaphore's name.
-        limit: Number of slots that were asked for.
-        held: Number of slots that are held. Slots that a `min_hold` keeps after the release count.
-        waiting: Number of clients that wait for a slot, with those to which a node offers a slot
-            now: the lower median of the nodes that answer. A process counts once for each limit.
-            With `fair=True` each of its tasks counts. None if no node answers.
-        slots: The state of each slot in the order of the numbers. The first is that of slot 1. Its
-            `resource` is the semaphore's name with "#1". Its `waiting` counts the clients that wait
-            for the semaphore, and those that want this slot as a lock.
+        limit: Number of slots about which the nodes were asked.
+        held: Number of slots that are held, including slots that `min_hold` keeps after the
+            release.
+        waiting: Number of clients that wait for a slot: the lower median of the nodes that answer.
+            Clients to which a node offers a slot now are included. A process counts once for each
+            limit. With `fair=True` each task of the process counts. None if no node answers.
+        slots: The state of each slot, from slot 1 upwards. The `resource` of slot 1 is the
+            semaphore's name with "#1". The `waiting` of a slot counts the clients that wait for the
+            semaphore, and the clients that want this slot as a lock.
     """
 
     resource: str
@@ -148,8 +177,8 @@ class Queued:
     """A place of this process in the nodes' queues for one lock.
 
     Attributes:
-        resource: The lock's name. Several names are joined by ", " in the order of their keys.
-            Their place is in the queue of the first name that is not available.
+        resource: The lock's name. Several names are joined by ", " in the order of their keys. The
+            place is in the queue of the first of these names that is not available.
         ticket: The number of the place. Lower numbers are served first.
         rank: Number of clients before this place: the lower median of the last answers and messages
             of the nodes. A node answers a request for the rank, and sends a message when the place
@@ -169,31 +198,33 @@ class Stats:
         acquired: Leases granted.
         attempts: Rounds sent to acquire locks.
         refused: Attempts without a quorum of grants.
-        unreachable: Refused attempts that could not reach a quorum.
+        unreachable: Refused attempts that could not reach a quorum, after which the caller waited.
         timeouts: Acquisitions that ended by `blocking_timeout`.
         cancelled: Acquisitions whose caller was cancelled.
         released: Leases released by their holder.
-        lost: Leases lost, including those whose release found the loss.
+        lost: Leases lost, including leases whose release found the loss.
         stalled: Lost leases that were not renewed because the event loop stood still.
         renewals: Renewed leases, summed over all renewals.
         renewals_failed: Renewals that no quorum confirmed in time.
-        handoffs: Leases followed by a local waiter's acquisition within the tick of the release.
+        handoffs: Leases after whose release a local waiter began to acquire in the same tick.
         passed_on: Handoffs in which the waiter received the same grant, without a request to the
             nodes.
-        wakeups: Attempts of waiters after a message of the nodes that a quorum may grant.
+        wakeups: Attempts of waiters after messages of the nodes. The messages say that a quorum may
+            grant.
         wakeups_expiry: Attempts of waiters after the remaining time of a holder or an offer was
             over.
-        wakeups_fallback: Attempts of waiters after no quorum answered their request for the state.
-        looks: Attempts after waiting, whatever the reason for the wake-up.
-        second_rounds: Acquisitions whose fence took a second round trip.
+        wakeups_fallback: Attempts of waiters whose request for the state of the lock no quorum had
+            answered.
+        looks: Attempts of waiters after any wake-up: the sum of the three counters above.
+        second_rounds: Acquisitions whose fence needed a second round trip.
         repairs: Keys or fences restored on nodes.
         held: Leases held now.
         waiting: Acquisitions that contend or wait now.
         standing: Places in the nodes' queues now. Tasks of this process that wait for the same
             names share one place, and only one of them sends requests. With `fair=True` each task
             has its own place.
-        queued: The known position of each of these places. `inspect` counts all clients that wait
-            for a lock.
+        queued: One record for each place that `standing` counts. `inspect` counts all clients that
+            wait for a lock.
     """
 
     acquired: int

@@ -16,7 +16,6 @@ from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._kinds import Kinds
 from aioredlock_ng._nodes.channel.outbox import Outbox
-from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._opening import engine_of, nodes_of, refuse_duplicates, refuse_second_opening
 from aioredlock_ng._specs import Specs
@@ -24,7 +23,7 @@ from aioredlock_ng._threaded.manager import threaded_of
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.logs import log_event
 from aioredlock_ng.options import Options
-from aioredlock_ng.usage import async_with_only
+from aioredlock_ng.usage import unsupported
 
 if TYPE_CHECKING:
     import random
@@ -44,7 +43,7 @@ _RIGHT_USE = (
 )
 
 
-@async_with_only(lambda _: _RIGHT_USE)
+@unsupported("with", "await", instead=lambda _: _RIGHT_USE)
 class Redlock(Kinds):
     """Locks over N independent Redis nodes.
 
@@ -54,26 +53,29 @@ class Redlock(Kinds):
 
     Args:
         nodes: URLs (`redis://`, `rediss://`, `unix://`), `redis.asyncio.Redis` clients or node
-            objects. Only the settings of a client are used. Use an odd number. One node works, but
-            is no Redlock.
+            objects. Only the settings of a client are used. Use an odd number of nodes. One node
+            works, but is not a Redlock.
         ttl: Seconds until a lock expires without renewal.
-        node_timeout: Seconds after which a round goes on without a node that has not answered.
-        drift_factor: Share of the ttl subtracted for clock drift, 0 to 0.5.
-        min_validity: Seconds that must remain for a grant to count. None: a twentieth of the ttl.
-        key_format: Redis key of a name. It contains `{name}` once.
-        max_ttl: Longest ttl in seconds that a lock may ask for (`Options.max_ttl`).
-        connect_timeout: Seconds for the connection and the handshake with one node.
-        close_timeout: Seconds that `aclose` waits for releases.
-        fencing: Give every lease a fencing token, `lease.fence` (`Options.fencing`).
-        recovery_guard: Protection against nodes that lost their memory: "auto", "strict" or None
-            (`Options.recovery_guard`).
-        owner: Label of the holder, which `inspect` shows: True, False or a text (`Options.owner`).
-        sinks: Callables that receive every event (`aioredlock_ng.events`) in addition to the log.
-            They must return quickly and must not block.
-        clock: Returns seconds and never jumps back, for simulation. Default: the boot time, which
-            goes on during suspend.
-        wall_clock: Returns seconds since 1970. It affects the value of fences, not their order.
-        rng: Source of randomness for tokens and jitter, for simulation. Default: tokens come from
+        node_timeout: Longest time in seconds for which a round waits for the answer of a node.
+        drift_factor: Share of the ttl that is subtracted for clock drift, 0 to 0.5.
+        min_validity: A grant counts only if at least this many seconds of the ttl remain. None: a
+            twentieth of the ttl.
+        key_format: Format of the Redis key of a name, which contains `{name}` once.
+        max_ttl: Longest ttl in seconds that a lock may have; see `Options.max_ttl`.
+        connect_timeout: Longest time in seconds for the connection and the handshake with one node.
+        close_timeout: Longest time in seconds that `aclose` waits for releases.
+        fencing: Give every lease a fencing token, `lease.fence`; see `Options.fencing`.
+        recovery_guard: Protection against nodes that lost their memory: "auto", "strict" or None;
+            see `Options.recovery_guard`.
+        owner: Label of the holder, which `inspect` shows: True, False or a text; see
+            `Options.owner`.
+        sinks: Callables that receive every event in addition to the log; see
+            `aioredlock_ng.events`. A sink must return quickly and must not block.
+        clock: Clock for simulations: returns seconds and never jumps back. Default: the boot time,
+            which goes on while the machine is suspended.
+        wall_clock: Returns seconds since 1970. The value of a fence depends on this clock, but the
+            order of fences does not.
+        rng: Source of randomness for tokens and jitter in simulations. Default: tokens come from
             the operating system.
         thread: Run the engine on an event loop in a daemon thread of its own. Leases are then
             renewed while the loop of their holder is blocked, and the manager may be used from
@@ -82,8 +84,8 @@ class Redlock(Kinds):
             `thread=True`. None: a loop that stands still keeps its leases.
 
     Raises:
-        ConfigurationError: A node or a setting is invalid. The message names it, the reason and the
-            remedy.
+        ConfigurationError: A node or a setting is invalid. The message names the argument, the
+            reason and the remedy.
     """
 
     def __init__(
@@ -122,12 +124,12 @@ class Redlock(Kinds):
             owner=owner,
         )
         check_surroundings(clock, wall_clock, rng)
-        self._given = checked_nodes(nodes, Connector)
+        self._given = checked_nodes(nodes)
         self._sinks = checked_sinks(sinks)
         self._clock = clock
         self._wall_us = wall_us if wall_clock is None else lambda: int(wall_clock() * 1e6)
         self._rng = rng
-        # The value must not occur in a name or a token, so it is random.
+        # The run id must not occur in a name or a token, so it is random.
         self._run_id = b"%040x" % (secrets.randbits(160) if rng is None else rng.getrandbits(160))
         self._specs = Specs(self._options, self._run_id)
         self._engine: Engine | None = None
@@ -139,14 +141,14 @@ class Redlock(Kinds):
         """Make a manager from environment variables.
 
         `AIOREDLOCK_NG_NODES` has the URLs, separated by commas. A comma in a password is %2C.
-        Optional are `AIOREDLOCK_NG_TTL`, `_NODE_TIMEOUT`, `_MIN_VALIDITY`, `_MAX_TTL`,
-        `_CONNECT_TIMEOUT` and `_CLOSE_TIMEOUT` (seconds), `_DRIFT_FACTOR` (a share), `_KEY_FORMAT`
-        (a text), `_FENCING` (true or false), `_RECOVERY_GUARD` (auto, strict or none) and `_OWNER`
-        (a text, true or false).
+        Optional variables with seconds: `AIOREDLOCK_NG_TTL`, `_NODE_TIMEOUT`, `_MIN_VALIDITY`,
+        `_MAX_TTL`, `_CONNECT_TIMEOUT` and `_CLOSE_TIMEOUT`. Other optional variables:
+        `_DRIFT_FACTOR` (a share), `_KEY_FORMAT` (a text), `_FENCING` (true or false),
+        `_RECOVERY_GUARD` (auto, strict or none) and `_OWNER` (a text, true or false).
 
         Args:
             environ: The variables. The log names variables that may be misspelt settings.
-            options: Settings that override the environment (see the class).
+            options: Settings that override the environment; see the class `Redlock`.
 
         Raises:
             ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is invalid. The message
@@ -157,17 +159,18 @@ class Redlock(Kinds):
             return cls(urls, **found, **options)
 
     async def open(self) -> Self:
-        """Connect to the nodes. A node that is down is connected in the background.
+        """Connect to the nodes. A node that is down is connected later, in the background.
 
         Returns:
             The manager itself.
 
         Raises:
-            ConfigurationError: Two nodes are the same server, or `wall_clock` is impossible.
-            RedlockClosed: The manager is already open, perhaps in another event loop or in the
-                process before a fork. Or no asyncio event loop runs, as under trio.
+            ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
+                time.
+            RedlockClosed: The manager is already open, perhaps in another event loop, or in the
+                parent of this forked process. Or no asyncio event loop runs, as under trio.
 
-        Safety: if it is cancelled, everything is closed again.
+        Safety: a cancelled call closes everything again.
         """
         if self._threaded is not None:
             await self._threaded.begin()
@@ -175,7 +178,7 @@ class Redlock(Kinds):
         loop = running_loop()
         refuse_second_opening(self._engine)
         check_wall_clock(self._wall_us())
-        outbox = Outbox(loop, self._clock, self._run_id if self._specs.kind.vouch else b"")
+        outbox = Outbox(loop, self._clock, self._run_id if self._specs.kind.own_marker else b"")
         self._nodes = nodes_of(self._given, outbox, self._options)
         engine = self._engine = engine_of(
             Fleet(self._nodes, outbox),
@@ -203,8 +206,8 @@ class Redlock(Kinds):
             RedlockClosed: The call comes from another loop or a forked process. Nothing was closed
                 or released.
 
-        Safety: a call that is cancelled while it waits for the nodes (`close_timeout` at most) has
-        sent the releases and closes the connections.
+        Safety: the call sends the releases, and waits for the nodes for at most `close_timeout`. A
+        call that is cancelled during this wait still closes the connections.
         """
         if self._threaded is not None:
             await self._threaded.aclose()

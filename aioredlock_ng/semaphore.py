@@ -1,13 +1,12 @@
-"""Define the semaphore, which a limited number of holders have at a time."""
+"""Define the semaphore, which a limited number of clients hold at a time."""
 
 from __future__ import annotations
 
-from reprlib import repr as shortened
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._looking import look_at_slots
 from aioredlock_ng.lock import Lock
-from aioredlock_ng.usage import async_with_only
+from aioredlock_ng.usage import call_of, unsupported
 
 if TYPE_CHECKING:
     from aioredlock_ng.records import SemaphoreInfo
@@ -16,22 +15,22 @@ __all__ = ["Semaphore"]
 
 
 def _right_use(semaphore: Semaphore) -> str:
-    call = f"redlock.semaphore({shortened(semaphore.resources[0])}, {semaphore.limit})"
+    call = call_of("semaphore", semaphore.resources[0], f", {semaphore.limit}")
     return f"`async with {call}:`, or `lease = await {call}.acquire()`"
 
 
-@async_with_only(_right_use)
+@unsupported("with", "await", instead=_right_use)
 class Semaphore(Lock):
-    """A named semaphore, made by `Redlock.semaphore`. It is used like a `Lock`.
+    """A named semaphore, made by `Redlock.semaphore` and used like a `Lock`.
 
     A semaphore consists of `limit` slots. Each slot is a lock of its own, with a quorum of its own,
-    and `lease.slot` has its number. So there are never more holders than slots, also while nodes
-    fail, and a minority of failed nodes takes away no slot.
+    and `lease.slot` has its number. So there are never more holders than slots, even while nodes
+    fail. A failure of a minority of the nodes makes no slot unavailable.
 
     The fence of a lease is greater than that of every earlier lease of the same slot.
 
     `acquire` and `try_acquire` raise the errors of `Lock`. `LockHeld` and `AcquireTimeout` mean
-    that others held all slots.
+    that other clients held all slots.
     """
 
     __slots__ = ()
@@ -46,14 +45,14 @@ class Semaphore(Lock):
     async def inspect(self) -> SemaphoreInfo:
         """Ask all nodes, in one round, who holds each slot and how many clients wait.
 
-        Nothing is written. Slots above this limit, which processes with a greater limit may hold,
-        are not asked for.
+        Nothing is written. The result contains no slots above this limit, which processes with a
+        greater limit may hold.
 
         Raises:
             QuorumUnreachable: Too few nodes answered.
             RedlockClosed: The manager is not open, or belongs to another loop or process.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         return await look_at_slots(self._source.engine(), self._spec)
 

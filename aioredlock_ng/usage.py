@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from reprlib import repr as shortened
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["async_with_only"]
+    Use = Literal["with", "async with", "await", "acquire"]
+
+__all__ = ["call_of", "unsupported"]
 
 C = TypeVar("C")
 
+_TRAPS: Final[dict[Use, tuple[str, tuple[str, ...]]]] = {
+    "with": ("does not support a plain `with`", ("__enter__", "__exit__")),
+    "async with": ("does not support `async with`", ("__aenter__", "__aexit__")),
+    "await": ("cannot be awaited", ("__await__",)),
+    "acquire": ("has no acquire", ("acquire", "try_acquire")),
+}
+"""For each wrong use: the words of the error, and the methods that Python would call."""
 
-def async_with_only(right_use: Callable[[Any], str]) -> Callable[[type[C]], type[C]]:
-    """Make a plain `with` and an `await` raise a `TypeError` that shows the right code.
 
-    A type checker does not see these methods, so it refuses both uses as well.
+def call_of(method: str, name: str | bytes, more: str = "") -> str:
+    """Return the code that makes an object, such as `redlock.lock('order')`. A long name is cut."""
+    return f"redlock.{method}({shortened(name)}{more})"
+
+
+def unsupported(*uses: Use, instead: Callable[[Any], str]) -> Callable[[type[C]], type[C]]:
+    """Make wrong uses of a class raise an error that shows the right code.
+
+    The error is a `TypeError`, or an `AttributeError` for "acquire". The raising methods are hidden
+    from type checkers, so a type checker refuses the wrong uses as well.
 
     Args:
-        right_use: Returns the right code for an object of the class.
+        uses: The wrong uses. "acquire" means the methods `acquire` and `try_acquire`.
+        instead: Returns the right code for an object of the class.
     """
 
     def decorate(kind: type[C]) -> type[C]:
-        def enter(self: C) -> NoReturn:
-            raise TypeError(
-                f"a {kind.__name__} does not support a plain `with`; use {right_use(self)}"
-            )
-
-        def exits(self: C, *exc_info: object) -> None:
-            """Exist only so that a `with` calls `__enter__`. Never called."""
-
-        def awaits(self: C) -> NoReturn:
-            raise TypeError(f"a {kind.__name__} cannot be awaited; use {right_use(self)}")
-
-        for name, method in (("__enter__", enter), ("__exit__", exits), ("__await__", awaits)):
-            setattr(kind, name, method)
+        for use in uses:
+            words, names = _TRAPS[use]
+            error = AttributeError if use == "acquire" else TypeError
+            method = _raising(error, words, instead)
+            for name in names:
+                # A property raises the error when its name is looked up, so `hasattr` is False.
+                setattr(kind, name, property(method) if use == "acquire" else method)
         return kind
 
     return decorate
+
+
+def _raising(
+    error: type[Exception], words: str, instead: Callable[[Any], str]
+) -> Callable[..., NoReturn]:
+    def method(self: object, *_: object) -> NoReturn:
+        raise error(f"{type(self).__name__} {words}; use {instead(self)}")
+
+    return method

@@ -15,7 +15,23 @@ from .environments import ROOT, python_with
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ALL", "BARE", "FLOOR", "FLOOR_IN_LINE", "OURS", "PYTHON_REDIS_LOCK", "SEMAPHORE", "Client", "labelled", "named"]
+__all__ = [
+    "ALL",
+    "BARE",
+    "FLOOR",
+    "FLOOR_IN_LINE",
+    "OURS",
+    "PYTHON_REDIS_LOCK",
+    "PY_REDIS_SEMAPHORE",
+    "REDIS_SEMAPHORE_ASYNC",
+    "REDLOCK_PY",
+    "SEMAPHORE",
+    "STEINDAMM",
+    "THREADS",
+    "Client",
+    "labelled",
+    "named",
+]
 
 _DRIVERS: Final = Path(__file__).parent / "drivers"
 
@@ -63,11 +79,36 @@ SEMAPHORE: Final = Client("semaphore", "drive_semaphore.py", note="ours: a semap
 FLOOR: Final = Client("floor", "drive_floor.py", note="no lock library: the speed limit, without any safety")
 BARE: Final = Client("bare", "drive_bare.py", note="no lock library: plain SET NX PX and a compare-and-delete on all nodes")
 FLOOR_IN_LINE: Final = Client("floor", "line_floor.py", note="the same with a queue before it, for the waiting lines")
+THREADS: Final = Client("ours", "threads_ours.py", note="aioredlock_ng.sync, every option at its default")
 PYTHON_REDIS_LOCK: Final = Client(
     "python-redis-lock",
     "drive_python_redis_lock.py",
     ("python-redis-lock==4.0.0", "redis==8.1.0", "hiredis==3.5.0"),
-    "threads, one node only; it takes part in the waiting lines only",
+    "threads, one node only; it takes part in the waiting lines and in sync",
+)
+REDLOCK_PY: Final = Client(
+    "redlock-py",
+    "threads_redlock_py.py",
+    ("redlock-py==1.0.8", "redis==8.1.0", "hiredis==3.5.0"),
+    "threads, all nodes one after the other; it takes part in sync only",
+)
+STEINDAMM: Final = Client(
+    "steindamm",
+    "drive_steindamm.py",
+    ("steindamm[redis]==0.11.1", "redis==8.1.0", "hiredis==3.5.0"),
+    "one node only; it takes part in semaphore only",
+)
+PY_REDIS_SEMAPHORE: Final = Client(
+    "py-redis-semaphore",
+    "drive_py_redis_semaphore.py",
+    ("py-redis-semaphore==0.2.0", "redis==8.1.0", "hiredis==3.5.0"),
+    "one node only; it takes part in semaphore only",
+)
+REDIS_SEMAPHORE_ASYNC: Final = Client(
+    "redis-semaphore-async",
+    "drive_redis_semaphore_async.py",
+    ("redis-semaphore-async==0.0.4", "redis==5.2.1", "hiredis==3.5.0"),
+    "one node only; it takes part in semaphore only",
 )
 
 ALL: Final = (

@@ -1,4 +1,4 @@
-"""Virtual environments of those who must not share ours; they are made once, from PyPI, and never changed after."""
+"""Virtual environments of those who must not share ours, and the library as it was at another commit."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import fcntl
 import hashlib
 import subprocess
 import sys
+import tarfile
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ROOT", "python_with"]
+__all__ = ["ROOT", "python_with", "unpacked"]
 
 ROOT: Final = Path(__file__).parents[1]
 _FOLDER: Final = ROOT / ".cache" / "bench-envs"
@@ -42,3 +44,11 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
                 subprocess.run(make, check=True)
                 complete.touch()
     return folder / "bin" / "python"
+
+
+def unpacked(commit: str, folder: Path) -> Path:
+    """Put a commit's package into `folder`; the checkout stays as it is."""
+    archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit, "aioredlock_ng"], capture_output=True, check=True)
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder

@@ -16,12 +16,13 @@ import asyncio
 import os
 import time
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 from zlib import crc32
 
 import hiredis
+
+from aioredlock_ng._scripts.catalogue import ACQUIRE_GUARDED, EXTEND, RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +35,6 @@ _SLOTS = 16_384
 _RUN_ID = os.urandom(20).hex()
 _GUARD = ":60000"
 
-_SCRIPTS = Path(__file__).parents[1] / "aioredlock_ng" / "_scripts"
 _TOKEN_BYTES = 16
 _TOKENS_AT_ONCE = 256
 
@@ -62,6 +62,8 @@ class _Round:
             self.missing -= 1
             if self.missing == 0 and not self.future.done():
                 self.future.set_result(self.result)
+        elif isinstance(reply, Exception) and not self.future.done():
+            self.future.set_exception(reply)
 
 
 class _Wire(asyncio.BufferedProtocol):
@@ -176,9 +178,9 @@ class Floor:
 
     async def _prepare(self) -> None:
         self._run_ids = [await self._found(wire) for wire in self.wires]
-        self._acquire_sha = await self._load(_source("acquire_guarded"))
-        self._release_sha = await self._load(_source("release"))
-        self._extend_sha = await self._load(_source("extend"))
+        self._acquire_sha = await self._load(ACQUIRE_GUARDED.source.decode())
+        self._release_sha = await self._load(RELEASE.source.decode())
+        self._extend_sha = await self._load(EXTEND.source.decode())
 
     def _ask(
         self,
@@ -253,7 +255,3 @@ class Bare(Floor):
 
     def _data(self, data: bytes) -> Iterable[bytes]:
         return [data] * len(self.wires)
-
-
-def _source(name: str) -> str:
-    return (_SCRIPTS / f"{name}.lua").read_text(encoding="utf-8")

@@ -1,52 +1,43 @@
-"""The same APScheduler in every process of a fleet.
-
-One process writes each report. One process at a time counts the stock.
+"""The same APScheduler in every process of a fleet. One process does each run of a job.
 
 export AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
-python -m examples.apscheduler_app & python -m examples.apscheduler_app
+python examples/apscheduler_app.py & python examples/apscheduler_app.py
 """
 
 import asyncio
-import contextlib
-from datetime import UTC, datetime
+from datetime import UTC
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from aioredlock_ng import LockHeld, Redlock
-from examples.cron_once import now, once
+from aioredlock_ng import Redlock
 
 PERIOD = 10
-"""Seconds between two reports."""
+"""Seconds between two runs of a job."""
 
 
 def create_scheduler(redlock: Redlock) -> AsyncIOScheduler:
     scheduler = AsyncIOScheduler(timezone=UTC)
 
+    # The trigger "cron" fires at the same times in all processes.
+    @scheduler.scheduled_job("cron", second=f"*/{PERIOD}", id="report")
+    @redlock.once("report", within=PERIOD / 2)
     async def report() -> None:
-        # APScheduler does not pass the planned time to a job.
-        slot = datetime.fromtimestamp(now().timestamp() // PERIOD * PERIOD, UTC)
-        await once(redlock, "report", slot, lambda: write_report(slot))
+        await write_report()
 
-    @redlock.guard("stock:{warehouse}", blocking_timeout=0)
-    async def count(warehouse: str) -> None:
+    # The trigger "interval" counts from the start of its process. The first process
+    # whose trigger fires counts for all of them.
+    @scheduler.scheduled_job("interval", ["north"], seconds=PERIOD, id="stock")
+    @redlock.once("stock:{warehouse}", within=PERIOD * 0.9)
+    async def stock(warehouse: str) -> None:
         await count_stock(warehouse)
 
-    async def stock() -> None:
-        # LockHeld: another process counts already.
-        with contextlib.suppress(LockHeld):
-            await count("north")
-
-    # Once per slot needs a trigger that fires at the same times in all processes. The
-    # trigger "interval" counts from the start of its process.
-    scheduler.add_job(report, "cron", second=f"*/{PERIOD}", id="report")
-    scheduler.add_job(stock, "interval", seconds=PERIOD, id="stock")
     return scheduler
 
 
-async def write_report(slot: datetime) -> None:
+async def write_report() -> None:
     # The work.
     await asyncio.sleep(0.1)
-    print(f"the report of {slot:%H:%M:%S} is written", flush=True)
+    print("the report is written", flush=True)
 
 
 async def count_stock(warehouse: str) -> None:

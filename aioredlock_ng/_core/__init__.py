@@ -1,4 +1,1 @@
-"""Floor 0: pure decisions.
-
-Nothing here awaits, reads a clock, draws a random number or does I/O.
-"""
+"""Pure decisions: nothing here awaits, reads a clock, draws a random number or does I/O."""

@@ -6,9 +6,9 @@ __all__ = ["reconnect_delay", "second_try_delay", "unreachable_delay"]
 
 
 def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
-    """Return the seconds before the second try after a split vote.
+    """Return the delay in seconds between a split vote and the second try.
 
-    A call that does not wait makes at most two attempts.
+    A call that does not wait makes at most two attempts at a lock.
 
     The rivals' releases arrive within about a round trip. The second tries of the rivals are then
     spread at random over several round trips, so that one rival comes first. The delay is at most
@@ -16,26 +16,26 @@ def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
 
     Args:
         took: Seconds that the first try took.
-        node_timeout: Seconds that a node may take.
-        draw: Uniform in [0, 1).
+        node_timeout: Seconds that a node may take for its answer.
+        draw: A random number, uniform in [0, 1).
     """
     trip = min(took, node_timeout / 8)
     return trip + max(4 * trip, node_timeout / 10) * draw
 
 
 def unreachable_delay(tries: int, draw: float) -> float:
-    """Return the seconds before the next attempt after no quorum could be asked.
+    """Return the delay in seconds after an attempt for which no quorum could be asked.
 
-    The delay doubles from 20 ms to 1 s. The draw, uniform in [0, 1), then shortens it by half at
-    most.
+    The delay doubles from 20 ms to 1 s. The random draw, uniform in [0, 1), then shortens the delay
+    by at most half.
     """
     return min(1.0, 0.02 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)
 
 
 def reconnect_delay(tries: int, draw: float) -> float:
-    """Return the seconds before the next reconnect, after `tries` failures in a row.
+    """Return the delay in seconds before the next reconnect, after `tries` failures in a row.
 
-    The delay doubles from 50 ms to 5 s. The draw, uniform in [0, 1), then shortens it by half at
-    most.
+    The delay doubles from 50 ms to 5 s. The random draw, uniform in [0, 1), then shortens the delay
+    by at most half.
     """
     return min(5.0, 0.05 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)

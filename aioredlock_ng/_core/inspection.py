@@ -1,4 +1,4 @@
-"""The holder of a lock, as the nodes' answers about its key show it."""
+"""The holder of a lock, according to the nodes' answers about the lock's key."""
 
 from __future__ import annotations
 
@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.keys import as_text
 from aioredlock_ng._core.owners import printable_label, read_owner
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._core.replies import ForceReleased, Free, Held, KeyLook, Looked, NotALock
+from aioredlock_ng._core.replies import (
+    ForceReleased,
+    Free,
+    Held,
+    KeyLook,
+    Looked,
+    NotALock,
+    Reader,
+    ReadLocked,
+)
 from aioredlock_ng._core.tickets import middle_of
 from aioredlock_ng._core.votes import Outcome, Refusal, Vote, no_vote
-from aioredlock_ng.records import LockInfo, NodeAnswer, SemaphoreInfo
+from aioredlock_ng.records import LockInfo, NodeAnswer, ReaderInfo, SemaphoreInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,12 +44,12 @@ __all__ = [
 ]
 
 _FOREIGN = re.compile(r"([\w-]{0,30}) (-?\d{1,19})", re.ASCII)
-"""A script's description of a key that is no lock: its type, and its remaining milliseconds."""
+"""A script's description of a key that is not a lock: its type, and its remaining milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The node has no vote, and the state of the key is unknown.
+    """The node gave no vote, so the state of its key is unknown.
 
     Attributes:
         reply: The node's reply. Only `no_vote` reads it.
@@ -54,24 +63,32 @@ Look = KeyLook | ForceReleased | Unknown
 
 
 def look_of(reply: Reply, place: int = 0) -> Look:
-    """Return one node's answer about the key at `place`; `Unknown` if it gave none."""
+    """Return one node's answer about the key at `place`; `Unknown` if the node gave no answer."""
     return reply.keys[place] if isinstance(reply, Looked) else Unknown(reply)
 
 
 def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
-    """Return the label of one key's holder, as the answers to the inspect script so far show it.
+    """Return the label of one key's holder, according to the replies to the inspect script.
 
-    A token belongs to the holder only if a quorum has it. The label of a lease that is over says
-    that `min_hold` keeps the lock.
+    A token belongs to the holder only if a quorum has this token. The label of a lease that is over
+    says that `min_hold` keeps the lock.
 
     Args:
         replies: The reply of each node; None if it has not answered.
         quorum: Nodes needed.
 
     Returns:
-        True once further answers change nothing; and the label, or None without a holder or a
-        label.
+        First, True once further replies cannot change the label. Second, the label; None if there
+        is no holder, or if the holder has no label.
     """
+    looks = [look_of(reply) for reply in replies]
+    reading = _readers(looks, quorum)
+    if reading:
+        label = reading[0].owner.label if reading[0].owner is not None else None
+        others = len(reading) - 1
+        if label is None:
+            return True, _counted(len(reading))
+        return True, f"{label} and {others} more reader{'s' * (others > 1)}" if others else label
     found = [look for reply in replies if isinstance(look := look_of(reply), Held) and look.token]
     token, count = Counter(look.token for look in found).most_common(1)[0] if found else (b"", 0)
     if count < quorum:
@@ -87,8 +104,12 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
     return True, label
 
 
+def _counted(readers: int) -> str:
+    return f"{readers} reader{'s' * (readers != 1)}"
+
+
 def deletion_of(reply: Reply) -> Look:
-    """Return a node's answer to a forced release: the result, or the key that it did not delete."""
+    """Return a node's answer to a forced release: the result, or the key that was not deleted."""
     if isinstance(reply, ForceReleased):
         return reply
     if isinstance(reply, Refusal):
@@ -99,7 +120,7 @@ def deletion_of(reply: Reply) -> Look:
 
 
 def look_vote(node: str, look: Look) -> Vote:
-    """Return a node's answer as a vote for errors. It contains neither the token nor the value."""
+    """Return a node's answer as a vote for error messages, without the token and the value."""
     match look:
         case Free():
             return Vote(node, Outcome.FREE)
@@ -109,6 +130,10 @@ def look_vote(node: str, look: Look) -> Vote:
             return Vote(node, Outcome.HELD, remaining)
         case NotALock():
             return Vote(node, Outcome.NOT_A_LOCK, detail=str(look))
+        case ReadLocked(remaining, readers):
+            if not readers:
+                return Vote(node, Outcome.FREE)
+            return Vote(node, Outcome.HELD, remaining, _counted(len(readers)))
         case ForceReleased(deleted):
             if deleted:
                 return Vote(node, Outcome.FREE, detail="deleted")
@@ -119,12 +144,12 @@ def look_vote(node: str, look: Look) -> Vote:
 
 
 def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) -> LockInfo:
-    """Return the holder of a lock by the answers of all nodes.
+    """Return the holder of a lock, according to the answers of all nodes.
 
-    A silent node counts as 0 seconds left. Counting it as a holder would overstate the time, as
-    pottery does.
+    A node that does not answer counts as a node whose key has 0 seconds left. The library pottery
+    counts a silent node as a node that holds the lock, and so overstates the remaining time.
     """
-    # Keys of other types count as one holder, because together they keep all others from a
+    # All keys that are not locks count as one holder, because together they keep all tokens from a
     # majority.
     holders: dict[bytes | None, list[Held | NotALock]] = {}
     for look in looks:
@@ -139,6 +164,10 @@ def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) ->
     owners = (read_owner(label, token) for label in labels if token is not None)
     owner = next((owner for owner in owners if owner is not None), None)
     answers = tuple(map(_answer, addresses, looks))
+    readers = _readers(looks, quorum)
+    if readers:
+        owner, token = readers[0].owner, None
+        remaining = max(reader.remaining for reader in readers)
     held = remaining > 0.0
     waiting = middle_of([answer.waiting for answer in answers if answer.waiting is not None])
     offered = not held and any(answer.offered for answer in answers)
@@ -146,22 +175,41 @@ def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) ->
         resource,
         held,
         token,
-        len(keys),
+        max((reader.nodes for reader in readers), default=len(keys)),
         len(looks),
         remaining,
         answers,
         owner,
         waiting,
         offered,
-        # A node marks a key only after the end of the lease. The other nodes may have missed it.
+        # One key with the over mark is enough, because a node sets this mark only after the end of
+        # the lease. The other nodes may have missed the command that sets the mark.
         over=any(isinstance(look, Held) and look.over for look in keys),
+        readers=readers,
     )
+
+
+def _readers(looks: Sequence[Look], quorum: int) -> tuple[ReaderInfo, ...]:
+    """Return the read leases that a quorum of nodes has. The longest remaining time comes first."""
+    entries: dict[bytes, list[Reader]] = {}
+    for look in looks:
+        for reader in look.readers if isinstance(look, ReadLocked) else ():
+            entries.setdefault(reader.token, []).append(reader)
+    found = []
+    for raw, copies in entries.items():
+        if len(copies) >= quorum:
+            token = as_text(raw)
+            lives = sorted((copy.remaining for copy in copies), reverse=True)
+            owners = (read_owner(copy.label, token) for copy in copies)
+            owner = next((owner for owner in owners if owner is not None), None)
+            found.append(ReaderInfo(token, len(copies), lives[quorum - 1], owner))
+    return tuple(sorted(found, key=lambda reader: -reader.remaining))
 
 
 def semaphore_info(
     resource: str, addresses: Sequence[str], replies: Sequence[Reply], limit: int
 ) -> SemaphoreInfo:
-    """Return the state of a semaphore by the answers of all nodes.
+    """Return the state of a semaphore, according to the answers of all nodes.
 
     Args:
         resource: The name of the semaphore.
@@ -181,10 +229,11 @@ def semaphore_info(
 
 
 def _waiters(slots: Sequence[KeyLook]) -> int | None:
-    """Return how many clients wait for any slot, by one node's answer; None if it does not say.
+    """Return how many clients wait for any slot according to one node; None if unknown.
 
-    Each slot's count includes the shared queue, and a client to which that slot is offered. Clients
-    that want a slot as a lock count at that slot alone, so the smallest count has none of them.
+    Each slot's count includes the shared queue, and a client to which that slot is offered. A
+    client that wants one slot as an ordinary lock is counted at that slot only. So the smallest
+    of the counts leaves out all clients that want a particular slot.
     """
     queues, offers = [], 0
     for look in slots:
@@ -204,6 +253,11 @@ def _answer(address: str, look: Look) -> NodeAnswer:
         case NotALock(kind, remaining):
             left = None if math.isinf(remaining) else remaining
             return NodeAnswer(address, None, left, f"not a lock: {look}", foreign=kind)
+        case ReadLocked(remaining, readers, waiting):
+            count = len(readers)
+            return NodeAnswer(
+                address, None, remaining, waiting=waiting, offered=not count, readers=count
+            )
         case Free(None, waiting):
             return NodeAnswer(address, None, None, waiting=waiting)
         case Free(float(offered), waiting):
@@ -213,7 +267,7 @@ def _answer(address: str, look: Look) -> NodeAnswer:
 
 
 def not_a_lock(found: str) -> NotALock | None:
-    """Read a script's description of a key that is no lock; None for any other words."""
+    """Read a script's description of a key that is not a lock. Return None for other texts."""
     told = _FOREIGN.fullmatch(found)
     return None if told is None else NotALock(told[1] or "other", seconds_left(int(told[2])))
 

@@ -22,24 +22,25 @@ __all__ = [
 ]
 
 OWN_KEYS = b"aioredlock_ng:"
-"""The beginning of the library's own keys, which are no locks, such as the marker."""
+"""Prefix of the library's own keys, such as the marker. These keys are not locks."""
 
 BARE_FORMAT = "{name}"
 """The default `key_format`: each lock's key is its name."""
 
 MAX_NAME = 65_536
-"""Bytes in a name. Redis allows 512 MB, but a name of 10 MB costs 40 ms per node and command.
+"""Largest number of bytes in a name. Redis allows 512 MB, but a name of 10 MB costs 40 ms per node
+and command.
 
-A name of that length is surely a mistake."""
+A name above this limit is surely a mistake."""
 
 MAX_NAMES = 1_000
-"""Names in one lock.
+"""Largest number of names in one lock.
 
-A script can handle some 8,000 keys at once, but blocks its server meanwhile."""
+One call of a script can handle some 8,000 keys, but blocks its server meanwhile."""
 
 
 MAX_SLOTS = 1_000
-"""Slots of a semaphore. A waiter reads the keys of all slots in one script."""
+"""Largest number of slots of a semaphore. A waiter reads the keys of all slots in one script."""
 
 _SLOT = re.compile(rb"(.*)#([1-9][0-9]{0,17})", re.DOTALL)
 
@@ -52,7 +53,7 @@ def message_channel(manager_id: bytes) -> bytes:
 class KeyFormat:
     """A `key_format`, split once around `{name}`.
 
-    So braces, CRLF and NUL in names have no meaning.
+    A name is only put between the two parts, so braces, CRLF and NUL in it have no special meaning.
     """
 
     __slots__ = ("_prefix", "_suffix")
@@ -81,8 +82,8 @@ class KeyFormat:
         """Return the Redis key of a name.
 
         Raises:
-            ConfigurationError: The name is not str or bytes, is empty, exceeds `MAX_NAME` bytes,
-                is no UTF-8, or makes one of the library's own keys.
+            ConfigurationError: Raised if the name is not str or bytes, is empty, exceeds `MAX_NAME`
+                bytes, cannot be encoded as UTF-8, or makes one of the library's own keys.
         """
         raw = name_bytes("lock name", name)
         if len(raw) > MAX_NAME:
@@ -99,17 +100,17 @@ class KeyFormat:
         return key
 
     def matching(self, pattern: str | bytes) -> bytes:
-        """Return a pattern for SCAN that finds the keys of all names matching `pattern`.
+        """Return a pattern for SCAN that finds the keys of all names that match `pattern`.
 
         The text around `{name}` is matched literally.
 
         Raises:
-            ConfigurationError: As for `key`.
+            ConfigurationError: Raised if `key` would refuse the pattern as a name.
         """
         return _plain(self._prefix) + self._between(self.key(pattern)) + _plain(self._suffix)
 
     def name(self, key: bytes) -> str:
-        """Return the name in a key of this format, for people."""
+        """Return the name in a key of this format, as readable text."""
         return as_text(self._between(key))
 
     def _between(self, key: bytes) -> bytes:
@@ -127,16 +128,17 @@ def slot_key(key: bytes, number: int) -> bytes:
 
 
 def slot_in(key: bytes) -> tuple[bytes, int] | None:
-    """Return the semaphore's key and the number of the slot if `key` can be that of a slot."""
+    """Return the semaphore's key and the slot's number; None if the key is no slot."""
     found = _SLOT.fullmatch(key)
     return None if found is None else (found[1], int(found[2]))
 
 
 def name_bytes(what: str, name: object) -> bytes:
-    """Return a user's name as bytes; errors call it `what`.
+    """Return a given name as bytes. Error messages use `what`, such as "lock name".
 
     Raises:
-        ConfigurationError: The name is not str or bytes, is empty, or cannot be encoded as UTF-8.
+        ConfigurationError: Raised if the name is not str or bytes, is empty, or cannot be encoded
+            as UTF-8.
     """
     if isinstance(name, str):
         try:
@@ -161,9 +163,9 @@ def _plain(text: bytes) -> bytes:
 
 
 def as_text(raw: bytes) -> str:
-    """Return a name or a token for people.
+    """Return a name or a token as readable text.
 
-    Bytes of other software that are no UTF-8 are escaped.
+    Bytes that are not UTF-8 are escaped. Other software may have written them.
     """
     return raw.decode("utf-8", "backslashreplace")
 

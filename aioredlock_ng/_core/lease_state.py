@@ -4,8 +4,8 @@
     held --abandon--> abandoned
     held --lose-----> lost
 
-Every other move raises an error and changes nothing. So a lease is lost at most once, and never
-after its release.
+Every other change of the phase raises an error and has no effect. So a lease is lost at most once,
+and never after its release.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Phase(StrEnum):
 
 
 class IllegalMove(Exception):
-    """The error for an attempt to end a lease that is over."""
+    """The error for ending a lease that has already ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +34,7 @@ class Renewal:
     """One renewal of all leases in a batch. Renewals are compared by identity.
 
     Attributes:
-        started: Instant before the first byte is queued.
+        started: Instant just before the first byte of the renewal was queued.
         ttl: The new ttl in seconds.
         deadline: The deadline of the leases if a quorum confirms the renewal.
     """
@@ -47,15 +47,15 @@ class Renewal:
 class LeaseState:
     """The local knowledge about one lease.
 
-    Instants are seconds of the engine's clock. Only `asked` and `renewed` move the deadline. Each
-    node executes renewals in the order in which they are sent. Their answers may arrive in any
-    order.
+    Instants are seconds of the engine's clock. Only `asked` and `renewed` change the deadline. Each
+    node executes renewals in the order in which they are sent. The answers to renewals may arrive
+    in any order.
 
     Args:
         started: Instant at which the granting attempt began.
         ttl: The ttl in seconds.
         deadline: Instant up to which the grant is valid.
-        ends_at: Instant at which `max_hold` is over; None without one.
+        ends_at: Instant at which `max_hold` ends; None without a `max_hold`.
     """
 
     __slots__ = ("_sent", "deadline", "ends_at", "phase", "reason", "started", "ttl")
@@ -67,11 +67,11 @@ class LeaseState:
         self.deadline = deadline if ends_at is None else min(deadline, ends_at)
         self.phase = Phase.HELD
         self.reason = ""
-        # The renewals sent after the latest confirmed one, in order.
+        # The renewals that were sent after the latest confirmed renewal, in order.
         self._sent: tuple[Renewal, ...] = ()
 
     def remaining(self, now: float) -> float:
-        """Return the seconds of validity left at `now`; 0.0 if the lease is over."""
+        """Return the seconds of validity left at `now`; 0.0 if the lease has ended."""
         if self.phase is Phase.RELEASED or self.phase is Phase.LOST:
             return 0.0
         return max(0.0, self.deadline - now)
@@ -79,20 +79,21 @@ class LeaseState:
     def asked(self, renewal: Renewal) -> None:
         """Record a renewal that is about to be sent.
 
-        A renewal with an earlier deadline counts at once. A node may apply it even if no quorum
-        confirms it.
+        If the renewal would make the deadline earlier, the earlier deadline applies immediately. A
+        node may apply the renewal even if no quorum confirms it.
         """
         self._sent += (renewal,)
         if renewal.deadline < self.deadline:
             self.deadline = renewal.deadline
 
     def renewed(self, renewal: Renewal) -> bool:
-        """Move the deadline, because a quorum confirmed a renewal.
+        """Set the new deadline, because a quorum confirmed a renewal.
 
-        Renewals sent later limit the new deadline, confirmed or not.
+        Renewals sent later limit the new deadline, whether they are confirmed or not.
 
         Returns:
-            False if nothing changed: a later renewal was confirmed before, or the lease is over.
+            False if nothing changed, because a later renewal is already confirmed or the lease has
+            ended.
         """
         sent = self._sent
         if self.phase is not Phase.HELD or renewal not in sent:
@@ -110,7 +111,7 @@ class LeaseState:
 
     @property
     def unconfirmed(self) -> bool:
-        """True while renewals were sent after the latest confirmed one."""
+        """True if a renewal was sent after the latest confirmed renewal."""
         return bool(self._sent)
 
     @property
@@ -122,16 +123,17 @@ class LeaseState:
         return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
 
     def is_latest(self, renewal: Renewal) -> bool:
-        """Return True while the renewal is unconfirmed, and none was sent after it."""
+        """Return True while the renewal is unconfirmed, and no later renewal was sent."""
         return self._sent[-1:] == (renewal,)
 
     def end(self, phase: Phase, reason: str = "") -> None:
         """Move to a final phase.
 
         Raises:
-            IllegalMove: The lease is over already. Nothing has changed.
+            IllegalMove: Raised if the lease has already ended. Nothing has changed then.
         """
-        # A table of moves would hash two enum members in Python for every lease.
+        # A table of allowed changes would cost time: each lease would build and hash a pair of
+        # phases.
         if self.phase is not Phase.HELD or phase is Phase.HELD:
             raise IllegalMove(f"{self.phase} -> {phase}")
         # The reason comes first: another thread may read it as soon as the phase changes.

@@ -1,6 +1,6 @@
 """The marker of a node: the run id of a server process, a guard time, and a state.
 
-See `guard.py` for its purpose.
+The file `recovery_guard.py` describes the purpose of markers.
 """
 
 from __future__ import annotations
@@ -9,32 +9,36 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha1
 
-__all__ = ["LONGEST_MS", "NO_RUN_ID", "Reading", "Trust", "read_marker", "vouching"]
+__all__ = ["LONGEST_MS", "NO_RUN_ID", "Reading", "Trust", "process_name", "read_marker"]
 
 LONGEST_MS = 86_401_000
 """The longest guard time that a marker may name, in milliseconds.
 
-It is the longest `max_ttl`, a day, and a margin of a second.
+The value is the longest `max_ttl`, a day, plus a margin of a second.
 
-A longer guard time is damage. A process would copy it to nodes that lost their memory, and they
-could not vote for that time.
+A longer guard time shows that the marker is damaged. If this guard time were accepted, a process
+would copy it to nodes that lost their memory. These nodes would not vote until the guard time is
+over.
 """
 
 _MOST_DIGITS = 16
-"""Digits that a number in a marker may have. Python refuses to convert thousands of digits."""
+"""Largest number of digits of a number in a marker. Python refuses to convert thousands of
+digits."""
 
 NO_RUN_ID = b"0" * 40
-"""Placeholder for the run id of a server that hides it.
+"""Placeholder for the run id of a server that hides its run id.
 
-Loss of all data is still detected. A restored old snapshot is not.
+With the placeholder, the guard still detects the loss of all data. The guard then does not detect
+that an old snapshot was restored.
 
-One client may have the right to read the run id, another may not. The second client accepts a
-marker of any process, and keeps the process's name in the markers that it writes. Otherwise both
-clients would treat each other's markers as foreign, and neither would ever be granted a lock.
+One client may have the right to read the run id while another client lacks it. The client without
+the right accepts a marker of any process, and keeps that process's name in the markers that it
+writes. Otherwise both clients would treat each other's markers as foreign, and neither would ever
+be granted a lock.
 """
 
 
-def vouching(run_id: str) -> bytes:
+def process_name(run_id: str) -> bytes:
     """Return the 40 characters by which markers name a server process."""
     if not run_id:
         return NO_RUN_ID
@@ -47,7 +51,7 @@ def vouching(run_id: str) -> bytes:
 
 
 class Trust(StrEnum):
-    """The state of a node by its marker."""
+    """The state of a node according to its marker."""
 
     NONE = "none"
     FOREIGN = "foreign"
@@ -62,11 +66,12 @@ class Reading:
     """One node's marker as read on one connection.
 
     Attributes:
-        trust: The state of the process behind that connection.
+        trust: The state of the server process behind the connection.
         marker: The marker itself, b"" for none.
-        run_id: The run id of that process. If the server hides it, the run id in the marker.
-        guard_ms: The guard time in the marker. 0 for none, or for a guard time above `LONGEST_MS`.
-        ready_ms: The node's time at which it may be trusted. 0 unless it waits or is founding.
+        run_id: The run id of the process, or the run id in the marker if the server hides its own.
+        guard_ms: The guard time in the marker. 0 if there is none, or if it exceeds `LONGEST_MS`.
+        ready_ms: The time, by the node's clock, at which the node may be trusted. 0 unless the node
+            waits or is founding.
         node_ms: The node's time when the marker was read.
         at: The local instant at which reading began. The node read the marker at this instant or
             later.
@@ -88,17 +93,19 @@ class Reading:
         return max(0.0, (self.ready_ms - self.node_ms) / 1000 - (now - self.answered))
 
 
-def read_marker(marker: bytes, node_ms: int, vouch: bytes, at: float, answered: float) -> Reading:
+def read_marker(
+    marker: bytes, node_ms: int, own_marker: bytes, at: float, answered: float
+) -> Reading:
     """Read the marker that a node returned.
 
     Args:
         marker: The marker, b"" for none.
         node_ms: The node's time.
-        vouch: The run id and the guard time that the connection sent.
+        own_marker: The run id and the guard time that the connection sent.
         at: The local instant at which reading began.
         answered: The local instant of the answer.
     """
-    run_id = vouch.partition(b":")[0]
+    run_id = own_marker.partition(b":")[0]
     parts = marker.split(b":")
     readable = all(part.isdigit() and len(part) <= _MOST_DIGITS for part in parts[1:3])
     if len(parts) not in (2, 3, 4) or not readable:

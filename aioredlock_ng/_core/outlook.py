@@ -1,6 +1,6 @@
-"""A waiter's knowledge of each node, and the instant from which it should ask all nodes.
+"""A waiter's knowledge of each node, and the instant for the waiter's next attempt.
 
-This is the one rule of waking: a waiter asks when a quorum of nodes may grant.
+There is only one rule for waking. A waiter tries again as soon as a quorum of nodes may grant.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["MOST_AHEAD", "NodeView", "Outlook"]
 
 MOST_AHEAD = 15
-"""Largest number of waiters ahead that makes looks rarer. With more of them the interval no longer
-grows. A node forgets its waiters if another client deletes the queue, and each waiter notices that
-by its own look only."""
+"""Largest number of waiters ahead that lengthen the interval between refreshes.
+
+A refresh is the request by which a waiter confirms its place in the queues. A node forgets its
+waiters if another client deletes the queue. A waiter notices this loss only by a refresh, so the
+interval between refreshes needs a bound."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,14 +30,17 @@ class NodeView:
 
     Attributes:
         free_at: Instant from which the node may grant; infinite while it is not known.
-        slots: The slots of a semaphore that the node may grant then; empty for a lock.
-        votes: False if the latest attempt showed that the node cannot grant. A free key on this
-            node does not count then. Otherwise the waiter would ask again and again.
+        slots: The slots of a semaphore that the node may grant from the instant `free_at` on; empty
+            for a lock.
+        votes: False if the latest attempt showed that the node cannot grant. A free key on such a
+            node does not count, because the waiter would try again and again.
         entered: True if the node's queue may have an entry of the waiter.
-        answered_at: Instant of the answer to the latest look; `-inf` while there is none.
-        rank: Number of waiters before this one in the node's queue; -1 if not known.
+        answered_at: Instant of the answer to the latest refresh; `-inf` while there is none.
+        rank: Number of waiters before this waiter in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
         tracked: True if the node will report a change of the key.
+        tickets_at: Instant of the node's latest offer of a slot; `-inf` if there is none since the
+            waiter's latest attempt. The offer shows the highest ticket in the queue.
     """
 
     free_at: float = inf
@@ -46,38 +51,40 @@ class NodeView:
     rank: int = -1
     notified: bool = False
     tracked: bool = False
+    tickets_at: float = -inf
 
     @property
     def answered(self) -> bool:
-        """True if the node has answered the latest look."""
+        """True if the node has answered the latest refresh."""
         return self.answered_at > -inf
 
     @property
     def to_track(self) -> bool:
-        """True if the waiter is the head on the node, and the node does not track the key."""
+        """True if the waiter is the head of the queue, and the node does not track the key."""
         return self.rank == 0 and not self.tracked
 
     def learn(self, free_at: float, slots: tuple[int, ...], now: float) -> None:
-        """Record from when on the node may grant, and which slots.
+        """Record the instant from which the node may grant, and the slots that it may grant.
 
-        A node may offer this waiter one slot after the other. The earlier slots stay usable. The
-        node can have offered them since then only to waiters behind this one.
+        A node may offer this waiter one slot after the other. The earlier slots stay usable. If the
+        node has offered an earlier slot to another waiter since, that other waiter is behind this
+        waiter in the queue.
         """
         if self.free_at <= now and free_at <= now:
             slots = tuple(sorted({*self.slots, *slots}))
         self.free_at, self.slots = free_at, slots
 
     def refused(self, *, votes: bool) -> None:
-        """Discard the knowledge that a refused attempt made outdated."""
+        """Discard the knowledge that is outdated after a refused attempt."""
         # A change of the key by our own connection ends tracking without a report.
         self.free_at, self.votes, self.answered_at, self.tracked = inf, votes, -inf, False
-        self.slots = ()
+        self.slots, self.tickets_at = (), -inf
 
     def lost(self) -> None:
-        """Discard all news: the node did not answer, or has a new connection."""
+        """Discard all that is known of the node, which did not answer or has a new connection."""
         self.free_at, self.answered_at, self.rank = inf, -inf, -1
         self.notified = self.tracked = False
-        self.slots = ()
+        self.slots, self.tickets_at = (), -inf
 
 
 class Outlook:
@@ -101,8 +108,8 @@ class Outlook:
     def ask_at(self) -> float:
         """The instant from which a quorum may grant; infinite while it is not known.
 
-        A semaphore needs a quorum for one of its slots. If each node names another slot, no attempt
-        could succeed.
+        For a semaphore, a quorum must be able to grant the same slot. If each node offered a
+        different slot, no attempt could succeed.
         """
         slots = self._named
         return min(map(self._open_at, slots)) if slots else self._quorum_of(self._usable())
@@ -119,12 +126,12 @@ class Outlook:
         return min((slot for slot in self._named if self._open_at(slot) <= now), default=0)
 
     def next_at(self, now: float) -> float:
-        """Return the next instant at which one more node may grant; infinite if none is known."""
+        """Return the next instant at which one more node may grant; infinite if unknown."""
         return min((at for at in self._usable() if at > now), default=inf)
 
     @property
     def answered(self) -> bool:
-        """True if a quorum has answered the latest look."""
+        """True if a quorum has answered the latest refresh."""
         return sum(node.answered for node in self.nodes) >= self._quorum
 
     @property
@@ -133,8 +140,13 @@ class Outlook:
         return sum(node.notified for node in self.nodes) >= self._quorum
 
     @property
+    def tickets_at(self) -> float:
+        """The earliest of the latest offers of a quorum; `-inf` without a quorum of offers."""
+        return sorted(node.tickets_at for node in self.nodes)[-self._quorum]
+
+    @property
     def untracked(self) -> int:
-        """The number of nodes that still have to track the key.
+        """The number of nodes that must still begin to track the key before a quorum tracks it.
 
         Once a quorum tracks the key, the key cannot become free on a quorum without a report.
         """
@@ -142,31 +154,37 @@ class Outlook:
 
     @property
     def rank(self) -> int | None:
-        """The number of waiters before this one on most nodes; None while it is not known."""
+        """The median of the waiter's ranks in the queues of the nodes; None if unknown."""
         return middle_of([node.rank for node in self.nodes if node.rank >= 0])
 
     def count_all(self) -> None:
-        """Count free keys on all nodes. A full or busy server does not report when it recovers."""
+        """Treat every node as able to grant again.
+
+        A full or busy server does not report when it recovers.
+        """
         for node in self.nodes:
             node.votes = True
 
     def forget_expiries(self) -> None:
-        """Discard the instants from which nodes may grant, before a look that shows them again."""
+        """Discard the instants from which nodes may grant. The next refresh shows new instants."""
         for node in self.nodes:
             node.free_at = inf
 
     @property
     def ahead(self) -> int:
-        """The number of waiters ahead that make looks rarer."""
+        """The number of waiters ahead that lengthen the interval between refreshes."""
         return min(self.rank or 0, MOST_AHEAD)
 
-    def begin_look(self, recent: float, can_track: Sequence[bool]) -> tuple[list[int], list[int]]:
-        """Choose the nodes of the next look, and discard their earlier answers.
+    def begin_refresh(
+        self, recent: float, can_track: Sequence[bool]
+    ) -> tuple[list[int], list[int]]:
+        """Choose the nodes of the next refresh, and discard their earlier answers.
 
-        A node that tracks the key is left out if its latest answer is recent.
+        A node that tracks the key is left out if its latest answer is recent and shows when the
+        node may grant.
 
         Args:
-            recent: Instant from which on an answer is recent.
+            recent: An answer is recent if it came at this instant or later.
             can_track: For each node whether it reports changes of keys.
 
         Returns:
@@ -178,7 +196,7 @@ class Outlook:
         for index, node in enumerate(self.nodes):
             if node.tracked and node.answered_at > recent and node.free_at < inf:
                 continue
-            # A node that cannot track must not count among those that report changes.
+            # A node that cannot track must not count among the nodes that report changes.
             if room and node.answered and node.to_track and can_track[index]:
                 room -= 1
                 tracking.append(index)

@@ -1,7 +1,8 @@
 """The mark of a key that stays taken after its lease is over, until the end of `min_hold`.
 
-The mark is the value of the lock's key. It contains the token of the lease, so that people can find
-out who had the lock. It equals no token, so no script renews, repairs or releases the key.
+The mark is the value of the lock's key. The mark contains the token of the lease, so that people
+can find out who had the lock. The mark equals no token, so no script renews, repairs or releases
+the key.
 """
 
 from __future__ import annotations

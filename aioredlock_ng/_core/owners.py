@@ -21,10 +21,12 @@ __all__ = [
 ]
 
 MAX_LABEL = 200
-"""Bytes of a label in UTF-8. A label is written for every lock that is held long enough."""
+"""Largest number of bytes of a label in UTF-8. The length is bounded, because a label is written
+for every lock that is held long enough."""
 
 _PREFIX = 16
-"""Characters of the token in a label. They show that the label belongs to the present holder."""
+"""Number of characters of the token in a label. These characters show whether the label belongs to
+the present holder."""
 
 _OWNER_KEYS = OWN_KEYS + b"owner:"
 
@@ -35,10 +37,11 @@ def owner_key(key: bytes) -> bytes:
 
 
 def label_life(ttl: float) -> float:
-    """Return the ttl of a label in seconds. The label is written again at half of it.
+    """Return the ttl of a label in seconds. The label is written again after half of its ttl.
 
     The ttl is so long that a label need not be renewed with its lock. A release deletes the label,
-    too. The label of a killed holder may outlive its lock, but its token no longer matches.
+    too. If the holder is killed, the label may outlive the lock. The token in such a label matches
+    no later holder.
     """
     return 60.0 + 2 * ttl
 
@@ -54,7 +57,7 @@ def pack_owner(token: bytes, fence: int | None, since_ms: int, label: str) -> by
 
 
 def read_owner(value: bytes, token: str) -> Owner | None:
-    """Return the owner in the value of a label's key; None if it belongs to another token."""
+    """Return the owner that a label's value names; None if the label belongs to another token."""
     prefix, _, rest = value.partition(b" ")
     fence, _, rest = rest.partition(b" ")
     since, _, label = rest.partition(b" ")
@@ -66,7 +69,7 @@ def read_owner(value: bytes, token: str) -> Owner | None:
 
 
 def printable_label(text: str) -> str:
-    """Return a text that others chose, such as a label, as one printable line of bounded length."""
+    """Return a foreign text, such as a label, as one printable line of bounded length."""
     return "".join(
         char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:MAX_LABEL]
     )
@@ -75,7 +78,7 @@ def printable_label(text: str) -> str:
 def _is_number(word: bytes) -> bool:
     """True for a number as `pack_owner` writes it.
 
-    Python refuses to convert thousands of digits.
+    A longer number counts as damage, because Python refuses to convert thousands of digits.
     """
     return word.isdigit() and len(word) <= 16
 
@@ -84,7 +87,8 @@ def checked_owner(owner: object) -> str | bool:
     """Return the option `owner` after a check.
 
     Raises:
-        ConfigurationError: It is neither bool nor a str that fits on one line.
+        ConfigurationError: Raised if the option is neither a bool nor one line of text of at most
+            `MAX_LABEL` bytes.
     """
     if isinstance(owner, bool):
         return owner
@@ -97,7 +101,8 @@ def checked_label(owner: object) -> str:
     """Return the argument `owner` of one lock after a check.
 
     Raises:
-        ConfigurationError: It is no str that fits on one line.
+        ConfigurationError: Raised if the argument is not one line of text of at most `MAX_LABEL`
+            bytes.
     """
     if not isinstance(owner, str):
         raise ConfigurationError(f"owner must be a str or None, not {type(owner).__name__}")

@@ -20,7 +20,7 @@ class Verdict(Enum):
 
 
 def quorum_of(n: int) -> int:
-    """Return the smallest number of `n` nodes that is more than half (Redlock: N/2 + 1)."""
+    """Return the smallest majority of `n` nodes. The Redlock text calls it N/2 + 1."""
     return n // 2 + 1
 
 
@@ -34,8 +34,8 @@ def verdict(n: int, quorum: int, yes: int, no: int) -> Verdict:
         no: Nodes that said no, or can no longer say yes in this round.
 
     Returns:
-        WON once a quorum said yes. LOST once no quorum can say yes any more, which includes a tie
-        on an even `n`. Else OPEN.
+        WON once a quorum said yes. LOST once no quorum can say yes any more, for example after a
+        tie with an even `n`. Else OPEN.
     """
     if not is_decided(n, quorum, yes, no):
         return Verdict.OPEN
@@ -43,7 +43,7 @@ def verdict(n: int, quorum: int, yes: int, no: int) -> Verdict:
 
 
 def is_decided(n: int, quorum: int, yes: int, no: int) -> bool:
-    """True if `verdict` is no longer OPEN. A round asks this at each answer of each node."""
+    """True if `verdict` is no longer OPEN. A round calls this function at each answer of a node."""
     return yes >= quorum or n - no < quorum
 
 

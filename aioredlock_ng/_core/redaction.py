@@ -19,29 +19,30 @@ HIDDEN: Final = "***"
 """The replacement of a secret."""
 
 _SEED = 8
-"""Length in characters of the beginning by which a secret is recognised. Servers cut the long
-arguments that they quote."""
+"""Number of leading characters by which a secret is recognised. The rest of the secret may be
+missing, because servers cut the long arguments that they quote."""
 
 _WORD = 4
-"""Length in characters. A shorter secret is replaced only as a separate word.
+"""Number of characters. A secret with fewer characters is replaced only as a separate word.
 
-The letter "a" would otherwise disappear from every word."""
+Otherwise a secret "a" would remove this letter from every word."""
 
 _ALONE = r"(?<!\w)|(?<=\\[abfnrtv])|(?<=\\x[0-9a-fA-F]{2})|(?<=%[0-9a-fA-F]{2})"
-"""The beginning of a separate word.
+"""Pattern of the beginning of a separate word.
 
-An escape before it is no part of the word. Proxies quote the bytes "\\r\\nsecret\\r\\n"."""
+An escape before a word is not part of the word. For example, a proxy may quote the bytes
+"\\r\\nsecret\\r\\n"."""
 
 _REMEMBERED = 8
-"""Largest number of secrets that are learned at run time and kept. Tokens of a credential provider
-change by the hour."""
+"""Largest number of secrets that are learned at run time and kept. Without a bound the number would
+grow, because the tokens of a credential provider change by the hour."""
 
 
 class Redaction:
-    """Replace some secrets in a text: in plain, percent-encoded, escaped and shortened form.
+    """Replace secrets in a text, in their plain, percent-encoded, escaped and shortened forms.
 
-    A secret of letters is replaced only as a separate word. Words that distinguish refusals then
-    stay in the text. A password "script" must not change NOSCRIPT.
+    Words that distinguish refusals stay in the text. A secret of letters is replaced only as a
+    separate word, because a password "script" must not change a longer word.
 
     Args:
         secrets: Passwords. Empty secrets, and objects that are neither text nor bytes, are ignored.
@@ -79,7 +80,10 @@ def _text(secret: str | bytes) -> str:
 
 
 def _forms_of(secrets: Iterable[object]) -> list[str]:
-    """Return all spellings, longest first. A shorter one may be part of a longer one."""
+    """Return all spellings of the secrets, the longest spelling first.
+
+    A shorter spelling may be part of a longer spelling.
+    """
     texts = {_text(secret) for secret in secrets if isinstance(secret, (str, bytes)) and secret}
     forms = set(texts)
     for text in texts:
@@ -91,7 +95,7 @@ def _forms_of(secrets: Iterable[object]) -> list[str]:
 
 
 def _begin_of(form: str) -> str:
-    """Return a pattern that finds the first characters of a form."""
+    """Return a pattern that finds the beginning of one spelling of a secret."""
     begin = re.escape(form[:_SEED])
     if len(form) >= _WORD and not form.isalpha():
         return begin
@@ -99,9 +103,9 @@ def _begin_of(form: str) -> str:
 
 
 def _end_of(form: str, text: str, start: int) -> int:
-    """Return the end of the longest prefix of a form that the text has at `start`.
+    """Return the end of the part of a text, from `start` on, that begins like a spelling.
 
-    A message may cut a secret short, so the prefix need not be the whole form.
+    A message may cut a secret short, so the text may have only the beginning of the spelling.
     """
     end = start
     for char in form:

@@ -1,4 +1,4 @@
-"""The reason of a refusal, read from the server's words. They differ between versions."""
+"""The reason of a refusal, read from the server's words, which differ between versions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ DISTINCTIVE: Final = (
     r"|access (?:a channel|one of the channels)|publish to the channel mentioned"
     r"|can't run this command or subcommand|ACL failure in script|Error running script|@user_script"
 )
-"""Pattern of the words that distinguish refusals, here and in `votes`.
+"""Pattern of the words by which this module and `votes` distinguish refusals.
 
-They are never redacted, even if a password is one of them."""
+These words are never redacted, even if a password is one of them."""
 
 _NAMED = re.compile(r"permissions? to run the '([^']+)' command")
 _KEYS = re.compile(r"access (?:a key|one of the keys|at least one of the keys)")
@@ -42,7 +42,8 @@ _PLACE = re.compile(
     r"^(?:ERR Error running script \(call to f_\w+\): @user_script:\d+: )?@user_script: ?\d+: "
     r"|\s*script: (\w+, )?on @user_script:\d+\.$"
 )
-"""The words around a script's refusal in Redis 6.2, and in later versions and Valkey."""
+"""The words that servers add to the refusal of a script. Redis 6.2 puts these words before the
+refusal. Later versions and Valkey put these words behind the refusal."""
 
 _QUOTED = ", with args beginning with"
 """The words with which servers introduce the arguments of an unknown command."""
@@ -53,7 +54,8 @@ _TOKEN = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 _UNNAMED = ("NOPERM", "ACL failure in script", "can't run this command or subcommand")
 
 _WHOLE = {"client": "client|tracking", "config": "config|get", "script": "script|load"}
-"""The subcommands that the library uses. Redis 6.2 names only the command."""
+"""Each command with the one subcommand that the library uses. In a refusal, Redis 6.2 names only
+the command."""
 
 _CURES: Final = (
     (
@@ -83,7 +85,7 @@ def missing_right(words: str) -> str | None:
 
     Returns:
         The command's name as in `ACL SETUSER … +name`, or `KEYS`, or `CHANNELS`. "" if the server
-        does not name the missing right. Before Redis 7.2 it names none for a command inside a
+        does not name the missing right. Redis before 7.2 names no right for a command inside a
         script. None if the refusal has another reason.
     """
     if named := _NAMED.search(words):
@@ -96,7 +98,7 @@ def missing_right(words: str) -> str | None:
 
 
 def is_unknown_command(words: str) -> bool:
-    """True if the server does not know the command that it was sent."""
+    """True if the refusal says that the server lacks the command."""
     return "unknown command" in words.lower()
 
 
@@ -111,6 +113,6 @@ def unquoted(words: str) -> str:
 
 
 def harmless(words: str) -> str:
-    """Return the words as one short line, without quoted arguments and places in scripts."""
+    """Return the words as one short line, without quoted arguments and script line numbers."""
     told = _PLACE.sub("", unquoted(words))
     return "".join(char if char.isprintable() else " " for char in told).strip()[:300]

@@ -1,4 +1,4 @@
-"""Percentiles of round trips and the reading of a node's clock, computed from measured instants."""
+"""Compute percentiles of round trips, and the offset and the rate of a node's clock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TimeSample:
 
     @property
     def error(self) -> float:
-        """Seconds by which the middle of the round trip may miss the instant of the node's reading.
+        """Longest time in seconds from the reading of the node's clock to the middle of the trip.
 
         The node may have read its clock at any instant of the round trip, so the error is half of
         the round trip.
@@ -41,9 +41,10 @@ class TimeSample:
 
 
 def clock_reading(first: TimeSample, last: TimeSample) -> ClockReading:
-    """Return the offset of a node's clock by the last sample, and its rate between both samples.
+    """Return the offset of a node's clock by the last sample, and the clock's rate between samples.
 
-    NTP does the same. The errors in the result are hard bounds, and no estimates.
+    NTP computes offset and rate in the same way. The errors in the result are hard bounds, not
+    estimates.
     """
     between = (last.sent + last.received - first.sent - first.received) / 2
     return ClockReading(
@@ -55,7 +56,7 @@ def clock_reading(first: TimeSample, last: TimeSample) -> ClockReading:
 
 
 def round_trips(seconds: Sequence[float]) -> RoundTrips | None:
-    """Return the percentiles by nearest rank; None if there are no seconds."""
+    """Return the percentiles of these durations by nearest rank; None if there are no durations."""
     if not seconds:
         return None
     ordered = sorted(seconds)

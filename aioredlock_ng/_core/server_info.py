@@ -1,4 +1,4 @@
-"""Read a server's INFO, whose names differ between Redis and Valkey."""
+"""Read a server's INFO. The names of its fields differ between Redis and Valkey."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 __all__ = ["OLDEST", "facts_of", "info_fields", "is_too_old", "server_name", "version_of"]
 
 OLDEST: Final = (6, 2)
-"""The first Redis whose ZADD has GT. Fences need it."""
+"""The first version of Redis whose ZADD has the option GT, which fences need."""
 
 _USUAL = re.compile(
     r"[0-9.]*|[0-9a-f]{40}|redis|valkey|master|slave|standalone|sentinel|cluster|ok|err"
     r"|noeviction|(?:allkeys|volatile)-\w{3,6}"
 )
-"""Values that the library decides by. They are not redacted, even if a password is one of them."""
+"""Values on which decisions of the library depend. These values are not redacted, even if a
+password equals such a value."""
 
 _SAVING = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
 
@@ -25,7 +26,8 @@ _SAVING = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsav
 def info_fields(reply: bytes, redact: Callable[[str], str] = str) -> dict[str, str]:
     """Return the `name:value` lines of INFO.
 
-    `redact` takes the node's credentials out of each value that is not in `_USUAL`.
+    The function `redact` removes the node's credentials from each value that does not match
+    `_USUAL`.
     """
     lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
     return {
@@ -38,7 +40,8 @@ def info_fields(reply: bytes, redact: Callable[[str], str] = str) -> dict[str, s
 def server_name(info: Mapping[str, str]) -> str:
     """Return name and version, such as "redis 7.0.15" or "valkey 9.1.2"; "" if INFO has no version.
 
-    Valkey's `redis_version` names the Redis that it is compatible with. So `valkey_version` counts.
+    Valkey's `redis_version` names the version of Redis with which it is compatible. So
+    `valkey_version` is used for Valkey.
     """
     name = info.get("server_name", "redis")
     version = info.get(f"{name}_version") or info.get("redis_version", "")
@@ -46,7 +49,7 @@ def server_name(info: Mapping[str, str]) -> str:
 
 
 def version_of(server: str) -> tuple[int, ...]:
-    """Return the numbers in the version of `server_name`; empty if there are none."""
+    """Return the numbers of the version in a result of `server_name`; empty if there are none."""
     return tuple(int(part) for part in server.rpartition(" ")[2].split(".") if part.isdecimal())
 
 

@@ -1,4 +1,4 @@
-"""Decisions about the slots of a semaphore. Pure."""
+"""Pure decisions about the slots of a semaphore."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.replies import KeyLook
     from aioredlock_ng._core.votes import Reply
 
-__all__ = ["blocks_itself", "checked_limit", "free_slot", "free_slots", "soonest"]
+__all__ = ["blocks_itself", "checked_limit", "free_slot", "free_slots", "may_be_free", "soonest"]
 
 
 def checked_limit(limit: object) -> int:
-    """Return the number of slots that a user gave.
+    """Check the number of slots that a user gave, and return it.
 
     Raises:
-        ConfigurationError: It is no whole number from 1 to `MAX_SLOTS`.
+        ConfigurationError: Raised if the limit is not a whole number from 1 to `MAX_SLOTS`.
     """
     if type(limit) is not int or not 1 <= limit <= MAX_SLOTS:
         raise ConfigurationError(
@@ -32,7 +32,7 @@ def checked_limit(limit: object) -> int:
 
 
 def blocks_itself(wanted: Collection[bytes], held: set[bytes], *, any_one: bool) -> bool:
-    """Return True if a client that holds the keys `held` would wait for itself.
+    """Return True if a client would wait for a release of its own leases.
 
     Args:
         wanted: The keys of a lock, or of all slots of a semaphore.
@@ -47,7 +47,7 @@ def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: f
 
     Args:
         taken: The slots that this process holds or asks for.
-        recent: The slots that this process has released, the latest last.
+        recent: The slots that this process has released. The latest slot is the last one.
         limit: The number of slots.
         draw: A random number, uniform in [0, 1).
     """
@@ -66,18 +66,27 @@ def free_slots(replies: Sequence[Reply], quorum: int) -> list[int]:
         replies: The answer of each node to an inspection of all slots.
         quorum: The number of nodes that must grant.
     """
-    looks = _looks(replies)
-    return [
-        number
-        for number, slot in enumerate(zip(*looks, strict=True), 1)
-        if sum(type(look) is Free and look.offered is None for look in slot) >= quorum
-    ]
+    return [number for number, free in enumerate(_free(replies), 1) if free >= quorum]
+
+
+def may_be_free(replies: Sequence[Reply], quorum: int, pending: int) -> bool:
+    """Return True if the nodes that have not answered yet may show a free slot.
+
+    Keys of ended attempts and of dead holders can be left on a minority of nodes. If the first
+    quorum of answers decided, these keys could hide a slot that is free on a quorum.
+
+    Args:
+        replies: The answers so far to an inspection of all slots.
+        quorum: The number of nodes that must grant.
+        pending: The number of nodes that have not answered.
+    """
+    return max(_free(replies), default=0) + pending >= quorum
 
 
 def soonest(replies: Sequence[Reply]) -> float | None:
-    """Return the shortest remaining life that the nodes named, in seconds.
+    """Return the shortest remaining life of a held key on any node, in seconds.
 
-    None: they named none, or no key expires.
+    The result is None if no node reported a held key that expires.
 
     Args:
         replies: The answer of each node to an inspection.
@@ -85,6 +94,14 @@ def soonest(replies: Sequence[Reply]) -> float | None:
     lives = [look.remaining for keys in _looks(replies) for look in keys if type(look) is Held]
     left = min(lives, default=inf)
     return left if left < inf else None
+
+
+def _free(replies: Sequence[Reply]) -> list[int]:
+    """Return for each slot on how many nodes it is free."""
+    return [
+        sum(type(look) is Free and look.offered is None for look in slot)
+        for slot in zip(*_looks(replies), strict=True)
+    ]
 
 
 def _looks(replies: Sequence[Reply]) -> list[tuple[KeyLook, ...]]:

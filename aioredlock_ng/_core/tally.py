@@ -1,4 +1,4 @@
-"""The answers to an acquire that did not win, counted by the reason."""
+"""Count the answers to an acquire that won no quorum, for each reason."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ __all__ = ["Tally", "tally", "with_second_round"]
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The answers, counted.
+    """The numbers of answers to an acquire, by their kind.
 
     Attributes:
-        held: The holder's remaining seconds on each node that refused; None for endless.
-        granted: Nodes that granted the attempt, and undo that now.
-        failed: Nodes that could not be asked, or did not vote.
+        held: The holder's remaining seconds on each node that refused; None if they are unknown or
+            endless.
+        granted: The number of nodes that granted the attempt. Their grants must be undone.
+        failed: The number of nodes that could not be asked, or did not vote.
         reachable: True if a quorum could be asked.
-        hopeless: True if so many nodes refuse permanently that the others are no quorum.
+        hopeless: True if so many nodes refuse permanently that the other nodes are no quorum.
     """
 
     held: list[float | None]
@@ -35,7 +36,7 @@ class Tally:
     hopeless: bool
 
     def contested(self, quorum: int, ttl: float, age: float) -> bool:
-        """True if a quorum would have granted without rivals that asked at the same moment.
+        """True if only rivals that asked at the same moment kept a quorum from granting.
 
         A refusal names no token. The key of a rival's attempt is recognised by its remaining life,
         which is nearly the whole ttl.
@@ -56,19 +57,19 @@ def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str
     Args:
         replies: The answer of each node; None if there is none.
         quorum: Nodes needed.
-        quarantine: Returns why a node cannot leave quarantine, in the server's words. Returns "" if
-            the node only has to wait.
+        quarantine: Called with the index of a node. Returns why the node cannot leave quarantine,
+            in the server's words, or "" if the node only has to wait.
     """
     n, silent = len(replies), sum(reply is None for reply in replies)
     held = [reply.left for reply in replies if is_held(reply)]
     granted = sum(map(is_granted, replies))
     failed = n - len(held) - granted - silent
     if len(held) + failed <= n - quorum:
-        # Too few nodes refused to end this round, so the node timeout ended it. Silent nodes then
-        # count as failed. Refusals can end a round earlier. A node that is silent then may only be
-        # late.
+        # The refusals and failures were too few to end this round, so the node timeout ended it.
+        # Silent nodes count as failed in this case. If the round ended earlier, a silent node may
+        # only be late.
         failed += silent
-    # A server that refuses every marker stays in quarantine, however long a caller waits.
+    # A server that refuses every marker never leaves quarantine, so a longer wait does not help.
     words = (
         Refusal(quarantine(index))
         for index, reply in enumerate(replies)
@@ -90,15 +91,15 @@ def with_second_round(
     """Return the latest answer of each node after a second fence round without a quorum.
 
     A node that granted and then did not answer is as unreachable as a node that never answered.
-    If it counted as granted, the error could be "another holds it" instead of "no quorum could be
-    asked".
+    If the node counted as granted, the error could be "another holds it" instead of "no quorum
+    could be asked".
 
     Args:
         replies: The answers to the acquire.
         answers: The answers to the second round; None if a node was not asked or has not answered.
         fence: The fence that the second round proposed.
-        expired: True if the node timeout ended the second round. Otherwise a silent node had no
-            need to answer.
+        expired: True if the node timeout ended the second round. Otherwise a silent node may only
+            be late.
     """
     latest: list[Reply] = []
     for reply, answer in zip(replies, answers, strict=True):

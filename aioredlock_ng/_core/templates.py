@@ -15,11 +15,13 @@ __all__ = ["Placeholder", "SeparatorInText", "Template"]
 
 
 class SeparatorInText(ValueError):
-    """A text contains the separator behind it, so other texts could form the same name.
+    """The text for a placeholder contains the separator that follows it in the template.
+
+    Other texts could then form the same name.
 
     Args:
-        placeholder: The placeholder of the text.
-        text: The text.
+        placeholder: The placeholder.
+        text: The text for the placeholder.
         separator: The characters behind the placeholder in the template.
     """
 
@@ -32,7 +34,10 @@ class SeparatorInText(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A value, a path of attributes from there, and a format: `!r`, `:04d`, both, or nothing."""
+    """The name of a value, a path of attributes of that value, and a format.
+
+    The format is `!r`, `:04d`, both, or nothing.
+    """
 
     name: str
     attributes: tuple[str, ...] = ()
@@ -45,7 +50,7 @@ class Placeholder:
         """Return the object that the placeholder stands for.
 
         Raises:
-            AttributeError: The value lacks an attribute.
+            AttributeError: Raised if the value lacks an attribute of the path.
         """
         value = values[self.name]
         for attribute in self.attributes:
@@ -61,7 +66,8 @@ class Template:
             placeholders in formats are not allowed.
 
     Raises:
-        ConfigurationError: The text cannot be read, or has two placeholders side by side.
+        ConfigurationError: Raised if the text cannot be read, has a placeholder that is not
+            allowed, or has two placeholders side by side.
     """
 
     def __init__(self, text: str) -> None:
@@ -92,10 +98,11 @@ class Template:
             self._literals.append("")
 
     def fill(self, texts: Sequence[str]) -> str:
-        """Return the name that these texts make, one text for each placeholder in order.
+        """Fill in one text for each placeholder, in order, and return the name.
 
         Raises:
-            SeparatorInText: A text other than the last contains the separator behind it.
+            SeparatorInText: Raised if a text contains the separator that follows it. Only the last
+                text may contain its separator.
         """
         name, last = self._literals[0], len(texts) - 1
         for index, (placeholder, text) in enumerate(zip(self.placeholders, texts, strict=True)):

@@ -1,13 +1,14 @@
 """The formats of a lock's queue: members, tickets, claims, offers and messages.
 
-Each node has, beside a lock's key, a queue of the processes that wait for it. A waiter takes a
-ticket above all tickets that a majority of nodes has seen (Lamport's bakery). It brings the same
-ticket to every node, so that it has the same place everywhere without a clock. A release offers the
-key to the head of the queue, and sends that process a message.
+Each node has, beside a lock's key, a queue of the processes that wait for the lock. A waiter takes
+a ticket above all tickets that a majority of nodes has seen, as in Lamport's bakery algorithm. The
+waiter brings the same ticket to every node. So its place is the same in all queues, and no clock is
+needed. A release offers the key to the head of the queue, and sends that process a message.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -38,27 +39,39 @@ SLOT_QUEUE_KEYS: Final = OWN_KEYS + b"slots:"
 """Prefix of the key of a semaphore's queue. The semaphore's key follows."""
 
 OFFER: Final = OWN_KEYS + b"offer:"
-"""Prefix of the value of a lock's key that is reserved for a waiter. The claim follows."""
+"""Prefix of the value of a lock's key that is reserved for a waiter. Its claim follows."""
 
 LARGEST_TICKET: Final = 2**53
 """The largest ticket. Scores of a sorted set are doubles, and two larger tickets could become
 equal."""
 
-WakeCause = Literal["told", "expiry", "look"]
-"""The reason why a waiter asks again. See `events.WaiterWoken` for each."""
+_MESSAGE: Final = re.compile(rb"(-?\d{1,11})(?::(\d{1,16}))? ([^ ]*) (.*)", re.DOTALL)
+"""A message to a waiter; see `parts/queue.lua`."""
+
+WakeCause = Literal["notified", "expiry", "look"]
+"""The reason why a waiter tries again. `events.WaiterWoken` describes each reason."""
 
 
-def member_of(manager: bytes, line: int, grace: float, limit: int = 0, *, notified: bool) -> bytes:
+def member_of(
+    manager: bytes,
+    line: int,
+    grace: float,
+    limit: int = 0,
+    *,
+    notified: bool,
+    reader: bool = False,
+) -> bytes:
     """Return the name of a waiter in the queues.
 
     Args:
-        manager: 16 hexadecimal digits; messages to the waiter go to the channel of that name.
-        line: Number of the waiting line in its process.
-        grace: Seconds that an offer to the waiter lives.
+        manager: 16 hexadecimal digits, which name the channel for messages to the waiter.
+        line: Number of the line of waiting tasks within its process.
+        grace: Time to live of an offer to the waiter, in seconds.
         limit: The limit of the semaphore; 0 for a lock.
         notified: False if no messages reach the process, so that it polls the nodes.
+        reader: True for a waiter that wants to read.
     """
-    limited = b"%d#" % limit if limit else b""
+    limited = b"r#" if reader else b"%d#" % limit if limit else b""
     asking = b"" if notified else b"-"
     return b"%b%b:%d:%b%d" % (asking, manager, line, limited, max(1, round(grace * 1000)))
 
@@ -75,29 +88,43 @@ def is_offer(value: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a node to a waiter.
+    """A message of a node to a waiter, or to a process with read leases.
 
     Attributes:
-        left: Seconds until the node may grant; 0.0 now; None if the waiter must look.
-        member: The name of the waiter.
+        left: Seconds until the node may grant. 0.0 means now. None means that the waiter must
+            refresh its entry. In a message to readers, None means that a writer waits, and 0.0
+            means that the read leases were ended by force.
+        member: The name of the waiter. In a message to readers, the name of their manager.
         key: The lock's key.
+        second: True if the waiter is the second in the queue. The second waiter refreshes its entry
+            after `left` seconds, in case the first waiter died together with the holder.
+        highest: The highest ticket of a waiter for the semaphore; None if the message does not
+            offer a slot.
     """
 
     left: float | None
     member: bytes
     key: bytes
+    second: bool = False
+    highest: int | None = None
 
 
 def message_of(payload: bytes) -> Message | None:
     """Return the parsed message; None for text that this library does not send."""
-    words = payload.split(b" ", 2)
-    if len(words) != 3 or not words[0].removeprefix(b"-").isdigit() or len(words[0]) > 12:
+    found = _MESSAGE.fullmatch(payload)
+    if found is None:
         return None
-    return Message(seconds_until(int(words[0])), words[1], words[2])
+    time, ticket, member, key = found.groups()
+    milliseconds, highest = int(time), None if ticket is None else int(ticket)
+    if highest is not None and (milliseconds or highest > LARGEST_TICKET):
+        return None
+    second = milliseconds < -1
+    left = seconds_until(-milliseconds if second else milliseconds)
+    return Message(left, member, key, second, highest)
 
 
 def seconds_until(milliseconds: int) -> float | None:
-    """Return a remaining time in seconds; None for a negative one, which means not known."""
+    """Return a remaining time in seconds; None for a negative time, which means unknown."""
     return None if milliseconds < 0 else milliseconds / 1000
 
 

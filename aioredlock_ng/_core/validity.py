@@ -1,4 +1,4 @@
-"""The time for which a grant may be relied on, in seconds. Instants are arguments."""
+"""The time for which a grant is valid, in seconds. The caller passes every instant."""
 
 from __future__ import annotations
 
@@ -22,34 +22,37 @@ __all__ = [
 ]
 
 DRIFT_FLOOR = 0.002
-"""Seconds for the granularity of expiry, as in the Redlock text.
+"""The constant part of the drift in seconds, as in the Redlock text.
 
-A key may expire 1 ms early, and clocks round to a millisecond."""
+The constant is needed because a key may expire 1 ms early, and clocks round to a millisecond."""
 
 
 def drift_of(ttl: float, drift_factor: float) -> float:
-    """Return the seconds that clocks of different rates may cost: `ttl * drift_factor + 2 ms`."""
+    """Return the seconds that different clock rates may cost: `ttl * drift_factor + 2 ms`."""
     return ttl * drift_factor + DRIFT_FLOOR
 
 
 def ttl_ms(ttl: float) -> int:
     """Return the ttl for the servers in whole milliseconds.
 
-    It is rounded up, so that a key does not expire before the deadline.
+    The ttl is rounded up, so that a key does not expire before the deadline.
     """
     return ceil(ttl * 1000 - 1e-9)
 
 
 def deadline_of(started: float, ttl: float, drift: float) -> float:
-    """Return the instant at which a grant ends, counted from before its first byte was written."""
+    """Return the instant at which a grant ends.
+
+    The ttl counts from `started`, an instant before the first byte of the acquire was written.
+    """
     return started + ttl - drift
 
 
 def keys_life(ttl: float, min_hold: float, granted_within: float, drift_factor: float) -> float:
-    """Return the seconds that the keys of an attempt must live, so that a crash keeps `min_hold`.
+    """Return how many seconds the keys must live, so that even a crash does not shorten `min_hold`.
 
-    The keys must not expire before `min_hold` is over, if a quorum has granted the attempt at most
-    `granted_within` seconds after its beginning.
+    If a quorum grants the attempt at most `granted_within` seconds after its beginning, the keys
+    must not expire before `min_hold` is over.
     """
     if not min_hold:
         return ttl
@@ -57,9 +60,9 @@ def keys_life(ttl: float, min_hold: float, granted_within: float, drift_factor: 
 
 
 def least_ttl(node_timeout: float, drift_factor: float, min_validity: float | None) -> float:
-    """Return the smallest ttl that leaves `min_validity` after a round as long as `node_timeout`.
+    """Return the smallest ttl of which `min_validity` is left after a round of `node_timeout`.
 
-    Without `min_validity` it leaves `MIN_VALIDITY_SHARE` of the ttl.
+    Without `min_validity`, `MIN_VALIDITY_SHARE` of the ttl must be left.
     """
     if min_validity is None:
         return (node_timeout + DRIFT_FLOOR) / (1 - drift_factor - MIN_VALIDITY_SHARE)
@@ -67,23 +70,24 @@ def least_ttl(node_timeout: float, drift_factor: float, min_validity: float | No
 
 
 MIN_VALIDITY_SHARE = 0.05
-"""Share of the ttl that must be left of a grant, if the user names no `min_validity`."""
+"""Share of the ttl that must be left when a quorum has granted, if the user sets no
+`min_validity`."""
 
 RENEW_SHARE = 1 / 3
 """Share of the ttl after which a lease is renewed.
 
-At a third, two more tries fit before the deadline."""
+After a third of the ttl, two more tries fit before the deadline."""
 
 RENEW_JITTER = 0.05
-"""Largest share of its delay by which a renewal may come early.
+"""A renewal may come early by at most this share of its delay.
 
 If no renewal came early, leases that were taken together would be renewed together for ever."""
 
 GATHER_SHARE = 0.01
 """Granularity of the renewal times, as a share of the ttl.
 
-A time is rounded down to a multiple of it. So renewals that are due at about the same time leave in
-one batch."""
+Each renewal time is rounded down to a multiple of this granularity. So renewals that are due at
+about the same time leave in one batch."""
 
 RETRY_SHARE = 0.05
 """Share of the ttl after which a renewal without a quorum is retried."""
@@ -91,19 +95,20 @@ RETRY_SHARE = 0.05
 SILENT_SHARE = 0.1
 """Share of the ttl after which a renewal is retried if no quorum answered in time.
 
-The answers to the first try still count when they come."""
+Answers to the first try still count if they arrive later."""
 
 STALL_SHARE = 0.1
-"""Share of the ttl. A stall of the event loop for that time is reported with a lost lease."""
+"""When a lease is lost, a stall of the event loop is reported if the stall lasted for at least this
+share of the ttl."""
 
 WATCH_AFTER = 0.1
 """Seconds after which a lease is watched.
 
-Watching costs one read. Most locks are released sooner, and need no such read. The read also
-detects a lease whose keys were deleted before."""
+Watching costs one read of the keys. Most locks are released sooner, and need no read. The read also
+shows whether the keys have been deleted already."""
 
 WATCH_SHARE = 0.25
-"""Share of the ttl after which a short lease is watched. That is before its first renewal."""
+"""Share of the ttl after which a lease with a short ttl is watched, before its first renewal."""
 
 
 def watch_after(ttl: float) -> float:
@@ -112,20 +117,20 @@ def watch_after(ttl: float) -> float:
 
 
 COVERED_FOR = 0.05
-"""Seconds from the beginning of a grant during which it is passed on.
+"""Seconds for which a grant may be passed on, counted from the beginning of the grant.
 
-Long enough to spread the cost of a round over several short holds. Short enough that a lost key is
-noticed soon, even if the servers do not report changes."""
+The limit is long enough to spread the cost of a round over several short leases. The limit is so
+short that a lost key is noticed soon, even if the servers do not report changes."""
 
 COVERED_SHARE = 0.1
-"""For a grant with a short ttl: the share of the ttl during which it is passed on.
+"""Share of the ttl during which a grant with a short ttl may be passed on.
 
 The share counts from the beginning of the grant. So even the last lease to receive the grant still
 has nearly the whole ttl."""
 
 
 def covers(started: float, now: float, ttl: float) -> bool:
-    """True while a grant that was asked for at `started` may be passed on."""
+    """True while a grant whose round began at `started` may be passed on."""
     return now - started < min(COVERED_FOR, ttl * COVERED_SHARE)
 
 

@@ -1,11 +1,12 @@
-"""The meaning of one node's answer for the lock. Rounds are decided elsewhere.
+"""The meaning of one node's answer for the lock. The module `quorum` decides rounds.
 
 A reply is the record of a script's result (see `replies`), or one of these marks:
 
 * `Refusal`: the server answered with an error. Scripts raise before they write, so nothing was set.
 * `Unsent`: the request never left this process. Nothing was set.
-* `Dropped`: the connection was lost after the request was queued. It may have been executed.
-* `Garbled`: a `Dropped` whose answer came, but does not fit the script.
+* `Dropped`: the connection was lost after the request was queued. The server may have executed the
+  request.
+* `Garbled`: an answer came, but does not fit the script. The mark is a subclass of `Dropped`.
 
 `None` means no answer yet. The scripts never return nil, so no reply of a node is `None`.
 """
@@ -80,7 +81,7 @@ class Garbled(Dropped):
 
 
 Mark = Refusal | Unsent | Dropped
-"""The outcome of a request without a script's reply."""
+"""An answer that stands in place of a script's reply."""
 
 Raw: TypeAlias = (
     bool
@@ -100,7 +101,7 @@ Reply = Record | Mark | Raw
 
 
 class Outcome(StrEnum):
-    """The kind of a node's answer. `FREE` and `NOT_A_LOCK` answer inspections only."""
+    """The kind of a node's answer. `FREE` and `NOT_A_LOCK` occur in inspections only."""
 
     GRANTED = "granted"
     HELD = "held"
@@ -118,10 +119,11 @@ class Vote:
     Attributes:
         node: The node's address, without credentials.
         outcome: The kind of the answer.
-        remaining: For `held`, the seconds that the holder's key had left. None if unknown or
-            endless.
+        remaining: For `held`, the seconds that the holder's key had left. None if they are unknown
+            or endless.
         detail: For `failed` and `unknown`, the server's own words or the fate of the request. For
-            `not a lock`, the type of the key. Never a reply, a token or a stored value.
+            `not a lock`, the type of the key. The detail never contains a reply, a token or a
+            stored value.
     """
 
     node: str
@@ -141,24 +143,25 @@ BEYOND_CLOCKS: Final = (
     "one of its fence counters is beyond any clock, so it cannot confirm fences:"
     " delete its key aioredlock_ng:fences once it has refused for max_ttl plus a second"
 )
-"""The detail of a vote whose counter is above any clock. `NodeDegraded` has the same words."""
+"""The detail of the vote of a node with a broken counter. `NodeDegraded` has the same words."""
 
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
-"""Refusals that last until a person changes something."""
+"""The beginnings of refusals that last until a person changes something."""
 
 _PERMANENT_IN_SCRIPT: Final = (
     " WRONGTYPE ",
     "can't run this command or subcommand",
     "ACL failure in script",
 )
-"""Permanent refusals of a command inside a script.
+"""Parts of permanent refusals of a command inside a script.
 
-Redis 6.2 wraps every refusal there. Later versions wrap only refusals by ACL."""
+Redis 6.2 puts words of its own around every refusal inside a script. Later versions do so only for
+refusals by ACL."""
 
 _WRAPPED: Final = ("ERR ", "@user_script")
 """The beginnings of a refusal inside a script.
 
-Redis 6.2 has the second if the script itself returned the error."""
+Redis 6.2 uses the second beginning if the script itself returned the error."""
 
 
 def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
@@ -179,7 +182,8 @@ def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") ->
 def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
     """Return why a node has no vote: silence, a refusal, a lost connection, or an unusable answer.
 
-    An unusable answer is never shown: a broken server may put a token or a stored value there.
+    An unusable answer is never shown, because a broken server may put a token or a stored value
+    into the answer.
     """
     if reply is None:
         return Vote(node, Outcome.UNKNOWN, detail=silence)
@@ -201,12 +205,12 @@ def is_held(reply: Reply) -> TypeGuard[Refused]:
 
 
 def counter_of(reply: Reply) -> int:
-    """Return the counter that kept a node from acknowledging a fence; 0 if there was none."""
+    """Return the counter that kept a node from acknowledging a fence; 0 without such a counter."""
     return reply.counter if isinstance(reply, (Granted, Unacknowledged)) else 0
 
 
 def blocking_key(replies: Sequence[Reply], keys: tuple[bytes, ...]) -> bytes:
-    """Return the key that most refusals name; the first key if none is named."""
+    """Return the key that most refusals name; the first key if no refusal names a key."""
     places = Counter(reply.place for reply in replies if is_held(reply))
     return keys[places.most_common(1)[0][0] - 1] if places else keys[0]
 

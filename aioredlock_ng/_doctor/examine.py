@@ -1,8 +1,8 @@
 """Examine one node over a connection of its own, with every request that the library needs.
 
-The connection is made as the library makes it. The examination writes one key of its own, which
-expires, and no step takes longer than `connect_timeout`. The rules in `_doctor/node_findings.py`
-judge the answers.
+The connection is made in the same way as a manager's connection. The examination writes keys of its
+own, and deletes them. No request takes longer than `connect_timeout`. The rules in
+`_doctor/node_findings.py` judge the answers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from aioredlock_ng._doctor.interview import Interview, NoAnswer
 from aioredlock_ng._doctor.node_findings import is_no_voter
 from aioredlock_ng._doctor.timing import look_at_clock, measure
 from aioredlock_ng._doctor.trials import Trials
-from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._nodes.handshake import TRIES, unknown_commands
+from aioredlock_ng._nodes.wire import ConnectFailed
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.catalogue import SCRIPTS
 from aioredlock_ng._scripts.kinds import MUTEX
@@ -37,15 +37,16 @@ if TYPE_CHECKING:
 __all__ = ["examine"]
 
 _MESSAGE = b"doctor"
-"""The message published to the doctor's own connection. No manager listens on that channel."""
+"""The message published to the doctor's own connection. No manager listens on the channel of this
+message."""
 
 _SAMPLE = 50
-"""Number of sampled keys, to find other data beside the locks. This is little work for any
-server."""
+"""Number of keys that are sampled to find other data beside the locks. So few keys are little work
+for any server."""
 
 
 class _Ended(Exception):
-    """The examination ends here, with the code of the finding and the words."""
+    """Raised to end the examination, with the code of a finding and the words for it."""
 
 
 async def examine(
@@ -60,7 +61,7 @@ async def examine(
 
     Args:
         connector: Connects to the node.
-        key: A key that only this call uses. A lock is acquired and released there.
+        key: A key that only this call uses. A lock is acquired and released under this key.
         options: The settings. `connect_timeout` bounds connecting and every later step. `ttl` is
             the ttl of the key.
         watch: Seconds between the two readings of the node's clock.
@@ -103,7 +104,7 @@ class _Examination(Trials):
             _Ended, NoAnswer: The examination ends early.
         """
         await self._identify()
-        # A server of another kind is a finding. Nothing is written to it.
+        # A server that cannot be a node is only reported, and nothing is written to it.
         if not is_no_voter(NodeFacts(**self.facts)):
             await self._prepare()
             # Locks with a key format of their own cannot collide with other data.
@@ -166,7 +167,7 @@ class _Examination(Trials):
         channel = message_channel(secrets.token_hex(8).encode())
         if self.facts["resp3"]:
             self.refused("SUBSCRIBE", await self._interview.subscribe(channel), bytes)
-        # PUBLISH is needed without RESP3 as well: other processes may have RESP3.
+        # PUBLISH is needed without RESP3, too, because other processes may use RESP3.
         self.refused("PUBLISH", await self._interview.ask("PUBLISH", channel, _MESSAGE), int)
         for script in SCRIPTS:
             if self.refused(
@@ -179,14 +180,14 @@ class _Examination(Trials):
             self.facts["messages"] = self._interview.messages == [_MESSAGE]
 
     async def _sample_keys(self) -> None:
-        """Sample keys that cannot be locks, in three round trips.
+        """Sample some keys in three round trips, and record which of them cannot be locks.
 
-        A refusal is no finding, because the library itself needs none of these rights.
+        A refusal of the sample is not a finding, because locks work without the sample.
         """
         ask = self._interview.ask
         match await ask("SCAN", "0", "COUNT", _SAMPLE):
             case [bytes(), list(found)]:
-                # Another doctor may run at the same time.
+                # The keys of another doctor, which may run at the same time, are left out.
                 ours = (OWN_KEYS, self._key[: -len(secrets.token_hex(8))])
                 keys = [key for key in found if type(key) is bytes and not key.startswith(ours)][
                     :_SAMPLE
@@ -207,7 +208,7 @@ class _Examination(Trials):
 
 
 def _value_of(reply: Reply) -> str:
-    """Return the value of a setting from the reply to CONFIG GET, or "".
+    """Return the value of a setting from the reply to CONFIG GET, or "" if it has none.
 
     The reply is a map in RESP3 and a flat list in RESP2.
     """

@@ -26,14 +26,14 @@ _THIS_MACHINE = "this machine"
 _SLOW_SHARE = 0.05
 """Largest share of the ttl that a round trip may take.
 
-A failed renewal is retried after that time, so a round trip must be well below it.
+A failed renewal is retried after this share of the ttl, so a round trip must take much less.
 """
 
 _ROOMY_TTL = 10
-"""A ttl of this number of node timeouts gives renewals enough time in slow moments."""
+"""Smallest ratio of the ttl to the node timeout that gives slow renewals enough time."""
 
 _LOST: Final = ("foreign", "waiting", "excessive")
-"""States of a marker with which a node must wait, regardless of the other nodes."""
+"""States of a node's marker in which the node must wait, regardless of the other nodes."""
 
 _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -41,8 +41,8 @@ _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 def diagnosis_of(nodes: Nodes, options: Options) -> Diagnosis:
     """Return all findings, the worst first.
 
-    Within a severity the findings of the nodes come first, in the order of the nodes. The findings
-    of the set follow.
+    Among findings of one severity, the findings about single nodes come first, in the order of the
+    nodes. The findings about the set come after them.
     """
     found = [
         finding
@@ -72,7 +72,7 @@ def _can_vote(facts: NodeFacts) -> bool:
 def _forgot(facts: NodeFacts, nodes: Nodes) -> bool:
     """Return True if the recovery guard excludes the node.
 
-    An unmarked or founding node is new only if no other node is trusted.
+    An unmarked or founding node counts as new only if no other node is trusted.
     """
     if facts.trust in ("none", "founding"):
         return any(other.trust == "trusted" for other in nodes)
@@ -103,9 +103,10 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
 
 
 def _all_forgot(nodes: Nodes, options: Options) -> Iterator[Finding]:
-    """Yield a finding if all nodes wait, because then all of them lost their memory.
+    """Yield a finding if each node has no marker or must wait, and at least one node must wait.
 
-    With `strict` there is no such finding, because a new set waits as well.
+    In this state, all nodes have lost their memory. If the option `recovery_guard` is "strict",
+    there is no such finding, because the nodes of a new set wait as well.
     """
     told = [facts.trust for facts in nodes]
     if (
@@ -118,7 +119,7 @@ def _all_forgot(nodes: Nodes, options: Options) -> Iterator[Finding]:
         )
 
 
-def _twins(nodes: Nodes, options: Options) -> Iterator[Finding]:
+def _duplicates(nodes: Nodes, options: Options) -> Iterator[Finding]:
     same: dict[str, list[str]] = defaultdict(list)
     for facts in nodes:
         same[facts.run_id or facts.endpoint or facts.address].append(facts.address)
@@ -144,7 +145,7 @@ def _hosts(nodes: Nodes, options: Options) -> Iterator[Finding]:
     hosts: dict[str, dict[str, str]] = defaultdict(dict)
     for facts in nodes:
         if facts.endpoint:
-            # A duplicate node is a separate finding.
+            # One server under several addresses counts once here, because another rule reports it.
             hosts[_host_of(facts.endpoint)].setdefault(
                 facts.run_id or facts.endpoint, facts.address
             )
@@ -207,7 +208,7 @@ _RULES: Final[tuple[Callable[[Nodes, Options], Iterator[Finding]], ...]] = (
     _guard,
     _all_forgot,
     _quorum,
-    _twins,
+    _duplicates,
     _number,
     _hosts,
     _clocks,

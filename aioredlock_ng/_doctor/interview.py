@@ -1,4 +1,4 @@
-"""Send one request at a time over a connection of the library's kind, each with a time limit."""
+"""Send one request at a time, with a time limit, over a connection like those of a manager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._nodes.connect import Wire
+    from aioredlock_ng._nodes.wire import Wire
 
 __all__ = ["Interview", "NoAnswer"]
 
@@ -36,13 +36,13 @@ class Interview:
 
     Args:
         wire: The connection, which this object takes over.
-        within: Seconds for each answer.
-        clock: Steady seconds.
+        within: Longest wait for each answer, in seconds.
+        clock: Returns the time of a steady clock in seconds.
 
     Attributes:
-        endpoint: The end of the connection: `address:port` with the name resolved, or the path of a
-            socket.
-        redact: Removes passwords from texts (`Wire`).
+        endpoint: The server's end of the connection: `address:port` with the name resolved, or the
+            path of a socket.
+        redact: Removes passwords from texts; see `Wire`.
         messages: Messages that arrived from subscribed channels.
     """
 
@@ -59,11 +59,11 @@ class Interview:
         self._channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
 
     async def ask(self, *words: Any) -> Reply:
-        """Send a command given by its words, as `call` does."""
+        """Send a command, given as words, and return the answer, as `call` does."""
         return await self.call(str(words[0]), Request(pack_command(words)))
 
     async def subscribe(self, channel: bytes) -> Reply:
-        """Subscribe to a channel over RESP3. Return `OK` once the server has confirmed.
+        """Subscribe to a channel over RESP3. Return `OK` after the server's confirmation.
 
         Raises the errors of `call`.
         """
@@ -75,7 +75,7 @@ class Interview:
         """Send a request and wait for the answer.
 
         Raises:
-            NoAnswer: No answer came.
+            NoAnswer: No answer came in time, or the connection was lost.
 
         Safety: if it is cancelled, the server may have executed the request.
         """
@@ -96,7 +96,7 @@ class Interview:
         return reply
 
     def close(self, last: Request | None = None) -> None:
-        """Send `last` without waiting for its answer, and close the connection behind it."""
+        """Send the request `last` without waiting for its answer, and then close the connection."""
         if last is not None:
             self._channel.ask(Question(last, self._clock()))
         self._channel.close("examined")
@@ -107,7 +107,7 @@ class Interview:
 
 
 def _ignore(*_: object) -> None:
-    """Ignore notifications of the connection: only answers matter here."""
+    """Ignore notifications of the connection, because only answers matter here."""
 
 
 def _endpoint_of(wire: Wire) -> str:

@@ -20,13 +20,14 @@ class Kind:
 
     Attributes:
         code: Name for machines and for the table in docs/operations.md.
-        severity: Default severity. The rule may choose another.
+        severity: Default severity. The rule may choose another severity.
         meaning: Consequence for locks.
-        remedy: Action to take. The rule may choose another.
-        guarded: Meaning with the recovery guard, which also limits the severity to info. "": the
-            same meaning.
-        alone: Meaning with the guard for a set of one node. "": the same meaning. Only a process
-            that has seen the node before can notice that the node lost its memory.
+        remedy: Action to take. The rule may choose another action.
+        guarded: Meaning if the recovery guard is on. A finding with this meaning has the severity
+            info. "" if the guard does not change the meaning.
+        alone: Meaning for a set of one node, if the recovery guard is on. "" if the size of the set
+            does not change the meaning. In a set of one node, only a process that used the node
+            before can notice a loss of its data.
     """
 
     code: str
@@ -45,7 +46,7 @@ class Kind:
         remedy: str | None = None,
         guard: bool = False,
     ) -> Finding:
-        """Return the finding at one or several nodes, or in the set as a whole (an empty tuple)."""
+        """Return the finding about these nodes. An empty tuple stands for the set as a whole."""
         where = (nodes,) if isinstance(nodes, str) else nodes
         if guard and self.guarded:
             return Finding(self.code, INFO, where, what, self.guarded, remedy or self.remedy)

@@ -103,9 +103,18 @@ _ALL = (
         " EXISTS and DEL.",
     ),
     Kind(
+        "no-readers",
+        WARNING,
+        "It grants no read leases of read-write locks, and has no vote on them. All other locks"
+        " work.",
+        "Let the commands of readers through: ZADD, ZSCORE, ZREM, ZREVRANGE, ZREMRANGEBYSCORE,"
+        " PEXPIREAT and TIME.",
+    ),
+    Kind(
         "no-identity",
         WARNING,
-        "A duplicate node, a replica, a cluster member or an evicting server would not be noticed.",
+        "A cluster member, an evicting server or a restored memory would not be noticed. A replica"
+        " is noticed when it refuses a write.",
         "Let INFO through, or check these points yourself.",
     ),
     Kind(

@@ -30,7 +30,7 @@ MAY_FORGET: Final = (
         " do not help, because a lock is younger than the last snapshot.",
         "Set appendonly yes and appendfsync always, or keep the node out for max_ttl after a"
         " restart.",
-        "A restart loses every lock: their holders have a vote less, and the recovery guard"
+        "A restart loses every lock: each holder has one vote less, and the recovery guard"
         " keeps the node out for max_ttl.",
         "A restart loses every lock. The recovery guard keeps the node out for max_ttl if a"
         " process that used it before is still there. If all processes are new, the node"
@@ -41,7 +41,7 @@ MAY_FORGET: Final = (
         WARNING,
         "A power cut loses the locks of the last moments. A crash of the server alone does not.",
         "Set appendfsync always if two holders would cost more than some writes per second.",
-        "A power cut loses the locks of the last moments: their holders have a vote less. The"
+        "A power cut loses the locks of the last moments: each holder has one vote less. The"
         " node is then quarantined, so no other client gets them.",
         "A power cut loses the locks of the last moments. They are granted to others only if"
         " all processes are new as well.",
@@ -103,8 +103,7 @@ MAY_FORGET: Final = (
     Kind(
         "unmarked",
         INFO,
-        "It is new to the recovery guard. It votes as soon as a manager has seen all nodes,"
-        " or after max_ttl.",
+        "It is new to the recovery guard. It votes as soon as all nodes answer, or after max_ttl.",
         "Nothing, if the set is new. Otherwise see quarantined.",
     ),
     Kind(

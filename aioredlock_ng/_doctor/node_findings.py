@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["is_no_voter", "node_findings"]
 
 _NOLOOP_MENDED = ((6, 2, 8), (7, 0, 5))
-"""Server versions from which scripts respect NOLOOP (Redis pull request 11052).
+"""The first version of each server in which scripts respect NOLOOP; see Redis pull request 11052.
 
-Each applies within its own minor version.
+Each version applies within its own minor version.
 """
 
 _OPTIONAL: Final = {
@@ -35,16 +35,11 @@ _OPTIONAL: Final = {
     "PUBLISH": "no-messages",
     "TIME": "clock-unknown",
     "CONFIG GET": "fsync-unknown",
-    **dict.fromkeys(
-        map(
-            "queue {}".format,
-            ("ZADD", "PEXPIRE", "ZRANGE", "ZREVRANGE", "ZRANK", "EXISTS", "ZREM", "DEL"),
-        ),
-        "no-queue",
-    ),
-    "queue of semaphores": "no-queue",
 }
 """Steps that are not essential, with the finding for their refusal."""
+
+_OPTIONAL_GROUPS: Final = {"queue": "no-queue", "readers": "no-readers"}
+"""The first words of further steps that are not essential, with the finding for their refusal."""
 
 _ON_OWN_KEYS: Final = frozenset(
     f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker")
@@ -53,7 +48,7 @@ _ON_OWN_KEYS: Final = frozenset(
 
 
 def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) -> Iterator[Finding]:
-    """Return all findings at one node. `alone` is True for a set of one node."""
+    """Return all findings at one node. The argument `alone` is True for a set of one node."""
     if facts.problem:
         yield _problem(facts)
     if facts.role == "slave":
@@ -66,7 +61,7 @@ def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) ->
         yield KINDS["unknown-command"].found(
             facts.address, f"it does not know {', '.join(facts.unknown)}"
         )
-    # A server that cannot be a node has no further findings.
+    # For a server that cannot be a node, nothing else is reported.
     if not is_no_voter(facts):
         for rule in _RULES:
             for finding in rule(facts, options):
@@ -79,7 +74,7 @@ def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) ->
 
 
 def is_no_voter(facts: NodeFacts) -> bool:
-    """Return True for a server that cannot be a node with any settings."""
+    """Return True if the server cannot be a node, regardless of the settings."""
     return (
         facts.role == "slave"
         or bool(facts.cluster)
@@ -138,7 +133,7 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["replicas"].found(
             facts.address, f"{attached} attached", guard=options.recovery_guard is not None
         )
-    # The marker is more precise than the uptime.
+    # With the recovery guard, the marker replaces the uptime, because it is more precise.
     if (
         options.recovery_guard is None
         and facts.uptime is not None
@@ -146,7 +141,7 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     ):
         longest = f"leases may last {options.max_ttl:g} s (max_ttl)"
         what = f"it started {facts.uptime:g} s ago, and {longest}"
-        # A server with its data on disk has read it again.
+        # A server with an append-only file has read its locks from that file again.
         severity = Severity.INFO if facts.aof else Severity.WARNING
         yield KINDS["restarted"].found(facts.address, what, severity=severity)
 
@@ -157,10 +152,15 @@ def _other_keys(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             f"{kind} without expiry" if kind == "string" else kind
             for kind in sorted(set(facts.foreign_keys))
         )
-        count = (
-            f"{len(facts.foreign_keys)} of {facts.sampled_keys} sampled keys are no locks ({kinds})"
+        count = f"{len(facts.foreign_keys)} of {facts.sampled_keys} sampled keys are not locks"
+        yield KINDS["other-keys"].found(
+            facts.address, f"the server has other keys: {count} ({kinds})"
         )
-        yield KINDS["other-keys"].found(facts.address, f"the server has other keys: {count}")
+
+
+def _optional(step: str) -> str:
+    """Return the code of the finding for a refused step; "" if the step is essential."""
+    return _OPTIONAL.get(step) or _OPTIONAL_GROUPS.get(step.partition(" ")[0], "")
 
 
 def _abilities(facts: NodeFacts, options: Options) -> Iterator[Finding]:
@@ -171,7 +171,7 @@ def _abilities(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     if facts.resp3 is False:
         yield KINDS["no-resp3"].found(facts.address, "it refuses RESP3 (HELLO 3)")
     if facts.messages is False and not any(
-        _OPTIONAL.get(refused.step) == "no-messages" for refused in facts.refusals
+        _optional(refused.step) == "no-messages" for refused in facts.refusals
     ):
         yield KINDS["no-messages"].found(facts.address, "a message published there did not arrive")
     if facts.server and not facts.run_id:
@@ -181,7 +181,7 @@ def _abilities(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     essential: dict[str, list[str]] = defaultdict(list)
     for refused in facts.refusals:
-        if refused.step not in _OPTIONAL:
+        if not _optional(refused.step):
             essential[refused.words].append(refused.step)
     rights = {words: missing_right(words) for words in essential}
     told: set[str | None] = set()
@@ -191,8 +191,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             yield KINDS["refused"].found(
                 facts.address, f"{', '.join(steps)}: {words}", remedy=cure_of(words)
             )
-        # If one refusal names a command, a refusal of a script without a command's name adds
-        # nothing.
+        # A refusal of a script may name no command. It adds nothing if another refusal names one.
         elif right not in told and (right or not any(rights.values())):
             told.add(right)
             own_keys = right == KEYS and _ON_OWN_KEYS.issuperset(steps)
@@ -202,12 +201,12 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     for refused in facts.refusals:
         right = missing_right(refused.words)
         if right is not None and refused.step == "CLIENT CACHING":
-            # Redis 6.2 names no subcommand.
+            # Redis 6.2 names no subcommand in its refusal.
             right = "client|caching"
-        if refused.step in _OPTIONAL and right not in told - {None}:
-            # A single missing right may refuse several steps, for example SUBSCRIBE and PUBLISH.
+        if (code := _optional(refused.step)) and right not in told - {None}:
+            # One missing right may be the cause of several refusals, as for SUBSCRIBE and PUBLISH.
             told.add(right)
-            finding = KINDS[_OPTIONAL[refused.step]].found(
+            finding = KINDS[code].found(
                 facts.address, f"{refused.step} is refused: {refused.words}"
             )
             own_keys = right == KEYS and refused.step.startswith("queue ")
@@ -250,7 +249,8 @@ def _clock(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     if clock is None:
         return
     drift = options.drift(options.ttl)
-    # With a faster clock, a key of ttl seconds expires before a lease of ttl - drift.
+    # If the node's clock gains more than this share, a key of ttl seconds expires before a lease of
+    # ttl - drift seconds ends.
     allowed = drift / (options.ttl - drift)
     advanced = (
         f"its clock advanced {clock.rate:.6g} s (± {clock.rate_error:.2%}) in one second of this"

@@ -1,4 +1,4 @@
-"""Define requests that try the right to one command at a time, on the doctor's own keys."""
+"""Define requests on the doctor's own keys, of which each tests the right to one command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["COMMANDS_IN_SCRIPTS", "COMMANDS_OF_QUEUES"]
+__all__ = ["COMMANDS_IN_SCRIPTS", "COMMANDS_OF_QUEUES", "COMMANDS_OF_READERS"]
 
 COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[Any, ...]]]] = {
     "SET": lambda key, counters, token, ttl: (key, token, "NX", "PX", ttl),
@@ -20,9 +20,10 @@ COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[
     "TIME": lambda key, counters, token, ttl: (),
     "DEL": lambda key, counters, token, ttl: (key, counters),
 }
-"""Commands of the scripts, with arguments to try each by itself.
+"""Commands of the scripts, with arguments to try each command by itself.
 
-The refusal of a script names one command at most. The order leaves no key behind.
+The refusal of a script names one command at most. The commands are in an order that leaves no key
+behind.
 """
 
 COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
@@ -35,7 +36,20 @@ COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...
     "ZREM": lambda queue, member, ttl: (queue, member),
     "DEL": lambda queue, member, ttl: (queue,),
 }
-"""Commands of the scripts on the key of a queue, without PUBLISH.
+"""Commands by which scripts access the key of a queue. PUBLISH is left out, because it accesses no
+key.
 
-Scripts go on without these commands, so they report no refusal.
+Scripts go on if one of these commands is refused, so no reply of a script shows the refusal.
+"""
+
+COMMANDS_OF_READERS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
+    "ZADD": lambda key, entry, ttl: (key, "GT", 1, entry),
+    "ZSCORE": lambda key, entry, ttl: (key, entry),
+    "ZREMRANGEBYSCORE": lambda key, entry, ttl: (key, 0, 0),
+    "PEXPIREAT": lambda key, entry, ttl: (key, 1),
+    "TIME": lambda key, entry, ttl: (),
+}
+"""Commands by which scripts access a key held by readers. Most commands of queues are left out.
+
+Other kinds of locks need only some of the commands in this table.
 """

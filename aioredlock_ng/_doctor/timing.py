@@ -34,7 +34,7 @@ async def measure(
     """Measure the round trips of a request. A refusal takes as long as an answer.
 
     Args:
-        interview: The node.
+        interview: The conversation with the node.
         command: The request.
         within: Seconds after which no further round trip begins.
         clock: This machine's steady clock.
@@ -53,7 +53,7 @@ async def measure(
 async def look_at_clock(
     interview: Interview, clock: Callable[[], float], wall: Callable[[], float]
 ) -> TimeSample | Reply:
-    """Return the best reading of the node's clock, or an answer that is no reading."""
+    """Return the best reading of the node's clock, or an answer that is not a reading."""
     samples: list[TimeSample] = []
     while len(samples) < _TIMES and not (
         samples and samples[-1].received - samples[0].sent > _TIMES_WITHIN

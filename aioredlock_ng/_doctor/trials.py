@@ -9,14 +9,19 @@ from hiredis import pack_command
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.keys import slot_key
-from aioredlock_ng._core.marker import read_marker, vouching
+from aioredlock_ng._core.marker import process_name, read_marker
 from aioredlock_ng._core.over import over_mark
+from aioredlock_ng._core.readers import READER_QUEUE_KEYS
 from aioredlock_ng._core.refusals import KEYS, harmless, missing_right
 from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.tickets import QUEUE_KEYS, SLOT_QUEUE_KEYS, claim_of, member_of
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
-from aioredlock_ng._doctor.rights import COMMANDS_IN_SCRIPTS, COMMANDS_OF_QUEUES
+from aioredlock_ng._doctor.rights import (
+    COMMANDS_IN_SCRIPTS,
+    COMMANDS_OF_QUEUES,
+    COMMANDS_OF_READERS,
+)
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.catalogue import needed
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
@@ -25,7 +30,9 @@ from aioredlock_ng._scripts.node_requests import (
     reading_marker,
     standing,
     standing_for_slot,
+    standing_to_read,
 )
+from aioredlock_ng._scripts.reading import read_side
 from aioredlock_ng._scripts.replies import kind_of
 from aioredlock_ng.records import Refused
 
@@ -40,7 +47,7 @@ __all__ = ["Trials"]
 
 
 class Trials:
-    """The requests of an examination that write. `facts` and `refusals` contain the results."""
+    """The part of an examination that writes keys. `facts` and `refusals` contain the results."""
 
     def __init__(
         self,
@@ -55,7 +62,7 @@ class Trials:
         self.refusals: list[Refused] = []
         self._interview = interview
         self._key = key
-        # The counters of the locks stay untouched.
+        # The examination has counters of its own. So the counters of real locks stay untouched.
         self._counters = key + b":fences"
         self._token = secrets.token_hex(16).encode()
         self._ttl = ttl_ms(options.ttl)
@@ -69,15 +76,15 @@ class Trials:
         return self._clearing() if self._leaves else None
 
     async def try_scripts(self) -> None:
-        """Run the whole life of a lock on a key that nobody else knows.
+        """Run every step in the life of a lock, under a key that only this examination uses.
 
         `facts["granted"]` says whether the acquires succeeded. An acquire with the recovery guard
-        fails only if the server refuses the script. Of the other replies, only those that show a
-        refused script or a wrong answer are recorded.
+        counts as failed only if the server refuses the script. The reply of any other script is
+        recorded only if it is a refusal, or does not fit the script.
         """
         keys, token, ttl = (self._key,), self._token, b"%d" % self._ttl
         taking, freeing = MUTEX.acquire_one, MUTEX.release_one
-        self._leaves = True  # until its deletion is confirmed
+        self._leaves = True  # until the server confirms that the keys are deleted
         reply = await self._call(MUTEX.acquiring(keys, (), token, ttl, 0))
         self.facts["granted"] = is_granted(reply)
         if not self.facts["granted"] and not isinstance(reply, Refusal):
@@ -102,7 +109,7 @@ class Trials:
                 fencing=self._options.fencing, guard=self._options.recovery_guard is not None
             )
         self._leaves = not await self._cleared()
-        # EVAL is sent to a server that has forgotten the scripts.
+        # The library sends EVAL to a server that has forgotten the scripts. So EVAL is tried, too.
         self.refused("EVAL", await self._interview.ask("EVAL", MUTEX.inspect.source, 1, self._key))
         if any(
             refused.step.startswith("script ") and missing_right(refused.words) is not None
@@ -114,29 +121,32 @@ class Trials:
         """Try the scripts of real locks with the manager's settings, and read the node's marker."""
         keys, token, slots = (self._key,), self._token, (slot_of(self._key),)
         ttl = b"%d" % self._ttl
-        vouch = b"%b:%d" % (vouching(self.facts.get("run_id", "")), self._options.guard_ms)
+        own_marker = b"%b:%d" % (
+            process_name(self.facts.get("run_id", "")),
+            self._options.guard_ms,
+        )
         if fencing:
-            unguarded = guarded_mutex(fencing=True, vouch=b"", counters=self._counters)
-            both = guarded_mutex(fencing=True, vouch=vouch, counters=self._counters)
+            unguarded = guarded_mutex(fencing=True, own_marker=b"", counters=self._counters)
+            both = guarded_mutex(fencing=True, own_marker=own_marker, counters=self._counters)
             reply = await self._call(unguarded.acquiring(keys, slots, token, ttl, 1))
             self.facts["granted"] = self.facts["granted"] and is_granted(reply)
             await self._call(both.confirming(keys, slots, token, 2))
             await self._call(both.repairing_of(keys, slots, token, self._ttl, 2))
             await self._cleared()
-            # The script confirms nothing, because the key is gone. But it needs the right to the
-            # key of the locks' counters.
-            locks = guarded_mutex(fencing=True, vouch=b"")
+            # The script confirms nothing, because the key is gone. But the reply shows whether the
+            # right to the counters of the real locks is missing.
+            locks = guarded_mutex(fencing=True, own_marker=b"")
             await self._call(locks.confirming(keys, slots, token, 1))
         if guard:
             # Only a refusal in this reply counts. The marker, which is read next, shows whether the
             # node is in quarantine.
-            guarded = guarded_mutex(fencing=False, vouch=vouch)
+            guarded = guarded_mutex(fencing=False, own_marker=own_marker)
             reply = await self._call(guarded.acquiring(keys, slots, token, ttl, 0))
             self.facts["granted"] = self.facts["granted"] and not isinstance(reply, Refusal)
-            reply = await self._call(reading_marker(vouch))
+            reply = await self._call(reading_marker(own_marker))
             if isinstance(reply, MarkerRead):
                 now = self._clock()
-                reading = read_marker(reply.marker, reply.node_ms, vouch, now, now)
+                reading = read_marker(reply.marker, reply.node_ms, own_marker, now, now)
                 self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
         member = member_of(secrets.token_hex(8).encode(), 1, 0.1, notified=True)
         await self._call(standing(keys, claim_of(1, member), self._ttl, self._ttl))
@@ -147,6 +157,8 @@ class Trials:
             if isinstance(reply, Refusal):
                 self.refused(f"queue {name}", reply)
         await self._try_queue_of_slots()
+        if await self._cleared():
+            await self._try_to_read(own_marker)
 
     async def _try_queue_of_slots(self) -> None:
         slot = (slot_key(self._key, 1),)
@@ -154,18 +166,52 @@ class Trials:
         # Without the right to ZREM the member stays until this queue expires.
         command = standing_for_slot(slot, claim_of(1, member), 1)
         reply = await self._interview.call("script stand_slots", command)
-        # A pattern for locks may exclude the keys of slots. Locks work without that right, so the
-        # refusal must not become the error that the node cannot vote.
+        # The user's key pattern may exclude the keys of slots. Locks work without the right to
+        # those keys, so the doctor must not conclude that the node cannot vote.
         if not _is_about_keys(reply):
             self.refused("script stand_slots", reply)
             await self._call(leaving(slot, member))
-        # A user may have the right to the queues of locks only.
-        reply = await self._interview.ask("DEL", SLOT_QUEUE_KEYS + self._key)
-        if _is_about_keys(reply):
-            self.refused("queue of semaphores", reply)
+        # A user may have the right to the queues of locks, but not to other queues.
+        for queue, whose in ((SLOT_QUEUE_KEYS, "semaphores"), (READER_QUEUE_KEYS, "readers")):
+            reply = await self._interview.ask("DEL", queue + self._key)
+            if _is_about_keys(reply):
+                self.refused(f"queue of {whose}", reply)
+
+    async def _try_to_read(self, own_marker: bytes) -> None:
+        """Try the commands of readers, and run the whole life of a read lease.
+
+        The refusal of a script is recorded only if nothing else was refused. On an old server, only
+        the refusal of a single command names the forbidden command.
+        """
+        keys, slots, manager = (self._key,), (slot_of(self._key),), secrets.token_hex(8).encode()
+        for name, arguments in COMMANDS_OF_READERS.items():
+            reply = await self._interview.ask(name, *arguments(self._key, b"0", self._ttl))
+            if isinstance(reply, Refusal):
+                self.refused(f"readers {name}", reply)
+        await self._cleared()
+        fencing = self._options.fencing
+        kind, both = (
+            read_side(guarded_mutex(fencing=fencing, own_marker=word, counters=self._counters))
+            for word in (b"", own_marker)
+        )
+        token = kind.token(self._token, manager)
+        member = member_of(manager, 1, 0.1, notified=True, reader=True)
+        for command in (
+            kind.acquiring(keys, slots, token, b"%d" % self._ttl, 0),
+            *((kind.confirming(keys, slots, token, 2**40 - 1),) if fencing else ()),
+            kind.extending(keys, (token,), self._ttl),
+            kind.watching(keys, (token,)),
+            *((both.repairing_of(keys, slots, token, self._ttl, 2**40 - 1),) if fencing else ()),
+            kind.releasing(keys, token, None),
+            standing_to_read(keys, claim_of(1, member), self._ttl),
+            leaving(keys, member),
+        ):
+            reply = await self._interview.call(f"script {command.script.name}", command)
+            if not self.refusals:
+                self.refused(f"readers {command.script.name}", reply)
 
     async def _cleared(self) -> bool:
-        """Delete the keys and return True if that was allowed."""
+        """Delete the doctor's keys, and return True if the server allowed the deletion."""
         return not self.refused("DEL", await self._interview.call("DEL", self._clearing()))
 
     def _clearing(self) -> Request:
@@ -175,7 +221,7 @@ class Trials:
     async def _try_commands(self) -> None:
         """Try each command of the scripts by itself, only to find missing rights.
 
-        Servers check the rights before anything else.
+        Servers check the rights before they read or write a key.
         """
         for name, arguments in COMMANDS_IN_SCRIPTS.items():
             if name in self._needed:

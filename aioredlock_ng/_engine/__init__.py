@@ -1,1 +1,1 @@
-"""The engine: rounds to all nodes, waiting, renewal, release, recovery. It does no I/O itself."""
+"""The engine: requests to all nodes, waiting, renewal, release and recovery, without any I/O."""

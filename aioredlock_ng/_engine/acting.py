@@ -1,16 +1,25 @@
-"""The task on whose behalf the engine works, which may belong to another event loop."""
+"""The caller that the engine works for: a task of any event loop, or a thread."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["acting_name", "acting_task", "callers"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["acting_inside", "acting_name", "acting_task", "callers", "in_words", "threads"]
 
 callers: Final[dict[asyncio.Task[Any], asyncio.Task[Any]]] = {}
-"""The caller of each task that does the work of a task of another event loop.
+"""Maps a task of the engine's loop to the task of another event loop for which it acts.
 
-It is module-level, because the code that asks knows neither the thread nor the manager.
+The variable is module-level, because its readers have no reference to the thread or the manager.
+"""
+
+threads: Final[dict[asyncio.Task[Any], frozenset[object]]] = {}
+"""Maps each task that acts for a thread to the leases of the `with` blocks that the thread is in.
+
+A thread outside of all `with` blocks has no entry. The variable is module-level like `callers`.
 """
 
 
@@ -21,6 +30,26 @@ def acting_task() -> asyncio.Task[Any] | None:
 
 
 def acting_name() -> str:
-    """Return the name of that task, or ""."""
+    """Return the name of the task that called the library; "" in a callback of the event loop."""
     task = acting_task()
     return "" if task is None else task.get_name()
+
+
+def acting_inside() -> Callable[[Any], bool] | None:
+    """Return a function that takes a lease and returns whether the caller is inside its block.
+
+    The result is None in a callback of the event loop, where no task runs.
+    """
+    task = asyncio.current_task()
+    if task is None:
+        return None
+    inside = threads.get(task)
+    if inside is not None:
+        return inside.__contains__
+    caller = callers.get(task, task)
+    return lambda lease: lease.task is caller
+
+
+def in_words() -> tuple[str, str]:
+    """Return the words by which messages name the caller and its block."""
+    return ("thread", "with") if asyncio.current_task() in threads else ("task", "async with")

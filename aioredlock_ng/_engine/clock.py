@@ -1,4 +1,4 @@
-"""The real clocks. The rest of the engine gets them as arguments."""
+"""The real clocks, which the rest of the engine gets as arguments."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _NAMES: Final = (
 )
 """Clocks that advance while the machine sleeps, in order of preference.
 
-With a clock that stands still, a lease would outlive its keys by the duration of the sleep. macOS
-has no CLOCK_BOOTTIME, and its CLOCK_MONOTONIC stands still. Its CLOCK_MONOTONIC_RAW is
-mach_continuous_time, which advances. On Linux CLOCK_MONOTONIC_RAW stands still.
+If the clock stood still during sleep, a lease would outlive its keys by the duration of the sleep.
+macOS has no CLOCK_BOOTTIME, and Python's `time.monotonic` stands still there. On macOS,
+CLOCK_MONOTONIC_RAW is mach_continuous_time, which advances during sleep. On Linux,
+CLOCK_MONOTONIC_RAW stands still.
 """
 
 _CLOCK: Final[int | None] = next(
@@ -29,14 +30,14 @@ _CLOCK: Final[int | None] = next(
 )
 
 
-# This is the system's function itself. Each lock calls it four times, and a wrapper in Python
-# would double the cost.
+# `boottime` is the system's function itself. Each lock calls the function four times, and a wrapper
+# in Python would double the cost.
 boottime: Final[Callable[[], float]] = (
     time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
 )
-"""Seconds that advance during suspend, as the expiry of keys does.
+"""Seconds by a clock that advances during suspend. Keys also expire during suspend.
 
-Monotonic time on a system without such a clock.
+On a system without such a clock, `boottime` is `time.monotonic`.
 """
 
 

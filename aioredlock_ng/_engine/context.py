@@ -1,4 +1,4 @@
-"""The surroundings of the engine: clocks, randomness, nodes, settings, counters. No behaviour."""
+"""The surroundings of the engine: clocks, randomness, nodes, settings and counters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.fencing import FenceClock
+from aioredlock_ng._core.tickets import LARGEST_TICKET
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,10 +22,10 @@ __all__ = ["Context", "Counters", "Expiring"]
 
 
 class Expiring(Protocol):
-    """A wait for nodes that ends at the node timeout."""
+    """A wait for answers that ends at the node timeout at the latest."""
 
     def expire(self) -> None:
-        """Go on without the nodes that have not answered: the node timeout has passed."""
+        """End the wait without the missing answers, because the node timeout has passed."""
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class Counters:
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """The surroundings of the parts of one engine.
+    """The objects and functions that the parts of one engine share.
 
     Clocks, randomness and nodes come from outside, so that a simulation can replace them.
 
@@ -67,25 +68,27 @@ class Context:
         fleet: The nodes.
         quorum: Number of nodes that form a majority.
         options: The settings of the manager.
-        timeouts: Ends the rounds whose nodes do not answer.
-        patience: Seconds after which a round ends: the node timeout and the width of a slot.
-        emit: Takes the rare events that belong in a log, such as losses and broken nodes. It must
-            not raise.
-        report: Takes every event of locks and leases, for metrics and traces. None if there are no
-            listeners; no events are created then.
-        wall_us: Returns microseconds of the wall clock. Fences, and the dates on labels, need it.
-        labels: Composes the labels of this manager, and reads the labels of others. None if labels
-            are off, or if a node refuses them.
+        timeouts: The timer wheel that ends rounds at the node timeout.
+        patience: Longest duration of a round in seconds: the node timeout plus the width of a slot
+            of the timer wheel.
+        emit: Called with each rare event that belongs in a log, such as a lost lease or a broken
+            node. It must not raise an exception.
+        report: Called with every event of a lock or a lease, for metrics and traces. None without
+            listeners, so that no events are created.
+        wall_us: Returns microseconds of the wall clock, for fences and for the dates on labels.
+        labels: Composes the labels of this manager, and reads the labels of other managers. None if
+            labels are off, or if a node refuses them.
         doubt: Called when a node has answered that it is in quarantine.
-        quarantine: Returns why a node is in quarantine. The reason is the server's refusal of the
-            marker, or that the set of nodes is new. "" if the node may have forgotten locks.
+        quarantine: Returns why a node is in quarantine: its server refuses the marker, or the set
+            of nodes is new. Returns "" if the node may have forgotten locks.
         quarantined: Returns True if a node is known to be in quarantine.
         no_quorum: Returns True if it is known that no quorum can grant.
         back_in: Returns the seconds until a quorum may grant; None if they are not known.
         fences: Proposes fences.
-        last_ticket: The highest ticket of any lock that this manager has seen or taken, as in a
-            Lamport clock. Without it tickets would restart at each empty queue, and new waiters
-            would overtake waiters for several names.
+        last_ticket: The highest ticket that this manager has seen or chosen for any lock, as in a
+            Lamport clock. Without this number, tickets would restart at each empty queue, and new
+            waiters would overtake a waiter that wants several names.
+        manager: 16 hexadecimal digits that name this manager to other processes.
         counters: The counters of the manager.
     """
 
@@ -109,4 +112,10 @@ class Context:
     back_in: Callable[[], float | None]
     fences: FenceClock = field(default_factory=FenceClock)
     last_ticket: int = 0
+    manager: bytes = b""
     counters: Counters = field(default_factory=Counters)
+
+    def see_ticket(self, ticket: int) -> None:
+        """Record that a waiter has this ticket. A ticket of `LARGEST_TICKET` is damage."""
+        if ticket < LARGEST_TICKET:
+            self.last_ticket = max(self.last_ticket, ticket)

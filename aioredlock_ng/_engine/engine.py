@@ -21,11 +21,9 @@ from aioredlock_ng.errors import LockNotAcquired, RedlockClosed
 from aioredlock_ng.events import AcquireCancelled, AcquireFailed, LockAcquired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.batch import Batch
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._scripts import Command
 
@@ -36,17 +34,17 @@ class Engine(Parts):
     """The engine of one manager. See `Parts` for its arguments."""
 
     async def open(self) -> None:
-        """Start connecting to all nodes.
+        """Start connecting to all nodes, and wait for the first try of each node.
 
-        This returns when each node has been tried once. If a quorum is up, it waits no longer than
-        the node timeout for another node. Then it waits until duplicate nodes and markers are
-        known, for three node timeouts each at most.
+        Once a quorum is up, the wait for the other nodes ends after a node timeout without a
+        finished try. The probes for duplicate nodes, and the first reading of the markers, are then
+        awaited for at most three node timeouts each.
 
-        Safety: after a cancellation connecting tasks go on. `aclose` ends them.
+        Safety: after a cancellation, the nodes go on connecting until `aclose`.
         """
         context = self.context
-        # The first scope imports the backend of anyio. The import would otherwise delay the first
-        # release that is cancelled.
+        # The first `CancelScope` imports the backend of anyio. Otherwise the import would delay the
+        # first release that is cancelled.
         anyio.CancelScope()
         first_tries = [
             asyncio.ensure_future(
@@ -75,13 +73,13 @@ class Engine(Parts):
             await self.guard.settle(3 * context.options.node_timeout)
 
     def usable(self) -> None:
-        """Raise unless the manager can be used here.
+        """Raise an error if the caller cannot use the manager.
 
         Raises:
-            RedlockClosed: The manager is closed or was opened before a fork, or the call does not
-                come from the manager's event loop.
+            RedlockClosed: Raised if the manager is closed, was opened before a fork, or belongs to
+                another event loop than the caller.
         """
-        # One condition decides the usual case, for speed. A forked child has set `_closed`, too.
+        # For speed, one condition covers the usual case. In a forked child, `_closed` is set, too.
         try:
             if not self._closed and asyncio.get_running_loop() is self._loop:
                 return
@@ -117,13 +115,13 @@ class Engine(Parts):
             blocking_timeout: Longest wait in seconds. None waits for ever; 0 makes one attempt.
 
         Raises:
-            LockHeld: The calling task holds the lock through an enclosing `async with`, and would
-                wait for itself for ever.
-            RedlockClosed: The manager cannot be used here; see `usable`.
+            LockHeld: Raised if the calling task holds the lock through an enclosing `async with`,
+                and would wait for itself for ever.
+            RedlockClosed: Raised if the caller cannot use the manager; see `usable`.
         """
         self.usable()
-        # A call with `fail_fast` must not wait in a line behind calls without it. It still waits
-        # for the holder of the lock once a quorum answers.
+        # A call with `fail_fast` must not wait in a line behind calls without `fail_fast`. Once a
+        # quorum answers, the call still waits for the holder of the lock.
         alone = blocking_timeout == 0 or (spec.fail_fast and self.availability.lost)
         acquisition = Acquisition(
             self.context,
@@ -147,19 +145,20 @@ class Engine(Parts):
         return acquisition
 
     def cancelled(self, acquisition: Acquisition) -> None:
-        """Undo an acquisition whose caller was cancelled, before this returns."""
+        """Undo an acquisition of a cancelled caller, and queue the release without an await."""
         self.context.counters.cancelled += 1
         acquisition.give_up(None)
         if (report := self.context.report) is not None:
-            report(AcquireCancelled(acquisition.resource, acquisition.waited, acquisition.attempts))
+            waited, shared = acquisition.waited, acquisition.spec.kind.shared
+            report(AcquireCancelled(acquisition.resource, waited, acquisition.attempts, shared))
 
-    def taken(self, acquisition: Acquisition, holding: Holding) -> None:
-        """Report that the caller has its lease. The caller of `acquire` must call this itself."""
+    def taken(self, acquisition: Acquisition, lease: LeaseRecord) -> None:
+        """Report that the caller has its lease. The caller of `acquire` must call `taken`."""
         labels = self.context.labels
         if labels is not None and labels.by_task:
-            holding.taken_by = acting_name()
-        was_over = holding.phase is not Phase.HELD
-        holding.taken = True
+            lease.taken_by = acting_name()
+        was_over = lease.phase is not Phase.HELD
+        lease.taken = True
         if (report := self.context.report) is not None:
             votes = tuple(
                 granted
@@ -167,21 +166,22 @@ class Engine(Parts):
                 else silent
                 if reply is None
                 else acquire_vote(granted.node, reply)
-                for (granted, silent), reply in zip(self._votes, holding.granted, strict=True)
+                for (granted, silent), reply in zip(self._votes, lease.granted, strict=True)
             )
             report(
                 LockAcquired(
                     acquisition.resource,
-                    holding.token_prefix,
-                    holding.fence,
+                    lease.token_prefix,
+                    lease.fence,
                     acquisition.waited,
                     acquisition.attempts,
                     votes,
-                    holding.spec.number,
+                    lease.spec.number,
+                    lease.spec.kind.shared,
                 )
             )
         if was_over:
-            self.extender.report_end(holding)
+            self.extender.report_end(lease)
 
     def report_failed(
         self, acquisition: Acquisition, error: LockNotAcquired | RedlockClosed
@@ -190,30 +190,38 @@ class Engine(Parts):
         if (report := self.context.report) is not None:
             waited, attempts = acquisition.waited, acquisition.attempts
             votes = error.votes if isinstance(error, LockNotAcquired) else ()
-            report(
-                AcquireFailed(
-                    acquisition.resource, type(error).__name__, str(error), waited, attempts, votes
-                )
-            )
+            resource, shared = acquisition.resource, acquisition.spec.kind.shared
+            name, reason = type(error).__name__, str(error)
+            report(AcquireFailed(resource, name, reason, waited, attempts, votes, shared))
 
-    async def extend(self, holding: Holding, ttl: float) -> list[Reply] | None:
+    async def extend(self, lease: LeaseRecord, ttl: float) -> list[Reply] | None:
         """Renew one lease now.
 
         Args:
-            holding: The lease.
-            ttl: Its new ttl in seconds.
+            lease: The lease.
+            ttl: The new ttl of the lease in seconds.
 
         Returns:
-            None if a quorum renewed the lease, or if the lease is over; its phase says which.
-            Otherwise the replies of the nodes.
+            None if a quorum renewed the lease, or if the phase of the lease shows that it has
+            ended. Otherwise the replies of the nodes.
 
-        Safety: after a cancellation the renewal goes on by itself.
+        Safety: after a cancellation, the renewal goes on by itself.
         """
-        renewal = self.extender.renew([holding], ttl)
+        renewal = self.extender.renew([lease], ttl)
+        await self._outcome(renewal, lease)
+        return None if renewal.has(lease) or lease.phase is not Phase.HELD else renewal.replies
+
+    async def downgrade(self, lease: LeaseRecord) -> None:
+        """Turn a writer's lease into a read lease, and wait for the answers of a quorum.
+
+        Safety: after a cancellation, the downgrade goes on by itself.
+        """
+        await self._outcome(self.extender.downgrade(lease), lease)
+
+    async def _outcome(self, renewal: Batch, lease: LeaseRecord) -> None:
         if renewal.open:
             renewal.done = self.context.loop.create_future()
-            await holding.wait_over(renewal.done)
-        return None if renewal.has(holding) or holding.phase is not Phase.HELD else renewal.replies
+            await lease.wait_over(renewal.done)
 
     async def poll(self, command: Command) -> list[Reply]:
         """Send a command to all nodes, and wait for their answers.
@@ -222,9 +230,9 @@ class Engine(Parts):
             The answer of each node; None for a node without an answer at the node timeout.
 
         Raises:
-            RedlockClosed: The manager cannot be used here; see `usable`.
+            RedlockClosed: Raised if the caller cannot use the manager; see `usable`.
 
-        Safety: a cancellation ends the wait only.
+        Safety: a cancellation ends only the wait.
         """
         self.usable()
         round_ = Round(self.context, command, None, 1, self.context.clock())
@@ -237,7 +245,7 @@ class Engine(Parts):
         """Release all leases, end all acquisitions, and disconnect.
 
         Safety: the releases are queued before the first await. A cancellation is raised only after
-        the connections are closed, which takes `close_timeout` at most.
+        the connections are closed, which takes at most `close_timeout`.
         """
         if self._closed:
             return
@@ -245,15 +253,17 @@ class Engine(Parts):
         self.reports.stop()
         for contender in [*self.lines.contenders(), *self._past_the_lines]:
             contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
-        for holding in list(self.extender.holdings):
-            if holding.still_used is not None and holding.still_used(lambda: None):
-                # A thread still works under the lease. A release would let the next holder work
-                # beside it, so the lease is left to expire.
-                self.extender.abandon(holding)
-            elif holding.task is not None:
-                self.extender.lose(holding, CLOSED)
+        for lease in list(self.extender.leases):
+            if lease.still_used is not None and lease.still_used(lambda: None):
+                # A thread still works under the lease. A release would let the next holder work at
+                # the same time, so the lease is left to expire.
+                self.extender.abandon(lease)
+            elif lease.task is not None and lease.expires_at_close:
+                self.extender.forsake(lease, CLOSED)
+            elif lease.task is not None:
+                self.extender.lose(lease, CLOSED)
             else:
-                self.extender.release(holding)
+                self.extender.release(lease)
         self.extender.close()
         self.lines.close()
         self.availability.stop()
@@ -274,27 +284,12 @@ class Engine(Parts):
         finally:
             self.context.timeouts.stop()
 
-    @property
-    def ready(self) -> bool:
-        """True while a quorum of nodes is connected and may grant."""
-        return self.availability.ready and not self._closed
-
-    def onlooker(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
-        """Call `changed` at each change of this tracked key; see `Reports.onlooker`."""
-        return self.reports.onlooker(key, changed)
-
-    def invalidated(self, index: int, keys: list[bytes]) -> None:
-        """Act as if node `index` had reported that `keys` changed.
-
-        A node does not report a change to the connection that made it (NOLOOP).
-        """
-        self.reports.invalidated(index, keys)
-
     def doubt(self, key: bytes) -> None:
-        """Prepare for a deletion of the key by force: pass on no grant of it, and watch its leases.
+        """Prepare for a deletion of the key by force.
 
-        The nodes do not report the deletion to the connection that made it (NOLOOP).
+        From now on, grants of the key are not passed on, and the leases of the key are watched.
+        With NOLOOP, the nodes do not report the deletion to the connection that made it.
         """
         self.lines.doubt(key)
-        for holding in self.lines.holders((key,)):
-            self.extender.watch(holding)
+        for lease in self.lines.holders((key,)):
+            self.extender.watch(lease)

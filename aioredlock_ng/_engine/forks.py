@@ -20,7 +20,7 @@ _engines: Final[WeakSet[Disowning]] = WeakSet()
 
 
 def lets_go_in_children(engine: Disowning) -> None:
-    """Call `engine.disown` first of all in each process that is forked from this one."""
+    """Call `engine.disown` at the start of each process that is forked from this one."""
     _engines.add(engine)
 
 

@@ -13,7 +13,8 @@ def running_loop() -> asyncio.AbstractEventLoop:
     """Return the running event loop of asyncio.
 
     Raises:
-        RedlockClosed: No loop of asyncio runs in this thread, for example in a trio program.
+        RedlockClosed: Raised if no loop of asyncio runs in this thread, for example in a trio
+            program.
     """
     try:
         return asyncio.get_running_loop()

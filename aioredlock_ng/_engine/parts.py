@@ -1,4 +1,4 @@
-"""The parts of an engine: creation, connections between them, and their end in a forked child."""
+"""Creates the parts of an engine, connects them, and ends them in a forked child."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from aioredlock_ng._engine.keeping.labels import Labels
 from aioredlock_ng._engine.reports import Reports
 from aioredlock_ng._engine.trust.availability import Availability
 from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
-from aioredlock_ng._engine.trust.guard import Guard
+from aioredlock_ng._engine.trust.recovery_guard import Guard
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.wheel import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from aioredlock_ng._engine.attempt.acquisition import Acquisition
     from aioredlock_ng._nodes.fleet import Fleet
@@ -38,30 +39,30 @@ __all__ = ["Parts"]
 class Parts:
     """The parts of the engine of one manager.
 
-    They must be created on the event loop that uses them. `Context` describes most arguments in
-    detail.
+    The parts must be created on the event loop that uses them. `Context` describes most arguments
+    in detail.
 
     Args:
         fleet: The nodes.
         options: The settings of the manager.
-        emit: Takes the rare events that belong in a log.
-        report: Takes every event of locks and leases; None if there are no listeners.
+        emit: Called with each rare event that belongs in a log.
+        report: Called with every event of a lock or a lease; None if there are no listeners.
         clock: Returns seconds of the engine's clock.
         wall_us: Returns microseconds of the wall clock.
         draw: Returns a random number, uniform in [0, 1).
         new_token: Returns a fresh token.
         run_id: Placeholder for the run id of a server in commands that are sent to all nodes. Each
-            connection replaces it by the run id of its own server.
-        manager_id: The name of this manager for other processes: 16 hexadecimal digits. Two
-            managers with the same name would receive each other's messages.
+            connection replaces the placeholder by the run id of its own server.
+        manager_id: 16 hexadecimal digits that name this manager to other processes. Two managers
+            with the same name would receive each other's messages.
 
     Attributes:
         context: The surroundings of all parts.
         guard: The recovery guard; None without one.
-        availability: Knows whether a quorum may grant.
+        availability: Keeps track of whether a quorum may grant.
         lines: The waiting lines.
         extender: Owns the leases.
-        reports: Takes the reports of the nodes.
+        reports: Receives the unrequested reports of the nodes.
     """
 
     def __init__(
@@ -81,8 +82,9 @@ class Parts:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
-        # Nearly all votes in events are one of two per node. These two are made once, because five
-        # new votes would cost more than the rest of an event.
+        # In nearly all events, the vote of a node has one of two values. So two votes are created
+        # in advance for each node. If each event created the votes of five nodes, their creation
+        # would cost more than the rest of the event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [
             (acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for"))
@@ -112,6 +114,7 @@ class Parts:
             ),
             no_quorum=lambda: self.availability.lost,
             back_in=lambda: self.availability.back_in(),
+            manager=manager_id,
         )
         self.guard: Guard | None = None
         if options.recovery_guard is not None:
@@ -144,14 +147,14 @@ class Parts:
     def disown(self) -> None:
         """End all parts in a forked child, and send nothing.
 
-        Connections and leases belong to the parent. The event loop may go on in the child. With
-        live parts it would answer for the parent, and release the leases of the parent.
+        Connections and leases belong to the parent. The event loop may go on in the child. If the
+        parts were not ended, this loop would answer for the parent, and release its leases.
         """
         self._forked = self._closed = True
         self.reports.stop()
         now = self.context.clock()
-        for holding in self.extender.holdings:
-            holding.deadline, holding.lost_at, holding.reason = (
+        for lease in self.extender.leases:
+            lease.deadline, lease.lost_at, lease.reason = (
                 -inf,
                 now,
                 "it belongs to the process before the fork",
@@ -164,9 +167,10 @@ class Parts:
         ]
         steps += [self._duplicates.stop, *([self.guard.stop] if self.guard is not None else ())]
         for step in steps:
-            # The cancellation of a task raises if its loop is closed, or in debug mode if the loop
-            # belongs to another thread. Neither loop runs in the child. The replacement of a
-            # socket raises if no file descriptor is free.
+            # The cancellation of a task raises RuntimeError if its loop is closed. In debug mode,
+            # it also raises the error if the loop belongs to another thread. Neither kind of loop
+            # runs in the child. `node.disown` replaces a socket, and raises OSError if no file
+            # descriptor is free.
             with suppress(RuntimeError, OSError):
                 step()
 
@@ -180,6 +184,22 @@ class Parts:
             else tuple(guard.quarantine.state(i, state) for i, state in enumerate(states))
         )
 
+    @property
+    def ready(self) -> bool:
+        """True while a quorum of nodes is connected and may grant."""
+        return self.availability.ready and not self._closed
+
+    def onlooker(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
+        """Call `changed` at each change of this tracked key; see `Reports.onlooker`."""
+        return self.reports.onlooker(key, changed)
+
+    def invalidated(self, index: int, keys: list[bytes]) -> None:
+        """Act as if node `index` had reported that `keys` changed.
+
+        With NOLOOP, a node does not report a change to the connection that made the change.
+        """
+        self.reports.invalidated(index, keys)
+
     def _judged(self) -> None:
         if not self._closed:
             self.availability.update()
@@ -189,7 +209,7 @@ class Parts:
             self.guard.doubt()
 
     def _trusted(self, index: int) -> None:
-        """Wake the waiters of a node that may vote from now on."""
+        """Let the waiting lines refresh their entries on a node that may vote from now on."""
         self.lines.changed(index, None)
 
 

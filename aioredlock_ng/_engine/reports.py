@@ -1,4 +1,4 @@
-"""Reports of the nodes that answer no request, and the parts of the engine that receive them."""
+"""Reports that nodes send without a request, and the parts of the engine that receive them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.keeping.watcher import Watcher
     from aioredlock_ng._engine.trust.availability import Availability
     from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
-    from aioredlock_ng._engine.trust.guard import Guard
+    from aioredlock_ng._engine.trust.recovery_guard import Guard
     from aioredlock_ng._engine.waiting.lines import Lines
     from aioredlock_ng.events import Event
 
@@ -27,11 +27,11 @@ class Reports:
     Args:
         context: The surroundings of the engine.
         manager_id: The name of this manager for other processes.
-        guard: Gets changes of markers, and new connections; None without a recovery guard.
-        availability: Gets new and lost connections.
-        lines: Get messages to waiters, and changes of keys.
-        watcher: Gets changes of keys.
-        duplicates: Gets nodes that hide their run id.
+        guard: Notified of changed markers and of new connections; None without a recovery guard.
+        availability: Notified of new and lost connections.
+        lines: Notified of messages to waiters, and of changed keys.
+        watcher: Notified of changed keys.
+        duplicates: Probes the nodes that hide their run id.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Reports:
                     changed()
 
     def notified(self, index: int, message: bytes) -> None:
-        """Take a message that another process has published for this manager on node `index`."""
-        if not self._closed:
-            self._lines.notified(index, message)
+        """Process a message that another process has published for this manager on node `index`."""
+        if not self._closed and (forced := self._lines.notified(index, message)):
+            self._watcher.doubt(forced)
 
     @contextmanager
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> Iterator[None]:
-        """Call `changed` when a node reports a change of this key, until the context ends.
+        """Call `changed` when a node reports a change of the key, until the `with` block ends.
 
         The key must be tracked. A lost connection counts as a change, too.
         """
@@ -96,7 +96,7 @@ class Reports:
             self._onlookers.remove(onlooker)
 
     def identify(self, index: int, run_id: str) -> str:
-        """Take the run id of the server at node `index`; "" if the server hides it.
+        """Record the run id of the server at node `index`. "" means that the server hides it.
 
         Returns:
             The address of another node with the same server, or "".
@@ -110,10 +110,10 @@ class Reports:
         return ""
 
     def present(self, index: int, is_present: bool) -> None:
-        """Note whether node `index` is asked through the shared outbox."""
+        """Record whether node `index` is asked through the outbox that connected nodes share."""
         self._context.fleet.present(index, is_present)
         if is_present:
-            # A node that hides its run id may be the same server as this node.
+            # A connected node that hides its run id may be the same server as the new node.
             for other, node in enumerate(self._context.fleet.nodes):
                 if node.ready and not node.state().run_id:
                     self._duplicates.suspect(other)

@@ -1,4 +1,4 @@
-"""The description of a lock or a semaphore. It is checked once, and all acquisitions share it."""
+"""The description of a lock or a semaphore. All acquisitions share one checked description."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ if TYPE_CHECKING:
 __all__ = ["Life", "LineKey", "LockSpec", "Numbered"]
 
 LineKey = tuple[bytes, ...] | tuple[bytes, int]
-"""The name of a waiting line: the keys of a lock, or the key and the limit of a semaphore."""
+"""The name of a waiting line: the keys of a lock, or the key and the limit of a semaphore. The name
+of a line of readers is the key of the lock, and 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The ttl and `min_hold`, and what follows from them. All but `ttl_word` are in seconds.
+    """The ttl, `min_hold`, and the times that follow from them. All but `ttl_word` are in seconds.
 
     Attributes:
         ttl: The ttl of the lock.
-        ttl_word: The first life of the keys in milliseconds, as it is sent to the nodes. It is the
-            ttl, or longer to cover `min_hold`.
-        drift: The part of the ttl that is given up because clocks differ.
-        least_validity: The time that must be left when a quorum has granted. Otherwise the attempt
-            has failed.
-        watch_after: The time from the beginning of the grant until its keys are watched.
-        min_hold: The time after the grant for which the keys stay taken at least.
+        ttl_word: The life of the keys before any renewal, in milliseconds, as sent to the nodes. It
+            is the ttl, or a longer time if `min_hold` requires that.
+        drift: The part of the ttl that is subtracted because clocks may run at different rates.
+        least_validity: The time that must be left until the deadline when a quorum has granted. If
+            less is left, the attempt has failed.
+        watch_after: The time from the beginning of the grant until the nodes must track its keys.
+        min_hold: The shortest time after the grant for which the keys stay taken.
     """
 
     ttl: float
@@ -40,7 +41,7 @@ class Life:
 
 
 class Numbered:
-    """The slots of a semaphore. Each is a lock with one key.
+    """The slots of a semaphore. Each slot is a lock with one key.
 
     Args:
         key: The key of the semaphore.
@@ -57,7 +58,7 @@ class Numbered:
         self._made: dict[int, LockSpec] = {}
 
     def __getitem__(self, number: int) -> LockSpec:
-        """Return the description of a slot, from 1."""
+        """Return the description of a slot. The first slot has the number 1."""
         made = self._made.get(number)
         if made is None:
             made = self._made[number] = self._make(number)
@@ -81,10 +82,12 @@ class LockSpec:
         max_hold: Seconds after which a lease ends even if it is renewed; None for no limit.
         owner: The text of the label. None takes the text of the manager.
         fail_fast: True if an acquisition does not wait while it is known that no quorum can grant.
-        fair: True if each acquisition stands in the queues by itself, and takes no grant that is
-            passed on.
+        fair: True if each acquisition has a place of its own in the queues, and gets no grant from
+            another task of its process.
         slots: The slots of a semaphore, of which an acquisition takes one; None for a lock.
         number: The number of this slot of a semaphore; None for a lock.
+        reading: The description of the read lease into which a downgrade turns a writer's lease;
+            None for other locks.
     """
 
     kind: LockKind
@@ -100,8 +103,11 @@ class LockSpec:
     fair: bool = False
     slots: Numbered | None = None
     number: int | None = None
+    reading: LockSpec | None = None
 
     @property
     def line(self) -> LineKey:
         """The name of the waiting line."""
+        if self.kind.shared:
+            return self.keys[0], 0
         return self.keys if self.slots is None else (self.slots.key, self.slots.limit)

@@ -1,4 +1,4 @@
-"""Many instants with one timer. Items that are due in the same slot are handed over together."""
+"""One timer for many instants. Items that are due in the same slot fire together."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ MAX_SLEEP = 0.5
 """Longest delay of the timer in seconds.
 
 The timers of the loop stand still while the machine is suspended, but the clock of the engine does
-not. So the wheel notices late items at most this long after the machine has woken up.
+not. So after the machine has woken up, the wheel notices late items within `MAX_SLEEP`.
 """
 
 _STALLS = 64
 """Largest number of late firings that are remembered."""
 
 _EPSILON = 1e-9
-"""Tolerance for rounding in seconds. If a timer fires on time, its slot must count as due."""
+"""Tolerance for rounding errors, in seconds.
+
+If a timer fires on time, its slot must count as due.
+"""
 
 
 class Wheel(Generic[T]):
     """A timer for many items.
 
-    Each item is handed over at the start of the slot in which its instant lies. So an item may be
-    handed over up to `width` seconds early, but the wheel adds no delay.
+    Each item is passed to `fire` at the start of the slot in which its instant lies. So an item may
+    come up to `width` seconds early, but the wheel adds no delay.
 
     Args:
         loop: The event loop of the timer.
         clock: The clock of the engine, in which slots are counted.
         width: Seconds per slot.
-        fire: Called with the set of items of each slot that is due. Meanwhile items may still be
-            discarded from that set.
+        fire: Called with the set of items of each slot that is due. During the call, items may
+            still be discarded from that set.
     """
 
     __slots__ = (
@@ -86,9 +89,10 @@ class Wheel(Generic[T]):
         return items
 
     def slot(self, at: float) -> set[T]:
-        """Return the set of the slot of the instant `at`.
+        """Return the items of the slot to which the instant `at` belongs.
 
-        Items must be added to it at once. The next call may drop an empty set.
+        The caller must add items to the set immediately, because the next call may drop an empty
+        set.
         """
         slot = at // self._width
         items = self._slots.get(slot)
@@ -106,7 +110,7 @@ class Wheel(Generic[T]):
         """Return the longest delay of the timer in seconds.
 
         A delay counts if it ended after `since` or still lasts. The event loop was blocked, or the
-        process was stopped, for at least that time and at most `MAX_SLEEP` longer.
+        process was stopped, for at least the returned time and at most `MAX_SLEEP` longer.
         """
         overdue = now - self._due_at if self._timer is not None else 0.0
         return max([overdue, *(late for ended, late in self._stalls if ended > since)])
@@ -121,8 +125,8 @@ class Wheel(Generic[T]):
     def _drop_empty(self) -> None:
         """Drop the slots whose items were all discarded.
 
-        A timer that fires for such a slot makes the loop sleep twice. Each sleep takes up to a
-        millisecond longer, because epoll counts in milliseconds.
+        A timer that fires for an empty slot makes the loop sleep twice instead of once. Each sleep
+        may last up to a millisecond too long, because epoll counts in milliseconds.
         """
         self._slots = {slot: items for slot, items in self._slots.items() if items}
 
@@ -133,7 +137,8 @@ class Wheel(Generic[T]):
         now = self._clock()
         delay = min(MAX_SLEEP, max(0.0, slot * self._width - now))
         self._due_at = now + delay
-        # The timer is not moved for each new slot. A move costs a tenth of the work of a hand-over.
+        # Setting the timer costs a tenth of the work of handing a lock over. So not every new slot
+        # sets the timer again.
         self._move_from = slot + delay / self._width // 2
         self._timer = self._loop.call_later(delay, self._run)
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["supervised"]
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-"""Seconds until failed work begins again.
+"""The shortest and the longest pause, in seconds, before failed work begins again.
 
-The pause doubles each time, so that a lasting cause costs no CPU."""
+The pause doubles after each failure, so that a permanent failure costs hardly any CPU."""
 
 
 def supervised(
@@ -28,15 +28,17 @@ def supervised(
     emit: EventSink,
     failed: Callable[[str], None] | None = None,
 ) -> asyncio.Task[None]:
-    """Run `work` in a task that restarts it after an exception, until it returns or is cancelled.
+    """Run `work` in a task, and restart `work` after each exception.
+
+    The task ends when `work` returns or when the task is cancelled.
 
     Args:
-        work: Called anew each time.
+        work: Called at the start and at each restart.
         name: The task's name, for people.
         emit: Called with a `TaskFailed` for each exception.
         failed: Called with the reason of the failure, for the owner of the task.
 
-    Safety: a cancellation of the task ends it at once.
+    Safety: a cancellation of the task ends it immediately.
     """
     return asyncio.create_task(_keep_at(work, name, emit, failed), name=f"aioredlock_ng {name}")
 
@@ -63,9 +65,9 @@ async def _keep_at(
 
 
 def _where(error: Exception) -> str:
-    """Name an exception and its place.
+    """Name the class of an exception and its place in the code.
 
-    Its text is left out, because it may quote a server's reply.
+    The text of the exception is left out, because it may quote a server's reply.
     """
     frame = extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {PurePath(frame.filename).name}, line {frame.lineno}"

@@ -1,16 +1,22 @@
-"""Connections made by redis-py, whose transports are taken over.
+"""Connections that redis-py makes. Channels take over the transports of these connections.
 
 Only this module uses the internals of redis-py, which does URL parsing, DNS, TLS, AUTH, HELLO,
 SELECT and the Sentinel lookup. A user's client is not altered: connections are made from the
-settings of its pool. Every setting is switched off that would send a command twice, time out by
-itself, or close a connection unnoticed.
+settings of its pool. Some features of redis-py are switched off, because they would send a command
+twice, set a timeout of their own, or close a connection unnoticed.
+
+To import redis-py takes longer than to import the rest of the package. So this module is imported
+when the first node is named, not before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import re
 import socket
+import ssl
 from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as redis_errors
@@ -29,12 +35,13 @@ from aioredlock_ng._nodes.given import (
     secrets_in,
     secrets_of,
 )
+from aioredlock_ng._nodes.wire import ConnectFailed, Wire
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["ConnectFailed", "Connector", "Wire"]
+__all__ = ["Connector"]
 
 _PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameters)
 
@@ -44,62 +51,26 @@ _UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_re
 _UNACKED_LIMIT = 10.0
 """Seconds after which the kernel gives up a connection whose bytes are not acknowledged.
 
-The cause is a partition, or a hung server that was sent more than its kernel buffers. When such a
-server wakes, it executes the buffered commands."""
-
-
-class ConnectFailed(Exception):
-    """There is no connection. The text gives the reason in the server's or the system's words.
-
-    Attributes:
-        permanent: True if a retry does not help until somebody changes settings.
-    """
-
-    def __init__(self, reason: str, *, permanent: bool = False) -> None:
-        super().__init__(reason)
-        self.permanent = permanent
+Acknowledgements are missing after a partition, or if the kernel of a hung server has no room for
+more bytes. When the hung server wakes, it executes the commands in the buffer of its kernel."""
 
 
 class _NoTransport(Exception):
     """An open connection has no asyncio transport that a channel could take over."""
 
 
-class Wire:
-    """An authenticated connection, whose transport is free for a channel.
-
-    Attributes:
-        transport: The transport.
-        received: Bytes that were already read from it.
-        resp3: True if the connection speaks RESP3.
-        redact: Takes the node's credentials out of a text. Every text of the server passes through
-            it.
-    """
-
-    __slots__ = ("_keep", "received", "redact", "resp3", "transport")
-
-    def __init__(self, connection: Any, resp3: bool, redact: Callable[[str], str]) -> None:
-        self.redact = redact
-        writer, reader = connection._writer, connection._reader
-        self.transport: asyncio.Transport = writer.transport
-        self.received = bytes(reader._buffer)
-        self.resp3 = resp3
-        # A StreamWriter closes its transport when it is garbage-collected. So does a Connection
-        # that has a writer.
-        self._keep = (writer, reader)
-        connection._writer = connection._reader = None
-
-
 class Connector:
     """The way to reach one node, made from a user's URL or client.
 
     Attributes:
-        address: For people: `host:port`, `host:port/db`, a socket's path, or `service@sentinel`.
+        address: The node's name for people: `host:port`, `host:port/db`, a socket's path, or
+            `service@sentinel`.
         identity: Equal for two nodes that are certainly the same server.
         by_sentinel: True if a Sentinel names the primary. The Sentinel may notice a new primary
             late.
 
     Raises:
-        ConfigurationError: The argument is no usable node.
+        ConfigurationError: The argument is not a usable node.
     """
 
     def __init__(self, node: object) -> None:
@@ -108,7 +79,8 @@ class Connector:
             raise ConfigurationError(problem)
         self._redact = Redaction([*secrets_in(node), *secrets_of(pool)])
         self._hides_words = has_unknown_secrets(pool)
-        # Connections of a Sentinel pool hold only a weak reference to it.
+        # Connections of a Sentinel pool hold only a weak reference to the pool. So the pool or its
+        # client must be kept alive here.
         self._node = node
         self._make: Callable[..., Any] = pool.connection_class
         kwargs = dict(pool.connection_kwargs)
@@ -138,19 +110,20 @@ class Connector:
                 f"node {self.address}: {self._redact(plain(error, secret))};"
                 " remove or correct that option"
             )
-        # An error that is raised outside of the handlers has no context. A parser's words may quote
-        # a password.
+        # The new error is raised outside of the handler, so that it has no context. Its context
+        # would be the error of redis-py, whose words may quote a password.
         if problem:
             raise ConfigurationError(problem)
 
     async def connect(self, within: float) -> Wire:
-        """Connect, authenticate and select the database, by RESP3 if the server has it.
+        """Connect, authenticate and select the database, with RESP3 if the server supports RESP3.
 
         Raises:
-            ConnectFailed: There is no connection. The text contains none of the node's credentials.
+            ConnectFailed: There is no connection. The error's text contains none of the node's
+                credentials.
 
-        Safety: a cancellation at any await closes the half-made connection. The loop may end at
-            once.
+        Safety: a cancellation at any await closes the half-made connection. The event loop may be
+            closed right after the cancellation.
         """
         try:
             async with asyncio.timeout(within):
@@ -159,14 +132,15 @@ class Connector:
                 except redis_errors.AuthenticationError:
                     raise
                 except redis_errors.ResponseError:
-                    # HELLO is unknown to Redis before 6 and to some proxies. The user may lack the
-                    # right to HELLO.
+                    # Redis before 6 and some proxies do not know HELLO. The user may also lack the
+                    # right to HELLO. RESP2 works without HELLO.
                     return await self._connect(2)
         # redis-py may raise anything here, such as AttributeError for a reset connection (its issue
         # 4287).
         except Exception as error:
             reason, permanent = self._reason(error, within)
-        # An error that is raised here has no context. The error of redis-py may quote the password.
+        # The new error is raised outside of the handler, so that it has no context. Its context
+        # would be the error of redis-py, whose words may quote the password.
         raise ConnectFailed(reason, permanent=permanent)
 
     def _reason(self, error: Exception, within: float) -> tuple[str, bool]:
@@ -177,7 +151,7 @@ class Connector:
             kind = getattr(self._make, "__qualname__", "connection")
             remedy = "give a URL or a client whose connections are redis-py's own"
             return f"its {kind} offers no transport; {remedy}", True
-        # A server that does not know AUTH quotes the arguments.
+        # A server that does not know AUTH quotes its arguments, the password among them.
         words = harmless(self._redact(str(error)))
         if self._hides_words:
             words = (
@@ -188,6 +162,8 @@ class Connector:
             return words or "timed out", False
         if isinstance(error, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
             return f"authentication failed: {words}", True
+        if system := _system_words(error) or _system_words(error.__context__):
+            return system, False
         return words or type(error).__name__, False
 
     async def _connect(self, protocol: int) -> Wire:
@@ -204,7 +180,8 @@ class Connector:
         send = connection.send_command
 
         async def learn_and_send(*words: Any, **settings: Any) -> None:
-            # The password of a credential provider is known only here. It is sent by AUTH or HELLO.
+            # The password of a credential provider appears only here, as an argument of AUTH or
+            # HELLO.
             if "AUTH" in words[:3]:
                 self._redact.learn(words[-1])
             await send(*words, **settings)
@@ -217,8 +194,8 @@ class Connector:
             _watch_for_partitions(connection._writer.get_extra_info("socket"))
             wire = Wire(connection, protocol == 3, self._redact)
         except BaseException:
-            # redis-py may leave the transport open. A regular close of TLS would wait for the
-            # server.
+            # redis-py may leave the transport open. It is aborted, because a regular close of TLS
+            # would wait for the server.
             for transport in filter(None, opened):
                 transport.abort()
             connection._writer = connection._reader = None
@@ -228,6 +205,21 @@ class Connector:
         finally:
             del connection._connect, connection.send_command
         return wire
+
+
+def _system_words(error: BaseException | None) -> str:
+    """Return the system's words for a failed connection, such as "connection refused".
+
+    redis-py adds numbers and the address to these words. Return "" for any other error.
+    """
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror).lower()
+    if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
+        return ""
+    # For several addresses, asyncio raises one error without a number. Its text has the numbers of
+    # the errors for the single addresses.
+    numbers = [error.errno] if error.errno else map(int, re.findall(r"\[Errno (\d+)\]", str(error)))
+    return " and ".join(dict.fromkeys(os.strerror(number).lower() for number in numbers))
 
 
 async def _cancellable(connecting: Awaitable[None]) -> None:
@@ -255,9 +247,9 @@ def _transport_of(connection: Any) -> asyncio.Transport | None:
 
 
 def _watch_for_partitions(sock: Any) -> None:
-    """Let the kernel notice a peer that vanished.
+    """Configure the socket so that the kernel detects a vanished peer.
 
-    The kernel of a hung server still acknowledges bytes.
+    The kernel does not detect a hung server, because the server's kernel still acknowledges bytes.
     """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

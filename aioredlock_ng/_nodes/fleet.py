@@ -18,12 +18,14 @@ class Fleet:
 
     Args:
         nodes: Any kind of node.
-        outbox: Asks all nodes with a live channel at once. None: each node is asked by itself.
+        outbox: Sends a command to all nodes with a live channel. If `outbox` is None, each node is
+            asked individually.
 
     Attributes:
-        absent: Indexes of the nodes that must be asked by themselves now.
-        ask_present: Asks all other nodes. No reply comes before it returns.
-        hurry: Sends the queued commands now and not at the end of the tick.
+        absent: Indexes of the nodes that must be asked individually now.
+        ask_present: Asks all nodes that are not in `absent`. No reply comes before the call
+            returns.
+        hurry: Sends the queued commands now, not at the end of the event loop's tick.
     """
 
     __slots__ = ("_present", "absent", "ask_present", "hurry", "nodes")
@@ -36,15 +38,15 @@ class Fleet:
         self._present: list[int] = []
 
     def ask(self, sink: Sink) -> None:
-        """Ask every node, as `Node.ask` does."""
+        """Send the command of `sink` to every node, as `Node.ask` does."""
         self.ask_present(sink)
         for index in self.absent:
             self.nodes[index].ask(sink, index)
 
     def ask_some(self, sink: Sink, indexes: Sequence[int]) -> None:
-        """Ask the nodes at these sorted indexes, as `Node.ask` does."""
-        # A node that is down granted nothing. So a release often goes to exactly the nodes that
-        # share the outbox.
+        """Send the command of `sink` to the nodes at these sorted indexes, as `Node.ask` does."""
+        # A release goes to the nodes that may have granted the lock. A node that is down has
+        # granted no lock. So a release often goes to exactly the nodes that share the outbox.
         if indexes == self._present:
             self.ask_present(sink)
         else:
@@ -63,7 +65,7 @@ class Fleet:
 
 
 def _nobody(_sink: Sink) -> None:
-    """Ask no node, because each is asked by itself."""
+    """Do nothing, because a fleet without an outbox has no present nodes."""
 
 
 def _nothing() -> None:

@@ -24,22 +24,25 @@ _FAKEREDIS = (
 )
 
 _SECRETS = ("password", "ssl_password")
-"""Settings of a connection that no text may contain."""
+"""Settings of a connection whose values no text may contain."""
 
 
 def pool_of(node: object) -> tuple[Any, str]:
-    """Return the pool that has the settings, and ""; or None and the mistake."""
+    """Return the pool with the settings of `node`, and "".
+
+    If `node` is not usable, return None and a description of the mistake.
+    """
     if isinstance(node, str):
         shown = repr(_without_secrets(node))
         if not node.startswith(_SCHEMES):
             return (
                 None,
-                f"node {shown} is no URL of a Redis server; use redis://, rediss:// or unix://",
+                f"node {shown} is not a URL of a Redis server; use redis://, rediss:// or unix://",
             )
         try:
             parts = _split(node)
-            # A "/", "?" or "#" in a password ends it. The rest would be shown as a path, an option
-            # or a host.
+            # Without percent-encoding, a "/", "?" or "#" ends the password. The rest of the
+            # password would be shown as a path, an option or a host.
             if "@" in (parts.path if parts.scheme == "unix" else "") + parts.query + parts.fragment:
                 raise ValueError(
                     "it has an '@' behind a '/', '?' or '#'; percent-encode these in a password"
@@ -48,7 +51,8 @@ def pool_of(node: object) -> tuple[Any, str]:
                 raise ValueError(
                     "its host has a ','; a node is one server, and options follow a '?'"
                 )
-            # redis-py would use localhost in the first case, and database 0 in the second.
+            # For a socket URL without a path, redis-py would use localhost. For any other URL whose
+            # path is not a number, it would use database 0.
             if parts.scheme == "unix" and not parts.path:
                 raise ValueError("it names no socket; write unix:///path/of/the/socket")
             if (
@@ -57,7 +61,8 @@ def pool_of(node: object) -> tuple[Any, str]:
                 and not parts.path.strip("/").isdecimal()
             ):
                 raise ValueError(
-                    "its path is no database number; percent-encode '/' in a user name or password"
+                    "its path is not a database number; "
+                    "percent-encode '/' in a user name or password"
                 )
             return aredis.ConnectionPool.from_url(node), ""
         except (TypeError, ValueError, redis_errors.RedisError) as error:
@@ -84,9 +89,9 @@ def _split(url: str) -> SplitResult:
 
 
 def _is_of_fakeredis(node: object) -> bool:
-    """True for a client, pool or connection class of fakeredis or derived from it.
+    """True if the class of a client, of its pool or of its connections derives from fakeredis.
 
-    The test imports nothing.
+    This check does not import fakeredis.
     """
     pool = getattr(node, "connection_pool", None)
     kinds = (type(node), type(pool), getattr(pool, "connection_class", object))
@@ -95,7 +100,7 @@ def _is_of_fakeredis(node: object) -> bool:
 
 
 def secrets_in(node: object) -> list[str]:
-    """Return every part of a URL that may be a password, as written and decoded.
+    """Return every part of a URL that may be a password, both as written and decoded.
 
     The URL need not be valid.
     """
@@ -120,7 +125,7 @@ def secrets_of(pool: Any) -> list[object]:
 
 
 def has_unknown_secrets(pool: Any) -> bool:
-    """True if only a Sentinel's own client knows the credentials of the Sentinel."""
+    """True if a Sentinel has a credential provider whose credentials cannot be read here."""
     providers = (kwargs.get("credential_provider") for kwargs in _settings_of(pool)[1:])
     return any(
         provider is not None and type(provider) is not UsernamePasswordCredentialProvider
@@ -158,9 +163,9 @@ def address_of(pool: Any) -> tuple[str, object]:
 
 
 def _without_secrets(url: str) -> str:
-    """Return scheme and place of a URL.
+    """Return a URL with only its scheme, host, port and path.
 
-    An "@" behind a "?" or a "," may be part of a password. Then the place is left out, too.
+    An "@" behind a "?" or a "," may be part of a password. Then only the scheme is returned.
     """
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, _, query = rest.partition("?")
@@ -171,14 +176,17 @@ def _without_secrets(url: str) -> str:
 
 
 def plain(error: Exception, secret: bool = False) -> str:
-    """Describe a mistake in our words or in those of redis-py.
+    """Describe a mistake in the settings, either in our words or in the words of redis-py.
 
-    With `secret` the name of an option is left out. It may be the part of a password behind a "&".
+    If `secret` is True, the name of an unknown option is left out. The name may be the part of a
+    password that follows a "&".
     """
     text = str(error)
     # These words quote the port, which may be the beginning of a password.
     if text.startswith("Port could not be cast"):
-        return "its port is no number; percent-encode '/', '?' and '#' in a user name or password"
+        return (
+            "its port is not a number; percent-encode '/', '?' and '#' in a user name or password"
+        )
     marker = "unexpected keyword argument "
     if marker not in text:
         return text

@@ -1,6 +1,6 @@
-"""The first requests on a new connection, before it may vote.
+"""The first requests on a new connection, before its node may vote.
 
-They read the identity, and set up tracking, messages and scripts.
+The requests read the identity of the server, and set up tracking, messages and scripts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aioredlock_ng._core.replies import UnknownCommands
 from aioredlock_ng._core.server_info import facts_of, info_fields, is_too_old
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.channel import Subscription
-from aioredlock_ng._nodes.connect import ConnectFailed
+from aioredlock_ng._nodes.wire import ConnectFailed
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.catalogue import COMMANDS, SCRIPTS
 from aioredlock_ng._scripts.replies import kind_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.channel import Channel
-    from aioredlock_ng._nodes.connect import Wire
+    from aioredlock_ng._nodes.wire import Wire
 
 __all__ = ["TRIES", "Greeting", "duplicate", "greet", "unknown_commands"]
 
@@ -44,8 +44,8 @@ class Greeting:
     Attributes:
         run_id: Id of the server process, "" if unknown.
         server: Name and version, "" if unknown.
-        tracking: True if it reports changes of tracked keys.
-        messages: True if it delivers messages of other processes.
+        tracking: True if the server reports changes of tracked keys.
+        messages: True if the server delivers messages of other processes.
         lacks: Descriptions of missing features that the library can do without.
     """
 
@@ -87,30 +87,31 @@ async def greet(
     needed: Sequence[str],
     manager_id: bytes,
 ) -> Greeting:
-    """Run the handshake in one write, and judge the replies.
+    """Send all requests of the handshake in one write, and check the replies.
 
     Args:
         channel: The connection.
-        wire: The wire of the channel.
+        wire: The authenticated connection that the channel has taken over.
         started: Instant at which connecting began.
         within: Seconds for all replies together.
         by_sentinel: True if a Sentinel named the server; see `Connector`.
-        needed: Commands that the server must know; see `kinds.needed`.
-        manager_id: Names the channel of the messages for this manager. Without RESP3 it is not
-            subscribed to, because such a connection could send no other commands.
+        needed: Commands that the server must know; see `catalogue.needed`.
+        manager_id: Names the pub/sub channel for messages to this manager. Without RESP3 there is
+            no subscription, because a subscribed RESP2 connection can send no other commands.
 
     Raises:
-        ConnectFailed: The server must not vote. It cannot be asked, is a replica, is part of a
-            cluster, or is too old.
+        ConnectFailed: The server must not vote. The server cannot be asked, is a replica, is part
+            of a cluster, or is too old.
 
-    Safety: a cancellation leaves the channel open. The caller closes it.
+    Safety: a cancellation leaves the channel open. The caller closes the channel.
     """
     requests: list[tuple[Any, ...]] = [
         ("INFO",),
         ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng"),
     ]
     if wire.resp3:
-        # CACHING is a right of its own, so it is tried here. The request behind it reads no key.
+        # CLIENT CACHING needs a right of its own, so the handshake tries it. The trial has no other
+        # effect, because the next request reads no key.
         requests += [("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"), ("CLIENT", "CACHING", "YES")]
     loads: list[tuple[Any, ...]] = [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
     answers = _Answers(len(requests) + wire.resp3 + len(loads) + len(TRIES), started)
@@ -144,17 +145,17 @@ async def greet(
         lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
     not_tracking = _why_no_tracking(answers.replies) if wire.resp3 else "no RESP3"
     if not_tracking:
-        lacks.append(f"no client tracking, waiting is timed: {not_tracking}")
+        lacks.append(f"no client tracking, waiters poll: {not_tracking}")
     if not subscription.confirmed:
         why = f"SUBSCRIBE {_said(answers.replies[4])}" if wire.resp3 else "no RESP3"
-        lacks.append(f"no messages from other processes, waiting is timed: {why}")
+        lacks.append(f"no messages from other processes, waiters poll: {why}")
     return Greeting(
         facts["run_id"], facts["server"], not not_tracking, subscription.confirmed, tuple(lacks)
     )
 
 
 def duplicate(address: str, other: str, run_id: str) -> ConnectFailed:
-    """Return the error for a node that is the same server as another one."""
+    """Return the error for a node that is the same server as another node."""
     words = f"{address} and {other} are the same server (run_id {run_id[:8]}…)"
     return ConnectFailed(words, permanent=True)
 
@@ -165,8 +166,9 @@ def _check_replies(replies: Sequence[Reply]) -> None:
             raise ConnectFailed(str(reply))
         if isinstance(reply, Refusal) and str(reply).startswith(("NOAUTH", "WRONGPASS")):
             raise ConnectFailed(f"authentication failed: {reply}", permanent=True)
-        # If such a server were accepted, it would stay without identity and tracking, and would
-        # refuse the owed releases.
+        # A server that is busy or still loading refuses the other requests, too. If that server
+        # were accepted, its node would have no identity and no tracking, and would refuse
+        # outstanding releases.
         if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
             raise ConnectFailed(str(reply))
 
@@ -188,7 +190,7 @@ def _check_server(facts: Mapping[str, Any], by_sentinel: bool) -> None:
 
 
 def _why_no_tracking(replies: Sequence[Reply]) -> str:
-    """Return the refusal of tracking, or ""."""
+    """Return the server's refusal of tracking, or "" if the server tracks keys."""
     steps = {"CLIENT TRACKING": replies[2], "CLIENT CACHING": replies[3]}
     refused = (f"{step} {_said(reply)}" for step, reply in steps.items() if reply != b"OK")
     return next(refused, "")
@@ -197,11 +199,11 @@ def _why_no_tracking(replies: Sequence[Reply]) -> str:
 def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[str]:
     """Return the needed commands, EVAL and EVALSHA included, that the server does not know.
 
-    A refusal for any other reason, such as a missing right, shows no unknown command.
+    A command that is refused for another reason, such as a missing right, counts as known.
 
     Args:
         replies: The replies to `TRIES`.
-        needed: Commands that the scripts need; see `kinds.needed`.
+        needed: Commands that the scripts need; see `catalogue.needed`.
     """
     by_source, by_name = replies
     tries = {"EVAL": by_source, "EVALSHA": by_name}

@@ -22,7 +22,7 @@ class Health:
         address: The node's address, for events.
 
     Attributes:
-        emit: Takes the events. The node sets it before the first connection.
+        emit: Receives the events. The node sets `emit` before the first connection.
         state: See `NodeState`.
         unsent: The reply to each request while the node is not usable.
         greeting: The facts that the server reported when it was last connected.
@@ -60,8 +60,8 @@ class Health:
         Args:
             reason: The cause.
             refused: True if the server must not vote, so that a retry does not help.
-            reported: True to emit an event. No second event is emitted before the node is up again.
-                A node that its manager closes is not worth an event.
+            reported: True to emit an event, unless one was emitted since the node was last up.
+                False for a node that its manager closes.
         """
         self.state = "refused" if refused else "down"
         self.unsent = Unsent(reason, permanent=refused)
@@ -81,7 +81,7 @@ class Health:
         self.emit(NodeAnswers(self._address))
 
     def warn(self, words: str) -> None:
-        """Report once what the node lacks or gets wrong."""
+        """Report a missing feature or a fault of the node, but each text only once."""
         if words not in self._warned:
             self._warned.add(words)
             self.degraded(words)
@@ -93,9 +93,9 @@ class Health:
         )
 
     def degraded(self, words: str) -> None:
-        """Report what the node lacks or gets wrong."""
+        """Report a missing feature or a fault of the node."""
         self.emit(NodeDegraded(self._address, words))
 
 
 def _nobody(_event: object) -> None:
-    """Ignore an event before the node is opened."""
+    """Ignore an event that comes before the node is opened."""

@@ -1,6 +1,6 @@
 """One Redis server as a lock node: the connection that is kept alive, and its requests.
 
-`health.py` has the node's state, `owed.py` the releases that the server has not executed.
+`health.py` has the node's state. `owed.py` has the releases that the server has not executed.
 """
 
 from __future__ import annotations
@@ -10,27 +10,29 @@ import random
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import reconnect_delay
-from aioredlock_ng._core.marker import vouching
+from aioredlock_ng._core.marker import process_name
 from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._nodes.channel import Belated, Channel, Outbox
-from aioredlock_ng._nodes.connect import ConnectFailed, Connector, Wire
 from aioredlock_ng._nodes.handshake import duplicate, greet
 from aioredlock_ng._nodes.health import Health
 from aioredlock_ng._nodes.owed import NotedRelease, OwedReleases
 from aioredlock_ng._nodes.port import NodeListener, NodeState, Sink
 from aioredlock_ng._nodes.silence import SUSPECT_AFTER, DeadConnectionProbe
+from aioredlock_ng._nodes.wire import ConnectFailed
 from aioredlock_ng._scripts.catalogue import CALLED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from aioredlock_ng._nodes.connect import Connector
+    from aioredlock_ng._nodes.wire import Wire
     from aioredlock_ng._scripts import Request
 
 __all__ = ["RedisNode"]
 
 STEADY = 1.0
-"""Seconds that a connection must have lasted for the next reconnect to be tried at once."""
+"""Seconds for which a connection must last to reset the delay before the next reconnect."""
 
 
 class RedisNode:
@@ -40,7 +42,7 @@ class RedisNode:
         connector: Makes the connections.
         outbox: Shared by all nodes of a manager.
         connect_timeout: Seconds for connecting and the handshake together.
-        needed: Commands without which the server is refused; see `kinds.needed`.
+        needed: Commands without which the server is refused; see `catalogue.needed`.
     """
 
     def __init__(
@@ -79,10 +81,9 @@ class RedisNode:
         return self._usable is not None and self._health.greeting.messages
 
     def ask(self, sink: Sink, index: int) -> None:
-        """Send the command of `sink`, or deliver at once that it cannot be sent.
+        """Send the command of `sink`. If this is impossible, deliver an `Unsent` immediately.
 
-        Only releases are sent to a silent server. Its replies to earlier requests show when it has
-        recovered.
+        A silent server gets only releases. Replies to earlier requests show its recovery.
         """
         if self._usable is not None:
             if self._owed.refusing and sink.command.owed_until is not None:
@@ -124,8 +125,7 @@ class RedisNode:
                 self._use(None)
                 await channel.drain(within)
             if tasks:
-                # An `await` would confuse the cancellation of a task with that of this call. A task
-                # may end after the limit, if a user's own connection class takes its time.
+                # `asyncio.wait` does not raise the `CancelledError` of a task, and has a timeout.
                 await asyncio.wait(tasks, timeout=until - loop.time())
             if channel is not None:
                 channel.close("closed by this process", goodbye=True)
@@ -135,14 +135,14 @@ class RedisNode:
                 channel.close("closed by this process")
 
     def refuse(self, reason: str) -> None:
-        """Disconnect for good, because the server must not vote in this set."""
+        """Disconnect for good, because the server must not vote in this manager's set of nodes."""
         self._refused = reason
         if self._channel is not None:
             self._channel.close(reason)
         self._down(reason, refused=True)
 
     def disown(self) -> None:
-        """In a forked child, detach from the connection. It belongs to the parent."""
+        """In a forked child, detach from the connection, which belongs to the parent."""
         if self._channel is not None:
             self._channel.disown()
         for task in filter(None, (self._task, self._probe.task)):
@@ -177,11 +177,11 @@ class RedisNode:
                 self._settle()
                 connected_at = self._clock()
                 await gone
-                # Otherwise a replica that hides its role would be reconnected without a pause.
+                # A replica that hides its role must not be reconnected without a pause.
                 if self._clock() - connected_at > STEADY:
                     failures = 0
             self._settle()
-            # Jitter needs no seed here: the simulated network has nodes of its own.
+            # The jitter needs no seed, because a simulation does not use this class.
             await asyncio.sleep(reconnect_delay(failures, random.random()))  # noqa: S311
             failures += 1
 
@@ -198,7 +198,7 @@ class RedisNode:
             self._settled.set_result(None)
 
     async def _connect(self) -> asyncio.Future[str]:
-        """Return a future that gets the reason when the new connection is gone."""
+        """Connect, and return a future that gets the reason when the connection is gone."""
         started = self._clock()
         wire = await self._make_wire()
         gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -237,13 +237,13 @@ class RedisNode:
             if other:
                 raise duplicate(self.address, other, greeting.run_id)
             if gone.done():
-                # The connection was closed with its last reply, before this task ran.
+                # The connection was closed right behind its last reply, before this task ran again.
                 raise ConnectFailed(gone.result())
         except BaseException:
             channel.close("handshake failed")
             raise
         if self._outbox.run_id:
-            channel.run_id = vouching(greeting.run_id)
+            channel.run_id = process_name(greeting.run_id)
         self._channel = channel
         self._health.up(greeting)
         self._owed.connected(channel)
@@ -252,11 +252,11 @@ class RedisNode:
         return gone
 
     def _use(self, channel: Channel | None) -> None:
-        """Send requests through `channel` from now on. With None, accept only releases."""
+        """Send requests through `channel`. If `channel` is None, accept only releases."""
         if self._usable is not None:
             self._outbox.leave(self._usable)
         self._usable = channel
-        # A node that refuses releases is asked by itself, so that its first success is noticed.
+        # A node that refused releases stays out of the outbox, so that `ask` sees a later success.
         together = channel is not None and not self._owed.refusing
         if channel is not None and together:
             self._outbox.join(channel)
@@ -269,12 +269,12 @@ class RedisNode:
             self._use(self._usable)
 
     def _released(self) -> None:
-        """Record that the server has deleted a key. Its next refusal then causes a new warning."""
+        """Record that the server has deleted a key. The next refusal then causes a new warning."""
         if self._owed.executed():
             self._use(self._usable)
 
     def _pay(self, channel: Channel, owed: dict[bytes, Request]) -> None:
-        """Send owed releases. The listener learns which keys they free."""
+        """Send outstanding releases, and notify the listener of the keys that become free."""
         now = self._clock()
         for release in owed.values():
             noted = NotedRelease(release, now, self._released)

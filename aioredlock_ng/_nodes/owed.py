@@ -21,13 +21,13 @@ RETRY_RELEASES = 0.5
 ended by then."""
 
 PAY_TWICE = 2.0
-"""Seconds after a reconnect at which the owed releases are sent once more. When a server wakes
-after a hang, it executes the requests from the old connection. It may do so even after the new
-connection is made."""
+"""Seconds from a reconnect until the outstanding releases are sent once more. A server that wakes
+after a hang executes the requests from the old connection. So an acquire may be executed later than
+its release on the new connection."""
 
 
 class OwedReleases:
-    """The releases owed to one node.
+    """The releases that must still be sent to one node.
 
     Args:
         outbox: Gives the clock and the event loop.
@@ -58,7 +58,7 @@ class OwedReleases:
         self._releases.update({release.packed: release for release in releases})
 
     def refused(self, release: Request) -> bool:
-        """Keep a refused release, and send it again after a while until its keys have expired.
+        """Keep a refused release, and send it again at intervals until its keys have expired.
 
         Return True at the first refusal since the server last deleted a key.
         """
@@ -72,16 +72,16 @@ class OwedReleases:
     def executed(self) -> bool:
         """Record that the server has deleted a key.
 
-        Return True if a release was refused before, and none was executed since.
+        Return True if a release was refused before, and no release has deleted a key since then.
         """
         changed, self.refusing = self.refusing, False
         return changed
 
     def connected(self, channel: Channel) -> None:
-        """Send all releases on a new connection, and once more a while later.
+        """Send the outstanding releases on a new connection, and again after `PAY_TWICE` seconds.
 
-        They are sent even if their ttl has passed. A server that hung may have executed their
-        acquires only a moment ago.
+        The releases are sent even if the ttl of their locks has passed. A server that hung may have
+        executed the acquires only a moment ago.
         """
         releases, self._releases = self._releases, {}
         if releases:
@@ -107,13 +107,13 @@ class OwedReleases:
 
 
 class NotedRelease:
-    """A release whose success is reported to the node; a `Sink`.
+    """The sink of a release whose success is reported to the node.
 
     Args:
         command: The release.
         started: Instant of the request.
-        released: Called if the server deleted a key. A release that deletes nothing needs fewer
-            rights, and so proves nothing.
+        released: Called if the server deleted a key. A release that deletes no key needs fewer
+            rights. So it does not show that the server accepts other releases.
         sink: Gets the reply; None if no caller wants it.
     """
 

@@ -19,7 +19,7 @@ State = Literal["connecting", "up", "suspect", "quarantined", "down", "refused"]
 
 
 class Sink(Protocol):
-    """The asker of one command. It gets the answers of one or more nodes."""
+    """The receiver of the answers to one command, from one or more nodes."""
 
     @property
     def command(self) -> Request:
@@ -27,15 +27,19 @@ class Sink(Protocol):
 
     @property
     def started(self) -> float:
-        """Instant of the question, by the engine's clock."""
+        """Instant of the request, by the engine's clock."""
 
     def stands(self) -> bool:
-        """True while the asker wants its request executed, even behind its later requests."""
+        """True while the request may be sent again.
+
+        A repeated request is executed after later requests.
+        """
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Take the answer of node `index`.
+        """Process the answer of node `index`.
 
-        It is called exactly once per `ask`. It must not raise and must not block.
+        A node calls this method exactly once per `ask`. The method must not raise and must not
+        block.
         """
 
 
@@ -49,15 +53,15 @@ class NodeListener(Protocol):
     manager_id: bytes
 
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
-        """Take a notice of node `index` that tracked keys changed.
+        """Process the notice of node `index` that tracked keys changed.
 
-        None means that any key may have changed, or that tracking was lost.
+        If `keys` is None, any key may have changed, or tracking was lost.
         """
 
     def notified(self, index: int, message: bytes) -> None:
-        """Take a message that another process published for this manager on node `index`.
+        """Process a message that another process published for this manager on node `index`.
 
-        It must not raise.
+        The method must not raise.
         """
 
     def identify(self, index: int, run_id: str) -> str:
@@ -70,11 +74,11 @@ class NodeListener(Protocol):
     def present(self, index: int, is_present: bool) -> None:
         """Record whether node `index` is asked through the shared outbox.
 
-        A node without an outbox never calls this.
+        A node without an outbox never calls this method.
         """
 
     def emit(self, event: Event) -> None:
-        """Take an event."""
+        """Process an event of the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +86,15 @@ class NodeState:
     """Health of one node, for people.
 
     Attributes:
-        address: Host and port, or another name of its place, without credentials.
+        address: Host and port of the server, or another name of its place, without credentials.
         state: "connecting", "up", "suspect", "quarantined", "down" or "refused".
-        reason: The reason for any state but "up", where it is "".
+        reason: The reason for the state; "" if the state is "up".
         server: Name and version of the server, "" before the first connection.
         run_id: The id of the server process, "" if unknown.
         tracking: True if the server notifies us of changed keys (client tracking).
         messages: True if the server delivers messages from other processes (pub/sub).
-        pending: Requests sent and not yet answered.
-        owed: Releases to be sent once the node is back.
+        pending: Number of requests that are sent and not yet answered.
+        owed: Number of releases that are sent when the node is back.
         connections: Number of connections so far.
     """
 
@@ -109,9 +113,9 @@ class NodeState:
 class Node(Protocol):
     """One independent lock server.
 
-    Requests are executed in the order in which they were asked. `ask` never blocks. It never raises
-    because of the server or the network. `Sink.deliver` gets the reply: the record of a script's
-    result, or a mark (`votes.py`).
+    Requests are executed in the order in which they were asked. `ask` never blocks, and never
+    raises because of the server or the network. `Sink.deliver` gets the reply: the record of a
+    script's result, or a mark of failure such as `Unsent` (see `votes.py`).
 
     Attributes:
         address: The place of the server for people, without credentials.
@@ -134,11 +138,11 @@ class Node(Protocol):
     def ask(self, sink: Sink, index: int) -> None:
         """Send `sink.command`.
 
-        The reply goes to `sink.deliver(index, reply)`, possibly before this returns.
+        The reply goes to `sink.deliver(index, reply)`, possibly before `ask` returns.
         """
 
     def refuse(self, reason: str) -> None:
-        """Disconnect for good, because the node must not vote in this set."""
+        """Disconnect for good, because the node must not vote in this manager's set of nodes."""
 
     async def open(
         self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float
@@ -146,9 +150,9 @@ class Node(Protocol):
         """Begin connecting. Return after the first attempt, whether it succeeded or not."""
 
     async def aclose(self, within: float) -> None:
-        """Wait for the replies under way, for `within` seconds at most, and disconnect.
+        """Wait for the replies under way, for at most `within` seconds, and disconnect.
 
-        A silent server is not waited for.
+        A silent server is disconnected immediately.
         """
 
     def disown(self) -> None:

@@ -1,6 +1,6 @@
 """A request to one node whose reply can be awaited.
 
-The rounds of the engine do not use this class, because they count answers without waiting.
+The rounds of the engine do not use this class, because a round counts answers without waiting.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Question"]
 
 
 class Question:
-    """A sink with one reply.
+    """A sink for one reply, which a task can await.
 
     Attributes:
         reply: The future of the reply.
@@ -28,10 +28,10 @@ class Question:
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def stands(self) -> bool:
-        """Return True, so that a script that the server does not know is sent in full."""
+        """Return True, so that the source is sent if the server does not know the script."""
         return True
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Take the reply. Its caller may have been cancelled."""
+        """Set the result of the future, unless the task that awaited it was cancelled."""
         if not self.reply.done():
             self.reply.set_result(reply)

@@ -7,21 +7,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._nodes.background import supervised
-from aioredlock_ng._nodes.connect import ConnectFailed
+from aioredlock_ng._nodes.wire import ConnectFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from aioredlock_ng._nodes.channel import Channel
-    from aioredlock_ng._nodes.connect import Wire
+    from aioredlock_ng._nodes.wire import Wire
     from aioredlock_ng.events import EventSink
 
 __all__ = ["SUSPECT_AFTER", "DeadConnectionProbe"]
 
 SUSPECT_AFTER = 2
-"""Number of node timeouts without a reply until a node is checked. After the same time again
-without a reply the node is suspect. A hung node costs a round nothing, because the others decide
-it. The limit only bounds the backlog.
+"""Number of node timeouts without a reply until a node is checked. After as many further node
+timeouts without a reply, the node is suspect. A hung node does not delay a round of requests,
+because the other nodes decide the round. So this limit only bounds the backlog of unanswered
+requests.
 """
 
 PROBE_EVERY = 10.0
@@ -31,9 +32,10 @@ PROBE_EVERY = 10.0
 class DeadConnectionProbe:
     """A background task that closes a silent connection if it is dead.
 
-    The task connects to the server once more. A server that answers on the other connection works,
-    so the silent connection is dead. A hung server answers on neither, and the silent connection is
-    kept. The server must still execute the commands queued on it in their order.
+    The task connects to the server once more. A server that answers on the new connection works, so
+    the silent connection is dead. A hung server answers on neither connection. The silent
+    connection of a hung server is kept, because the server must still execute its queued commands
+    in order.
 
     Args:
         address: The node's address, for the name of the task.
@@ -41,7 +43,7 @@ class DeadConnectionProbe:
         connect: Makes another connection.
 
     Attributes:
-        task: The last task; None before the first.
+        task: The latest task; None before the first task.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class DeadConnectionProbe:
         self.task: asyncio.Task[None] | None = None
 
     def start(self, patience: float, emit: EventSink) -> None:
-        """Start the task, unless it runs. It ends once the connection is not silent any more.
+        """Start the task, unless it already runs.
+
+        The task ends once the connection is no longer silent.
 
         Args:
             patience: Seconds within which a server that has woken up answers on the silent
@@ -79,7 +83,7 @@ class DeadConnectionProbe:
             except ConnectFailed:
                 continue
             wire.transport.abort()
-            # The server may have woken up meanwhile. Then it answers on the silent connection soon.
+            # A server that has woken up meanwhile will soon answer on the silent connection.
             await asyncio.sleep(patience)
             if channel is self._current() and channel.oldest is oldest:
                 channel.close("silent, though the server answers on a new connection")

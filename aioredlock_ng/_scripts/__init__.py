@@ -1,6 +1,7 @@
-"""The Lua scripts, the requests that call them, and the decoders of their replies.
+"""Floor 1: the Lua scripts, the requests that call them, and the decoders of their replies.
 
-This is the first floor. It knows the protocol of each script, and opens no connection.
+The package contains the protocol of each script, but opens no connection. docs/code-map.md lists
+the floors.
 """
 
 from aioredlock_ng._scripts.form import Form

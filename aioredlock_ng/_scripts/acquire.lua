@@ -1,4 +1,4 @@
--- Takes all keys for one attempt, or none of them.
+-- Acquires all keys for one attempt, or none of them.
 -- KEYS     the lock's keys, one per resource
 -- ARGV[1]  token, fresh for every attempt
 -- ARGV[2]  ttl in milliseconds

@@ -1,8 +1,8 @@
--- Takes one key for each of several attempts. Each attempt gets the answer that acquire.lua or
+-- Acquires one key for each of several attempts. Each attempt gets the answer that acquire.lua or
 -- acquire_guarded.lua would give if the attempts ran one after the other.
--- KEYS     one key per attempt. Behind them, if the attempts are guarded: the node's marker and the
---          fence counters.
--- ARGV[1]  how many KEYS stand behind the keys of the attempts: 0 or 2
+-- KEYS     one key per attempt. If the attempts are guarded, the node's marker and the fence
+--          counters follow.
+-- ARGV[1]  how many KEYS follow the keys of the attempts: 0 or 2
 -- ARGV[2]  expected marker 'run_id:guard', see acquire_guarded.lua; '' without a guard
 -- ARGV[i]  from 3 on, for each attempt: token, ttl in milliseconds. A guarded attempt also has the
 --          proposed fence ('' without fencing) and the slot of its key among the counters.
@@ -17,13 +17,12 @@ for i = 1, n do
   local at = 3 + (i - 1) * width
   local done = redis.pcall('SET', KEYS[i], ARGV[at], 'NX', 'PX', ARGV[at + 1])
   if not done then
-    -- SET NX does not say that a key is of another type. GET raises an error.
-    local holder = redis.pcall('GET', KEYS[i])
-    odd = odd or type(holder) == 'table'
-    if not odd then
-      -- part: queue
-      answers[i] = refusal(1, {KEYS[i]}, {holder})
-    end
+    -- part: queue
+    -- A failed SET NX does not show that the key is of another type. `value_of` raises an error
+    -- for such a key.
+    local known, holder = pcall(value_of, KEYS[i])
+    odd = odd or not known
+    if not odd then answers[i] = refusal(1, {KEYS[i]}, {holder}) end
   elseif done.ok then
     taken[#taken + 1] = i
   else

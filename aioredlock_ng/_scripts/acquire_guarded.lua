@@ -1,23 +1,24 @@
--- Takes all keys for one attempt, or none of them, if the node is trusted. Stores the attempt's
+-- Acquires all keys for one attempt, or none of them, if the node is trusted. Stores the attempt's
 -- fence in the fence counters.
 -- KEYS     the lock's keys, one per resource; then the node's marker; then the fence counters
 -- ARGV[1]  token, fresh for every attempt
 -- ARGV[2]  ttl in milliseconds
--- ARGV[3]  expected marker 'run_id:guard'; '' without a guard. The run_id is that of the server
---          process as this connection knows it. A connection that may not read the run_id sends
---          zeros, and accepts any run_id in the marker. The guard time is in milliseconds.
+-- ARGV[3]  expected marker 'run_id:guard'; '' without a guard. The run_id is the one that this
+--          connection has read from its server process. A connection that may not read the run_id
+--          sends zeros, and accepts any run_id in the marker. The guard time is in milliseconds.
 -- ARGV[4]  proposed fence; '' without fencing
 -- ARGV[5]  claim of a waiter, see parts/queue.lua; '' for a first attempt
 -- ARGV[6]  '1' to return the counter that the fence replaces; else ''
 -- ARGV[i]  from 7 on: the slots of the lock's keys among the counters, each slot once
 -- Returns  1: granted, and the fence is above every counter.
---          {2, counter}: the same if ARGV[6] is '1'. The counter was the highest before the fence
---          was stored. It is fence - 1 if a counter is missing.
+--          {2, counter}: granted as with 1, if ARGV[6] is '1'. The counter is the highest counter
+--          that the fence has replaced. A missing counter counts as fence - 1.
 --          {1, counter}: granted, but the fence is not above this counter.
---          {-1, left}: quarantined for `left` milliseconds; -1 if the marker is missing or does not
---          match ARGV[3], see parts/marker.lua.
+--          {-1, left}: quarantined for `left` milliseconds. `left` is -1 if the marker is missing
+--          or does not match ARGV[3], see parts/marker.lua.
 --          In all other cases the refusal, see parts/queue.lua.
--- The keys are set first. A full server refuses a write only if no write of the script precedes it.
+-- The keys are set before the fence is stored. A full server refuses a write only if the script has
+-- written nothing yet. So the server cannot refuse the fence after it has accepted the keys.
 local n = #KEYS - 2
 local token, ttl, expected = ARGV[1], ARGV[2], ARGV[3]
 local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
@@ -33,24 +34,9 @@ end
 
 local refused
 local marker = expected ~= '' and redis.pcall('GET', KEYS[n + 1])
-if type(marker) == 'table' then
-  refused = marker
-elseif expected ~= '' and marker ~= expected then
-  -- part: marker
-  local trusted, ready = read_marker(marker, expected)
-  if not trusted then
-    refused = {-1, -1}
-  elseif ready ~= '' then
-    local now = redis.pcall('TIME')
-    local left = now.err and 0 or tonumber(ready) - (now[1] * 1000 + math.floor(now[2] / 1000))
-    if now.err then
-      refused = now
-    elseif left > 0 then
-      refused = {-1, left}
-    else
-      redis.call('SET', KEYS[n + 1], trusted)
-    end
-  end
+if expected ~= '' and marker ~= expected then
+  -- part: trust
+  refused = distrusted(KEYS[n + 1], KEYS[n + 2], marker, expected)
 end
 
 local highest, before = 0, 0
@@ -60,7 +46,8 @@ if fence ~= '' and not refused then
     local slot, counter = ARGV[i], nil
     if with_counter ~= '' then
       counter = redis.pcall('ZSCORE', counters, slot)
-      -- A missing counter may be lost. Earlier leases may have fences just below this fence.
+      -- A missing counter may have been lost. Earlier leases may then have fences just below this
+      -- fence.
       before = math.max(before, tonumber(type(counter) == 'string' and counter or fence - 1))
     end
     -- part: fence

@@ -34,10 +34,12 @@ __all__ = [
     "acquire",
     "acquire_each",
     "acquire_guarded",
+    "acquire_read",
     "confirm",
     "hand_over_each",
     "release",
     "release_each",
+    "release_read",
     "retire",
 ]
 
@@ -55,16 +57,27 @@ def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     if replies.starts(reply, 2, 2):
-        # The reply names the highest counter before the fence was stored, which must be below the
-        # fence. Any other number would give the lease fences that belong to another grant.
+        # The reply has the highest counter that the fence replaced. That counter must be below the
+        # fence. With a higher counter, the lease would get fences that belong to another grant.
         asked, fence = call.args[5] == b"1", int(call.args[3] or 0)
         return Fenced(reply[1]) if asked and replies.is_int(reply[1], 0, fence - 1) else None
     # The last two keys are the marker and the fence counters.
     return _guarded(reply, len(call.keys) - 2)
 
 
+def acquire_read(reply: Any, call: Call) -> Acquired | None:
+    """Decode the reply of acquire_read.lua: a grant, a refusal or a quarantine.
+
+    A grant has a counter if the call asked for a fence.
+    """
+    fenced = call.args[3] != b""
+    if type(reply) is int:
+        return GRANTED if reply == 1 and not fenced else None
+    return None if not fenced and replies.starts(reply, 2, 1) else _guarded(reply, 1)
+
+
 def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
-    """Decode the number of attempts if all were granted, else the answers to single attempts."""
+    """Decode the number of attempts if all were granted, else a list with their answers."""
     own = int(call.args[0])
     calls = len(call.keys) - own
     if type(reply) is int:
@@ -77,7 +90,10 @@ def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
 
 
 def hand_over_each(reply: Any, call: Call) -> HandedOverEach | None:
-    """Decode twice the number of hand-overs, or alternating answers to releases and acquires."""
+    """Decode the reply: twice the number of hand-overs if all succeeded, else a list of answers.
+
+    In the list, answers to releases and acquires alternate.
+    """
     own = int(call.args[0])
     calls = 2 * (len(call.keys) - own)
     if type(reply) is int:
@@ -102,17 +118,26 @@ def release_each(reply: Any, call: Call) -> ReleasedEach | None:
 
 
 def release(reply: Any, call: Call) -> Released | None:
-    """Decode the number of the lock's keys that were freed."""
-    # A release has at least one key, so it may free 0 or 1 of them. For a reply of 0 or 1 the keys
-    # need not be counted. A call with a form would first have to make the list of its keys.
+    """Decode the number of the lock's keys that were freed, or 1 and the highest ticket."""
+    # Every release has a key, so a reply of 0 or 1 always fits, and the keys need not be counted.
+    # Counting takes time: a call that was packed from a template has no list of its keys yet.
     if type(reply) is int and 0 <= reply <= 1:
         return released(reply)
     most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)
+    if type(reply) is list:
+        offered = len(reply) == 2 and most == 1 and replies.is_int(reply[0], 1, 1)
+        known = offered and replies.is_int(reply[1], 0, LARGEST_TICKET)
+        return Released(1, reply[1]) if known else None
     return released(reply) if replies.is_int(reply, 0, most) else None
 
 
+def release_read(reply: Any, _call: Call) -> Released | None:
+    """Decode 1 if the key had the entry or the token of the lease, else 0."""
+    return _given(reply)
+
+
 def retire(reply: Any, call: Call) -> Released | None:
-    """Decode the number of the lock's keys that held the token. They stay taken for a while."""
+    """Decode the number of keys that held the token. These keys stay taken for a while."""
     return released(reply) if replies.is_int(reply, 0, len(call.keys)) else None
 
 
@@ -144,7 +169,7 @@ def _refused(reply: Any, keys: int) -> Refused | None:
 def _guarded(reply: Any, keys: int) -> Acquired | None:
     if replies.starts(reply, 2, 1):
         # Lua returns a damaged counter of 2**63 or more as a negative number. A counter of 0 is
-        # damage too, because any fence is above 0 and the node would have stored it.
+        # damage, too. Every fence is above 0, so the node would have replaced a 0 by the fence.
         counter = reply[1]
         if not replies.is_int(counter, -replies.LARGEST - 1):
             return None

@@ -3,27 +3,33 @@
 -- ARGV[1]  how many tokens follow ARGV[2]
 -- ARGV[2]  1 to delete also keys of other types and strings that do not expire. 0 to refuse such
 --          keys before anything is written.
--- ARGV[3]  the tokens, from 3 on
--- ARGV[i]  then, with fencing: a fence that the counters must reach at least; then the slots of the
---          lock's keys among the counters, each slot once
--- Returns  how many keys were deleted. A key with a queue is offered to the first waiter, and
---          counts as deleted. The error 'NOTALOCK <type or nothing> <remaining ms>' refuses a key.
---          Locks are strings that expire. Any other key may be somebody's data.
--- The counters rise above the holder's fence. Otherwise the holder may repair this node before the
--- other nodes have deleted the key.
--- A counter above 8e15 is damage, because no fence is so high. It stays as it is, and raises no
--- other counter. From 2^53 on, adding 1 would not change it.
+-- ARGV[i]  from 3 on: the tokens. Then, with fencing: a fence, which is a minimum for the counters,
+--          and the slots of the lock's keys among the counters, each slot once.
+-- Returns  the number of deleted keys, plus the number of deleted entries of readers. A key with a
+--          queue is offered to the first waiter, and counts as deleted. If a key is not a lock, the
+--          reply is the error 'NOTALOCK <type or nothing> <remaining ms>'. Locks are strings that
+--          expire, or sets of readers. Any other key may be somebody's data.
+-- The counters rise above the holder's fence. Otherwise the holder may repair its lease on this
+-- node before the other nodes have deleted the key.
+-- A counter above 8e15 is damage, because no fence is so high. A damaged counter stays as it is,
+-- and raises no other counter. Adding 1 would not even change a counter of 2^53 or more.
 -- part: queue
 local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 2
 for i = 3, last do tokens[ARGV[i]] = true end
 if ARGV[last + 1] then n = n - 1 end
-local doomed = {}
+local doomed, ended = {}, {}
 for i = 1, n do
   local holder = redis.pcall('GET', KEYS[i])
+  if type(holder) == 'table' and has_readers(KEYS[i]) then
+    holder = nil
+    for _, entry in ipairs(redis.call('ZRANGE', KEYS[i], 0, -1)) do
+      if tokens[entry] then ended[#ended + 1] = {KEYS[i], entry} end
+    end
+  end
   local foreign, kind = type(holder) == 'table', 'string'
   if foreign then
     if not string.find(holder.err, 'WRONGTYPE', 1, true) then return holder end
-    -- pcall: users of locks need no right to TYPE.
+    -- The call is a pcall, because users of locks need no right to TYPE.
     kind = redis.pcall('TYPE', KEYS[i]).ok or ''
   end
   if foreign or tokens[holder] then
@@ -47,4 +53,11 @@ end
 for i = 1, #doomed do
   if not offer(doomed[i]) then redis.call('DEL', doomed[i]) end
 end
-return #doomed
+for _, lease in ipairs(ended) do
+  leave_readers(lease[1], lease[2])
+  -- The keys of readers are not tracked. Without a message, the reader's process would not notice
+  -- that its entry is deleted.
+  local manager = string.match(lease[2], '^%x+:(%x+)$')
+  if manager then publish(manager .. ':', '0 ' .. manager .. ' ' .. lease[1]) end
+end
+return #doomed + #ended

@@ -1,7 +1,8 @@
-"""Forms: calls about one key that differ in few words.
+"""Forms: templates of script calls about one key, in which only a few words vary.
 
-A form packs a call by filling in those words. Several calls of one form, or releases with acquires
-behind them, become one call of a script that does the same for several keys.
+The words that vary are the blanks. A form packs a call by filling in the blanks. Several calls of
+one form can be sent as one call of a script that does the same for several keys. Several
+hand-overs, which are pairs of a release and an acquire, can be sent as one call, too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _BLANK = b"\0blank\0"
 
 
 class Form:
-    """A call about one key in which only some words vary.
+    """The template of a call about one key, in which only some words vary.
 
     Args:
         script: The script that is called.
@@ -29,17 +30,17 @@ class Form:
         words: KEYS and ARGV of the call. The first word is the key. None stands for a word that
             varies.
         each: The script that does the same for several keys.
-        head: The ARGV of `each` and of `hand_over` that come first. They apply to all calls.
+        head: The first words of ARGV of `each` and of `hand_over`, which apply to all calls.
         hand_over: The script that releases several keys and acquires them again. None if there is
             no such script.
 
     Attributes:
         script: The script that is called.
         each: The script that does the same for several keys. Its KEYS are the key of each call, and
-            then the other keys of `words`. Its ARGV are `head`, and then the varying words of each
-            call.
-        hand_over: The script for several hand-overs. Its KEYS and ARGV are those of `each`, but the
-            token to release comes before the varying words of each call.
+            then the other keys of `words`. Its ARGV are `head`, and then for each call the varying
+            words behind the key.
+        hand_over: The script for several hand-overs. Its KEYS and ARGV are as for `each`, but with
+            the token to release before the varying words of each call.
     """
 
     __slots__ = ("_format", "_handing", "_head", "_keys", "_words", "each", "hand_over", "script")
@@ -66,9 +67,9 @@ class Form:
             )
 
     def fill(self, blanks: tuple[bytes, ...]) -> bytes:
-        """Pack one call with these words in place of those that vary.
+        """Pack one call with `blanks` as the words that vary.
 
-        One formatting takes a fifth of the time that packing word by word takes.
+        Formatting a template takes a fifth of the time of packing word by word.
         """
         return self._format % tuple([part for word in blanks for part in (len(word), word)])
 
@@ -94,8 +95,8 @@ class Form:
 
         Args:
             script: `each` or `hand_over`.
-            calls: The blanks of each call. For `hand_over`, releases alternate with the acquires
-                behind them.
+            calls: The blanks of each call, in order. If `script` is `hand_over`, the blanks of each
+                release are followed by the blanks of the acquire of the same key.
         """
         if script is self.hand_over:
             calls = [
@@ -115,7 +116,10 @@ class Form:
 
 
 def _format(words: tuple[bytes | int | None, ...]) -> bytes:
-    """Return a template of the packed words. It takes the length and the bytes of each None."""
+    """Return the packed words as a template for the operator `%`.
+
+    In the place of each None, the template has two fields: the length of a word, and the word.
+    """
     packed = pack(tuple([_BLANK if word is None else word for word in words]))
     blank = b"$%d\r\n%b\r\n" % (len(_BLANK), _BLANK)
     return packed.replace(b"%", b"%%").replace(blank, b"$%d\r\n%b\r\n")

@@ -1,16 +1,16 @@
 -- Hands keys from one attempt to the next. Each hand-over gets the answers that release.lua, and
 -- then acquire.lua or acquire_guarded.lua, would give.
--- KEYS     one key per hand-over. Behind them, if the acquires are guarded: the node's marker and
---          the fence counters.
--- ARGV[1]  how many KEYS stand behind the keys of the hand-overs: 0 or 2
+-- KEYS     one key per hand-over. If the acquires are guarded, the node's marker and the fence
+--          counters follow.
+-- ARGV[1]  how many KEYS follow the keys of the hand-overs: 0 or 2
 -- ARGV[2]  expected marker 'run_id:guard', see acquire_guarded.lua; '' without a guard
 -- ARGV[i]  from 3 on, for each hand-over: the token to release; then token and ttl in milliseconds
 --          of the acquire. A guarded acquire also has the proposed fence ('' without fencing) and
 --          the slot of its key among the counters.
 -- Returns  twice the number of hand-overs if each key was released and is granted as asked. Else an
---          array in which answers to releases and acquires alternate. It ends before the first
---          call that met an error. It is empty if the node is not trusted. The caller repeats the
---          calls without an answer one by one.
+--          array in which answers to releases and acquires alternate. The array ends before the
+--          first call that met an error, and is empty if the node is not trusted. The caller
+--          repeats one by one the calls that got no answer.
 -- A key with a queue is offered to the first waiter, and the acquire is refused.
 -- A full server accepts an acquire here, because the release in the same script makes room for it.
 local shared, expected = tonumber(ARGV[1]), ARGV[2]
@@ -19,6 +19,7 @@ local answers, handed, queues, offered = {}, 0, {}, nil
 -- part: slots
 for i = 1, n do
   queues[#queues + 1] = 'aioredlock_ng:queue:' .. KEYS[i]
+  queues[#queues + 1] = 'aioredlock_ng:readers:' .. KEYS[i]
   queues[#queues + 1] = slots_of(KEYS[i])
 end
 if n > 0 and redis.pcall('EXISTS', unpack(queues)) ~= 0 then
@@ -53,7 +54,7 @@ for i = 1, n do
 
   if not taken then
     -- part: queue
-    answers[2 * i] = refusal(1, {key}, {redis.call('GET', key)})
+    answers[2 * i] = refusal(1, {key}, {value_of(key)})
   elseif not taken.ok then
     return answers
   else

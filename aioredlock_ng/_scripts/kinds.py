@@ -1,8 +1,7 @@
-"""Kinds of locks as data: their scripts, their keys, and the requests that take and keep them."""
+"""The kinds of locks that have one holder at a time. `reading.py` has the kind for readers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._scripts.catalogue import (
@@ -11,235 +10,20 @@ from aioredlock_ng._scripts.catalogue import (
     ACQUIRE_GUARDED,
     CONFIRM,
     EXTEND,
-    FORCE_RELEASE,
     HAND_OVER_EACH,
     INSPECT,
     RELEASE,
     RELEASE_EACH,
     REPAIR,
-    RETIRE,
     WATCH,
 )
 from aioredlock_ng._scripts.form import Form
-from aioredlock_ng._scripts.requests import Command
+from aioredlock_ng._scripts.lock_kind import FENCES, MARKER_KEY, Labels, LockKind, Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aioredlock_ng._scripts.script import Script
 
-__all__ = [
-    "FENCES",
-    "MARKER_KEY",
-    "MUTEX",
-    "Labels",
-    "LockKind",
-    "guarded_mutex",
-]
-
-MARKER_KEY: Final = b"aioredlock_ng:marker"
-"""The key of a node's marker, which names the server process whose memory is trusted."""
-
-FENCES: Final = b"aioredlock_ng:fences"
-"""The key of the fence counters: a sorted set of slots, each with the highest fence of its keys."""
-
-
-Labels = tuple[tuple[bytes, ...], tuple[bytes | int, ...]]
-"""The keys of labels; then, for each label, its ttl in milliseconds and its text."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockKind:
-    """A kind of lock. Each method builds the request of one script.
-
-    Attributes:
-        fencing: True if leases have fences.
-        vouch: The expected marker 'run_id:guard' of each node (see acquire_guarded.lua). Empty
-            without the recovery guard. Each connection replaces a placeholder by the run id.
-        counters: The key of the fence counters.
-        acquire_one: The form of an acquire of one key. Key, token and ttl vary; with `vouch` or
-            fences also the fence and the slot.
-        release_one: The form of a release of one key. Key and token vary.
-    """
-
-    acquire: Script
-    extend: Script
-    watch: Script
-    release: Script
-    inspect: Script
-    confirm: Script
-    repair: Script
-    acquire_one: Form
-    release_one: Form
-    fencing: bool = False
-    vouch: bytes = b""
-    counters: bytes = FENCES
-
-    @property
-    def repairing(self) -> bool:
-        """Return True if missing keys may be set again: with fences and the recovery guard only.
-
-        Otherwise a repair could give a lock two holders.
-        """
-        return self.fencing and self.vouch != b""
-
-    def acquiring(
-        self,
-        keys: tuple[bytes, ...],
-        slots: tuple[bytes, ...],
-        token: bytes,
-        ttl: bytes,
-        fence: int,
-        claim: bytes = b"",
-        *,
-        tell_counter: bool = False,
-    ) -> Command:
-        """Return the command that takes all keys, or none of them.
-
-        Args:
-            keys: The lock's keys.
-            slots: The slots of the keys among the fence counters, each slot once.
-            token: The token of the attempt.
-            ttl: Milliseconds, as decimal digits.
-            fence: The proposed fence. Ignored without fencing.
-            claim: The ticket and the member of a waiter, see parts/queue.lua. Empty for a first
-                attempt.
-            tell_counter: Ask for the counter that the fence replaces.
-        """
-        if not self.fencing and not self.vouch:
-            if len(keys) > 1 or claim:
-                return Command(self.acquire, keys, (token, ttl, claim))
-            return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl))
-        word = b"%d" % fence if self.fencing else b""
-        tell = b"1" if tell_counter and self.fencing else b""
-        if len(keys) > 1 or claim or tell:
-            args = (token, ttl, self.vouch, word, claim, tell, *slots)
-            return Command(self.acquire, (*keys, MARKER_KEY, self.counters), args)
-        return Command(
-            self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl, word, slots[0])
-        )
-
-    def confirming(
-        self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int
-    ) -> Command:
-        """Return the command that stores the second fence of an attempt.
-
-        The node acknowledges the fence if its keys still hold the token and its counters are lower.
-        """
-        return Command(self.confirm, (*keys, self.counters), (token, fence, *slots))
-
-    def repairing_of(
-        self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, ttl: int, fence: int
-    ) -> Command:
-        """Return the command that sets missing keys again and raises the counters to the fence."""
-        return Command(
-            self.repair,
-            (*keys, MARKER_KEY, self.counters),
-            (token, ttl, self.vouch, fence, *slots),
-            tracked=True,
-        )
-
-    def force_releasing(
-        self,
-        keys: tuple[bytes, ...],
-        slots: tuple[bytes, ...],
-        fence: int,
-        tokens: tuple[bytes, ...],
-        *,
-        any_key: bool = False,
-    ) -> Command:
-        """Return the command that deletes keys if they hold one of these tokens.
-
-        The counters rise above the holder's fence, so the holder cannot repair the keys.
-
-        Args:
-            keys: The lock's keys.
-            slots: The slots of the keys among the fence counters.
-            fence: The minimum for the counters after the call. Ignored without fencing.
-            tokens: The tokens that may be deleted.
-            any_key: Delete also keys of other types and strings without expiry. The node refuses
-                them otherwise.
-        """
-        args: list[bytes | int] = [len(tokens), int(any_key), *tokens]
-        if self.fencing:
-            return Command(FORCE_RELEASE, (*keys, self.counters), (*args, fence, *slots))
-        return Command(FORCE_RELEASE, keys, tuple(args))
-
-    def extending(self, keys: tuple[bytes, ...], tokens: Sequence[bytes], ttl: int) -> Command:
-        """Return the command that renews the keys that hold their tokens, and tracks all keys.
-
-        Args:
-            keys: The keys of one or more leases.
-            tokens: The token of each key.
-            ttl: Milliseconds.
-        """
-        return Command(self.extend, keys, (ttl, *tokens), tracked=True)
-
-    def watching(
-        self, keys: tuple[bytes, ...], tokens: tuple[bytes, ...], labels: Labels = ((), ())
-    ) -> Command:
-        """Return the command that checks who holds the keys, and has the keys tracked.
-
-        Args:
-            keys: The keys of one or more leases.
-            tokens: The token of each key.
-            labels: Labels that the node writes beside the keys that hold their tokens.
-        """
-        return Command(self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=True)
-
-    def inspecting(
-        self, keys: tuple[bytes, ...], label_keys: tuple[bytes, ...] = (), *, queues: bool = False
-    ) -> Command:
-        """Return the command that reads the token and the remaining time of each key.
-
-        Args:
-            keys: The lock's keys.
-            label_keys: The keys of the labels. If there are any, the labels are read too.
-            queues: Also count the waiters of each key.
-        """
-        args = (len(keys), 1) if queues else (len(keys),) if label_keys else ()
-        return Command(self.inspect, (*keys, *label_keys), args)
-
-    def releasing(
-        self,
-        keys: tuple[bytes, ...],
-        token: bytes,
-        owed_until: float | None,
-        label_keys: tuple[bytes, ...] = (),
-    ) -> Command:
-        """Return the command that frees the keys which hold the token, and deletes their labels.
-
-        Args:
-            keys: The lock's keys.
-            token: The token of the attempt.
-            owed_until: See `Command`. None to send the release once only.
-            label_keys: The keys of the labels.
-        """
-        if label_keys:
-            return Command(self.release, (*keys, *label_keys), (token, len(keys)), owed_until)
-        if len(keys) > 1:
-            return Command(self.release, keys, (token,), owed_until)
-        return Command(self.release, None, (), owed_until, self.release_one, (keys[0], token))
-
-    def retiring(
-        self,
-        keys: tuple[bytes, ...],
-        token: bytes,
-        left: int,
-        owed_until: float | None,
-        label: bytes = b"",
-    ) -> Command:
-        """Return the command that marks the lease of the keys as over, and keeps the keys taken.
-
-        Args:
-            keys: The lock's keys.
-            token: The token of the lease.
-            left: Milliseconds for which the keys stay taken.
-            owed_until: See `Command`.
-            label: The label of the lease; empty for none.
-        """
-        return Command(RETIRE, keys, (token, left, label), owed_until)
-
+__all__ = ["FENCES", "MARKER_KEY", "MUTEX", "Labels", "LockKind", "Mark", "guarded_mutex"]
 
 _RELEASE_ONE = Form(RELEASE, 1, (None, None), RELEASE_EACH)
 
@@ -249,7 +33,7 @@ def _mutex(
     acquire_one: Form,
     *,
     fencing: bool = False,
-    vouch: bytes = b"",
+    own_marker: bytes = b"",
     counters: bytes = FENCES,
 ) -> LockKind:
     return LockKind(
@@ -263,7 +47,7 @@ def _mutex(
         acquire_one=acquire_one,
         release_one=_RELEASE_ONE,
         fencing=fencing,
-        vouch=vouch,
+        own_marker=own_marker,
         counters=counters,
     )
 
@@ -271,17 +55,23 @@ def _mutex(
 MUTEX: Final = _mutex(
     ACQUIRE, Form(ACQUIRE, 1, (None, None, None), ACQUIRE_EACH, (b"0", b""), HAND_OVER_EACH)
 )
-"""One holder at a time, by `SET NX PX` alone."""
+"""The kind with one holder at a time that uses only `SET NX PX`, without fences or the guard."""
 
 
-def guarded_mutex(*, fencing: bool, vouch: bytes, counters: bytes = FENCES) -> LockKind:
+def guarded_mutex(*, fencing: bool, own_marker: bytes, counters: bytes = FENCES) -> LockKind:
     """Return a kind with one holder at a time, with fences or the recovery guard or both.
 
     Args:
-        fencing: Give each lease a fence.
-        vouch: The expected marker of each node; empty without the recovery guard.
+        fencing: True to give each lease a fence.
+        own_marker: The expected marker of each node. Empty without the recovery guard.
         counters: The key of the fence counters.
     """
-    words = (None, MARKER_KEY, counters, None, None, vouch, None, b"", b"", None)
-    acquire_one = Form(ACQUIRE_GUARDED, 3, words, ACQUIRE_EACH, (b"2", vouch), HAND_OVER_EACH)
-    return _mutex(ACQUIRE_GUARDED, acquire_one, fencing=fencing, vouch=vouch, counters=counters)
+    words = (None, MARKER_KEY, counters, None, None, own_marker, None, b"", b"", None)
+    acquire_one = Form(ACQUIRE_GUARDED, 3, words, ACQUIRE_EACH, (b"2", own_marker), HAND_OVER_EACH)
+    return _mutex(
+        ACQUIRE_GUARDED,
+        acquire_one,
+        fencing=fencing,
+        own_marker=own_marker,
+        counters=counters,
+    )

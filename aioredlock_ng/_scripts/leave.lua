@@ -1,4 +1,4 @@
--- Takes a member out of the queue of each key. An offer to this member goes to the next one.
+-- Removes a member from the queue of each key. An offer to this member goes to the next member.
 -- KEYS     the keys
 -- ARGV[1]  member, see parts/queue.lua
 -- Returns  1

@@ -4,19 +4,24 @@
 -- ARGV[2]  with labels: how many keys the lock has
 -- Returns  how many of the lock's keys were freed. A key with a queue is offered to the first
 --          waiter; any other key is deleted.
--- MGET instead of GET: see extend.lua. A key of another type does not hold the token.
+--          {1, ticket} if the lock's only key was offered. The ticket is the highest of the waiters
+--          for the key. With this knowledge the releasing process can queue without an attempt.
+-- MGET replaces GET for the reason given in extend.lua. A key of another type does not hold the
+-- token.
 -- part: slots
 if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
   local queue = 'aioredlock_ng:queue:' .. KEYS[1]
-  if redis.pcall('EXISTS', queue, (slots_of(KEYS[1])) or queue) == 0 then
+  local readers = 'aioredlock_ng:readers:' .. KEYS[1]
+  if redis.pcall('EXISTS', queue, readers, (slots_of(KEYS[1])) or queue) == 0 then
     return redis.call('DEL', KEYS[1])
   end
 end
 -- part: queue
-local freed, n = 0, tonumber(ARGV[2] or #KEYS)
+local freed, n, offered = 0, tonumber(ARGV[2] or #KEYS), false
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if holder == ARGV[1] then
-    if not offer(KEYS[i]) then redis.call('DEL', KEYS[i]) end
+    offered = offer(KEYS[i])
+    if not offered then redis.call('DEL', KEYS[i]) end
     freed = freed + 1
     if n < #KEYS then redis.call('DEL', KEYS[n + i]) end
   elseif n < #KEYS then
@@ -28,4 +33,5 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
     end
   end
 end
+if n == 1 and offered then return {1, highest_ticket(KEYS[1], ask('GET', KEYS[1]))} end
 return freed

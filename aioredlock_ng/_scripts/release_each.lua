@@ -4,11 +4,12 @@
 -- ARGV[i]  token of KEYS[i]
 -- Returns  the number of keys if each was freed. Else an array with a number per key: 1 freed, 0
 --          not held by the token. The array ends before the first key that met an error. The caller
---          repeats the releases without an answer one by one.
+--          repeats one by one the releases that got no answer.
 -- part: slots
 local freed, answers, queues, offered = 0, {}, {}, nil
 for i, key in ipairs(KEYS) do
   queues[#queues + 1] = 'aioredlock_ng:queue:' .. key
+  queues[#queues + 1] = 'aioredlock_ng:readers:' .. key
   queues[#queues + 1] = slots_of(key)
 end
 if redis.pcall('EXISTS', unpack(queues)) ~= 0 then

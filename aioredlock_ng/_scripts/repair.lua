@@ -1,17 +1,18 @@
--- Gives a node what it lacks of a lease that other nodes hold: missing keys, and the fence in the
+-- Restores a lease that other nodes still have: sets the missing keys, and stores the fence in the
 -- counters.
 -- KEYS     the lock's keys; then the node's marker; then the fence counters
 -- ARGV[1]  token
 -- ARGV[2]  ttl in milliseconds for keys that are set again
 -- ARGV[3]  expected marker 'run_id:guard', see acquire_guarded.lua
--- ARGV[4]  the lease's fence
+-- ARGV[4]  the fence that a quorum stored for the lease's grant
 -- ARGV[i]  from 5 on: the slots of the lock's keys among the counters, each slot once
 -- Returns  1: every key holds the token, and no counter is below the fence.
 --          0: a key holds another token, or a key is missing and a counter is above the fence.
 --          -1: a key is missing, and the node is not trusted.
 -- A missing key is set again only if the marker is trusted. A node in quarantine may have forgotten
 -- a lock of another holder, and setting the key would give the lock two holders.
--- The last MGET renews the tracking, which SET has ended. MGET instead of GET: see extend.lua.
+-- The last MGET renews the tracking, which SET has ended.
+-- MGET replaces GET for the reason given in extend.lua.
 local n = #KEYS - 2
 local missing = {}
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do

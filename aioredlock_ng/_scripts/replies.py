@@ -1,8 +1,8 @@
 """The rules that all decoders of replies share. Decoding is pure.
 
 A server may be broken, hostile, or no Redis at all. A reply that does not fit its script is no
-vote. It becomes a `Garbled`, and the effect of the script on that node counts as unknown. So no
-code above the decoders meets a list of the wrong length, a number of the wrong type, or nil.
+vote. The decoded reply is a `Garbled`, and the effect of the script on that node counts as unknown.
+So no code above the decoders meets a list of the wrong length, a number of the wrong type, or nil.
 
 RESP3 has booleans and doubles that are equal to integers in Python (`True == 1`, `1.0 == 1`).
 Therefore decoders compare types exactly.
@@ -24,7 +24,7 @@ LARGEST = 2**63 - 1
 
 
 class Asked(Protocol):
-    """A request, as far as messages about its reply must name it."""
+    """The part of a request that messages about its reply need."""
 
     @property
     def step(self) -> str:
@@ -32,7 +32,7 @@ class Asked(Protocol):
 
 
 class Call(Protocol):
-    """A command, as far as the decoders of its reply use it."""
+    """The part of a command that the decoders of its reply need."""
 
     @property
     def keys(self) -> tuple[bytes, ...]:
@@ -76,5 +76,5 @@ def starts(reply: Any, length: int, first: int) -> bool:
 
 
 def are(reply: Any, most: int, fits: Callable[[Any], bool] | None) -> bool:
-    """Return True for a list of at most `most` items that all fit. None accepts any item."""
+    """Return True for a list of at most `most` items that fit. If `fits` is None, all items fit."""
     return type(reply) is list and len(reply) <= most and (fits is None or all(map(fits, reply)))

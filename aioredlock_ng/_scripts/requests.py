@@ -22,7 +22,7 @@ class Request:
         packed: The command as bytes for the wire.
 
     Attributes:
-        owed_until: None, as this request is no release.
+        owed_until: None, as this request is not a release.
         form: None, as this request cannot be joined with others.
         blanks: Empty, as there is no form.
         tracked: False, as the server tracks none of the keys that this request reads.
@@ -50,7 +50,7 @@ class Request:
         return ()
 
     def read(self, reply: Any) -> Reply:
-        """Return the reply as it is. The caller of a plain command decodes it."""
+        """Return the reply as it is. The caller of a plain command decodes the reply."""
         return cast("Reply", reply)
 
     @property
@@ -59,29 +59,30 @@ class Request:
         return "a command"
 
     def packed_in_full(self) -> bytes:
-        """Return the request for a server that has forgotten its scripts."""
+        """Return the same bytes as `packed`, because a plain command needs no script."""
         return self.packed
 
 
 class Command(Request):
-    """One call of a script. It is packed once, and every node gets the same bytes.
+    """One call of a script. The call is packed once, and every node gets the same bytes.
 
     Args:
         script: The script that is called.
         keys: KEYS of the script. None if the command has a form.
         args: ARGV of the script.
-        owed_until: See below. None if the command is no release.
-        form: The form of a call about one key. Commands of one form can be sent as one call.
-        blanks: The words that vary in the form.
+        owed_until: See below. None if the command is not a release.
+        form: The template of a call about one key. Commands of one form can be sent as one call.
+        blanks: The words to fill in where the form varies.
         tracked: See below. A tracked command has no form.
 
     Attributes:
-        tracked: True if the server notifies this connection once when a key that the script reads
-            changes. A write of the connection itself ends the tracking, so a script that writes
-            reads its keys again at the end. Redis 6.2 and 7.0 track all KEYS at each read.
-        owed_until: For a release, the instant until which the release is sent again if the server
-            refuses it. The keys that the server knew have expired by then. A release that could not
-            be delivered stays owed to the node after that instant, too.
+        tracked: True to have the server track the keys that the script reads. When one of these
+            keys changes, the server notifies this connection once. A write of this connection ends
+            the tracking, so a script that writes reads its keys again at its end. Redis 6.2 and 7.0
+            track all KEYS of the script at each read.
+        owed_until: The instant until which a refused release is sent again. At that instant, the
+            keys on the server have expired. A release that could not be delivered is sent even
+            after that instant. None if the command is not a release.
     """
 
     __slots__ = ("_args", "_keys", "blanks", "form", "owed_until", "script", "tracked")
@@ -110,8 +111,8 @@ class Command(Request):
     def packed(self) -> bytes:
         """Return the call as EVALSHA for the wire.
 
-        The bytes are made at the first use. A command that is merged with others does not need
-        them.
+        The bytes are made at the first use. A command that is merged with others needs no bytes of
+        its own.
         """
         packed = self._packed
         if packed is None:
@@ -133,7 +134,7 @@ class Command(Request):
         return self._words()[1]
 
     def read(self, reply: Any) -> Reply:
-        """Decode a reply into a record. If it does not fit the script it becomes a `Garbled`."""
+        """Decode a reply into a record, or into a `Garbled` if it does not fit the script."""
         record = self.script.read(reply, self)
         return garbled(self, reply) if record is None else record
 

@@ -1,13 +1,14 @@
--- Ends a lease whose minimum hold is not over. The keys that still hold its token stay taken.
+-- Ends a lease before its minimum hold has ended. The keys that still hold its token stay taken.
 -- KEYS     the lock's keys
 -- ARGV[1]  token
 -- ARGV[2]  milliseconds for which the keys stay taken from now on
 -- ARGV[3]  label of the lease; '' for none
 -- Returns  how many keys held the token. Each of them now has the value
---          'aioredlock_ng:over:<token>', which is no token. The key is offered to no waiter. The
---          first waiter is notified, because the key may expire earlier than the waiter knows.
+--          'aioredlock_ng:over:<token>', which is not a token. The key is offered to no waiter. The
+--          first waiters are notified, because the key may expire earlier than these waiters
+--          expect.
 -- A call that arrives late must not prolong the life of a key, so a shorter remaining time stays.
--- MGET instead of GET: see extend.lua.
+-- MGET replaces GET for the reason given in extend.lua.
 -- part: queue
 local kept = 0
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS))) do
@@ -16,11 +17,13 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS))) do
     if remaining >= 0 and remaining < left then left = math.max(remaining, 1) end
     redis.call('SET', KEYS[i], 'aioredlock_ng:over:' .. holder, 'PX', left)
     kept = kept + 1
-    -- pcall: a label that cannot be written must not end the script.
+    -- A label that cannot be written must not end the script, so the call is a pcall.
     if ARGV[3] ~= '' then
       redis.pcall('SET', 'aioredlock_ng:owner:' .. KEYS[i], ARGV[3], 'PX', left)
     end
     notify_first(queue_of(KEYS[i]), KEYS[i], 0)
+    notify_second(queue_of(KEYS[i]), KEYS[i])
+    notify_first(readers_of(KEYS[i]), KEYS[i], 0)
     local shared, slot = slots_of(KEYS[i])
     if shared then notify_first(shared, KEYS[i], slot) end
   end

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Script", "pack"]
 
 pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
-"""Pack a command for the wire. The stubs of hiredis accept only tuples of one item."""
+"""Pack a command for the wire. The type stubs of hiredis accept only tuples of one item."""
 
 _PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
 
@@ -35,7 +35,7 @@ class Script:
 
     Attributes:
         source: The source that servers get, with all parts in place.
-        sha: The SHA1 of the source in hexadecimal digits. Servers name scripts by it.
+        sha: The SHA1 of the source in hexadecimal digits. Servers store a script under this name.
     """
 
     __slots__ = ("name", "read", "sha", "source")
@@ -46,14 +46,14 @@ class Script:
         self.name = name
         self.read = read
         self.source = _source(package, name)
-        # EVALSHA names a script by its SHA1. Nothing here is secret.
+        # The SHA1 is only the name of the script in EVALSHA, and protects no secret.
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
     def loading(self) -> bytes:
         """Pack a call without keys, which only loads the script.
 
-        Only scripts for several calls accept it. The call needs no right but EVAL. SCRIPT LOAD is a
-        right of its own.
+        Only scripts that do the work of several calls accept a call without keys. The user needs
+        only the right to EVAL. SCRIPT LOAD would need another right.
         """
         return pack((b"EVAL", self.source, 0, b"0", b""))
 

@@ -1,25 +1,26 @@
--- Puts a waiter in the queue of a semaphore, and returns when this node may grant a slot. Offers
--- free slots to the first in the queue, so a lost message or an expired offer does not leave a free
--- slot unused.
--- KEYS     the keys of all slots that the waiter takes
+-- Puts a waiter in the queue of a semaphore, and returns the time until this node may grant a slot.
+-- Offers free slots to the first waiters in the queue, so a lost message or an expired offer does
+-- not leave a free slot unused.
+-- KEYS     the keys of all slots that the waiter accepts
 -- ARGV[1]  claim, see parts/queue.lua
 -- ARGV[2]  milliseconds that the queue lives from now on, see stand.lua
--- Returns  {left, rank, slot, slot, ...}. Left: milliseconds until this node may grant; 0 now, -1
---          not known. Rank: how many waiters are before this one; -1 if it could not be put in the
---          queue. A waiter before it with a lower limit does not take this waiter's highest slot.
---          If no waiter before it takes that slot, the rank is 0. If exactly one does, the rank is
---          1. Slots: the slots that this node may grant then, eight at most.
--- One MGET instead of a GET per key: see extend.lua.
+-- Returns  {left, rank, slot, slot, ...}. `left` is the milliseconds until this node may grant; 0
+--          means now, -1 unknown. `rank` is the number of waiters before this one; -1 if this
+--          waiter could not be put in the queue. Waiters with a lower limit do not accept this
+--          waiter's highest slot. The rank is 0 if no waiter before this one accepts that slot, and
+--          1 if exactly one does. The slots are those that this node may grant at that time, eight
+--          at most.
+-- One MGET replaces a GET per key for the reason given in extend.lua.
 -- part: queue
 local claim = ARGV[1]
 local ticket, member = string.match(claim, '^(%d+):(.+)$')
 local queue = slots_of(KEYS[1])
 local values, own = redis.call('MGET', unpack(KEYS)), false
 for _, value in ipairs(values) do own = own or value and is_offer_to(value, member) end
--- A member with an offer does not stand in the queue. Otherwise it would be offered more slots.
+-- A member with an offer is not put in the queue. Otherwise the member would be offered more slots.
 if not own then enter(queue, ticket, member, ARGV[2]) end
 
--- MGET shows no key of another type. That slot is taken.
+-- MGET returns nothing for a key of another type. A slot with such a key is taken.
 local odd = {}
 for slot, key in ipairs(KEYS) do
   local value = values[slot] or redis.pcall('GET', key)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aioredlock_ng._core.inspection import not_a_lock, seconds_left
 from aioredlock_ng._core.keys import as_text
 from aioredlock_ng._core.over import without_mark
+from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._core.replies import (
     ALL_OURS,
     FREE,
@@ -24,6 +25,8 @@ from aioredlock_ng._core.replies import (
     Left,
     Looked,
     MarkerRead,
+    Reader,
+    ReadLocked,
     Repaired,
     Standing,
     UnknownCommands,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "extend",
+    "extend_read",
     "force_release",
     "inspect",
     "leave",
@@ -49,7 +53,10 @@ __all__ = [
 ]
 
 _MISSING, _OTHER_TYPE = -2, -3
-"""The remaining milliseconds by which inspect.lua reports a key that is no lock."""
+"""The remaining times that inspect.lua reports for a missing key, and for a key of another type."""
+
+_READ_ITEMS = 5
+"""Number of items that inspect.lua returns for a key held by readers."""
 
 _STATES = {1: KeyState.OURS, 0: KeyState.MISSING, -1: KeyState.FOREIGN}
 
@@ -57,12 +64,17 @@ _REPAIRED = {1: Repaired.DONE, 0: Repaired.OUTRUN, -1: Repaired.UNTRUSTED}
 
 
 def extend(reply: Any, call: Call) -> Whole | KeyStates | None:
-    """Read the number of keys, or for each key a number that shows whether it was renewed."""
+    """Read the number of keys if all were renewed, else the state of each key."""
     return _per_key(reply, len(call.keys))
 
 
+def extend_read(reply: Any, call: Call) -> Whole | KeyStates | None:
+    """Read the number of leases if all were renewed, else the state of each lease."""
+    return _per_key(reply, len(call.keys) - 1)
+
+
 def watch(reply: Any, call: Call) -> Whole | KeyStates | None:
-    """Read the number of keys, or for each key a number that shows whether it holds its token."""
+    """Read the number of keys if all hold their tokens, else the state of each key."""
     keys = len(call.keys)
     return _per_key(reply, keys // 2 if len(call.args) > keys else keys)
 
@@ -91,12 +103,13 @@ def repair(reply: Any, _call: Call) -> Repaired | None:
 
 
 def force_release(reply: Any, call: Call) -> ForceReleased | None:
-    """Read how many keys were deleted or offered to a waiter."""
-    return ForceReleased(reply) if replies.is_int(reply, 0, len(call.keys)) else None
+    """Read how many keys and entries were deleted. Keys offered to a waiter count as deleted."""
+    most = len(call.keys) * max(1, int(call.args[0]))
+    return ForceReleased(reply) if replies.is_int(reply, 0, most) else None
 
 
 def stand(reply: Any, call: Call) -> Standing | None:
-    """Read the milliseconds until the node may grant, the place of a key, and a rank."""
+    """Read the milliseconds until the node may grant, the key's place, and the waiter's rank."""
     if type(reply) is not list or len(reply) != 3:
         return None
     left, place, rank = reply
@@ -110,7 +123,7 @@ def stand(reply: Any, call: Call) -> Standing | None:
 
 
 def stand_slots(reply: Any, call: Call) -> Standing | None:
-    """Read the milliseconds until the node may grant, a rank, and the numbers of slots."""
+    """Read the milliseconds until the node may grant, the waiter's rank, and the slots to grant."""
     if type(reply) is not list or len(reply) < 2:
         return None
     left, rank, *slots = reply
@@ -125,14 +138,15 @@ def stand_slots(reply: Any, call: Call) -> Standing | None:
 
 
 def leave(reply: Any, _call: Call) -> Left | None:
-    """Read 1."""
+    """Decode the reply of leave.lua, which is always 1."""
     return LEFT if replies.is_int(reply, 1, 1) else None
 
 
 def marker(reply: Any, call: Call) -> MarkerRead | None:
-    """Read the marker, the node's milliseconds, and the run id with the guard time.
+    """Read the marker, the node's time in milliseconds, and the run id with the guard time.
 
-    A connection may have sent its run id in place of a placeholder of the same length.
+    The run id in the reply may differ from the run id in the call. A connection sends its server's
+    run id in place of a placeholder of the same length.
     """
     if (
         type(reply) is list
@@ -154,10 +168,14 @@ def unknown_commands(reply: Any, _call: Call) -> UnknownCommands | None:
 
 
 def _look(item: Any, fewest: int, most: int) -> KeyLook | None:
-    if type(item) is not list or not fewest <= len(item) <= most:
+    if type(item) is not list:
         return None
-    # Fill up a reply without a label or a number of waiters. A label always fits, even if the
-    # call did not ask for it.
+    if len(item) == _READ_ITEMS:
+        return _read_by(item)
+    if not fewest <= len(item) <= most:
+        return None
+    # Complete a reply that lacks a label or a number of waiters. A reply with a label fits even if
+    # the call did not ask for labels.
     left, value, label, count = [*item, b"", -1][:4] if len(item) == 2 else [*item, -1][:4]
     if (
         not replies.is_int(left, -3)
@@ -175,6 +193,25 @@ def _look(item: Any, fewest: int, most: int) -> KeyLook | None:
         return Free(seconds_left(left), waiting)
     token, over = without_mark(value)
     return Held(seconds_left(left), token, label, waiting, over)
+
+
+def _read_by(item: list[Any]) -> ReadLocked | None:
+    left, value, _, count, entries = item
+    if not (
+        replies.is_int(left, 0)
+        and value == READERS
+        and replies.is_int(count, -1)
+        and type(entries) is list
+        and len(entries) % 3 == 0
+    ):
+        return None
+    readers = []
+    for at in range(0, len(entries), 3):
+        entry, remaining, label = entries[at : at + 3]
+        if not (type(entry) is type(label) is bytes and replies.is_int(remaining, 0)):
+            return None
+        readers.append(Reader(seconds_left(remaining), entry, label))
+    return ReadLocked(seconds_left(left), tuple(readers), None if count == -1 else count)
 
 
 def _per_key(reply: Any, keys: int) -> Whole | KeyStates | None:

@@ -5,7 +5,7 @@
 --          that its label lives, and the label.
 -- Returns  the number of the leases' keys if every key holds its token. Else an array with a number
 --          per key: 1 held by the token, 0 missing or of another type, -1 held by another token.
--- MGET instead of GET: see extend.lua.
+-- MGET replaces GET for the reason given in extend.lua.
 local n = #KEYS
 local labelled = #ARGV > n
 if labelled then n = n / 2 end
@@ -24,7 +24,7 @@ for first = 1, n, 1000 do
 end
 if labelled then
   for i = 1, n do
-    -- pcall: a label that cannot be written does no harm to the lease.
+    -- A label that cannot be written does no harm to the lease, so the call is a pcall.
     if answers[i] == 1 then
       redis.pcall('SET', KEYS[n + i], ARGV[n + 2 * i], 'PX', ARGV[n + 2 * i - 1])
     end

@@ -1,1 +1,1 @@
-"""An engine on an event loop of its own, in a thread, and the ways to it from other threads."""
+"""Run an engine on an event loop of its own, in a thread, and forward calls from other threads."""

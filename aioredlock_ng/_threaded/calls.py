@@ -23,7 +23,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Outcome(Protocol[T_contra]):
-    """The place to which the result of a call goes. `concurrent.futures.Future` is one."""
+    """The receiver of the result of a call, such as a `concurrent.futures.Future`."""
 
     def done(self) -> bool:
         """Return True once a result or an exception was set."""
@@ -36,15 +36,15 @@ class Outcome(Protocol[T_contra]):
 
 
 class Delivery(Generic[T]):
-    """An outcome for a task of another event loop.
+    """The receiver of a result that goes to a task of another event loop.
 
     Args:
-        home: The way to that loop.
+        home: The mailbox of that loop.
 
     Attributes:
-        future: Belongs to that loop. The task waits for it.
+        future: The future that the task awaits. It belongs to the loop of the task.
         arrived: True once the outcome has reached that loop.
-        late: Called when the outcome reaches that loop.
+        late: Called if the outcome reaches that loop after the task was cancelled.
     """
 
     def __init__(self, home: Mailbox) -> None:
@@ -89,16 +89,17 @@ class Delivery(Generic[T]):
 
 
 class Call(Generic[T]):
-    """One coroutine that another thread waits for.
+    """One coroutine for whose result another thread waits.
 
-    It must be created by the caller, because the coroutine runs in a copy of the caller's context.
+    The caller must create this object, because the coroutine runs in a copy of the caller's
+    context.
 
     Args:
         loop: The engine's loop.
         make: Makes the coroutine, on that loop.
-        undo: Makes the coroutine that undoes a result which no caller received. None: nothing is to
-            be undone.
-        outcome: Gets the result or the error of the coroutine.
+        undo: Makes the coroutine that undoes a result which no caller received. None: there is
+            nothing to undo.
+        outcome: Receives the result or the error of the coroutine.
         caller: The task that waits; None if a thread waits.
     """
 
@@ -118,24 +119,25 @@ class Call(Generic[T]):
         self._task: asyncio.Task[T] | None = None
         self._abandoned = False
         self.outcome = outcome
-        # Set once an abandoned call has ended, its undo included. A task does not wait for it, and
-        # an event would be a tenth of the cost of its call.
+        # The event is set when an abandoned call and its undo have ended. Only a thread waits for
+        # the event, in `await_over`. A call by a task has no event, because the event would take a
+        # tenth of the cost of the call.
         self._over = threading.Event() if caller is None else None
 
     def await_over(self, within: float) -> None:
-        """Block the thread until an abandoned call has ended, for so many seconds at most."""
+        """Block the thread until an abandoned call has ended, for at most `within` seconds."""
         if self._over is not None:
             self._over.wait(within)
 
     def begin(self) -> None:
-        """Start the coroutine. This runs on the loop."""
+        """Start the coroutine. The engine's loop runs this method."""
         task = self._task = self._loop.create_task(self._make(), context=self._context)
         if self._caller is not None:
             callers[task] = self._caller
         task.add_done_callback(self._done)
 
     def abandon(self) -> None:
-        """Cancel the coroutine, or undo its result. This runs on the loop."""
+        """Cancel the coroutine, or undo its result. The engine's loop runs this method."""
         self._abandoned = True
         task = self._task
         if task is None:
@@ -162,14 +164,16 @@ class Call(Generic[T]):
                 pass
 
     def _fail(self, error: BaseException) -> None:
-        # An outcome that the ending thread has set already is not set again.
+        # If the ending thread has set the outcome already, a second attempt to set it has no
+        # effect.
         with suppress(Exception):
             self.outcome.set_exception(error)
 
     def _give_back(self, task: asyncio.Task[T]) -> None:
-        # The exception is read in any case. asyncio reports an exception that nobody has read.
+        # Read the exception even if it is not needed. Otherwise asyncio logs an error.
         if task.cancelled() or task.exception() is not None or self._undo is None:
-            # Other threads may wait for the same outcome, as for that of an opening.
+            # Other threads may wait for the same outcome, for example for the outcome of an
+            # opening.
             self._fail(RedlockClosed("the call was cancelled on its loop"))
             self._set_over()
             return

@@ -1,4 +1,4 @@
-"""Bring the calls of elections and tools to an engine that runs on a thread of its own."""
+"""Forward the calls of elections and tools to an engine that runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["ThreadedEngine"]
 
 
 class ThreadedEngine:
-    """The part of an `Engine` that elections and tools use, for any event loop.
+    """The part of an `Engine` that elections and tools use, callable from any event loop.
 
     Args:
         engine: The engine.
-        thread: Its thread.
+        thread: The thread of the engine.
 
     Attributes:
-        context: The surroundings of the engine. Its events are sent by the engine's thread.
+        context: The context of the engine, changed so that the engine's thread sends the events.
     """
 
     def __init__(self, engine: Engine, thread: EngineThread) -> None:
@@ -43,7 +43,7 @@ class ThreadedEngine:
         )
 
     def usable(self) -> None:
-        """Raise unless the manager can be used here.
+        """Raise an error unless the manager can be used here.
 
         Raises:
             RedlockClosed: The manager is closed, or no event loop runs here.
@@ -58,7 +58,7 @@ class ThreadedEngine:
 
     @property
     def lines(self) -> Lines:
-        """The waiting lines. A tool changes their settings only."""
+        """The lines of waiting tasks. A tool may change only their settings."""
         return self._engine.lines
 
     async def poll(self, command: Command) -> list[Reply]:
@@ -67,7 +67,7 @@ class ThreadedEngine:
 
     @contextmanager
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> Iterator[None]:
-        """Call `changed` on the present loop at each change of this tracked key."""
+        """Call `changed` on the caller's loop at each change of this tracked key."""
         here = home()
 
         def tell() -> None:
@@ -82,5 +82,5 @@ class ThreadedEngine:
             self._thread.post(looking.__exit__, None, None, None)
 
     def invalidated(self, index: int, keys: list[bytes]) -> None:
-        """Act as if node `index` had reported that `keys` changed."""
+        """Act as if the node with the number `index` had reported a change of `keys`."""
         self._thread.post(self._engine.invalidated, index, keys)

@@ -25,8 +25,11 @@ __all__ = ["UNDONE_WITHIN", "EngineThread", "refuse_greenlets"]
 T = TypeVar("T")
 
 UNDONE_WITHIN: Final = 1.0
-"""Longest wait in seconds of an interrupted call for its undo, and of a closing loop for its tasks.
-The undo is a release, which waits for the nodes for one node timeout at most."""
+"""Longest time in seconds that an interrupted call waits for its undo, and a closing loop for its
+tasks. The undo is a release, which waits for the nodes for at most one node timeout."""
+
+_CLOSED: Final = "it is closed"
+"""The reason why a thread serves no calls after an ordinary end."""
 
 _numbers = count(1)
 
@@ -36,8 +39,8 @@ class EngineThread:
 
     Attributes:
         dead: The reason why the thread serves no calls any more. "" while it serves calls.
-        ended: Resolved when the thread ends.
-        last_act: Makes the coroutine that runs after an unexpected end, before the loop is closed.
+        ended: A future that is resolved when the thread ends.
+        last_act: Makes the coroutine that runs if the loop stops unexpectedly, before it is closed.
     """
 
     def __init__(self) -> None:
@@ -48,6 +51,8 @@ class EngineThread:
             target=self._serve, name=f"aioredlock_ng:{next(_numbers)}", daemon=True
         )
         self.dead = ""
+        # The thread may die while another thread ends it.
+        self._ending = threading.Lock()
         self.ended: Future[None] = Future()
         self.last_act: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._thread.start()
@@ -58,7 +63,7 @@ class EngineThread:
         return threading.get_ident() == self._thread.ident
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call `callback` on the loop, in the order of all calls. Any thread may do so.
+        """Call `callback` on the loop, after all earlier posts. Any thread may use this method.
 
         Nothing happens if the thread has ended.
         """
@@ -86,7 +91,7 @@ class EngineThread:
         Raises:
             RedlockClosed: The thread has ended.
 
-        Safety: as `run`.
+        Safety: as in `run`.
         """
         try:
             return outcome.result()
@@ -103,7 +108,7 @@ class EngineThread:
         make: Callable[[], Coroutine[Any, Any, T]],
         undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
     ) -> T:
-        """Run a coroutine on the loop, and block this thread until its result.
+        """Run a coroutine on the loop, and block this thread until the result exists.
 
         Args:
             make: Makes the coroutine, on the loop's thread.
@@ -117,12 +122,20 @@ class EngineThread:
         Safety: an exception of a signal handler, such as KeyboardInterrupt, cancels the coroutine.
         A result that exists by then is undone before the exception is raised.
         """
+        self.refuse_here()
+        return self.wait(*self.start(make, undo))
+
+    def refuse_here(self) -> None:
+        """Refuse a blocking call that comes from the loop's own thread.
+
+        Raises:
+            RedlockError: The call would wait for itself.
+        """
         if self.here:
             raise RedlockError(
                 "the call comes from the thread of the locks' event loop, for example from a sink,"
                 " and would wait for itself; start a thread for calls that wait"
             )
-        return self.wait(*self.start(make, undo))
 
     async def call(
         self,
@@ -140,7 +153,7 @@ class EngineThread:
             RedlockClosed: The thread has ended.
 
         Safety: a cancellation cancels the coroutine, or undoes its result. Every later call of the
-        task comes after that.
+        task begins after the cancellation or the undo has begun.
         """
         if self.here:
             return await make()
@@ -167,7 +180,7 @@ class EngineThread:
         Raises:
             RedlockClosed: The thread has ended.
 
-        Safety: the coroutine runs to its end. A cancellation is raised after that.
+        Safety: the coroutine runs to its end. Only then is a cancellation raised.
         """
         if self.here:
             return await make()
@@ -190,23 +203,26 @@ class EngineThread:
 
     def closed(self) -> RedlockClosed:
         """Return the error of a call that the thread cannot serve."""
-        return RedlockClosed(f"this Redlock serves no calls: {self.dead or 'it is closed'}")
+        return RedlockClosed(f"this Redlock serves no calls: {self.dead or _CLOSED}")
 
     def end(self) -> None:
-        """End the loop, and with it the thread, when no task is left on it."""
-        self.dead = self.dead or "it is closed"
+        """End the loop and its thread. Call this method only when no task is left on the loop."""
+        with self._ending:
+            if self.dead:
+                return
+            self.dead = _CLOSED
         self.post(self._loop.stop)
 
     def stop(self) -> None:
-        """End the loop and wait for the thread. Call this only when no task is left on the loop."""
+        """End the loop and wait for the thread. No task may be left on the loop."""
         self.end()
         self._thread.join()
 
     def disown(self) -> None:
-        """Mark the thread as ended in a forked child, which lacks it.
+        """Mark the thread as ended in a forked child, where the thread does not exist.
 
-        The loop is not closed. The parent shares its selector, and closing would unregister the
-        parent's sockets.
+        The loop is not closed, because parent and child share the loop's selector. A closing in the
+        child would unregister the parent's sockets.
         """
         self.dead = "it belongs to the process before a fork"
 
@@ -230,29 +246,39 @@ class EngineThread:
             asyncio.set_event_loop(self._loop)
             self._loop.run_forever()
         except BaseException as error:
-            # Each caller gets the error that ended the loop. A daemon thread has no other place to
-            # report it.
+            # A daemon thread has no other place to report the error than its callers.
             why = f"its thread ended by {type(error).__name__}: {error}"
         finally:
-            self.dead = self.dead or why or "its thread ended"
-            for outcome in list(self._pending):
-                # A caller that was interrupted at this moment has its own exception.
-                with suppress(Exception):
-                    outcome.set_exception(self.closed())
-            if self.last_act is not None and self.dead != "it is closed":
-                with suppress(Exception, SystemExit):
-                    self._loop.run_until_complete(self.last_act())
-            with suppress(Exception):
-                self._end_tasks()
-            self._loop.close()
-            self.ended.set_result(None)
+            try:
+                self._wind_up(why)
+            finally:
+                # Other threads wait for `ended`, so set it even after an error.
+                self.ended.set_result(None)
 
-    def _end_tasks(self) -> None:
-        """Cancel the remaining tasks. Python reports a task that is left on a closed loop."""
+    def _wind_up(self, why: str) -> None:
+        """Fail the pending calls, run `last_act` after an unexpected end, and close the loop."""
+        with self._ending:
+            self.dead = self.dead or why or "its thread ended"
+        for outcome in list(self._pending):
+            # A caller that was interrupted at this moment already has an exception of its own.
+            with suppress(Exception):
+                outcome.set_exception(self.closed())
+        if self.last_act is not None and self.dead != _CLOSED:
+            self._run_to_end(self.last_act())
+        # Python warns of each task that is left on a closed loop.
         if tasks := asyncio.all_tasks(self._loop):
             for task in tasks:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.wait(tasks, timeout=UNDONE_WITHIN))
+            self._run_to_end(asyncio.wait(tasks, timeout=UNDONE_WITHIN))
+        self._loop.close()
+
+    def _run_to_end(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run a coroutine to its end. Go on after an exit, but not after an error of the loop."""
+        task = self._loop.create_task(work)
+        with suppress(Exception, asyncio.CancelledError):
+            while not task.done():
+                with suppress(SystemExit, KeyboardInterrupt):
+                    self._loop.run_until_complete(task)
 
 
 def refuse_greenlets() -> None:

@@ -1,4 +1,7 @@
-"""Define the lease of a manager with a thread of its own: its methods run on the engine's loop."""
+"""Define the lease of a manager that has a thread of its own.
+
+The methods of the lease run on the engine's loop.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.acting import acting_task
+from aioredlock_ng._engine.keeping.extender import UNKEPT
 from aioredlock_ng._held import CLOSED_AMID
 from aioredlock_ng.errors import LockLost, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from aioredlock_ng._engine.engine import Engine
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._threaded.engine_thread import EngineThread
     from aioredlock_ng._threaded.mailbox import Mailbox
 
@@ -24,20 +28,20 @@ __all__ = ["ThreadedLease"]
 
 
 class ThreadedLease(Lease):
-    """A lease that is renewed by a thread of its own.
+    """A lease of a manager whose engine runs in a thread of its own.
 
-    A method that only reads runs where it is called. Any other method of `Lease` runs on the
-    engine's loop, and this class brings it there.
+    A method that only reads runs in the thread of its caller. The class forwards the calls of all
+    other methods of `Lease` to the engine's loop.
     """
 
     __slots__ = ("_body", "_home", "_on_lost", "_still_used", "_thread")
 
     def __init__(
-        self, engine: Engine, holding: Holding, thread: EngineThread, home: Mailbox | None
+        self, engine: Engine, record: LeaseRecord, thread: EngineThread, home: Mailbox | None
     ) -> None:
-        super().__init__(engine, holding)
+        super().__init__(engine, record)
         self._thread = thread
-        # The way to the holder's loop, to which a loss is reported.
+        # The mailbox of the holder's loop, to which a loss is reported.
         self._home = home
         self._body: asyncio.Task[object] | None = None
         self._on_lost: Callable[[], None] | None = None
@@ -45,15 +49,15 @@ class ThreadedLease(Lease):
 
     @classmethod
     def of(cls, lease: Lease, thread: EngineThread, home: Mailbox | None) -> ThreadedLease:
-        """Return the lease for its holder. This runs on the engine's loop.
+        """Return the lease for its holder. The engine's loop runs this method.
 
         Args:
             lease: The lease as the engine's loop sees it.
             thread: The engine's thread.
-            home: The way to the holder's loop.
+            home: The mailbox of the holder's loop.
         """
-        lease._holding.home = home
-        return cls(lease._engine, lease._holding, thread, home)
+        lease._record.home = home
+        return cls(lease._engine, lease._record, thread, home)
 
     def refuse_closed(self) -> None:
         """Check that the manager was not closed before the caller got the lease.
@@ -61,11 +65,11 @@ class ThreadedLease(Lease):
         Raises:
             RedlockClosed: The manager was closed.
         """
-        if self._holding.phase is Phase.RELEASED:
+        if self._record.phase is Phase.RELEASED:
             raise RedlockClosed(CLOSED_AMID)
 
     async def give_back(self) -> None:
-        """Undo the acquisition, because no caller got the lease. This runs on the engine's loop."""
+        """Undo the acquisition on the engine's loop, because no caller received the lease."""
         self.forgo_min_hold()
         await super().release()
 
@@ -73,16 +77,31 @@ class ThreadedLease(Lease):
         """Return the seconds for which the lock is certainly ours; see `Lease.remaining`."""
         return 0.0 if self._thread.dead else super().remaining()
 
+    def _loss(self) -> tuple[str, float]:
+        """Return the reason of the loss, and its instant; see `Held._loss`."""
+        record, now = self._record, self._engine.context.clock()
+        if self._thread.dead and not record.reason and now < record.deadline:
+            # The thread has ended, and has not declared the loss of its leases yet.
+            return f"{UNKEPT}; {self._thread.dead}", now
+        return super()._loss()
+
+    @property
+    def was_gone(self) -> bool:
+        """True if the lease was lost, or its release found the loss; see `Held.was_gone`."""
+        undeclared = bool(self._thread.dead) and self._record.phase is Phase.HELD
+        return undeclared or super().was_gone
+
     def check(self) -> None:
         """Raise an error unless the lock is still ours; see `Lease.check`."""
         try:
             super().check()
         except LockLost:
             if not self._thread.here:
-                # The body learns of the loss by this error, so it must not be cancelled as well.
+                # The error reports the loss to the body, so the body must not be cancelled as well.
                 if self._body is not None and self._body is _current_task():
                     self._on_lost = None
-                self._thread.post(self._engine.extender.check, self._holding)
+                if not self._thread.dead:
+                    self._thread.post(self._engine.extender.check, self._record)
             raise
 
     async def verify(self) -> None:
@@ -94,9 +113,13 @@ class ThreadedLease(Lease):
         """Renew the lease now; see `Lease.extend`."""
         await self._ask(lambda: Lease.extend(self, ttl))
 
+    async def downgrade(self) -> None:
+        """Turn a write lease into a read lease; see `Lease.downgrade`."""
+        await self._ask(super().downgrade)
+
     async def release(self) -> bool:
         """Release the lock; see `Lease.release`."""
-        if self._holding.phase is not Phase.HELD or self._thread.dead:
+        if self._record.phase is not Phase.HELD or self._thread.dead:
             return False
         if self._is_used():
             return True
@@ -136,7 +159,7 @@ class ThreadedLease(Lease):
     def used_by(self, still_used: Callable[[Callable[[], None]], bool]) -> None:
         """Declare that a thread may work under the lease; see `Held.used_by`."""
         self._still_used = still_used
-        # The engine asks at the end of the manager.
+        # The engine itself calls `still_used` when the manager is closed.
         super().used_by(still_used)
 
     def lose(self, reason: str) -> None:
@@ -149,18 +172,19 @@ class ThreadedLease(Lease):
         except RedlockError:
             raise
         except BaseException:
-            # A body that asks gets a loss as an exception, and is not cancelled. This body was
-            # interrupted before it got the exception.
+            # A loss that a body's own call finds does not cancel the body, because the call raises
+            # `LockLost`. The call was interrupted before it raised the error, so report the loss
+            # again.
             self._thread.post(self._report_again)
             raise
 
     def _report_again(self) -> None:
-        if self._holding.phase is Phase.LOST and self._home is not None:
+        if self._record.phase is Phase.LOST and self._home is not None:
             with suppress(RuntimeError):
                 self._home.post(self._notify_body)
 
     def _run(self, change: Callable[[], None]) -> None:
-        """Change the lease on the engine's loop before this returns."""
+        """Change the lease on the engine's loop, and wait for the end of the change."""
 
         async def run() -> None:
             change()
@@ -171,14 +195,14 @@ class ThreadedLease(Lease):
             self._thread.run(run)
 
     def _enter(self, task: asyncio.Task[object]) -> None:
-        holding = self._holding
-        if holding.phase is Phase.HELD:
-            holding.task, holding.on_lost = task, self._report_loss
+        record = self._record
+        if record.phase is Phase.HELD:
+            record.task, record.on_lost = task, self._report_loss
         else:
             self._report_loss()
 
     def _report_loss(self) -> None:
-        """Report a loss to the body. This runs on the engine's loop."""
+        """Report a loss to the body. The engine's loop runs this method."""
         # A body that finds the loss itself, by a call of a method, gets an exception instead.
         if self._home is not None and self._body is not acting_task():
             with suppress(RuntimeError):
@@ -193,7 +217,8 @@ class ThreadedLease(Lease):
     def _is_used(self) -> bool:
         """Return True while a thread of the holder works under the lease.
 
-        Only the holder's loop knows this for sure, so the engine's loop is not to decide it again.
+        On the engine's thread, the result is always False. The holder's loop itself checks for such
+        a thread, before it sends a call to the engine.
         """
         still_used = self._still_used
         return (

@@ -16,10 +16,10 @@ __all__ = ["Mailbox", "home"]
 
 
 class Mailbox:
-    """The way to one event loop.
+    """The callbacks that other threads have posted to one event loop.
 
-    `call_soon_threadsafe` writes to a socket for each call. Here all calls that come before the
-    loop wakes up share one write, and keep their order.
+    `call_soon_threadsafe` writes to a socket for each call. Here, all calls that come before the
+    loop wakes up share one write. The loop keeps their order.
 
     Args:
         loop: The event loop.
@@ -34,18 +34,18 @@ class Mailbox:
 
     @property
     def closed(self) -> bool:
-        """True if the loop is closed. Nothing that was posted runs any more."""
+        """True if the loop is closed. A closed loop runs nothing that was posted."""
         return self.loop.is_closed()
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call `callback` on the loop. Any thread may do so.
+        """Call `callback` on the loop. Any thread may use this method.
 
         Raises:
-            RuntimeError: The loop is closed. The callback may still be posted, and never runs.
+            RuntimeError: The loop is closed, so the callback never runs.
         """
         self._posts.append((callback, arguments))
-        # `_run` clears the flag before it reads the posts. So a post is either seen by a run that
-        # is scheduled, or schedules one.
+        # `_run` clears the flag before it reads the posts. So each post either is read by a run
+        # that is already scheduled, or schedules a run.
         if not self._awake:
             self._wake()
 
@@ -59,13 +59,14 @@ class Mailbox:
 
     def _run(self) -> None:
         self._awake = False
-        # Later posts have scheduled another run. Without the bound they could starve the loop.
+        # Posts that arrive from now on schedule another run. Without this bound, the posts could
+        # starve the loop.
         for _ in range(len(self._posts)):
             callback, arguments = self._posts.popleft()
             try:
                 callback(*arguments)
             except (SystemExit, KeyboardInterrupt):
-                # The exception ends the loop. The rest runs if the loop goes on.
+                # The exception ends the loop. If the loop runs again, it calls the other callbacks.
                 self._wake()
                 raise
             except BaseException as error:
@@ -81,7 +82,7 @@ class _Here(threading.local):
 
 
 _here: Final = _Here()
-"""Module-level, because all managers of a process share the mailbox of a loop."""
+"""The variable is global, because all managers of a process share the mailbox of a loop."""
 
 
 def home() -> Mailbox:

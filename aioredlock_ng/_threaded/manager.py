@@ -1,4 +1,4 @@
-"""Define what `Redlock(nodes, thread=True)` adds to a manager: the way to its engine's thread."""
+"""Define the part of `Redlock(nodes, thread=True)` that forwards calls to the engine's thread."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ S = TypeVar("S", bound="_MayBeThreaded")
 N = TypeVar("N", bound="_Openable")
 
 _acquire = Lock.acquire
-"""The testing kit replaces `Lock.acquire`, and must see each call once, where it is made."""
+"""The original method. `aioredlock_ng.testing` may replace `Lock.acquire`. The replacement must see
+each call only once: in the caller's thread, not on the engine's loop."""
 
 
 class Threaded(PerProcess[M]):
@@ -56,10 +57,10 @@ class Threaded(PerProcess[M]):
         """Open the manager.
 
         Raises:
-            ConfigurationError: As `Redlock.open`.
-            RedlockClosed: The manager is open already.
+            ConfigurationError: As in `Redlock.open`.
+            RedlockClosed: The manager cannot be opened, because it is open already.
 
-        Safety: if it is cancelled, everything is closed again.
+        Safety: a cancelled call closes everything again.
         """
         if (here := self.here) is not None:
             raise here.thread.closed() if here.thread.dead else _open_already()
@@ -93,7 +94,7 @@ class Threaded(PerProcess[M]):
         return await here.thread.call(lambda: method(here.redlock))
 
     def read(self, method: Callable[[M], R]) -> R:
-        """Return the result of a method that does not wait, from the engine's loop.
+        """Run a non-blocking method on the engine's loop, and return its result.
 
         Raises:
             RedlockClosed: The manager is not open, or its thread has ended.
@@ -108,24 +109,24 @@ class Threaded(PerProcess[M]):
         return method(here.redlock) if here.thread.here else here.thread.run(read)
 
     def leases(self) -> tuple[Lease, ...]:
-        """Return the leases that the manager holds now, for any holder."""
+        """Return the leases that the manager holds now, for holders on all event loops."""
         here, engine = self.here, self.present
         if here is None or engine is None:
             return ()
-        # A list is made in one step, while the engine's thread changes the set.
+        # The engine's thread may change the set at any time, so `list` copies the set in one step.
         return tuple(
             ThreadedLease(
                 engine,
-                holding,
+                record,
                 here.thread,
-                holding.home if isinstance(holding.home, Mailbox) else None,
+                record.home if isinstance(record.home, Mailbox) else None,
             )
-            for holding in list(engine.extender.holdings)
+            for record in list(engine.extender.leases)
         )
 
     @property
     def present(self) -> Engine | None:
-        """The engine that is open in this process. It belongs to its thread."""
+        """The open engine of this process, which runs in its own thread; None if there is none."""
         here = self.here
         if here is None or here.thread.dead or not here.outcome.done():
             return None
@@ -135,7 +136,7 @@ class Threaded(PerProcess[M]):
             return None
 
     def engine(self) -> Engine:
-        """Return the way to the open engine, for elections and tools.
+        """Return the open engine, in a wrapper that elections and tools can use in any thread.
 
         Raises:
             RedlockClosed: The manager is not open.
@@ -145,7 +146,7 @@ class Threaded(PerProcess[M]):
             raise here.thread.closed()
         if here is None or engine is None:
             raise RedlockClosed("this Redlock is not open; call `await redlock.open()` first")
-        # It has the part of an engine that upper floors use.
+        # `ThreadedEngine` has the methods of an engine that elections and tools use.
         return engine if here.thread.here else cast("Engine", ThreadedEngine(engine, here.thread))
 
 
@@ -154,11 +155,11 @@ class _MayBeThreaded(Protocol):
 
 
 class _Openable(_MayBeThreaded, Manager, Protocol):
-    """A manager as it is being made."""
+    """A manager under construction."""
 
 
 def threaded_of(manager: N, thread: object, stall_limit: object) -> Threaded[N] | None:
-    """Return what the options `thread` and `stall_limit` add to a manager that is being made.
+    """Return the `Threaded` object of a manager that is being made; None if `thread` is False.
 
     Raises:
         ConfigurationError: An option is invalid, or gevent or eventlet has replaced threads.
@@ -175,7 +176,8 @@ def threaded_of(manager: N, thread: object, stall_limit: object) -> Threaded[N] 
     if not thread:
         return None
     refuse_greenlets()
-    # Each process opens a copy. The copies share the options and the settings of locks.
+    # Each process opens a copy of the manager. The copies share the options and the settings of
+    # locks.
     ordinary = copy(manager)
     ordinary._threaded = None
     return Threaded(lambda: copy(ordinary), stall_limit)
@@ -184,7 +186,7 @@ def threaded_of(manager: N, thread: object, stall_limit: object) -> Threaded[N] 
 def on_engine(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Run a method of a manager with a thread of its own on the engine's loop."""
+    """Make a manager's method run on the engine's loop, if the engine has a thread of its own."""
 
     @functools.wraps(method)
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""Open a manager once per process, on a thread of its own, and close it at the end."""
+"""Open a manager in a thread of its own, once per process, and close it when the process ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Manager", "Opened", "PerProcess"]
 
 
 class Manager(Protocol):
-    """The part of `Redlock` that a thread of its own needs."""
+    """The part of `Redlock` that this module needs."""
 
     async def open(self) -> object:
         """Connect to the nodes."""
@@ -52,7 +52,8 @@ class Opened(NamedTuple, Generic[M]):
         thread: The thread of the manager's event loop.
         redlock: The manager.
         opening: The call that opens the manager.
-        outcome: Resolved when the manager is open, or with the error.
+        outcome: A future that is resolved when the manager is open, or fails with the error of the
+            opening.
     """
 
     process: int
@@ -65,8 +66,8 @@ class Opened(NamedTuple, Generic[M]):
 _all: Final[WeakSet[PerProcess[Any]]] = WeakSet()
 
 _inherited: Final[list[Opened[Any]]] = []
-"""In a forked child, the managers of the parent. The references keep their event loops from being
-closed by the garbage collector. See `EngineThread.disown` for the reason."""
+"""The parent's managers, in a forked child. These references prevent the garbage collector from
+closing the managers' event loops; see `EngineThread.disown`."""
 
 
 class PerProcess(Generic[M]):
@@ -74,8 +75,8 @@ class PerProcess(Generic[M]):
 
     Args:
         make: Makes a manager that is not open yet.
-        opens_itself: True to open the manager at its first use. False: only a forked child of a
-            process with an open manager does so.
+        opens_itself: True: the manager opens at its first use. False: the manager opens at its
+            first use only in a forked child, and only if the manager was open in the parent.
         begun: Called on the engine's loop when the manager is open.
     """
 
@@ -95,13 +96,13 @@ class PerProcess(Generic[M]):
 
     @property
     def here(self) -> Opened[M] | None:
-        """The manager of this process; None before the first use and after the end."""
+        """The manager of this process; None before the first use and after the closing."""
         opened = self._opened
         # A fork by a C library does not run Python's hooks, so the process id is compared.
         return opened if opened is not None and opened.process == os.getpid() else None
 
     def open(self, *, again: bool = False) -> Opened[M]:
-        """Return the open manager. Open it at the first call.
+        """Return the open manager, which the first call opens.
 
         Args:
             again: Open the manager even if it was closed.
@@ -120,7 +121,7 @@ class PerProcess(Generic[M]):
     async def opened(self, *, again: bool = False) -> Opened[M]:
         """Do the same as `open`, for a task.
 
-        Safety: a cancellation ends the wait only. `aclose` ends the opening.
+        Safety: a cancellation ends only the wait. `aclose` ends the opening.
         """
         here = self.here or self._begin(again=again)
         if not here.outcome.done():
@@ -130,34 +131,61 @@ class PerProcess(Generic[M]):
         return here
 
     def close(self) -> None:
-        """Close the manager of this process, if there is one. Idempotent."""
+        """Close the manager of this process, if there is one. Idempotent.
+
+        The call also waits for the end of a thread that has died.
+
+        Raises:
+            RedlockClosed: The thread dies meanwhile.
+            RedlockError: The call comes from the thread itself, which would wait for itself.
+        """
+        if self.here is not None:
+            self.here.thread.refuse_here()
         here = self._forget()
-        if here is not None and not here.thread.dead:
-            try:
-                if here.outcome.done():
-                    here.thread.run(here.redlock.aclose)
-                else:
-                    here.thread.abandon(here.opening)
-                    here.opening.await_over(UNDONE_WITHIN)
-            finally:
-                here.thread.stop()
+        if here is None:
+            return
+        try:
+            # A thread that has died closes its manager by itself.
+            if here.thread.dead:
+                pass
+            elif here.outcome.done():
+                here.thread.run(here.redlock.aclose)
+            else:
+                here.thread.abandon(here.opening)
+                here.opening.await_over(UNDONE_WITHIN)
+        finally:
+            here.thread.stop()
 
     async def aclose(self) -> None:
         """Do the same as `close`, for a task.
 
+        The call also waits for the end of a thread that has died.
+
+        Raises:
+            RedlockClosed: The thread dies meanwhile.
+
         Safety: the manager is closed completely before a cancellation is raised.
         """
         here = self._forget()
-        if here is not None and not here.thread.dead:
-            try:
-                if here.outcome.done():
-                    await here.thread.finish(here.redlock.aclose)
-                else:
-                    here.thread.abandon(here.opening)
-                    await _until_done(here.outcome)
-            finally:
-                here.thread.end()
+        if here is None:
+            return
+        try:
+            # A thread that has died closes its manager by itself.
+            if not here.thread.dead:
+                await self._close_on(here)
+        finally:
+            here.thread.end()
+            # A task on the thread itself, for example of a sink, cannot wait for the end of the
+            # thread.
+            if not here.thread.here:
                 await _until_done(here.thread.ended)
+
+    async def _close_on(self, here: Opened[M]) -> None:
+        if here.outcome.done():
+            await here.thread.finish(here.redlock.aclose)
+        else:
+            here.thread.abandon(here.opening)
+            await _until_done(here.outcome)
 
     def after_fork(self) -> None:
         """Forget the parent's manager in a forked child, which lacks the parent's threads."""
@@ -165,7 +193,8 @@ class PerProcess(Generic[M]):
             self._opened.thread.disown()
             _inherited.append(self._opened)
             self._opened = None
-        # A thread of the parent may hold the old lock for ever.
+        # A thread of the parent may have held the old lock at the fork. In the child, nobody
+        # releases that lock.
         self._opening = threading.Lock()
 
     def _begin(self, *, again: bool) -> Opened[M]:
@@ -209,20 +238,22 @@ class PerProcess(Generic[M]):
 async def _until_done(outcome: Future[Any]) -> None:
     done = asyncio.wrap_future(outcome)
     await outlast_cancellation(lambda: not done.done(), lambda: asyncio.wait([done]))
-    # Without this asyncio reports an error that nobody has read.
+    # asyncio would otherwise log the exception as never retrieved.
     done.exception()
 
 
 async def _let_expire(redlock: Manager, thread: EngineThread) -> None:
     """Close a manager whose thread ends unexpectedly, and let its leases expire.
 
-    The keys are not deleted. The holders of the leases may work on until they notice the loss, and
-    the next holder would work beside them.
+    The keys are not deleted, because the holders of the leases may work on until they notice the
+    loss. After a deletion, the old and the next holder could work at the same time.
     """
     with suppress(RedlockClosed):
         extender = redlock.engine().extender
-        for holding in list(extender.holdings):
-            extender.forsake(holding, f"{UNKEPT}; {thread.dead}")
+        for record in list(extender.leases):
+            # Even if a sink raises an exception, the other leases must be declared lost.
+            with suppress(Exception, SystemExit, KeyboardInterrupt):
+                extender.forsake(record, f"{UNKEPT}; {thread.dead}")
     await redlock.aclose()
 
 
@@ -233,7 +264,9 @@ def _after_fork() -> None:
 
 def _at_exit() -> None:
     for process in list(_all):
-        process.close()
+        # An error of one manager must not leave the other managers open.
+        with suppress(Exception):
+            process.close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,7 @@
-"""End the leases of event loops that stand still or were closed, while the engine renews them."""
+"""End the leases of event loops that stand still or were closed.
+
+Otherwise the engine, which runs on another thread, would renew these leases for ever.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ from aioredlock_ng._threaded.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from aioredlock_ng._engine.engine import Engine
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 
 __all__ = ["Stalls"]
 
 _SHARE: Final = 0.25
-"""Share of `stall_limit` between two looks. A standstill is noticed that much later at most."""
+"""Time between two checks, as a share of `stall_limit`. A standstill is noticed with at most this
+delay."""
 
 _LONGEST: Final = 1.0
-"""Seconds between two looks at most. A lease whose loop was closed is renewed for so long."""
+"""Longest time in seconds between two checks. A lease whose loop was closed may still be renewed
+for this time."""
 
 
 class _Ping:
@@ -35,12 +40,12 @@ class _Ping:
         self.unanswered_for = 0.0
 
     def answer(self) -> None:
-        """Answer. This runs on the event loop that was asked."""
+        """Record the answer. The event loop that was asked runs this method."""
         self.answered = True
 
 
 class Stalls:
-    """Looks after the event loops that hold leases of one manager. It runs on the engine's loop.
+    """Checks, on the engine's loop, the event loops whose tasks hold leases of one manager.
 
     Args:
         engine: The engine of the manager.
@@ -60,26 +65,27 @@ class Stalls:
 
     def _look(self) -> None:
         now = self._engine.context.loop.time()
-        # The process may have been stopped, and the loops could not answer meanwhile.
+        # If the process was stopped, its loops could not answer. So the time without an answer
+        # grows by at most two intervals.
         passed = min(now - self._looked_at, 2 * self._every)
         self._looked_at = now
-        for home, holdings in self._by_home().items():
+        for home, leases in self._by_home().items():
             if reason := self._fault(home, passed):
-                for holding in holdings:
-                    self._engine.extender.forsake(holding, reason)
+                for record in leases:
+                    self._engine.extender.forsake(record, reason)
         for home in [home for home in self._pings if home.closed]:
             del self._pings[home]
         self._schedule()
 
-    def _by_home(self) -> dict[Mailbox, list[Holding]]:
-        found: dict[Mailbox, list[Holding]] = {}
-        for holding in self._engine.extender.holdings:
-            if isinstance(holding.home, Mailbox):
-                found.setdefault(holding.home, []).append(holding)
+    def _by_home(self) -> dict[Mailbox, list[LeaseRecord]]:
+        found: dict[Mailbox, list[LeaseRecord]] = {}
+        for record in self._engine.extender.leases:
+            if isinstance(record.home, Mailbox):
+                found.setdefault(record.home, []).append(record)
         return found
 
     def _fault(self, home: Mailbox, passed: float) -> str:
-        """Return the reason why a loop loses its leases; "" while it runs."""
+        """Return the reason why a loop loses its leases; "" if the loop keeps its leases."""
         if home.closed:
             return LOOP_CLOSED
         if self._limit is None:

@@ -1,4 +1,7 @@
-"""Start the command line. typer and rich are imported only for a command."""
+"""Start the command line.
+
+Only `main` imports typer and rich. If typer or rich is missing, `main` names the extra to install.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line.
 
     Args:
-        arguments: The words after the program's name. Default: those of this process.
+        arguments: The words after the program's name. Default: the arguments of this process.
 
     Raises:
-        SystemExit: Always, with the command's exit status. It is 2 if packages of the extra are
-            missing.
+        SystemExit: Always, with the command's exit status. The status is 2 if a package of the
+            extra "cli" or "demo" is missing.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     holds = words[:1] in (["run"], ["elect"])
@@ -33,13 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _mend_streams()
     child: list[str] = []
     if holds and "--" in words:
-        # The parser would remove the first "--", and the names could not be separated from the
-        # command.
+        # The parser would remove the first "--". Without the "--", the names could not be separated
+        # from the command that follows them.
         end = words.index("--")
         words, child = words[:end], words[end + 1 :]
     interrupted = signal.getsignal(signal.SIGINT)
     if interrupted is signal.default_int_handler:
-        # A traceback from the middle of an import would not name the missing extra.
+        # With Python's default handler, Control-C during the imports would print a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from .app import build
@@ -63,9 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _mend_streams() -> None:
-    """Replace streams that are None because they were closed, and let all streams print any name.
+    """Replace missing standard streams, and set the error handler of the output streams.
 
-    A lock's name may have characters that the terminal's encoding lacks.
+    A standard stream is None if it was closed when this process started. A lock's name may have
+    characters that the terminal's encoding lacks. The error handler writes an escape sequence in
+    place of each of these characters.
     """
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)

@@ -28,7 +28,8 @@ _COMMANDS = {
     "doctor": "doctor",
     "demo": "demo.command",
 }
-"""Each command with the name of its function and its module, in the order of the help."""
+"""The module of each command, in the order of the help. Each module has a function with the
+command's name."""
 
 
 def build(words: Sequence[str] = ()) -> typer.Typer:
@@ -36,8 +37,8 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
 
     Args:
         words: The command line. If its first word without a dash is a command, only that command is
-            imported and registered. `run` must not import the code that draws tables, for example.
-            Otherwise all commands are imported.
+            imported and registered. If the command line names no command, all commands are
+            imported. For example, `run` does not import the code that draws tables.
     """
     app = typer.Typer(
         cls=Group,
@@ -49,7 +50,7 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        # Boxes and colours would break errors and help in logs and pipes.
+        # In logs and pipes, boxes and colours would garble the help and the error messages.
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 PREFIX = "bench:aioredlock_ng"
-"""Start of the locks' names. Keys that start with `aioredlock_ng:` are no locks."""
+"""Start of the locks' names. Keys that start with `aioredlock_ng:` are the library's own."""
 
 
 def bench(
@@ -100,8 +100,8 @@ async def _measure(
     took: list[float] = []
     failed = 0
     async with redlock:
-        # This cycle comes before the clock starts. Nodes that can grant nothing end the command
-        # here, with the library's own message.
+        # The first cycle is not measured. If the nodes can grant no lock, this first acquire raises
+        # the library's error, and the command ends.
         async with redlock.lock(f"{prefix}:{run}", blocking_timeout=0):
             pass
         began = perf_counter()

@@ -1,13 +1,15 @@
-"""Provide the child process of `run`, which never outlives this process.
+"""Provide the child process of `run` and `elect`. The child never outlives this process.
 
-The child is forked before anything else, and starts once the lock is held. At the time of the fork
-this process has one thread and no event loop, so the fork needs no `preexec_fn`. Until the lock is
-held, the child waits at a pipe. Without the lock it never becomes the command.
+The child is forked before anything else. At that time this process has one thread and no event
+loop, so the fork needs no `preexec_fn`. The child waits for a message on a pipe. This process sends
+the message after it has acquired the lock. The child then executes the command. Without the lock,
+the child never executes the command.
 
-A second small process, the guardian, kills the child's whole group when its pipe closes, which
-happens at any death of this process. On Linux the kernel also kills the child itself. While this
-process holds the lock, its messages to the guardian limit the life of the group. If this process
-hangs or is stopped, no message extends the limit, and the guardian kills the group.
+A second small process, the guardian, has a pipe to this process. When this process dies in any way,
+the pipe closes, and the guardian kills the child's whole process group. On Linux, the kernel also
+kills the child when its parent dies. While this process holds the lock, its messages set the time
+until which the group may live. If this process hangs or is stopped, no message extends that time,
+and the guardian kills the group.
 """
 
 from __future__ import annotations
@@ -35,24 +37,24 @@ _CANNOT_EXECUTE, _NOT_FOUND = 126, 127
 _LIMIT: Final = struct.Struct("d")
 """Format of a message to the guardian: the time until which the group may live.
 
-A shorter message is the last one.
+The last message, `_ALL_IS_WELL`, is shorter than this format.
 """
 
 _ALL_IS_WELL: Final = b"."
 
 _SILENCE: Final = 1.0
-"""Seconds without a message after the limit, before the guardian kills the group.
+"""Seconds for which the guardian waits for a further message after the limit has passed.
 
-Messages that were sent while the guardian or the machine slept are read first.
+In this time, the guardian can read messages that were sent while it or the machine slept.
 """
 
 
 class Child:
-    """A command that has not begun yet, in a process group of its own.
+    """A process that becomes a command at `start`, in a process group of its own.
 
     Args:
         command: The program, searched in PATH, and its arguments. No shell is involved.
-        word: The command of the command line, for an error message.
+        word: `run` or `elect`, for an error message.
 
     Attributes:
         pid: The id of the process and of its group.
@@ -60,7 +62,7 @@ class Child:
 
     def __init__(self, command: Sequence[str], word: str = "run") -> None:
         parent = os.getpid()
-        # If SIGCHLD were inherited as ignored, the kernel would discard the exit status.
+        # If this process ignored SIGCHLD, the kernel would discard the child's exit status.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _occupy_standard_streams()
         self._ended = False
@@ -77,7 +79,7 @@ class Child:
             os.close(self._leash)
             _guard(watching, self.pid)
         os.close(watching)
-        # A stopped guardian does not read, and a write to it must not block this process.
+        # A stopped guardian does not read. A write to a full pipe must not block this process.
         os.set_blocking(self._leash, False)
         # Parent and child both create the group, so that it exists before either uses it.
         with contextlib.suppress(OSError):
@@ -90,19 +92,20 @@ class Child:
         self._gate = -1
 
     def allow(self, seconds: float) -> None:
-        """Let the guardian kill the group slightly later than `seconds` from now.
+        """Set the limit of the group's life. The guardian kills the group slightly after the limit.
 
-        Each message replaces the limit of the message before.
+        The limit is sent to the guardian, and replaces the previous limit. If the pipe is full, the
+        message is dropped.
 
         Args:
-            seconds: The time. With `math.inf`, the initial value, the guardian waits for the death
-                of this process. A message is dropped if the pipe is full.
+            seconds: The limit, counted from now. With `math.inf`, the initial limit, the guardian
+                kills the group only when this process dies.
         """
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._leash, _LIMIT.pack(boottime() + seconds))
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process alone."""
+        """Send a signal to the child alone."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
@@ -112,9 +115,10 @@ class Child:
             os.killpg(self.pid, number)
 
     def has_group(self) -> bool:
-        """Return True if a process is in the group, including the child."""
+        """Return True if the child or another process is in the group."""
         if self._ended:
-            # In a container's first process, orphans of the child must be reaped here.
+            # If this process is the first process of a container, it inherits the orphans of the
+            # child and must reap them.
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-self.pid, os.WNOHANG)[0]:
                     pass
@@ -127,22 +131,26 @@ class Child:
         return True
 
     def poll(self) -> int | None:
-        """Return the change of the child since the last call, as `os.waitpid` reports it.
+        """Return the status of `os.waitpid` if the child ended or stopped since the last call.
 
-        The child ended or stopped. The result is None without a change.
+        Return None if the child's state has not changed.
         """
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
         self._ended = bool(pid) and not os.WIFSTOPPED(status)
         return status if pid else None
 
     def close(self) -> None:
-        """Dismiss the guardian. A child that never started ends by itself, and is waited for."""
+        """End the guardian without killing the group.
+
+        If `start` was not called, the child ends without running the command.
+        """
         if self._gate >= 0:
             os.close(self._gate)
             self._gate = -1
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
-        # This message must not be dropped.
+        # Without this message the guardian would kill the group, so the write waits for room in the
+        # pipe.
         os.set_blocking(self._leash, True)
         with contextlib.suppress(BrokenPipeError):
             os.write(self._leash, _ALL_IS_WELL)
@@ -151,9 +159,10 @@ class Child:
 
 
 def _occupy_standard_streams() -> None:
-    """Open closed standard streams, so that no pipe of this process gets a descriptor from 0 to 2.
+    """Open the null device for each standard stream that is closed.
 
-    Streams opened here are closed again for the command.
+    If a standard stream stayed closed, a pipe of this process could get its descriptor. Streams
+    that are opened here are closed again when the command starts.
     """
     while (there := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -166,8 +175,8 @@ def _become(command: Sequence[str], gate: int, parent: int, caller: str) -> NoRe
     try:
         os.setpgid(0, 0)
         for number in signal.valid_signals():
-            # Python's signal handlers would stay until exec, and the signals that Python ignores
-            # (SIGPIPE) even longer.
+            # Without this loop, Python's signal handlers would stay until exec. The signals that
+            # Python ignores, such as SIGPIPE, would stay ignored even after exec.
             if number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", None)) or callable(
                 signal.getsignal(number)
             ):
@@ -180,7 +189,7 @@ def _become(command: Sequence[str], gate: int, parent: int, caller: str) -> NoRe
             os._exit(0)
         os.environ.update(json.loads(word))
         os.execvp(command[0], list(command))  # noqa: S606
-    # A ValueError means a NUL in a word.
+    # A ValueError means that a word of the command contains a NUL.
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError):
             status = _NOT_FOUND
@@ -192,27 +201,27 @@ def _become(command: Sequence[str], gate: int, parent: int, caller: str) -> NoRe
 
 
 def _die_with(parent: int) -> None:
-    """Make the kernel kill this process when its parent dies, before and after exec.
+    """Make the kernel kill this process when its parent dies. This setting outlives exec.
 
-    Only Linux can do this.
+    Only Linux has this setting.
     """
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The parent may have died before.
+        # The parent may have died before this call.
         if os.getppid() != parent:
             os._exit(0)
 
 
 def _guard(leash: int, group: int) -> NoReturn:
-    """Kill the group when the first process is gone or silent for too long.
+    """Run the guardian: kill the group when the parent process is gone or silent for too long.
 
-    This runs in the guardian. The lock is no longer held at that time.
+    A parent that is gone or silent no longer renews the lock.
     """
     try:
-        # A signal to the first process's group or session must not reach the guardian. A reader of
-        # that process's output must not wait for the guardian.
+        # A signal to the parent's group or session must not reach the guardian. A program that
+        # reads the parent's output must not wait for the guardian.
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
@@ -226,9 +235,9 @@ def _guard(leash: int, group: int) -> NoReturn:
 
 
 def _ends_well(leash: int) -> bool:
-    """Read messages until the first process sends its last one.
+    """Read the parent's messages, and return True if the message `_ALL_IS_WELL` arrives.
 
-    Return False if that process is gone or lets the limit pass.
+    Return False if the parent has ended without this message, or has let the limit pass.
     """
     words = select.poll()
     words.register(leash, select.POLLIN)

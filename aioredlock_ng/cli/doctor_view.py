@@ -1,4 +1,4 @@
-"""Show a whole diagnosis: as tables on a terminal, as lines elsewhere."""
+"""Show a whole diagnosis, as tables on a terminal or as lines elsewhere."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO
 _SEEN = ("server", "up", "on disk", "when full", "round trip (p50, p95, p99)", "clock against ours")
 
 _NARROW = 80
-"""Smallest width of a terminal for tables. In a narrower table a line of advice has too few
-words."""
+"""Smallest width of a terminal for tables. A narrower table has room for only a few words of
+advice in a line."""
 
 
 def print_tables(diagnosis: Diagnosis, console: Console) -> None:
@@ -64,7 +64,10 @@ def print_tables(diagnosis: Diagnosis, console: Console) -> None:
 
 
 def print_lines(diagnosis: Diagnosis, write: Callable[[str], object]) -> None:
-    """Print lines for a log: one per finding, and the meaning once for all findings of a kind."""
+    """Print lines for a log: one per node and one per finding.
+
+    The meaning and the remedy are printed once for all findings that share them.
+    """
     for facts in diagnosis.nodes:
         write(_node_line(facts))
     for group in _alike(diagnosis.findings):
@@ -84,7 +87,7 @@ def _node_line(facts: NodeFacts) -> str:
 
 
 def _print_wrapped(console: Console, text: str) -> None:
-    """Print each line over as many lines as it needs, without breaking a word."""
+    """Print each line of the text, wrapped between words."""
     for line in text.splitlines():
         words = line.lstrip()
         indent = line[: len(line) - len(words)]

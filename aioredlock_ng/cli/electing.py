@@ -1,4 +1,4 @@
-"""The command `elect`: runs a command while this host leads, and stands again after a loss."""
+"""Provide the command `elect`, which runs another command while this host leads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager, n
 __all__ = ["elect"]
 
 _GRACE_SHARE: Final = 0.8
-"""Share of the margin before SIGKILL. The rest is for the end of killed processes."""
+"""Default share of the step-down time after which the command is killed. The killed processes need
+the rest of the step-down time to end."""
 
 
 def elect(
@@ -70,9 +71,10 @@ def elect(
 ) -> None:
     """Run a command while this host leads.
 
-    It waits until no other candidate leads, and starts the command. If the lock cannot be renewed,
-    the command is ended before another candidate can lead. Then it stands again, and starts the
-    command anew. It ends with the command's exit status if the command ends by itself.
+    elect waits until no other candidate leads, and then starts the command. If the lock cannot be
+    renewed, elect ends the command before another candidate can lead. Then elect waits to lead
+    again, and starts the command anew. If the command ends by itself, elect ends with its exit
+    status.
     """
     command: list[str] = context.obj
     if not any(command[:1]):
@@ -85,8 +87,8 @@ def elect(
         label = printable_label(f"{socket.gethostname()}:{os.getpid()}")
     with reported("elect"):
         while True:
-            # The manager is opened anew for each term, because a child is forked without an event
-            # loop.
+            # Each term has a manager of its own, because the child must be forked while no event
+            # loop runs.
             redlock = manager(node, ttl=ttl, node_timeout=node_timeout, key_format=key_format)
             election = redlock.election(name_of(name), label=label, step_down=step_down)
             margin = election.step_down

@@ -1,4 +1,4 @@
-"""Define the exit statuses, and the line on standard error with which a command fails."""
+"""Define the exit statuses, and write the error line of a command that fails."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ if TYPE_CHECKING:
 __all__ = ["HELD", "LOST", "NO_OUTPUT", "NO_QUORUM", "USAGE", "reported", "say"]
 
 HELD: Final = 1
-"""Another client holds the lock. The status is that of flock."""
+"""Another client holds the lock. `flock` ends with the same status."""
 
 USAGE: Final = 2
 """The command line or a setting is wrong. Nothing was done."""
 
 NO_QUORUM: Final = 69
-"""No majority of the nodes answered, or a majority refuses. EX_UNAVAILABLE of sysexits.h."""
+"""No majority of the nodes answered, or a majority refuses. The status is EX_UNAVAILABLE of
+sysexits.h."""
 
 NO_OUTPUT: Final = 74
-"""Standard output cannot be written, for example to a full disk. EX_IOERR of sysexits.h."""
+"""Standard output cannot be written, for example to a full disk. The status is EX_IOERR of
+sysexits.h."""
 
 LOST: Final = 75
-"""The lock was lost while the child ran. EX_TEMPFAIL of sysexits.h."""
+"""The lock was lost while the child ran. The status is EX_TEMPFAIL of sysexits.h."""
 
 
 def say(command: str, words: str) -> None:
     """Write one line to standard error, which may be closed."""
-    # A standard error that was closed at the start is None. This must not change the exit status.
+    # Standard error is None if it was closed at the start. A failed write must not change the exit
+    # status.
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"aioredlock-ng {command}: {' '.join(words.split())}\n")
         sys.stderr.flush()
@@ -42,12 +45,13 @@ def say(command: str, words: str) -> None:
 
 @contextmanager
 def reported(command: str) -> Iterator[None]:
-    """Turn the library's errors into a line and an exit status. The library's log stays silent.
+    """Turn a library error into an error line and an exit status. The library's log stays silent.
 
     Raises:
-        typer.Exit: With the status.
+        typer.Exit: Raised in place of an error of the library, with the exit status for it.
     """
-    # Without any handler, Python itself would print warnings among the command's own lines.
+    # If the logger had no handler, Python itself would print warnings among the command's
+    # own lines.
     logging.getLogger("aioredlock_ng").addHandler(logging.NullHandler())
     try:
         yield

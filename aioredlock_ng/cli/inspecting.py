@@ -7,10 +7,6 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from aioredlock_ng._core.keys import MAX_SLOTS
-
 from .demo.interruption import Interruption
 from .exits import reported
 from .settings import (
@@ -21,13 +17,25 @@ from .settings import (
     NodeTimeoutOption,
     manager,
     name_of,
+    slots_option,
 )
-from .shown import as_dict, fence, holder, is_lock, life, owner, print_json, safe, slots_as_dict
+from .shown import (
+    as_dict,
+    fence,
+    holder,
+    is_lock,
+    life,
+    owner,
+    print_json,
+    readers,
+    safe,
+    slots_as_dict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioredlock_ng import LockInfo, Redlock, SemaphoreInfo
+    from aioredlock_ng import LockInfo, ReaderInfo, Redlock, SemaphoreInfo
 
 __all__ = ["inspect"]
 
@@ -36,13 +44,7 @@ def inspect(
     name: NameArgument,
     slots: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=MAX_SLOTS,
-            metavar="N",
-            help="Show the N slots of the semaphore NAME instead of a lock.",
-            show_default=False,
-        ),
+        slots_option("Show the N slots of the semaphore NAME instead of a lock."),
     ] = None,
     as_json: JsonOption = False,
     node: NodeOption = None,
@@ -51,11 +53,14 @@ def inspect(
 ) -> None:
     """Show the holder of a lock, node by node.
 
-    With --slots it shows the holder of each slot of a semaphore. It writes nothing to the nodes.
-    The exit status does not say whether the lock is held: use "wait -w 0 NAME" in scripts.
+    If readers hold the lock, each reader is shown. With --slots the holder of each slot of a
+    semaphore is shown. Nothing is written to the nodes. The exit status does not say whether the
+    lock is held: use "wait -w 0 NAME" in scripts.
+
+    Slot 1 of the semaphore "gpu" is the lock "gpu#1".
     """
     with reported("inspect"), Interruption() as interruption:
-        # Without the guard, opening writes no marker to a node that has none.
+        # Without the recovery guard, opening the manager writes no marker to an unmarked node.
         redlock = manager(
             node, node_timeout=node_timeout, key_format=key_format, recovery_guard="none"
         )
@@ -88,10 +93,12 @@ def _print(lines: Iterator[str]) -> None:
 
 
 def _state(info: LockInfo) -> str:
-    """Return the state of a lock without its name and its owner."""
+    """Describe the state of a lock in words, without its name and its owner."""
     where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
     if info.held and not is_lock(info):
-        return f"taken by a key that is no lock, {where}"
+        return f"taken by a key that is not a lock, {where}"
+    if info.readers:
+        return f"read by {readers(len(info.readers))} {where}"
     if info.held:
         state = "released, kept by the min_hold of" if info.over else "held by"
         return f"{state} {holder(info.token)} {where}"
@@ -104,7 +111,9 @@ def _state(info: LockInfo) -> str:
 
 def _lines(info: LockInfo) -> Iterator[str]:
     yield f"{safe(info.resource)}: {_state(info)}"
-    if info.held and is_lock(info) and info.owner is not None:
+    for reader in info.readers:
+        yield f"  reader {_reader(reader)}"
+    if info.held and not info.readers and is_lock(info) and info.owner is not None:
         since = datetime.fromtimestamp(info.owner.since, tz=UTC).isoformat(timespec="milliseconds")
         yield f"  owner {owner(info)}, fence {fence(info)}"
         yield f"  since {since}"
@@ -115,6 +124,8 @@ def _lines(info: LockInfo) -> Iterator[str]:
             said = f"not a lock: {answer.foreign}, {life(answer.remaining)}"
         elif answer.detail:
             said = safe(answer.detail)
+        elif answer.readers:
+            said = f"{readers(answer.readers)}, {life(answer.remaining)}"
         elif answer.offered:
             said = f"offered to a waiter, {life(answer.remaining)}"
         elif answer.token is None:
@@ -125,12 +136,21 @@ def _lines(info: LockInfo) -> Iterator[str]:
         yield f"  {answer.node}: {said}"
 
 
+def _reader(reader: ReaderInfo) -> str:
+    """Return the token and the remaining time of a reader, and its owner and fence if known."""
+    said = f"{holder(reader.token)}, {life(reader.remaining)}"
+    if reader.owner is None:
+        return said
+    known = "" if reader.owner.fence is None else f", fence {reader.owner.fence}"
+    return f"{said}, {safe(reader.owner.label)}{known}"
+
+
 def _lines_of_slots(info: SemaphoreInfo) -> Iterator[str]:
     yield f"{safe(info.resource)}: {info.held} of {info.limit} slots held"
     if info.waiting:
         yield f"  {info.waiting} waiting"
     states = ((number, _state_of_slot(slot)) for number, slot in enumerate(info.slots, 1))
-    # A thousand slots that are free have one line.
+    # Neighbouring slots in the same state share a line, because a thousand slots may be free.
     for state, group in groupby(states, key=lambda item: item[1]):
         numbers = [number for number, _ in group]
         last = "" if len(numbers) == 1 else f" to #{numbers[-1]}"

@@ -23,52 +23,54 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Keeper"]
 
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""Signals that end the waiting, and go to every process in the child's group.
+"""Signals that end the wait for the lock.
 
-A shell that dies must not leave its own child behind.
+While the child runs, these signals go to every process in its group. If only the child received
+them, a shell could die and leave its own child behind.
 """
 
 _TO_THE_GROUP: Final = (*_STOPPING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 _TO_THE_CHILD: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 """Signals that go to the child alone.
 
-Their default action kills a process, so the other programs of the group must not receive them.
+By default these signals kill a process, so the other programs of the group must not receive them.
 """
 
 _NOTICE_AFTER: Final = 1.0
-"""Seconds without a majority of nodes after which the user sees the reason for the wait."""
+"""After this many seconds without a majority of nodes, the user sees the reason for the wait."""
 
 
 _LOOK: Final = 0.01
-"""Seconds between two checks of a group whose first process has ended.
+"""Seconds between two checks of the child's group after the end of the child.
 
-The kernel does not report the end of the other processes.
+The kernel does not report the end of the group's other processes.
 """
 
 _KILLED_WITHIN: Final = 1.0
-"""Longest wait in seconds for killed processes.
+"""Longest wait in seconds for the end of killed processes.
 
-Without a process that reaps them, as in some containers, they stay for ever.
+In some containers no process reaps killed processes, and they stay for ever.
 """
 
 _TELL_EVERY: Final = 0.5
-"""Seconds between two messages to the guardian, at most.
+"""Longest time in seconds between two messages to the guardian.
 
-After a suspension of the machine the guardian waits for a message for twice this time.
+After a suspension of the machine, the guardian waits for twice this time before it kills the group.
+So a message reaches the guardian in time.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The user's wishes apart from the lock.
+    """The user's options that do not describe the lock.
 
     Attributes:
         conflict_code: Exit status if another client holds the lock.
         lost_code: Exit status if the lock was lost.
         grace: Seconds between SIGTERM and SIGKILL, after a loss and for processes that outlive the
             child.
-        margin: Seconds before the end of the lease at which the child is ended.
-        command: The command of the command line, for messages.
+        margin: The child is ended this many seconds before the end of the lease.
+        command: `run` or `elect`, for messages.
     """
 
     conflict_code: int
@@ -79,16 +81,17 @@ class Job:
 
 
 class Keeper:
-    """One lock and one child.
+    """Hold one lock for one child.
 
     Args:
         redlock: The manager, which is not open yet.
         lock: The lock.
         child: The child, which is not started yet.
-        job: The user's other wishes.
+        job: The user's other options.
 
     Attributes:
-        lost: True if the lock was lost, or if its lease had at most the margin left.
+        lost: True if the lock was lost, or if the child was ended because at most `margin` seconds
+            of the lease were left.
         stopped: True if a signal asked for the end of the child.
     """
 
@@ -118,11 +121,11 @@ class Keeper:
         task = asyncio.current_task()
         assert task is not None
         loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
-        # The child may have been killed before.
+        # The child may have been killed before the handler was set.
         self._child_changed()
         for number in (*_TO_THE_GROUP, *_TO_THE_CHILD):
             # A signal that is ignored from the start (nohup, a background job of a script) stays
-            # ignored, here and in the child.
+            # ignored, in this process and in the child.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._signalled, number, task)
         try:
@@ -154,8 +157,8 @@ class Keeper:
                 "AIOREDLOCK_NG_NAME": lease.resource,
                 "AIOREDLOCK_NG_TOKEN": lease.token,
                 "AIOREDLOCK_NG_FENCE": "" if lease.fence is None else str(lease.fence),
-                # A lock sets the variable too. Otherwise its child would inherit the slot of an
-                # enclosing semaphore.
+                # For a lock without slots the variable is empty. If it were not set, the child
+                # would inherit the slot of an enclosing semaphore.
                 "AIOREDLOCK_NG_SLOT": "" if lease.slot is None else str(lease.slot),
             }
         )
@@ -165,12 +168,13 @@ class Keeper:
             ended = "had ended already" if self._over.done() else "was ended"
             stepped_down = lost.done() and not self._over.done() and lease.valid
         finally:
-            # This comes before any output, because an unread error stream must not keep the child
-            # alive. It also comes before the release, so that no process of the group works beside
-            # the next holder.
+            # The group ends before any output, because a write to an unread error stream could
+            # block while the child lives. The group also ends before the release, so that none of
+            # its processes works beside the next holder.
             await self._end()
             lost.cancel()
-            # The group has ended, and its number may soon belong to another group.
+            # The group has ended, and its number may soon belong to another group, which the
+            # guardian must not kill.
             self._child.allow(math.inf)
         released = await lease.release()
         if released and not stepped_down:
@@ -182,9 +186,9 @@ class Keeper:
         return self._job.lost_code
 
     async def _until_lost(self) -> None:
-        """Return when the lease has at most the margin left.
+        """Return when at most `margin` seconds of the lease are left.
 
-        Until then, extend the guardian's limit at each renewal.
+        Until that time, send the present limit to the guardian at short intervals.
         """
         margin = self._job.margin
         while (left := self._lease.remaining()) > margin:
@@ -197,13 +201,13 @@ class Keeper:
     def _tell_guardian(self) -> None:
         """Send the guardian the time until which the group may live without a further message.
 
-        It is the time at which this process itself would send SIGKILL: the margin before the end of
-        the lease, and the grace time after that.
+        The time is the one at which this process itself would send SIGKILL. This process sends
+        SIGTERM when only the margin of the lease is left, and SIGKILL after the grace time.
         """
         self._child.allow(self._lease.remaining() - self._job.margin + self._job.grace)
 
     async def _end(self) -> None:
-        """End every process of the child's group that would work without the lock."""
+        """End the processes of the child's group, unless all of them have ended."""
         if self._over.done() and not self._child.has_group():
             return
         self._child.signal_group(signal.SIGTERM)
@@ -214,7 +218,7 @@ class Keeper:
         await self._group_ends(_KILLED_WITHIN)
 
     async def _group_ends(self, within: float) -> None:
-        """Return when the child's group is empty, or after this time."""
+        """Return when the child's group is empty, or after `within` seconds."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within
         await asyncio.wait((self._over,), timeout=within)
@@ -228,8 +232,8 @@ class Keeper:
             return os.WEXITSTATUS(status)
         number = os.WTERMSIG(status)
         if self._terminal.given and number in (signal.SIGINT, signal.SIGQUIT):
-            # Control-C reached the child's group only. A script that runs this process expects it
-            # to die of the signal as well.
+            # Control-C reached the child's group only. A script that runs this process expects this
+            # process to die of the signal as well.
             self._terminal.take()
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
@@ -255,26 +259,27 @@ class Keeper:
         elif self._stop_asked:
             self._suspend()
         elif os.WSTOPSIG(status) in (signal.SIGTTIN, signal.SIGTTOU):
-            # The child needs the terminal. It gets the terminal if this process has it. In the
-            # background it stays stopped until SIGCONT.
+            # The child needs the terminal, and gets it if this process has it. If this process is
+            # in the background, the child stays stopped until SIGCONT.
             if self._terminal.give(self._child.pid):
                 self._child.signal_group(signal.SIGCONT)
         elif self._terminal.given:
             self._suspend()
 
     def _suspend(self) -> None:
-        """Stop together with the child at Control-Z, so that the shell shows its prompt.
+        """Stop this process and the child at Control-Z, so that the shell shows its prompt.
 
-        Afterwards go on with the child, or end it if the lock has ended.
+        After SIGCONT, both processes go on. If the lock was lost, the child is then ended.
         """
         self._stop_asked = False
         given = self._terminal.given
         self._terminal.take()
-        # A stopped child does no harm. It receives its SIGTERM and its grace time when it goes on.
+        # A stopped child does no harm without the lock, so the guardian has no limit until SIGCONT.
+        # If the lock was lost, the child then receives SIGTERM, and SIGKILL after the grace time.
         self._child.allow(math.inf)
-        # If this process gave the terminal away, it receives the Control-Z of the whole job and
-        # passes it on. Otherwise each process has received its own, or the signal was meant for
-        # this process alone.
+        # If the child's group has the terminal, only that group received the Control-Z. This
+        # process then stops its own group as well. In the other case, its own group has received
+        # the Control-Z already, or the signal was meant for this process alone.
         if given:
             os.killpg(0, signal.SIGSTOP)
         else:

@@ -51,9 +51,10 @@ _COLUMNS = (
     Column("owner", 1, share=0.5),
     Column("waiting", 4),
 )
-"""Columns in order of importance for space: the owner first, the queue last.
+"""Columns in the order of display.
 
-Lines for a pipe have all columns.
+If a line is too short for all columns, those with the highest ranks are left out first. Lines for a
+pipe have all columns.
 """
 
 
@@ -62,7 +63,7 @@ def ls(
     every: Annotated[
         bool,
         typer.Option(
-            "--all", help="List keys that are no locks too, by their type and remaining time."
+            "--all", help="List keys that are not locks too, by their type and remaining time."
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -72,8 +73,9 @@ def ls(
 ) -> None:
     """List the locks on the nodes.
 
-    It scans all keys for strings that expire, except the library's own. A node cannot distinguish a
-    lock from other data of this kind: give a PATTERN if there is any.
+    All keys are scanned, except the library's own. A string that expires is listed as a lock, and
+    so is a key with readers. A node cannot distinguish a lock from another string that expires.
+    Give a PATTERN if there are other strings.
     """
     with reported("ls"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
@@ -108,7 +110,7 @@ def _table(locks: list[LockInfo]) -> Table:
 
 
 def _words(lock: LockInfo, of: str) -> tuple[str, ...]:
-    """Return name, nodes, remaining time, holder, owner and queue."""
+    """Return the cells of a lock's row: one text for each column."""
     if is_lock(lock) or lock.offered:
         nodes, left, held_by = lock.nodes, life_of(lock), holder_of(lock)
     else:

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["PAGES", "Command", "Group", "Page"]
 
 _WIDEST = 80
-"""Widest line of prose in columns. Longer lines are hard to read on a wide terminal."""
+"""Characters of the longest line. Longer lines are hard to read on a wide terminal."""
 
 _NARROWEST = 40
-"""Narrowest line in columns. A narrower line cannot hold an option and its value."""
+"""Characters of a line on the narrowest terminal. A shorter line cannot hold an option and its
+value."""
 
 _FIRST_COLUMN = 24
-"""Columns for an option's name. A longer name has a line of its own."""
+"""Characters for an option's name. A longer name has a line of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Page:
     Attributes:
         statuses: Each exit status and its meaning.
         examples: Complete command lines.
-        behind: End of the usage line.
+        behind: The words at the end of the usage line.
     """
 
     statuses: tuple[tuple[str, str], ...]
@@ -59,6 +60,7 @@ PAGES = {
             "aioredlock-ng run -n nightly-report -- ./report.sh",
             "aioredlock-ng run -w 30 account:1 account:2 -- ./move.sh",
             "aioredlock-ng run --slots 4 report -- ./report.sh",
+            "aioredlock-ng run --shared catalog -- ./report.sh",
         ),
         "-- COMMAND [ARG]...",
     ),
@@ -101,12 +103,16 @@ PAGES = {
     ),
     "wait": Page(
         (
-            ("0", "The lock is free."),
-            ("1", "The lock was still held after -w. -E sets another status."),
+            ("0", "The lock, or a slot, is free."),
+            ("1", "The lock, or every slot, was still held after -w. -E sets another status."),
             _USAGE,
             ("69", "No majority of the nodes answered at the start, or later for 30 seconds."),
         ),
-        ("aioredlock-ng wait deploy && echo free", "aioredlock-ng wait -w 0 deploy || echo held"),
+        (
+            "aioredlock-ng wait deploy && echo free",
+            "aioredlock-ng wait -w 0 deploy || echo held",
+            "aioredlock-ng wait --slots 4 report && echo free",
+        ),
     ),
     "top": Page(
         (
@@ -149,7 +155,7 @@ class Command(TyperCommand):
     """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words of the usage line behind the command's name."""
+        """Return the words that follow the command's name in the usage line."""
         arguments = [
             param.metavar for param in self.get_params(ctx) if param.param_type_name == "argument"
         ]
@@ -203,7 +209,7 @@ def _first_paragraph(command: Any) -> str:
 
 
 def _option(param: Any) -> tuple[str, str]:
-    """Return the names of an option with the word for its value, and its help with the default.
+    """Return two texts: an option's names with its metavar, and its help with the default.
 
     The result is ("", "") for an argument.
     """

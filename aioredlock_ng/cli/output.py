@@ -1,4 +1,4 @@
-"""Provide a standard output whose failures differ from all other errors."""
+"""Provide a standard output that raises an error of its own type when a write fails."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ class _Output(io.TextIOWrapper):
 
 @contextmanager
 def watched_output(command: str) -> Iterator[None]:
-    """Turn a failed write to standard output into a line and an exit status.
+    """Turn a failed write to standard output into an error line and an exit status.
 
-    If the reader is gone, the status is that of SIGPIPE.
+    If the reader of the output is gone, no line is written, and the status is that of a process
+    killed by SIGPIPE.
 
     Args:
-        command: First word of the line.
+        command: Name of the command, for the error line.
 
     Raises:
-        SystemExit: With the status.
+        SystemExit: Raised if standard output cannot be written, with the exit status.
     """
     stream = sys.stdout
     if not isinstance(stream, io.TextIOWrapper):
@@ -71,7 +72,8 @@ def watched_output(command: str) -> Iterator[None]:
             finally:
                 output.flush()
     except OutputFailed as failed:
-        # Python would try to write the rest again at its end and print a traceback.
+        # With the old descriptor, Python would write the rest again at its exit and print a
+        # traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if isinstance(failed.error, BrokenPipeError):
             raise SystemExit(128 + signal.SIGPIPE) from None

@@ -1,4 +1,4 @@
-"""Provide the command `release`, which takes a lock from its holder after a question."""
+"""Provide the command `release`, which asks the user and then takes a lock from its holder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .settings import (
     manager,
     name_of,
 )
-from .shown import foreign, holder, is_lock, life, print_json, safe
+from .shown import foreign, holder, is_lock, life, print_json, readers, safe
 
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo, Redlock
@@ -33,7 +33,7 @@ def release(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     any_key: Annotated[
-        bool, typer.Option("--any-key", help="Delete the key even if it is no lock.")
+        bool, typer.Option("--any-key", help="Delete the key even if it is not a lock.")
     ] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
@@ -42,14 +42,16 @@ def release(
 ) -> None:
     """Take a lock away from its holder.
 
-    It asks first, and then takes the lock only from the holder that the question named. With --yes
-    it takes the lock from any holder.
+    The command asks first, and then takes the lock only from the holder that the question named.
+    With --yes it takes the lock from any holder.
 
-    A holder that uses this library is notified at once. Another one may notice at its next renewal.
-    Until then it may still be at work.
+    A holder that uses this library is notified at once. Any other holder may work on until its next
+    renewal, and notice the loss only then.
 
-    A key that is no string, or does not expire, is no lock of this library and may be somebody's
-    data. It is refused with status 2, unless --any-key is given.
+    A key that is not a string, or does not expire, is not a lock of this library and may be
+    somebody's data. Without --any-key it is refused with status 2.
+
+    Slot 1 of the semaphore "gpu" is the lock "gpu#1".
     """
     if not force:
         say(
@@ -65,13 +67,11 @@ def release(
         if info is None:
             deleted = interruption.run(_release(redlock, name_of(name), None, any_key=any_key))
         elif info.nodes:
-            # Without --any-key a key that is no lock is refused, so there is nothing to ask.
+            # Without --any-key a key that is not a lock is refused, so there is nothing to ask.
             if (any_key or is_lock(info)) and not _confirmed(info):
                 say("release", "nothing was done")
                 raise typer.Exit(HELD)
-            deleted = interruption.run(
-                _release(redlock, name_of(name), info.token, any_key=any_key)
-            )
+            deleted = interruption.run(_release_from(redlock, name_of(name), info, any_key=any_key))
             if not deleted:
                 say("release", "the lease ended before the answer; a later holder was left alone")
                 raise typer.Exit(HELD)
@@ -87,11 +87,20 @@ def _confirmed(info: LockInfo) -> bool:
     if is_lock(info):
         question = "Its holder may still be at work. Take it away?"
         state = "is held by"
+        if info.readers:
+            said = f"is read by {readers(len(info.readers))} {where}"
+            question = "They may still be at work. Take it away from all of them?"
+            return _answer(info, f"{said}\n{question}")
         if info.over:
             state, question = "is kept by the min_hold of", "Its lease is over. Free it?"
         said = f"{state} {holder(info.token)} {where}\n{question}"
     else:
-        said = f"is no lock but somebody's data ({foreign(info)}) {where}\nDelete it?"
+        said = f"is not a lock but somebody's data ({foreign(info)}) {where}\nDelete it?"
+    return _answer(info, said)
+
+
+def _answer(info: LockInfo, said: str) -> bool:
+    """Ask a question about the lock, and return True if the answer is yes."""
     sys.stderr.write(f"{safe(info.resource)} {said} [y/N] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
@@ -103,6 +112,25 @@ def _confirmed(info: LockInfo) -> bool:
 async def _inspect(redlock: Redlock, name: str | bytes) -> LockInfo:
     async with redlock:
         return await redlock.inspect(name)
+
+
+async def _release_from(
+    redlock: Redlock, name: str | bytes, info: LockInfo, *, any_key: bool
+) -> int:
+    """Take the lock only from the holder or the readers that `info` names.
+
+    Return the number of nodes that deleted the key. For several readers, return the largest number
+    of nodes that deleted the entry of one reader.
+    """
+    if not info.readers:
+        return await _release(redlock, name, info.token, any_key=any_key)
+    async with redlock:
+        return max(
+            [
+                await redlock.force_release(name, token=reader.token, any_key=any_key)
+                for reader in info.readers
+            ]
+        )
 
 
 async def _release(redlock: Redlock, name: str | bytes, token: str | None, *, any_key: bool) -> int:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aioredlock_ng._core.keys import MAX_SLOTS
 from aioredlock_ng._core.owners import MAX_LABEL
 from aioredlock_ng.environment import PREFIX
 
 from .child import Child
 from .exits import HELD, LOST, USAGE, reported, say
 from .keeper import Job, Keeper
-from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager, name_of
+from .settings import (
+    KeyFormatOption,
+    NodeOption,
+    NodeTimeoutOption,
+    manager,
+    name_of,
+    slots_option,
+)
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Lock
 
 __all__ = ["run"]
 
@@ -27,20 +36,21 @@ def run(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="The lock, or the semaphore. Several locks are taken together, all or none.",
+            help="The lock or semaphore. Several locks are taken together, all or none.",
             show_default=False,
         ),
     ],
     slots: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=MAX_SLOTS,
-            metavar="N",
-            help="Hold one of the N slots of the semaphore NAME instead of a lock.",
-            show_default=False,
-        ),
+        slots_option("Hold one of the N slots of the semaphore NAME instead of a lock."),
     ] = None,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared",
+            help="Read: hold the read-write lock NAME together with others that read.",
+        ),
+    ] = False,
     no_wait: Annotated[
         bool,
         typer.Option(
@@ -91,7 +101,7 @@ def run(
             metavar="SECONDS",
             help=(
                 "Keep the lock taken for this long after its grant, even if the command ends"
-                " earlier: for jobs that run once per slot in the fleet."
+                " earlier: for jobs that run once per interval in the fleet."
             ),
             show_default=False,
         ),
@@ -122,9 +132,12 @@ def run(
 ) -> None:
     """Hold a lock while a command runs.
 
+    Without --shared the command runs alone. Other commands with the same NAME wait, even those with
+    --shared.
+
     The command runs without a shell, in a process group of its own. Its environment has
     AIOREDLOCK_NG_NAME, AIOREDLOCK_NG_TOKEN, AIOREDLOCK_NG_FENCE and AIOREDLOCK_NG_SLOT. Signals are
-    passed on to it. If this process is killed, the command is killed too.
+    passed on to the command. If this process is killed, the command is killed too.
     """
     command: list[str] = context.obj
     if not any(command[:1]):
@@ -139,6 +152,9 @@ def run(
     if slots is not None and len(names) > 1:
         say("run", "--slots takes one NAME, because a semaphore has one; give one name")
         raise typer.Exit(USAGE)
+    if shared and (problem := _not_shared(names, slots, min_hold)):
+        say("run", problem)
+        raise typer.Exit(USAGE)
     with reported("run"):
         if owner is None and f"{PREFIX}OWNER" not in os.environ:
             owner = _owner(command[0])
@@ -146,7 +162,10 @@ def run(
             node, ttl=ttl, node_timeout=node_timeout, key_format=key_format, owner=owner
         )
         timeout = 0.0 if no_wait else wait
-        if slots is None:
+        lock: Lock
+        if shared:
+            lock = redlock.rwlock(name_of(names[0]), blocking_timeout=timeout).read()
+        elif slots is None:
             names_given = map(name_of, names)
             lock = redlock.lock(*names_given, blocking_timeout=timeout, min_hold=min_hold)
         else:
@@ -161,6 +180,17 @@ def run(
         finally:
             child.close()
     raise typer.Exit(status)
+
+
+def _not_shared(names: list[str], slots: int | None, min_hold: float | None) -> str:
+    """Return why these arguments cannot be combined with --shared, or "" if they can."""
+    if len(names) > 1:
+        return "--shared takes one NAME, because a read-write lock has one; give one name"
+    if slots is not None:
+        return "--shared and --slots contradict each other; give one of them"
+    if min_hold is not None:
+        return "--min-hold is for locks that one client holds; leave it out, or --shared"
+    return ""
 
 
 def _owner(program: str) -> str:

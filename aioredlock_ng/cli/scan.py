@@ -1,4 +1,4 @@
-"""Find the locks on the nodes by SCAN, and ask all nodes for each name. Nothing is written."""
+"""Find the locks on the nodes by SCAN, and ask all nodes about each lock. Nothing is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aioredlock_ng._core.inspection import lock_info, look_of
 from aioredlock_ng._core.keys import OWN_KEYS, slot_in
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._core.replies import Free, Held
+from aioredlock_ng._core.replies import Free, Held, ReadLocked
 from aioredlock_ng._core.votes import Refusal, no_vote
 from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Request
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["Scan", "ask", "words"]
 
 _STEP = 1000
-"""Keys per SCAN request. A server is busy with it for some hundred microseconds."""
+"""Keys per SCAN request. One request keeps a server busy for some hundred microseconds."""
 
 _BATCH = 100
-"""Keys per request to all nodes."""
+"""Number of keys about which one request asks all nodes."""
 
 _PATIENCE = 5.0
-"""Seconds for one SCAN on a busy server, after which the node is left out."""
+"""Longest wait in seconds for the answer to one request. A node that takes longer is left out."""
 
 
 class Scan:
@@ -48,10 +48,12 @@ class Scan:
         redlock: The open manager.
         key_format: The manager's key format.
         pattern: A pattern of names, as for KEYS and SCAN.
-        every: Include keys that are no locks of this library: of other types, or without expiry.
+        every: Include keys that are not locks of this library, because of their type or because
+            they do not expire.
 
     Attributes:
-        silent: The nodes that are left out of the listing, with the reasons. Known after `keys`.
+        silent: The nodes that are left out of the listing, with the reasons, as the method `keys`
+            found them.
     """
 
     def __init__(
@@ -61,27 +63,30 @@ class Scan:
         self._format = key_format
         self._match = key_format.matching(pattern)
         self._every = every
+        # A SCAN can filter by one type only. The key of readers is a sorted set, and the key of
+        # another holder is a string.
+        self._types = (None,) if every else ("string", "zset")
         self.silent: dict[str, str] = {}
 
     def name(self, key: bytes) -> str:
-        """Return the name of a key for people."""
+        """Return the lock's name that a key contains, as text for people."""
         return self._format.name(key)
 
     async def sizes(self) -> int:
-        """Return the number of keys on all nodes that answer."""
+        """Return the number of keys to scan: the keys of answering nodes, once for each type."""
         nodes = Operator(self._redlock).nodes
         replies = await asyncio.gather(
             *(ask(node, index, words("DBSIZE")) for index, node in enumerate(nodes))
         )
-        return sum(reply for reply in replies if type(reply) is int)
+        return sum(reply for reply in replies if type(reply) is int) * len(self._types)
 
     async def keys(self, advance: Callable[[int], object] = lambda _: None) -> list[bytes]:
-        """Return the keys that may be locks, by SCAN on every node, in order.
+        """Return the keys that may be locks, sorted by name, from a SCAN on every node.
 
         The slots of a semaphore are in the order of their numbers.
 
         Args:
-            advance: Called with a number of scanned keys.
+            advance: Called after each request with the approximate number of keys that it scanned.
 
         Raises:
             QuorumUnreachable: Too few nodes could be scanned.
@@ -102,7 +107,7 @@ class Scan:
         return sorted(set().union(*scanned), key=_rank)
 
     async def look(self, keys: Sequence[bytes]) -> list[LockInfo]:
-        """Return the locks among these keys, by one request to all nodes."""
+        """Return the locks among these keys. Each request asks all nodes about `_BATCH` keys."""
         return [
             lock
             for start in range(0, len(keys), _BATCH)
@@ -112,26 +117,27 @@ class Scan:
     async def _keys_of(
         self, node: Node, index: int, advance: Callable[[int], object]
     ) -> set[bytes] | str:
-        """Return the keys of a node that may be locks, or the reason for a missing answer."""
-        keys = await self._found(
-            node, index, self._match, advance, kind=None if self._every else "string"
-        )
-        return (
-            keys if isinstance(keys, str) else {key for key in keys if not key.startswith(OWN_KEYS)}
-        )
+        """Return a node's keys that may be locks, or the reason for a missing answer."""
+        keys: set[bytes] = set()
+        for kind in self._types:
+            found = await self._found(node, index, self._match, advance, kind=kind)
+            if isinstance(found, str):
+                return found
+            keys |= found
+        return {key for key in keys if not key.startswith(OWN_KEYS)}
 
     async def _found(
         self,
         node: Node,
         index: int,
         pattern: bytes,
-        advance: Callable[[int], object] = lambda _: None,
+        advance: Callable[[int], object],
         *,
-        kind: str | None = "string",
+        kind: str | None,
     ) -> set[bytes] | str:
         """Return the matching keys of one type on a node, or the reason for a missing answer.
 
-        A type of None means any type.
+        If `kind` is None, return the keys of any type.
         """
         keys: set[bytes] = set()
         cursor: bytes = b"0"
@@ -156,8 +162,8 @@ class Scan:
             MUTEX.inspecting(tuple(keys), labels, queues=True)
         )
         if any(isinstance(reply, Refusal) for reply in replies):
-            # A key that this user may not read makes the whole request fail, so the keys are asked
-            # one by one.
+            # A single key that the connection's user may not read makes the whole request fail. So
+            # each key gets a request of its own.
             if len(keys) > 1:
                 return [lock for key in keys for lock in await self._look([key])]
             if labelled:
@@ -177,22 +183,24 @@ def _rank(key: bytes) -> tuple[bytes, int]:
 
 
 def _may_be_a_lock(look: Look) -> bool:
-    """Return True if the key is a string that expires. The key may also be an offer to a waiter."""
-    return (isinstance(look, Held) and look.remaining < math.inf) or (
-        isinstance(look, Free) and look.offered is not None
+    """Return True if the key has readers, is offered to a waiter, or is a string that expires."""
+    return (
+        (isinstance(look, Held) and look.remaining < math.inf)
+        or (isinstance(look, Free) and look.offered is not None)
+        or isinstance(look, ReadLocked)
     )
 
 
 def words(*words: Any) -> Request:
-    """Return a command made of its words."""
+    """Return a request that sends these words as one command."""
     return Request(pack_command(words))
 
 
 async def ask(node: Node, index: int, request: Request, within: float = _PATIENCE) -> Reply:
-    """Ask one node.
+    """Send a request to one node.
 
     Returns:
-        The answer. None without an answer in time.
+        The answer. None if no answer came in the given time.
     """
     question = Question(request, asyncio.get_running_loop().time())
     node.ask(question, index)

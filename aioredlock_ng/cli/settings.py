@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from aioredlock_ng import Options, Redlock
-from aioredlock_ng._core.keys import KeyFormat
+from aioredlock_ng._core.keys import MAX_SLOTS, KeyFormat
 from aioredlock_ng.environment import PREFIX, naming_variables, settings_from
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "manager_and_format",
     "name_of",
     "options_of",
+    "slots_option",
 ]
 
 _NODES = f"{PREFIX}NODES"
@@ -62,18 +63,23 @@ PatternArgument = Annotated[
 ]
 
 
+def slots_option(text: str) -> Any:
+    """Return the option for a semaphore's number of slots, with the argument `text` as its help."""
+    return typer.Option(min=1, max=MAX_SLOTS, metavar="N", help=text, show_default=False)
+
+
 def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[str, Any]]:
     """Return the nodes' URLs and the manager's options.
 
-    A given option overrides the environment unless it is None. A `recovery_guard` of "none" means
-    no guard, as in the environment.
+    A given option overrides the environment unless it is None. As in the environment, the value
+    "none" of `recovery_guard` turns the guard off.
 
     Raises:
         ConfigurationError: There are no nodes, or a value is invalid.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    # Given nodes never pass through the comma-separated variable, because a password may contain a
-    # comma.
+    # Nodes from the command line are never put into the comma-separated variable, because a
+    # password may contain a comma.
     environ = {**os.environ, _NODES: "redis://given"} if nodes else os.environ
     urls, found = settings_from(environ, given)
     if given.get("recovery_guard") == "none":
@@ -85,10 +91,10 @@ def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[s
 
 
 def manager(nodes: list[str] | None, **given: Any) -> Redlock:
-    """Return the manager for a command. It is not open yet.
+    """Return the manager for a command, without opening it.
 
     Raises:
-        ConfigurationError: A setting is invalid (`options_of`, `Redlock`).
+        ConfigurationError: A setting is invalid; see `options_of` and `Redlock`.
     """
     return manager_and_format(nodes, **given)[0]
 
@@ -100,7 +106,7 @@ def manager_and_format(nodes: list[str] | None, **given: Any) -> tuple[Redlock, 
 
 
 def name_of(word: str) -> str | bytes:
-    """Return a word of the command line as a lock's name. The result is bytes if it is no UTF-8."""
+    """Return a word of the command line as a lock's name, as bytes if it is not UTF-8."""
     try:
         word.encode()
     except UnicodeEncodeError:

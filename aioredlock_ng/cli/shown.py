@@ -1,4 +1,4 @@
-"""Show locks and times: as words for people, as a dictionary for JSON."""
+"""Convert locks and times to words for people, and locks to dictionaries for JSON."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ __all__ = [
     "life_of",
     "owner",
     "print_json",
+    "readers",
     "safe",
     "seconds",
     "slots_as_dict",
@@ -44,10 +45,10 @@ def print_json(value: object) -> None:
 
 
 def as_dict(info: LockInfo) -> dict[str, Any]:
-    """Return a dictionary for JSON.
+    """Return the state of a lock as a dictionary for JSON.
 
-    JSON has no infinity, so a key without expiry has None for `remaining`. The token of a key that
-    is no lock is None as well, because its value may be a user's data.
+    JSON has no infinity, so `remaining` is None for a key without expiry. The token is None for a
+    key that is not a lock, because the key's value may be a user's data.
     """
     told = {**asdict(info), "remaining": info.remaining if math.isfinite(info.remaining) else None}
     if not is_lock(info):
@@ -70,50 +71,65 @@ def slots_as_dict(info: SemaphoreInfo) -> dict[str, Any]:
 
 
 def is_lock(info: LockInfo) -> bool:
-    """Return True if a node has the token of `info` under a key that can be a lock of ours."""
+    """Return True if a node has the token of `info` under a key that can be a lock of this library.
+
+    The result is also True if the lock has readers.
+    """
+    if info.readers:
+        return True
     answers = (answer for answer in info.answers if answer.token is not None and not answer.foreign)
     return any(answer.token == info.token for answer in answers)
 
 
 def foreign(info: LockInfo) -> str:
-    """Return the types of the keys that are no locks, "" if there are none."""
+    """Return the types of the keys that are not locks, or "" if all keys may be locks."""
     return ", ".join(sorted({answer.foreign for answer in info.answers} - {""}))
 
 
 def holder(token: str | None) -> str:
-    """Return the beginning of a token, "-" for none."""
+    """Return the beginning of a token, or "-" if the token is None."""
     if token is None:
         return "-"
     return safe(f"{token[:_SHORT]}…" if len(token) > _SHORT else token)
 
 
+def readers(count: int) -> str:
+    """Return a number of readers in words, such as "2 readers"."""
+    return f"{count} reader" if count == 1 else f"{count} readers"
+
+
 def holder_of(info: LockInfo) -> str:
     """Return the beginning of the token, or "offered" if the lock is reserved for a waiter.
 
-    Behind the token of a lease that is over stands "over": `min_hold` keeps the lock.
+    If readers hold the lock, return their number. If the lease is over and `min_hold` keeps the
+    lock, the word "over" stands behind the token.
     """
     if info.offered:
         return "offered"
+    if info.readers:
+        return readers(len(info.readers))
     return f"{holder(info.token)} over" if info.over else holder(info.token)
 
 
 def owner(info: LockInfo) -> str:
-    """Return the holder's label, "-" for none."""
-    return "-" if info.owner is None else safe(info.owner.label)
+    """Return the holder's label, or "-" without a label. The number of other readers is added."""
+    label = "-" if info.owner is None else safe(info.owner.label)
+    others = len(info.readers) - 1
+    return f"{label} and {others} more" if others > 0 else label
 
 
 def fence(info: LockInfo) -> str:
-    """Return the holder's fence, "-" for none."""
+    """Return the holder's fence, or "-" if it is not known."""
     return "-" if info.owner is None or info.owner.fence is None else str(info.owner.fence)
 
 
 def waiting(info: LockInfo) -> str:
-    """Return the number of waiters of a lock, "-" if no node answers."""
+    """Return the number of waiters of a lock, or "-" if no node answers."""
     return "-" if info.waiting is None else str(info.waiting)
 
 
 def seconds(value: float | None) -> str:
-    """Format a time in seconds with two to four significant digits, "-" if it is not known."""
+    """Format a time in seconds, or return "-" for None. A longer time has fewer decimals."""
     if value is None:
         return "-"
     size = abs(value)
@@ -122,21 +138,21 @@ def seconds(value: float | None) -> str:
 
 
 def life(remaining: float | None) -> str:
-    """Format the remaining time of a key. It is None or infinite for a key without expiry."""
+    """Format the remaining time of a key. The time of a key without expiry is None or infinite."""
     return (
         "no expiry" if remaining is None or math.isinf(remaining) else f"{seconds(remaining)} left"
     )
 
 
 def life_of(info: LockInfo) -> str:
-    """Format the remaining time of a lock, "-" if the lock is reserved for a waiter."""
+    """Format the remaining time of a lock, or return "-" if the lock is reserved for a waiter."""
     return "-" if info.offered else life(info.remaining)
 
 
 def safe(text: str) -> str:
     """Return a server's text with control characters escaped.
 
-    They would move the cursor or end the line.
+    Control characters would move the cursor or end the line.
     """
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text

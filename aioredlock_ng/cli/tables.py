@@ -1,4 +1,4 @@
-"""Make tables that fit into a line, by leaving out columns instead of wrapping cells."""
+"""Make tables that fit the width of a line, by leaving out columns instead of wrapping cells."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Column:
 
     Attributes:
         head: Title of the column.
-        rank: Priority of the column. Rank 0 is always shown, and the others in the order of their
-            ranks.
-        share: Largest share of the line for a cell. A longer cell ends in "…".
-        right: True for numbers.
+        rank: Columns of rank 0 are always shown. The other columns are added in the order of their
+            ranks, the lowest first, if they fit.
+        share: Largest share of the line for a cell. A longer cell is cut, and ends in "…".
+        right: True if the cells are aligned to the right, as numbers are.
         numbered: True if a cell may end in a number such as "#12", which is never cut off.
     """
 
@@ -88,9 +88,10 @@ def _table(
 
 
 def output_width() -> int:
-    """Return the width of standard output: that of the terminal, or else COLUMNS.
+    """Return the width of standard output in characters.
 
-    Without both there is no limit.
+    If standard output is not a terminal, the environment variable COLUMNS gives the width. Without
+    this variable, the width is more than any table needs.
     """
     if sys.stdout.isatty():
         return Console().width

@@ -1,4 +1,4 @@
-"""Move the terminal between this process's group and the child's group."""
+"""Put this process's group or the child's group in the foreground of the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ __all__ = ["Terminal"]
 
 
 class Terminal:
-    """The controlling terminal, if there is one and this process's group has it now."""
+    """The controlling terminal, if there is one.
+
+    Attributes:
+        given: True from the call of `give` to the call of `take`, while another group has the
+            terminal.
+    """
 
     def __init__(self) -> None:
         self._fd = -1
@@ -37,10 +42,11 @@ class Terminal:
         return self.given
 
     def take(self) -> None:
-        """Put this process's group in the foreground again, if it gave the terminal away."""
+        """Put this process's group in the foreground again, if the terminal was given away."""
         if self.given:
             self.given = False
-            # The terminal would stop a background group that requests the foreground.
+            # If SIGTTOU were not ignored, the terminal would stop a background group that requests
+            # the foreground.
             former = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             with contextlib.suppress(OSError):
                 os.tcsetpgrp(self._fd, os.getpgrp())

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 _SCAN_EVERY = 5.0
-"""Seconds between two scans of all keys. Every frame asks for the known names."""
+"""Seconds between two scans of all keys. Between scans, a frame asks only for the known keys."""
 
 _PROBE = b"top:aioredlock_ng"
-"""A key that does not exist. A read of it measures the round trip to a node."""
+"""A key that does not exist, which is read to measure the round trip to a node."""
 
 
 def top(
@@ -81,8 +81,8 @@ class _Watch:
     """The state that is kept from frame to frame.
 
     Args:
-        redlock: The manager, which must be open for `look`.
-        scan: Finds the names.
+        redlock: The manager, which must be open when `look` is called.
+        scan: The scan that finds the keys of the locks.
     """
 
     def __init__(self, redlock: Redlock, scan: Scan) -> None:
@@ -111,22 +111,18 @@ class _Watch:
         for lane, state, trip in zip(self._lanes, states, trips, strict=True):
             lane.add(state.state, trip)
         now = loop.time()
-        self._seen = {
-            (lock.resource, lock.token): self._seen.get((lock.resource, lock.token), now)
-            for lock in locks
-            if lock.token
-        }
-        ages = [now - self._seen.get((lock.resource, lock.token), now) for lock in locks]
-        # A key of the last scan may be gone. It would be shown as a lock without a holder.
+        self._seen = {seen: self._seen.get(seen, now) for seen in map(_holder, locks) if seen[1]}
+        ages = [now - self._seen.get(_holder(lock), now) for lock in locks]
+        # A key of the last scan may be gone, and would be shown as a lock without a holder.
         shown = [
             (lock, age)
             for lock, age in zip(locks, ages, strict=True)
-            if lock.token is not None or lock.offered
+            if lock.token is not None or lock.offered or lock.readers
         ]
         return Frame(states, tuple(trips), tuple(self._lanes), tuple(shown), problem)
 
     async def _round_trip(self, index: int) -> float | None:
-        """Return the seconds that a node took to answer, None without an answer."""
+        """Return the seconds that a node took to answer, or None without an answer."""
         loop = asyncio.get_running_loop()
         node = Operator(self.redlock).nodes[index]
         if not node.ready:
@@ -134,6 +130,11 @@ class _Watch:
         sent = loop.time()
         reply = await ask(node, index, MUTEX.inspecting((_PROBE,)), within=1.0)
         return None if reply is None else loop.time() - sent
+
+
+def _holder(lock: LockInfo) -> tuple[str, str | None]:
+    """Return the lock's name with its holder. All readers count as one holder."""
+    return lock.resource, "readers" if lock.readers else lock.token
 
 
 async def _watch(watch: _Watch, interval: float, *, once: bool, as_json: bool) -> Frame:

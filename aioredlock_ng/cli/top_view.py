@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "Lane", "draw"]
 
 _MARKS = 40
-"""Number of frames in a lane."""
+"""Largest number of frames in a lane, which shows the last round trips to a node."""
 
 _FEWEST_MARKS = 8
-"""Number of frames in a lane on the narrowest line."""
+"""Number of a node's last round trips that are shown if the line is very short."""
 
 _BESIDE_LANE = 64
-"""Usual width of a node's other cells in columns."""
+"""Usual width, in characters, of a node's row without its lane of round trips."""
 
 _NODE_COLUMNS = (
     Column("node"),
@@ -47,29 +47,30 @@ _LOCK_COLUMNS = (
     Column("waiting", 3),
     Column("seen for", 6),
 )
-"""Columns of a lock: the owner gets space first, the fence last.
+"""Columns of a lock's row, in the order of display.
 
-A lock without its remaining time would be useless, so that column is always there.
+On a short line the fence is left out first, and the owner last. The remaining time is always shown,
+because a row without it would be useless.
 """
 
 _STEPS = "▁▂▃▄▅▆▇█"
 _FASTEST, _FACTOR = 0.0005, 2.0
-"""Seconds of round trip for the lowest mark, and the factor from each mark to the next."""
+"""Longest round trip of the lowest mark, in seconds, and the factor from each mark to the next."""
 
 _STYLES = {"up": "green", "quarantined": "yellow", "suspect": "yellow", "connecting": "yellow"}
 
 
 class Lane:
-    """The round trips to a node in the last frames, with a mark for each.
+    """The round trips to a node in the last frames, with a mark for each round trip.
 
-    A higher mark is slower. An x is a missing answer.
+    A higher mark means a slower answer. An x means that no answer came.
     """
 
     def __init__(self) -> None:
         self._marks: deque[tuple[str, str]] = deque(maxlen=_MARKS)
 
     def add(self, state: str, round_trip: float | None) -> None:
-        """Add a frame: the node's state, and the seconds of its answer."""
+        """Add the node's state, and the seconds until its answer, or None without an answer."""
         if round_trip is None:
             self._marks.append(("x", "red"))
             return
@@ -83,14 +84,14 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The answers of the nodes to one request.
+    """The state of the nodes and of the locks at one time.
 
     Attributes:
         nodes: State of each node.
-        round_trips: Seconds of each node's answer. None without an answer.
+        round_trips: Seconds of the last round trip to each node. None without an answer.
         lanes: Recent round trips to each node.
         locks: Each lock, with the seconds since it was first seen with this holder.
-        problem: The reason for missing locks. "" if nothing is wrong.
+        problem: The reason why the locks are not known. "" if the locks are known.
     """
 
     nodes: tuple[NodeState, ...]
@@ -100,7 +101,7 @@ class Frame:
     problem: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the frame for JSON."""
+        """Return the frame as a dictionary for JSON."""
         return {
             "nodes": [
                 {**asdict(state), "round_trip": trip}
@@ -117,7 +118,8 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
     Args:
         frame: The frame.
         width: Longest line. Columns that do not fit are left out.
-        height: Largest number of lines, if given. Locks that do not fit are counted.
+        height: Largest number of lines, or None for no limit. Locks that do not fit are only
+            counted.
     """
     room = min(max(width - _BESIDE_LANE, _FEWEST_MARKS), _MARKS)
     nodes = fitted(
@@ -135,8 +137,8 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
         for line in _lines(f"{node.address} is {node.state}: {node.reason}", width, _style_of(node))
     ]
     problem = _lines(frame.problem, width, "red")
-    # Each table has two empty lines around it and a head of two lines. The last line counts the
-    # locks that do not fit.
+    # Each of the two tables has two empty lines around it and a head of two lines. The last line of
+    # the frame counts the locks that do not fit.
     used = len(frame.nodes) + len(reasons) + (len(problem) or 1) + 8
     shown = frame.locks if height is None else frame.locks[: max(1, height - used)]
     locks = fitted(_LOCK_COLUMNS, [_lock_row(lock, age) for lock, age in shown], width)
@@ -150,7 +152,7 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
 def _node_row(
     state: NodeState, round_trip: float | None, lane: Lane, marks: int
 ) -> tuple[Text | str, ...]:
-    # An address is no plain string here, because rich takes an IPv6 address in brackets for a
+    # An address is not a plain string here, because rich takes an IPv6 address in brackets for a
     # style.
     words = Text(state.state, style=_style_of(state))
     return (
@@ -166,6 +168,7 @@ def _lock_row(lock: LockInfo, age: float) -> tuple[Text | str, ...]:
     marks = Text()
     for answer in lock.answers:
         mine = answer.token is not None and answer.token == lock.token
+        mine = mine or (lock.readers != () and answer.readers > 0)
         marks.append(
             "●" if mine else "?" if answer.detail else "○", style="green" if mine else "yellow"
         )

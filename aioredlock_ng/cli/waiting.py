@@ -1,14 +1,15 @@
-"""Provide the command `wait`, which sleeps until the nodes report that a lock is free."""
+"""Provide the command `wait`, which sleeps until the nodes report that a lock or a slot is free."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aioredlock_ng import QuorumUnreachable
+from aioredlock_ng import QuorumUnreachable, SemaphoreInfo
+from aioredlock_ng._core.keys import slot_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._scripts.kinds import MUTEX
 from aioredlock_ng.operations import Operator
@@ -23,29 +24,36 @@ from .settings import (
     NodeTimeoutOption,
     manager_and_format,
     name_of,
+    slots_option,
 )
-from .shown import as_dict, holder, is_lock, life, print_json
+from .shown import as_dict, holder, is_lock, life, print_json, readers, slots_as_dict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aioredlock_ng import LockInfo, Redlock
 
 __all__ = ["wait"]
 
 _TRACKED_LOOK = 2.0
-"""Seconds between requests while a majority of the nodes sends notifications, which may get lost.
-"""
+"""Seconds between requests while a majority of the nodes sends notifications. A notification may
+get lost."""
 
 _UNTRACKED_LOOK = 0.5
-"""Seconds between requests without that majority."""
+"""Seconds between requests while no majority of the nodes sends notifications."""
 
 _PATIENCE = 30.0
-"""Seconds without a majority of the nodes, after there was one, until the command gives up."""
+"""The command gives up after this many seconds without answers from a majority of the nodes."""
+
+_SLOTS_PAUSE = 0.1
+"""Seconds from a change of a slot to the next request. Without this pause a busy semaphore would be
+inspected all the time, because each renewal of a holder is a change too."""
 
 _NO_TOKEN = b"-"
 """A token that no holder has, for a request that needs tokens."""
 
 _EXPIRY_MARGIN = 0.005
-"""Seconds after which a key has certainly expired, counted from its deadline."""
+"""Seconds from the end of a key's remaining time until the key has certainly expired."""
 
 
 def wait(
@@ -60,6 +68,10 @@ def wait(
             help="Wait at most this long. 0 looks once. Default: for ever.",
             show_default=False,
         ),
+    ] = None,
+    slots: Annotated[
+        int | None,
+        slots_option("Wait until one of the N slots of the semaphore NAME is free."),
     ] = None,
     conflict_code: Annotated[
         int,
@@ -79,72 +91,132 @@ def wait(
 ) -> None:
     """Wait until a lock is free.
 
-    It never takes the lock. Another client may have it a moment later. A lock that is offered to a
-    waiter is not free. With --json it prints its last look, as inspect does.
+    The command never takes the lock, so another client may have it a moment later. A lock that is
+    offered to a waiter is not free. With --json the last state is printed, as by inspect.
+
+    Slot 1 of the semaphore "gpu" is the lock "gpu#1".
     """
     with reported("wait"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
         redlock, keys = manager_and_format(node, **given)
         key = keys.key(name_of(name))
-        info = interruption.run(_wait(redlock, name_of(name), key, seconds))
+        watched = [key] if slots is None else [slot_key(key, n) for n in range(1, slots + 1)]
+        info = interruption.run(_wait(redlock, name_of(name), watched, seconds, slots))
     if as_json:
-        print_json(as_dict(info))
-    if not _is_free(info):
-        if info.held:
-            if info.over:
-                said = f"is kept by the min_hold of {holder(info.token)}"
-            elif is_lock(info):
-                said = f"is held by {holder(info.token)}"
-            else:
-                said = "is taken by a key that is no lock"
-            said = f"{said}, {life(info.remaining)}"
-        else:
-            said = "is offered to a waiter" if info.offered else "is between two holders"
-        say("wait", f"{info.resource!r} {said}")
+        print_json(slots_as_dict(info) if isinstance(info, SemaphoreInfo) else as_dict(info))
+    if not _one_is_free(info):
+        taken = _taken_slots(info) if isinstance(info, SemaphoreInfo) else _taken(info)
+        say("wait", f"{info.resource!r} {taken}")
         raise typer.Exit(conflict_code)
 
 
-def _is_free(info: LockInfo) -> bool:
-    """Return True if nobody holds the lock or is about to hold it.
+def _taken(info: LockInfo) -> str:
+    """Return why a lock is not free."""
+    if not info.held:
+        return "is offered to a waiter" if info.offered else "is between two holders"
+    if info.readers:
+        said = f"is read by {readers(len(info.readers))}"
+    elif info.over:
+        said = f"is kept by the min_hold of {holder(info.token)}"
+    elif is_lock(info):
+        said = f"is held by {holder(info.token)}"
+    else:
+        said = "is taken by a key that is not a lock"
+    return f"{said}, {life(info.remaining)}"
 
-    Between two holders no token has a quorum. Then a node offers its key to a waiter, or the keys
-    of a quorum have the tokens of several holders.
+
+def _taken_slots(info: SemaphoreInfo) -> str:
+    """Return why a semaphore is not free."""
+    said = f"has no free slot, {info.held} of {info.limit} slots held"
+    lives = [slot.remaining for slot in info.slots if slot.held]
+    return f"{said}, the first has {life(min(lives))}" if lives else said
+
+
+def _one_is_free(info: LockInfo | SemaphoreInfo) -> bool:
+    """Return True if a lock, or one slot of a semaphore, is free."""
+    return any(map(_is_free, _locks(info)))
+
+
+def _locks(info: LockInfo | SemaphoreInfo) -> tuple[LockInfo, ...]:
+    return info.slots if isinstance(info, SemaphoreInfo) else (info,)
+
+
+def _is_free(info: LockInfo) -> bool:
+    """Return True if no client holds the lock, and none is about to hold it.
+
+    While the lock changes its holder, no token is on a quorum of nodes, although the lock is not
+    free. In that time a node offers its key to a waiter, or a quorum of nodes has keys with
+    different tokens.
     """
-    taken = sum(answer.token is not None or answer.foreign != "" for answer in info.answers)
+    taken = sum(
+        answer.token is not None or answer.foreign != "" or answer.readers > 0
+        for answer in info.answers
+    )
     return not info.held and not info.offered and taken < quorum_of(info.total)
 
 
-async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float | None) -> LockInfo:
-    """Return the last state of the lock: free, or not free at the end of the time."""
+async def _wait(
+    redlock: Redlock,
+    name: str | bytes,
+    keys: Sequence[bytes],
+    seconds: float | None,
+    slots: int | None = None,
+) -> LockInfo | SemaphoreInfo:
+    """Return the state of the lock or semaphore as soon as it is free or the time is over.
+
+    Args:
+        redlock: The manager, which is not open yet.
+        name: The name of the lock or semaphore.
+        keys: The key of the lock, or the keys of the slots.
+        seconds: The longest wait in seconds. None means no limit.
+        slots: The number of slots; None for a lock.
+    """
     loop = asyncio.get_running_loop()
     async with redlock:
         end = float("inf") if seconds is None else loop.time() + seconds
-        info: LockInfo | None = None
+        info: LockInfo | SemaphoreInfo | None = None
         seen, changes = loop.time(), asyncio.Event()
-        watching = MUTEX.watching((key,), (_NO_TOKEN,))
-        with Operator(redlock).changes(key, changes.set):
+        watching = MUTEX.watching(tuple(keys), (_NO_TOKEN,) * len(keys))
+        quorum = quorum_of(len(redlock.nodes))
+        with ExitStack() as stack:
+            for key in keys:
+                stack.enter_context(Operator(redlock).changes(key, changes.set))
             while True:
                 changes.clear()
                 try:
-                    # Both requests leave in one write. The first makes every connection track the
-                    # key, so no later change is missed.
+                    # The two requests are sent in one write. The first request makes every
+                    # connection track the keys, so no later change is missed.
                     _, looked = await asyncio.gather(
-                        Operator(redlock).poll(watching), redlock.inspect(name)
+                        Operator(redlock).poll(watching), _look(redlock, name, slots)
                     )
                     info = looked
                 except QuorumUnreachable:
-                    # The command fails if a majority never answered, or if none has answered for
-                    # `_PATIENCE` seconds. After a shorter outage the nodes are asked again.
+                    # The command fails if no majority answers the first request. The command also
+                    # fails if no majority has answered for `_PATIENCE` seconds, or if its time is
+                    # over. In all other cases the nodes are asked again.
                     if info is None or loop.time() >= min(end, seen + _PATIENCE):
                         raise
                     expected = _UNTRACKED_LOOK
                 else:
                     seen = loop.time()
-                    if _is_free(info) or seen >= end:
-                        return info
-                    expected = info.remaining + _EXPIRY_MARGIN if info.held else _UNTRACKED_LOOK
-                tracked = sum(node.tracking for node in redlock.nodes) >= quorum_of(info.total)
+                    if _one_is_free(looked) or seen >= end:
+                        return looked
+                    expected = min(map(_expected, _locks(looked)))
+                tracked = sum(node.tracking for node in redlock.nodes) >= quorum
                 look = _TRACKED_LOOK if tracked else _UNTRACKED_LOOK
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(look, end - loop.time(), expected)):
                         await changes.wait()
+                        if slots is not None:
+                            await asyncio.sleep(_SLOTS_PAUSE)
+
+
+async def _look(redlock: Redlock, name: str | bytes, slots: int | None) -> LockInfo | SemaphoreInfo:
+    if slots is None:
+        return await redlock.inspect(name)
+    return await redlock.semaphore(name, slots).inspect()
+
+
+def _expected(info: LockInfo) -> float:
+    """Return the seconds after which a taken lock may have become free."""
+    return info.remaining + _EXPIRY_MARGIN if info.held else _UNTRACKED_LOOK

@@ -1,7 +1,7 @@
-"""Check fences on the side of the resource that a lock protects (docs/fencing.md).
+"""Check fences at the resource that a lock protects, as docs/fencing.md explains.
 
 A holder sends `lease.fence` with its first read and with every write. The resource refuses a fence
-below the newest that it has seen.
+below the newest fence that it has seen.
 """
 
 from .fence import MAX_FENCE, StaleFence

@@ -1,4 +1,4 @@
-"""Define the range of a fence and the error for an outdated one."""
+"""Define the range of a fence, and the error for an outdated fence."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ __all__ = ["MAX_FENCE", "StaleFence", "usable_fence"]
 MAX_FENCE: Final = 2**53 - 1
 """The largest fence.
 
-Redis scripts compute with doubles, which are exact up to this number. Microseconds since 1970 reach
-it in the year 2255.
+Redis scripts compute with doubles, which are exact up to this number. The number of microseconds
+since 1970 reaches this limit in the year 2255.
 """
 
 
 class StaleFence(RedlockError):
-    """The resource has seen a newer fence. It refused the operation and carried nothing out.
+    """The resource has seen a newer fence and refused the operation, which had no effect.
 
-    Another client has acquired the lock after the lease of the refused fence. That lease is over,
-    even if its holder does not know it yet. Acquire the lock again before any further work.
+    Another client has acquired the lock after the lease of the refused fence. The lease of the
+    refused fence is over, even if its holder has not noticed the end yet. Acquire the lock again
+    before any further work.
 
     Attributes:
         resource: The resource that was to be read or written, as named by the caller.
@@ -41,11 +42,11 @@ class StaleFence(RedlockError):
 
 
 def usable_fence(fence: object, name: str = "fence") -> int:
-    """Return the fence if it is valid. Errors call it by `name`.
+    """Return the fence if it is valid. Error messages refer to the fence by `name`.
 
     Raises:
-        ConfigurationError: The fence is no int, is negative or is above `MAX_FENCE`. A lock without
-            fencing has the fence None.
+        ConfigurationError: The fence is not an int, is negative or is above `MAX_FENCE`. A lock
+            without fencing has the fence None.
     """
     if not isinstance(fence, int) or isinstance(fence, bool):
         raise ConfigurationError(

@@ -2,13 +2,13 @@
 -- KEYS[1]    key of the data, of any type
 -- KEYS[2]    key of the newest fence of KEYS[1]; only this script writes it
 -- ARGV[1]    fence: a decimal integer, 0 to 2^53 - 1
--- ARGV[2]    milliseconds that the fence outlives expired or deleted data; '' means for ever
+-- ARGV[2]    milliseconds to keep the fence after expiry or deletion of the data; '' means for ever
 -- ARGV[3]    command whose first argument is the key: GET, SET, HGETALL, HSET, DEL, ...
 -- ARGV[4..]  arguments of the command after the key
 -- Returns    the reply of the command, or the error "STALEFENCE <newest fence>".
 --            After that error the command did not run.
--- Lua numbers are doubles, which are exact below 2^53. Above it two different fences could compare
--- as equal. The fence is stored as given, because tostring() keeps only 14 of its 16 digits.
+-- Lua numbers are doubles, which are exact below 2^53. Above 2^53, two different fences could be
+-- taken for equal. The fence is stored as given, because tostring() keeps only 14 of 16 digits.
 local fence = tonumber(string.match(ARGV[1], '^%d+$'))
 if not fence or fence >= 2 ^ 53 then
   return redis.error_reply('ERR the fence must be an integer from 0 to 2^53 - 1')

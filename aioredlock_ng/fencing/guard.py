@@ -13,8 +13,9 @@ from .fence import StaleFence, usable_fence
 
 __all__ = ["FenceGuard"]
 
-# The fence of a forgotten name becomes a floor for a part of all names. With a single floor, one
-# forgotten fence from a clock that is an hour ahead would refuse all names for an hour.
+# The fence of a forgotten name becomes a floor for a part of all names. With one floor for all
+# names, a forgotten fence from a clock that is an hour ahead would make the guard refuse all names
+# for an hour.
 _FLOORS: Final = 1024
 
 
@@ -23,25 +24,27 @@ class FenceGuard:
 
     Threads may share a guard.
 
-    Check at the first read and at every write. Let nothing run between a check and the operation
-    that it permits: no `await`, or one mutex around both.
+    Check a fence at the first read and at every write. Let no other code run between a check and
+    the operation that it permits. Use no `await` between the check and the operation, or hold one
+    mutex around the two.
 
     Memory is bounded. Above `max_resources` the guard forgets the resource with the oldest check.
-    The forgotten fence becomes a floor for one in 1,024 of all names, this name included. A name
-    that is not remembered counts as having seen its floor. An outdated fence is therefore never
-    accepted because the guard forgot a newer fence.
+    The forgotten fence becomes a floor for one in 1,024 of all names, including the forgotten name.
+    For a name that is not remembered, the guard refuses every fence below the name's floor.
+    Forgetting a newer fence therefore never makes the guard accept an outdated fence.
 
-    The floor has a price: a current holder can be refused and must then acquire the lock again.
-    This happens if `max_resources` other resources were checked since its last check, or since it
-    acquired the lock.
+    The floor has a price: a current holder can be refused and must then acquire the lock again. The
+    guard may refuse a current holder if `max_resources` other resources were checked since the
+    holder's last check, or since the holder acquired the lock.
 
     Args:
         max_resources: Number of remembered resources, at least 1. Each needs about 200 bytes.
-            Choose many times the number of resources that are locked at once.
-        floor: The lowest fence accepted for any resource. A new process remembers nothing. With the
-            time of its start in microseconds, `time.time_ns() // 1000`, it refuses leases that are
-            older. The clocks of the lock's clients and of this process must agree for that. Fences
-            stored with the data survive a restart without a floor.
+            Choose many times the number of resources that are locked at the same time.
+        floor: The lowest fence accepted for any resource. A new process remembers no fence. If the
+            floor is the time of the process's start in microseconds, `time.time_ns() // 1000`, the
+            guard refuses older leases. For a floor from a clock, the clocks of the lock's clients
+            and of this process must agree. A resource that stores fences beside its data needs no
+            floor after a restart.
 
     Raises:
         ConfigurationError: An argument is out of range.
@@ -66,8 +69,9 @@ class FenceGuard:
 
         Raises:
             StaleFence: The guard has seen a newer fence.
-            ConfigurationError: The fence is None (a lock without fencing), no int, negative or
-                above `MAX_FENCE`. Or the name is empty, or neither text nor bytes.
+            ConfigurationError: The fence is None (a lock without fencing), is not an int, is
+                negative or is above `MAX_FENCE`. Or the name is empty, or is neither text nor
+                bytes.
         """
         shown = usable_fence(fence)
         name = name_bytes("resource", resource)

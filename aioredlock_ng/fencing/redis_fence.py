@@ -32,27 +32,27 @@ _MAX_SECONDS = 1e9
 class RedisFence:
     """Read and write keys of one Redis server for lock holders, and refuse outdated fences.
 
-    The protected data may be a key of any type. The newest fence lies in a key beside it
-    (`fence_key`). One script compares the fence and reads or writes the data, so no other command
-    comes between. All access to protected data must use this class, including the reads that a
-    later write relies on.
+    The protected data may be a key of any type. The newest fence is stored in a second key; see
+    `fence_key`. One script compares the fence and reads or writes the data, so no other command
+    runs between the two steps. All access to protected data must use this class, including the
+    reads that a later write relies on.
 
-    The key of the fence never expires before the data. With `keep`, it expires `keep` seconds after
-    the data expired or was deleted. A holder that pauses for longer than `keep` can then write a
-    key that no longer exists.
+    The key of the fence never expires before the data. With the argument `keep`, the key of the
+    fence expires `keep` seconds after the data expired or was deleted. After the fence has expired,
+    an outdated holder can write the missing key again.
 
     Args:
-        client: The client of the primary server or cluster that has the data. It is used as it is:
-            with `decode_responses`, replies are text. If the client repeats commands whose reply
-            was lost, a command such as INCR may run twice.
+        client: The client of the primary server or cluster that has the data. The client's own
+            settings apply: with `decode_responses`, replies are text. If the client repeats
+            commands whose reply was lost, a command such as INCR may run twice.
         keep: Seconds that a fence is remembered after its data is gone, up to 1e9. None: for ever,
-            about 100 bytes per key.
+            which needs about 100 bytes per key.
 
     Raises:
-        ConfigurationError: `client` is no asyncio client, or `keep` is out of range.
+        ConfigurationError: `client` is not an asyncio client, or `keep` is out of range.
 
-    Safety: the command of a cancelled caller may or may not have run. It may be repeated with the
-    same fence.
+    Safety: the command of a cancelled caller may or may not have run. The caller may repeat the
+    command with the same fence.
     """
 
     def __init__(self, client: Redis | RedisCluster, *, keep: float | None = None) -> None:
@@ -67,23 +67,24 @@ class RedisFence:
 
     @staticmethod
     def fence_key(key: str | bytes) -> bytes:
-        """Return the key of the newest fence of `key`, in the same slot of a cluster.
+        """Return the key that stores the newest fence of `key`, in the same slot of a cluster.
 
-        No other key has the same fence key. `order:42` has `{order:42}:fence`. `order:{42}`, whose
-        slot is that of `42`, has `fence:order:{42}`. A name with a `}` that closes no tag has no
-        fence key in its own slot. A cluster refuses every call for such a name.
+        No other key has the same fence key. The fence key of `order:42` is `{order:42}:fence`. The
+        fence key of `order:{42}`, whose slot is that of `42`, is `fence:order:{42}`. A name with a
+        `}` but without a hash tag, such as `a}b` or `{}a`, has its fence key in another slot. A
+        cluster refuses every call for such a name.
         """
         name = name_bytes("key", key)
         tagged = b"}" in name.partition(b"{")[2]
         return b"fence:" + name if tagged else b"{" + name + b"}:fence"
 
     async def get(self, key: str | bytes, *, fence: int | None) -> Any:
-        """Read a string before a change. From now on no older fence can write it.
+        """Read a string before a change, and refuse older fences from now on.
 
         Raises:
             StaleFence: The key has seen a newer fence.
-            ConfigurationError: The fence is None (a lock without fencing), no int, negative or
-                above `MAX_FENCE`. Or another argument is invalid.
+            ConfigurationError: The fence is None (a lock without fencing), is not an int, is
+                negative or is above `MAX_FENCE`. Or another argument is invalid.
             redis.exceptions.RedisError: The server refused the command or was not reachable.
         """
         return await self.execute("GET", key, fence=fence)
@@ -102,20 +103,20 @@ class RedisFence:
             key: The data's key.
             value: The new value.
             fence: `lease.fence` of the lock that protects this key.
-            ttl: Seconds until the key expires, 0.001 to 1e9. None: never.
+            ttl: Seconds until the key expires, 0.001 to 1e9. None: the key never expires.
         """
         expiry = () if ttl is None else ("PX", _milliseconds("ttl", ttl))
         await self.execute("SET", key, value, *expiry, fence=fence)
 
     async def hgetall(self, key: str | bytes, *, fence: int | None) -> dict[Any, Any]:
-        """Read a hash before a change, as `get` does. Return {} if there is none."""
+        """Read a hash before a change, as `get` does. Return {} if the key does not exist."""
         flat = await self.execute("HGETALL", key, fence=fence)
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
     async def hset(
         self, key: str | bytes, fields: Mapping[str, str | bytes | float], *, fence: int | None
     ) -> None:
-        """Write fields of a hash, at least one. Raise the errors of `get`."""
+        """Write one or more fields of a hash. Raise the errors of `get`."""
         if not isinstance(fields, Mapping):
             raise ConfigurationError(f"fields must be a mapping, not {type(fields).__name__}")
         if not fields:
@@ -134,12 +135,12 @@ class RedisFence:
     async def execute(
         self, command: str, key: str | bytes, *args: str | bytes | float, fence: int | None
     ) -> Any:
-        """Run a command whose first argument and only key is `key`, if it has seen no newer fence.
+        """Run a command whose first argument and only key is `key`, if `fence` is not outdated.
 
         Args:
             command: The command's name, for example INCRBY, LPUSH or EXPIRE.
             key: The data's key.
-            args: The arguments after the key. About 7,000 fit on the stack of a script.
+            args: The arguments after the key. About 7,000 arguments fit on the stack of a script.
             fence: `lease.fence` of the lock that protects this key.
 
         Returns:
@@ -147,8 +148,8 @@ class RedisFence:
 
         Raises:
             StaleFence: The key has seen a newer fence. The script read and wrote nothing.
-            ConfigurationError: The fence is None (a lock without fencing), no int, negative or
-                above `MAX_FENCE`. Or another argument is invalid.
+            ConfigurationError: The fence is None (a lock without fencing), is not an int, is
+                negative or is above `MAX_FENCE`. Or another argument is invalid.
             redis.exceptions.RedisError: The server refused the command or was not reachable.
         """
         shown = usable_fence(fence)

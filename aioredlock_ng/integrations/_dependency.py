@@ -27,10 +27,12 @@ _REDLOCK: Final = "_redlock"
 
 
 class LockUnavailable(HTTPException):
-    """The lock or all slots were held (409, 423 or 429), not available, or lost (503).
+    """The HTTP error for a request that did not get its lock, or lost it.
 
-    FastAPI sends the answer, with a Retry-After header, by itself. An exception handler for this
-    class may answer differently. `__cause__` is the library's error with the votes of the nodes.
+    The status is 409, 423 or 429 if other requests held the lock or all slots. The status is 503 if
+    no quorum of nodes could grant the lock, or if the lock was lost. FastAPI sends the answer, with
+    a Retry-After header, by itself. An exception handler for this class may answer differently.
+    `__cause__` is the library's error with the votes of the nodes.
     """
 
 
@@ -57,8 +59,8 @@ class LockDependency:
     """A dependency made by `lock_for` or `semaphore_for`, which FastAPI calls for every request.
 
     Attributes:
-        responses: Value for `responses=` of a route, so that its OpenAPI contains the answers
-            although `check_locks` has not seen the route.
+        responses: Value for the argument `responses` of a route. The value adds the lock's error
+            answers to the OpenAPI of a route that `check_locks` has not seen.
     """
 
     def __init__(self, policy: Policy, declared: dict[str, Any]) -> None:
@@ -84,7 +86,8 @@ class LockDependency:
     def __repr__(self) -> str:
         named = ", ".join(repr(template.text) for template in self._policy.templates)
         limit = "" if self._policy.limit is None else f", {self._policy.limit}"
-        return f"{self._called}({named}{limit})"
+        shared = ", shared=True" if self._policy.shared else ""
+        return f"{self._called}({named}{limit}{shared})"
 
     async def __call__(self, **values: Any) -> AsyncIterator[Lease]:
         """Hold the lock while the request is handled."""
@@ -129,12 +132,13 @@ class LockDependency:
     def check(
         self, endpoint: Callable[..., Any], path: frozenset[str], redlock: Redlock | None
     ) -> None:
-        """Check that a route with this endpoint and path has the values for the name.
+        """Check that a route with this endpoint and path has the values for the lock's name.
 
         Internal: for `check_locks`.
 
         Raises:
-            ConfigurationError: A value is missing, or the manager does not accept the options.
+            ConfigurationError: The route lacks a value or declares it differently, or the manager
+                does not accept the options.
         """
         parameters = self._parameters_of(endpoint)
         for placeholder in self._policy.placeholders:

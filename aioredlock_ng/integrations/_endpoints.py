@@ -20,17 +20,18 @@ _WORK: Final = "aioredlock_ng.work"
 def work_of(connection: HTTPConnection) -> Work:
     """Return the `Work` of a request, which tracks the threads of its endpoint."""
     scope = connection.scope
-    # A route of an included router has one set of parameters, and so one endpoint, per place.
+    # A router may be included in several places. Each place has its own parameters and its own
+    # wrapper of the endpoint, so the place of this request is looked up.
     route = scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")
     dependant = getattr(route, "dependant", None)
     if dependant is not None and not (is_async(dependant.call) or yields(dependant.call)):
-        # FastAPI calls the object in this attribute, and has already decided whether to use a
-        # thread.
+        # FastAPI decided to use a thread before it saw the wrapper, so it calls the wrapper in a
+        # thread as well.
         dependant.call = watched(dependant.call)
     work: Work | None = scope.get(_WORK)
     if work is None or work.over:
-        # A middleware that handles a request a second time passes the same scope, whose work has
-        # ended.
+        # If a middleware handles a request a second time, the scope still has the `Work` of the
+        # first time, which has ended.
         work = scope[_WORK] = Work()
     work.enter()
     return work

@@ -36,10 +36,12 @@ H = TypeVar("H", bound="Callable[..., Awaitable[web.StreamResponse]]")
 
 
 class LockUnavailable(web.HTTPError):
-    """The lock or all slots were held (409, 423 or 429), not available, or lost (503).
+    """The HTTP error for a request that did not get its lock, or lost it.
 
-    aiohttp answers with JSON and a Retry-After header. A middleware may catch this error and answer
-    differently. `__cause__` is the library's error with the votes of the nodes.
+    The status is 409, 423 or 429 if other requests held the lock or all slots. The status is 503 if
+    no quorum of nodes could grant the lock, or if the lock was lost. The answer is JSON with a
+    Retry-After header. A middleware may catch this error and answer differently. `__cause__` is the
+    library's error with the votes of the nodes.
     """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str]) -> None:
@@ -50,11 +52,11 @@ class LockUnavailable(web.HTTPError):
 
 
 class Locks:
-    """One `locked` or `semaphore_for`: its policy, and the sources of its values.
+    """The decorator that `locked` or `semaphore_for` returns.
 
     Args:
         called: Name of the decorator, for errors.
-        policy: The rules.
+        policy: The names, options and answers of the lock.
         path: Converters of the path's variables.
         query: Converters of the query's variables.
 
@@ -92,10 +94,10 @@ class Locks:
         self._from_query = dict(query)
 
     def __call__(self, handler: H) -> H:
-        """Decorate a handler: each call holds the lock.
+        """Return the handler in a wrapper that holds the lock during each call.
 
         Raises:
-            ConfigurationError: The handler is no coroutine function.
+            ConfigurationError: The handler is not a coroutine function.
         """
         if not inspect.iscoroutinefunction(handler):
             raise ConfigurationError(
@@ -182,7 +184,7 @@ class Locks:
 
 
 def locks_of(handler: Any) -> Iterator[Locks]:
-    """Return the locks of a handler, or those of the methods of a class-based handler."""
+    """Return the locks of a handler. A class-based handler has the locks of its methods."""
     yield from getattr(handler, _LOCKS, ())
     if inspect.isclass(handler):
         for _, method in inspect.getmembers(handler, inspect.isfunction):

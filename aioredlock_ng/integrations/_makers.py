@@ -1,4 +1,4 @@
-"""Check the converters that make values for a lock's name from texts of a request."""
+"""Convert texts of a request to values for a lock's name, and check the converters."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ __all__ = ["check_makers", "values_of"]
 
 
 def check_makers(argument: str, makers: Any, bare: set[str]) -> None:
-    """Check `path` or `query` as far as that is possible without a request.
+    """Check the argument `path` or `query` of a decorator, as far as possible without a request.
 
     Args:
         argument: Name of the argument in errors.
         makers: The converters, as the user gave them.
-        bare: Placeholders whose values are in the name directly, not by an attribute.
+        bare: Names of the placeholders without attributes. For such a placeholder, the lock's name
+            contains the result of the converter itself.
 
     Raises:
-        ConfigurationError: The object is no mapping, or a converter returns no value for a name.
+        ConfigurationError: `makers` is not a mapping, a converter cannot be called, or its results
+            cannot be a part of a name.
     """
     if not isinstance(makers, Mapping):
         raise ConfigurationError(
@@ -54,7 +56,7 @@ def values_of(
         sources: Parts of the request, each with the converters of its placeholders.
 
     Raises:
-        UnusableValue: The request lacks a text, or a converter refuses it.
+        UnusableValue: The request has no value for a placeholder, or a converter raises ValueError.
     """
     values: dict[str, object] = {}
     for given, makers in sources:

@@ -1,4 +1,4 @@
-"""Describe the parameters and answers of a lock for FastAPI's signatures and OpenAPI."""
+"""Describe the parameters of a lock to FastAPI, and its error answers in OpenAPI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ __all__ = ["parameter_of", "response_of"]
 
 
 def parameter_of(name: str, declared: Any) -> inspect.Parameter:
-    """Return a parameter of a dependency, declared as in `lock_for`."""
+    """Return a parameter for a dependency's signature.
+
+    Args:
+        name: The parameter's name.
+        declared: A type or `Depends(...)`, as in the arguments of `lock_for`.
+    """
     kind = inspect.Parameter.KEYWORD_ONLY
     if isinstance(declared, params.Depends):
         return inspect.Parameter(name, kind, default=declared)
@@ -19,7 +24,7 @@ def parameter_of(name: str, declared: Any) -> inspect.Parameter:
 
 
 def response_of(description: str) -> dict[str, Any]:
-    """Return the OpenAPI description of an answer without the lock."""
+    """Return the description of an error answer of a lock, in the form that OpenAPI needs."""
     detail = {
         "type": "object",
         "properties": {"detail": {"type": "string"}},

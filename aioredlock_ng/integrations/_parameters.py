@@ -34,7 +34,8 @@ class Parameters:
 
     Args:
         endpoint: The function behind a route.
-        maker: The function that made the dependency, for errors: `lock_for` or `semaphore_for`.
+        maker: Name of the function that made the dependency, for errors: `lock_for` or
+            `semaphore_for`.
     """
 
     def __init__(self, endpoint: Callable[..., Any], maker: str) -> None:
@@ -44,13 +45,14 @@ class Parameters:
         self._adapters: dict[str, TypeAdapter[Any]] = {}
 
     def check(self, placeholder: Placeholder, path: frozenset[str]) -> None:
-        """Check a placeholder that `lock_for` does not declare.
+        """Check a placeholder whose value is not declared in `lock_for`.
 
-        Its value must come from path or query.
+        The value must come from the path or the query.
 
         Raises:
-            ConfigurationError: The value comes from another place or does not exist, or its type
-                has no unique text.
+            ConfigurationError: The value does not exist, comes from another part of the request, or
+                may differ from the endpoint's value. Or equal values of its type may have different
+                texts.
         """
         name = placeholder.name
         if name not in self._found:
@@ -91,12 +93,14 @@ class Parameters:
     def agree(
         self, placeholder: Placeholder, declared: inspect.Parameter, path: frozenset[str]
     ) -> None:
-        """Check that `lock_for` and the endpoint declare the same value, with the named attributes.
+        """Check that `lock_for` and the endpoint declare a placeholder's value in the same way.
+
+        The value must have the attributes that the placeholder names.
 
         Raises:
-            ConfigurationError: The declarations differ, or an attribute is missing. Or the endpoint
-                has no parameter of that name, so the lock alone would require the value from
-                clients.
+            ConfigurationError: The declarations differ, an attribute is missing, or equal values of
+                the type may have different texts. Or the endpoint has no parameter of that name, so
+                clients would have to send a value that only the lock uses.
         """
         if isinstance(declared.default, params.Depends):
             return
@@ -140,7 +144,7 @@ class Parameters:
 
         Raises:
             RequestValidationError: The request lacks a value, or a value has the wrong type (422).
-            ConfigurationError: The endpoint has no such parameter.
+            ConfigurationError: A name does not pass `check`.
         """
         values: dict[str, Any] = {}
         errors: list[Any] = []
@@ -194,7 +198,7 @@ class Parameters:
     def _missing(self, placeholder: Placeholder, path: frozenset[str]) -> ConfigurationError:
         there = ", ".join(sorted(self._found.keys() | path)) or "none"
         return ConfigurationError(
-            f"{placeholder} is no parameter of {self._called}; there are: {there}"
+            f"{placeholder} is not a parameter of {self._called}; there are: {there}"
         )
 
 
@@ -215,7 +219,7 @@ def _marker(parameter: inspect.Parameter) -> Any:
 
 
 def _source(parameter: inspect.Parameter) -> tuple[type[Any], str | None]:
-    """Return the part of the request that contains a parameter, and its alias there."""
+    """Return the declared source of a parameter, as a type such as `Query`, and its alias."""
     marker = _marker(parameter)
     return type(marker), getattr(marker, "alias", None)
 
@@ -232,9 +236,10 @@ def _plain(annotation: Any) -> Any:
 
 
 def _textual(annotation: Any) -> bool:
-    """Return True if every value of this type has a unique text.
+    """Return True if equal values of this type always have the same text.
 
-    A parameter without annotation has the text of the request.
+    The result is also True for a parameter without annotation, because its value is the text in the
+    request.
     """
     plain = _plain(annotation)
     if get_origin(plain) in (Union, UnionType):
@@ -245,13 +250,13 @@ def _textual(annotation: Any) -> bool:
 
 
 def _declarable(annotation: Any) -> bool:
-    """Return True if `lock_for` can declare this type: one with a unique text, or a model."""
+    """Return True if `lock_for` can declare this type: it must pass `_textual`, or be a model."""
     plain = _plain(annotation)
     return _textual(plain) or (isinstance(plain, type) and issubclass(plain, BaseModel))
 
 
 def _remedy(parameter: inspect.Parameter) -> str:
-    """Return the declaration that gives the lock the parameter's own value."""
+    """Return the declaration in `lock_for` that gives the lock the same value as the endpoint."""
     marker, written = _marker(parameter), _written(parameter.annotation)
     if isinstance(marker, params.Depends):
         return f"Depends({getattr(marker.dependency, '__name__', '...')})"

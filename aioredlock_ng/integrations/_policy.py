@@ -1,40 +1,48 @@
-"""Decide which locks a request needs, and which answer it gets without them."""
+"""Decide which locks a request needs, and how to answer if they are not acquired."""
 
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable, Redlock
 from aioredlock_ng._core.slots import checked_limit
-from aioredlock_ng.options import positive_seconds
+from aioredlock_ng.guarded import described
+from aioredlock_ng.options import check_shared, positive_seconds
 
 from ._template import Template, UnusableValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from aioredlock_ng import LockNotAcquired
     from aioredlock_ng._core.templates import Placeholder
+    from aioredlock_ng.guarded import Manager
 
-__all__ = ["UNAVAILABLE", "Answer", "Manager", "Policy", "checked_manager"]
+__all__ = ["UNAVAILABLE", "Answer", "Policy", "checked_manager"]
 
-L = TypeVar("L", covariant=True)
+L = TypeVar("L")
 
 UNAVAILABLE: Final = 503
-"""Service Unavailable: no quorum of nodes, or a lost lock."""
+"""Status if no quorum of nodes can grant the lock, or if the lock was lost."""
 
-_SWITCHES = ("fail_fast", "fair")
-"""Options that are True or False. The other options are times."""
+_TIMES: Final = ("ttl", "blocking_timeout", "max_hold", "min_hold")
+_SWITCHES: Final = ("fail_fast", "fair")
+"""Options of `Redlock.lock` for the locks of requests.
 
-_HELD: Final = (409, 423)
+The values of `_TIMES` are seconds or None. The values of `_SWITCHES` are True or False.
+"""
+
+_LOCKED: Final = 423
+_TOO_MANY: Final = 429
+_HELD: Final = (409, _LOCKED)
 """Possible values of `held_status` of a lock: 409 Conflict and 423 Locked.
 
 423 Locked describes the case exactly and cannot be confused with a conflict of the application.
 """
 
-_FULL: Final = (409, 423, 429)
-"""Possible values of `held_status` of a semaphore: also 429 Too Many Requests.
+_FULL: Final = (*_HELD, _TOO_MANY)
+"""Possible values of `held_status` of a semaphore: 409, 423 and 429 Too Many Requests.
 
 Many HTTP clients repeat a request after 429 by themselves, at the time in Retry-After.
 """
@@ -50,8 +58,8 @@ def checked_manager(call: str, redlock: object) -> Redlock | None:
     """Return the manager that a user gave, or None.
 
     Raises:
-        ConfigurationError: The object is no `Redlock`. The message does not contain its text,
-            because a URL may contain a password.
+        ConfigurationError: `redlock` is neither a `Redlock` nor None. The message names only the
+            type of `redlock`, because a URL given by mistake may contain a password.
     """
     if redlock is not None and not isinstance(redlock, Redlock):
         raise ConfigurationError(
@@ -62,20 +70,8 @@ def checked_manager(call: str, redlock: object) -> Redlock | None:
     return redlock
 
 
-class Manager(Protocol[L]):
-    """A manager of asyncio or of threads. L is its type of lock."""
-
-    @property
-    def lock(self) -> Callable[..., L]:
-        """The method that describes a lock."""
-
-    @property
-    def semaphore(self) -> Callable[..., L]:
-        """The method that describes a semaphore."""
-
-
 class Answer(NamedTuple):
-    """The answer to the client. It contains no lock name, node or holder."""
+    """The answer to the client, which contains no name of a lock, a node or a holder."""
 
     status: int
     detail: str
@@ -83,39 +79,53 @@ class Answer(NamedTuple):
 
 
 class Policy:
-    """The rules of one `lock_for`, `locked` or `semaphore_for`.
+    """The locks and the answers that one call of `lock_for`, `locked` or `semaphore_for` defines.
 
     Args:
         templates: Names of the locks, which are acquired together. A semaphore has one name.
         options: Arguments of `Redlock.lock`: times, `fail_fast` and `fair`.
-        held_status: Status if other requests hold the lock or all slots: 409 or 423, and for a
-            semaphore also 429.
-        retry_after: Whole seconds for the Retry-After header. The header has a larger value if it
-            is known that the lock cannot be granted before that time.
-        limit: The number of slots of a semaphore; None for a lock.
+        held_status: HTTP status if other requests hold the lock or all slots: 409 or 423, and for a
+            semaphore also 429. None: 423 for a lock, 429 for a semaphore.
+        retry_after: Whole seconds for the Retry-After header. The header has a larger value if a
+            longer wait is known to be needed.
+        limit: The number of slots of a semaphore. None for a lock.
+        shared: True if the requests are readers of a read-write lock, which has one name.
 
     Raises:
         ConfigurationError: An argument is invalid.
 
     Attributes:
-        held_when: The reason for `held_status`, for the reader of an API's description.
+        held_when: The meaning of `held_status`, for the description in OpenAPI.
     """
 
     def __init__(
         self,
         templates: tuple[str, ...],
         options: dict[str, Any],
-        held_status: int,
+        held_status: int | None,
         retry_after: int,
         limit: int | None = None,
+        *,
+        shared: bool = False,
     ) -> None:
         if not templates:
             raise ConfigurationError("name at least one lock, like 'order:{order_id}'")
-        statuses = _HELD if limit is None else _FULL
+        if not isinstance(shared, bool):
+            raise ConfigurationError(f"shared must be True or False, not {type(shared).__name__}")
+        if shared:
+            check_shared(options, len(templates), limit)
+        if limit is not None and len(templates) > 1:
+            raise ConfigurationError(
+                f"a semaphore has one name, got {len(templates)}; limit= is not possible for"
+                " several locks together"
+            )
+        statuses, usual = (_HELD, _LOCKED) if limit is None else (_FULL, _TOO_MANY)
+        held_status = usual if held_status is None else held_status
         if held_status not in statuses:
             *others, last = map(str, statuses)
+            only = "; 429 is for a semaphore" if held_status == _TOO_MANY else ""
             raise ConfigurationError(
-                f"held_status must be {', '.join(others)} or {last}, got {held_status!r}"
+                f"held_status must be {', '.join(others)} or {last}, got {held_status!r}{only}"
             )
         if type(retry_after) is not int or retry_after < 0:
             raise ConfigurationError(
@@ -132,14 +142,34 @@ class Policy:
         self._options = options
         self.templates = tuple(Template(text) for text in templates)
         self.held_status = held_status
-        self.limit = limit
+        self.limit = None if limit is None else checked_limit(limit)
+        self.shared = shared
         self.held_when = "Another request holds the lock"
         self._held_detail = "locked by another request; try again"
+        if shared:
+            self.held_when = "Another request holds the lock to write, or waits for it"
         if limit is not None:
-            self._options = {"limit": checked_limit(limit), **options}
             self.held_when = "Other requests hold all slots"
             self._held_detail = "too many requests at a time; try again"
         self._retry_after = retry_after
+
+    @classmethod
+    def of(cls, templates: tuple[str, ...], given: Mapping[str, Any]) -> Self:
+        """Return the rules that the arguments of `lock_for`, `locked` or `semaphore_for` describe.
+
+        Args:
+            templates: Names of the locks.
+            given: All arguments of the function that was called, by name. Unknown names are
+                ignored.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+        """
+        options = {name: given[name] for name in (*_TIMES, *_SWITCHES)}
+        limit, shared = given.get("limit"), given.get("shared", False)
+        return cls(
+            templates, options, given["held_status"], given["retry_after"], limit, shared=shared
+        )
 
     @property
     def placeholders(self) -> list[Placeholder]:
@@ -147,7 +177,7 @@ class Policy:
         return [placeholder for template in self.templates for placeholder in template.placeholders]
 
     def check(self, redlock: Manager[object]) -> None:
-        """Check that a manager, of either kind, accepts the options.
+        """Check that a manager, for asyncio or for threads, accepts the options.
 
         Raises:
             ConfigurationError: A ttl is above the manager's `max_ttl`, or too small for its
@@ -156,14 +186,14 @@ class Policy:
         self._described(redlock, ("a name",))
 
     def lock(self, redlock: Manager[L], values: Mapping[str, object]) -> L:
-        """Describe the lock for a request's values. Equal names count once. No I/O.
+        """Describe the lock for a request's values, without I/O. Equal names are used only once.
 
         Args:
-            redlock: The manager, of either kind.
+            redlock: The manager, for asyncio or for threads.
             values: The value of each placeholder.
 
         Raises:
-            UnusableValue: The request's values form no name.
+            UnusableValue: The request's values cannot form a name of a lock.
             ConfigurationError: The template or an option is invalid for all values.
         """
         names = dict.fromkeys(template.fill(values) for template in self.templates)
@@ -188,15 +218,14 @@ class Policy:
     def _taken_for(self, error: LockNotAcquired) -> float | None:
         """Return the seconds for which the lock is certainly taken, if they are known.
 
-        A holder renews its keys until it releases them, so their remaining life says nothing about
-        the end of its request. Keys that `min_hold` keeps after the release are not renewed.
+        A holder renews its keys until the release, so their remaining life does not show when the
+        holder's request ends. Keys that `min_hold` keeps after the release are not renewed.
         """
         left, min_hold = getattr(error, "retry_after", None), self._options.get("min_hold")
         return None if left is None or min_hold is None else min(left, min_hold)
 
-    def _described(self, redlock: Manager[L], names: Iterable[str]) -> L:
-        make = redlock.lock if self.limit is None else redlock.semaphore
-        return make(*names, **self._options)
+    def _described(self, redlock: Manager[L], names: Collection[str]) -> L:
+        return described(redlock, names, self._options, self.limit, shared=self.shared)
 
     def _answer(self, status: int, detail: str, after: float | None = None) -> Answer:
         seconds = max(self._retry_after, ceil(min(after or 0.0, _LONGEST)))

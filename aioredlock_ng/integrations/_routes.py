@@ -29,8 +29,8 @@ def served(app: FastAPI, outer: frozenset[str] = frozenset()) -> Iterator[Served
         app: The app.
         outer: Variables of the path at which the app is mounted.
     """
-    # FastAPI now includes routers by reference. Only this function of FastAPI returns routes with
-    # their full prefixes.
+    # Newer versions of FastAPI include routers by reference. Only `iter_route_contexts` then
+    # returns routes with their full prefixes.
     contexts: Callable[[Any], Iterable[Any]] = getattr(routing, "iter_route_contexts", iter)
     for route in contexts(app.routes):
         variables = outer | frozenset(getattr(route, "param_convertors", ()))
@@ -42,9 +42,9 @@ def served(app: FastAPI, outer: frozenset[str] = frozenset()) -> Iterator[Served
 
 
 def dependencies_of(dependant: Any) -> Iterator[Any]:
-    """Return the dependencies of a route, nested ones included.
+    """Return the dependencies of a route, including nested dependencies.
 
-    Each is FastAPI's own object with `call` and `scope`.
+    Each item is FastAPI's own object with `call` and `scope`.
     """
     for inner in dependant.dependencies:
         yield inner

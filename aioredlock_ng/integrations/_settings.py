@@ -1,4 +1,4 @@
-"""Make the manager for threads that an application's settings describe."""
+"""Make a manager for threads from the settings of an application."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ __all__ = ["manager_from"]
 
 
 def manager_from(settings: object, where: str) -> Redlock:
-    """Return the manager that settings describe. It opens at its first use.
+    """Return the manager that the settings describe. The manager opens at its first use.
 
     Args:
-        settings: A mapping of `nodes` and the options of `Redlock`. None: the environment.
+        settings: A mapping with the key `nodes` and options of `Redlock`. None: nodes and options
+            come from the environment.
         where: Name of the setting in errors.
 
     Raises:
-        ConfigurationError: The settings are invalid. The message does not contain their text,
-            because a URL may contain a password.
+        ConfigurationError: The settings are invalid. The message does not contain the password of
+            a URL.
     """
     if settings is None:
         return Redlock.from_env()

@@ -15,10 +15,11 @@ __all__ = ["ending_by_sigterm"]
 
 @contextmanager
 def ending_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the body by SystemExit, where it would kill the process at once.
+    """Make SIGTERM raise SystemExit in the body, instead of killing the process immediately.
 
-    Without this, the lock of the body would block others until its ttl is over. A handler of the
-    program itself stays. A second SIGTERM kills the process.
+    A killed process does not release its lock, which then blocks other clients until its expiry. If
+    the program has its own handler for SIGTERM, that handler stays. In a thread other than the main
+    thread nothing is changed. A second SIGTERM kills the process.
     """
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, LockNotAcquired
+from aioredlock_ng.guarded import described
 from aioredlock_ng.sync import Redlock
 from aioredlock_ng.sync.guarded import guarded
 
@@ -27,17 +28,21 @@ def is_held(error: LockNotAcquired) -> bool:
 def task_guard(
     redlock: Redlock,
     template: str,
+    limit: int | None,
+    shared: bool,
     options: Mapping[str, Any],
     refused: Callable[[LockNotAcquired], Any] | None,
 ) -> Guard:
-    """Make the decorator of a task queue.
+    """Make the decorator for the functions of a task queue.
 
     Args:
         redlock: The manager.
         template: The lock's name, with placeholders for parameters of the function.
+        limit: Number of calls that may run at a time under one name. None: one call, under a lock.
+        shared: True if the calls are readers of a read-write lock.
         options: Options of `Redlock.lock`.
-        refused: Is called in place of the function if the lock is not acquired. None: the call
-            raises the error.
+        refused: Called in place of the function if the lock is not acquired. None: the call raises
+            the error.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -48,7 +53,7 @@ def task_guard(
             f' "job:{{job_id}}"), not {type(redlock).__name__}'
         )
     guard = guarded(
-        lambda name: redlock.lock(name, **options),
+        lambda name: described(redlock, (name,), options, limit, shared=shared),
         template,
         decorator="locked",
         example="@locked(redlock, ",

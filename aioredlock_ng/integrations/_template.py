@@ -18,33 +18,34 @@ if TYPE_CHECKING:
 __all__ = ["Template", "UnusableValue", "is_textual"]
 
 _TEXTUAL: Final = (str, int, UUID, date, Enum)
-"""Types whose equal values have the same text.
+"""Types whose equal values always have the same text.
 
-Decimals (1.0 and 1.00), floats and times in different zones do not.
+Decimals (1.0 and 1.00), floats (0.0 and -0.0) and times in different zones are not among these
+types. Their values can be equal although their texts differ.
 """
 
 
 class UnusableValue(ValueError):
-    """A request's value cannot be in a lock's name. The client may read the message."""
+    """A request's value cannot be a part of a lock's name. The client may read the message."""
 
 
 def is_textual(kind: type) -> bool:
-    """Return True if equal values of this type have the same text, so that a value has one lock."""
+    """Return True if equal values of this type have the same text, and so the same lock."""
     return issubclass(kind, _TEXTUAL) and not issubclass(kind, datetime)
 
 
 class Template:
     """A text with placeholders for values and attributes: `order:{order_id}`, `cart:{user.id}`.
 
-    A value is written as it is. Different values never give the same name. For that reason a value
-    is refused if it contains the separator before the next placeholder.
+    The text of a value is not changed, and different texts never give the same name. For this
+    reason a text is refused if it contains the separator that follows its placeholder.
 
     Args:
         text: The template. A literal brace is written {{ or }}. Positions, indexing and formats are
             not allowed.
 
     Raises:
-        ConfigurationError: The text is no template, or two placeholders stand side by side.
+        ConfigurationError: The text is not a template, or two placeholders stand side by side.
     """
 
     def __init__(self, text: str) -> None:
@@ -75,8 +76,9 @@ class Template:
         """Return the lock's name for these values.
 
         Raises:
-            UnusableValue: A value contains the separator behind it.
-            ConfigurationError: A value has no unique text, or lacks an attribute.
+            UnusableValue: A value contains the separator that follows its placeholder.
+            ConfigurationError: A value lacks an attribute, or has a type whose equal values may
+                have different texts.
         """
         try:
             return self._template.fill(

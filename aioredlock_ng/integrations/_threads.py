@@ -1,7 +1,7 @@
 """Track the threads that work under a request's lock.
 
-A task that is cancelled while it waits for a thread goes on at once, but the thread does not stop.
-The lock must stay held until the thread ends, or expire by itself.
+If a task is cancelled while it waits for a thread, the wait ends at once, but the thread goes on.
+The lock must then stay held until the thread ends, or be left to expire.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ _NOT_BEGUN = ("checkpoint", "acquire_on_behalf_of")
 """Functions of anyio in which a task waits before its thread begins."""
 
 _WAITS = (("anyio.to_thread", "run_sync"), ("asyncio.threads", "to_thread"))
-"""Module and name of the functions that wait for a thread. Frameworks call them as well."""
+"""Module and name of the functions that wait for a thread. Endpoints and frameworks call these
+functions."""
 
 _current: ContextVar[Work | None] = ContextVar("aioredlock_ng request", default=None)
-"""The request that a thread works for.
+"""The `Work` of the request for which the current thread works.
 
-A thread runs in a copy of the context of the task that waits for it.
+A thread sees this variable, because it runs in a copy of the context of the waiting task.
 """
 
 
 class Work:
-    """The endpoint of one request, which may run in a thread.
+    """The threads in which an endpoint works for one request.
 
-    The object must be created on the event loop that serves the request.
+    A `Work` must be created on the event loop that serves the request.
     """
 
     def __init__(self) -> None:
@@ -55,13 +56,13 @@ class Work:
         return self._over
 
     def enter(self) -> None:
-        """Set this object as the work of the current context."""
+        """Assign threads that are started in the current context to this request."""
         _current.set(self)
 
     def leave(self) -> bool:
-        """End the request and return True if a thread still works.
+        """End the request, so that no further thread begins.
 
-        No further thread begins.
+        Return True if a thread still works.
         """
         if _current.get() is self:
             _current.set(None)
@@ -70,13 +71,15 @@ class Work:
             return self._running > 0
 
     def still_used(self, then: Callable[[], None]) -> bool:
-        """End the request and return True if a thread still works.
+        """End the request, and return True if a thread still works.
 
-        In that case `then` is called on the event loop when the thread has ended.
+        If the result is True, the callback `then` is called on the event loop after the end of the
+        last thread.
         """
         if not self.leave():
             return False
-        # `_ended` runs later: it is queued on this event loop behind the end of the thread.
+        # When the thread ends, it queues `_ended` on this event loop. So `_ended` runs only after
+        # this method has returned, and finds `then`.
         self._waiting.append(then)
         return True
 
@@ -84,10 +87,11 @@ class Work:
         """Run the endpoint in its thread.
 
         Raises:
-            LockReleased: The request and its lock ended before its thread began.
+            LockReleased: The request and its lock ended before the thread began.
         """
         with self._mutex:
-            # The worker thread may have checked for a cancellation just before the cancellation.
+            # A cancellation may have come just after the worker thread had checked for a
+            # cancellation.
             if self._over:
                 raise LockReleased("the request was over before its endpoint began in a thread")
             self._running += 1
@@ -109,9 +113,9 @@ class Work:
 
 
 def watched(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the endpoint in a wrapper that tells the request's `Work` when it begins and ends.
+    """Return a wrapper that runs the endpoint by `Work.run` of the request.
 
-    A wrapped endpoint is returned as it is.
+    If the endpoint already has the wrapper, the endpoint is returned unchanged.
     """
     if getattr(call, "_is_watched", False):
         return call
@@ -133,7 +137,7 @@ def outlasting(lease: Lease, work: Work | None = None) -> Iterator[None]:
 
     Args:
         lease: The lease of the lock around the body.
-        work: The endpoint of the request, if the end of its thread is known.
+        work: The `Work` that tracks the threads of the request; None if nothing tracks them.
     """
     try:
         yield
@@ -147,14 +151,14 @@ def outlasting(lease: Lease, work: Work | None = None) -> Iterator[None]:
 def _left_a_thread(error: BaseException) -> bool:
     """Return True if the task stopped waiting for a thread that still runs.
 
-    The tracebacks of the error show this.
+    The result follows from the tracebacks of the error.
     """
     cancellations = (told for told in _all_of(error) if isinstance(told, asyncio.CancelledError))
     return any(_waited(told.__traceback__) for told in cancellations)
 
 
 def _all_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and the errors that caused it: a timeout is caused by a cancellation."""
+    """Yield the error and its causes. A cancellation can be the cause of a `TimeoutError`."""
     seen: set[int] = set()
     found: list[BaseException | None] = [error]
     while found:

@@ -1,4 +1,4 @@
-"""Hold locks around view functions that run in threads, named by their arguments."""
+"""Hold a lock, named by a view's arguments, while the view function runs in a thread."""
 
 from __future__ import annotations
 
@@ -22,10 +22,15 @@ R = TypeVar("R")
 
 _BAD_REQUEST: Final = 400
 
-_DEFAULTS: Final[dict[str, Any]] = {
+_DEFAULTS: Final[ViewOptions] = {
+    "limit": None,
+    "shared": False,
     "ttl": None,
     "blocking_timeout": 0.0,
     "max_hold": None,
+    "min_hold": None,
+    "held_status": None,
+    "retry_after": 1,
     "fail_fast": True,
     "fair": False,
 }
@@ -35,31 +40,45 @@ class ViewOptions(TypedDict, total=False):
     """The options of `locked` for views.
 
     Attributes:
+        limit: Number of requests, 1 to 1,000, that may run at a time under one name. The view then
+            uses a semaphore in place of a lock, and has only one name. Default: a lock.
+        shared: True: the lock is `rwlock(name).read()`. Requests with the same lock name may
+            then run at the same time. A lock of the same name without `shared` is a writer. With
+            `shared`, several names, `limit`, `min_hold` and `fair` are not possible. Default:
+            False.
         ttl: Seconds until the lock expires without renewal. Default: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever.
-            Default: 0, no wait. Simultaneous requests in several processes may then all be refused,
-            because none of them gets a majority. A short wait prevents that.
-        max_hold: Seconds after which the lock is lost although it could be renewed. Default: never.
-        held_status: Status if another request holds the lock: 423 (default) or 409.
-        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. Default: 1. For
-            503 the value is larger if quarantined nodes need longer, up to an hour.
-        fail_fast: Answer 503 after one attempt, without waiting for `blocking_timeout`, while no
-            quorum of nodes can grant. Default: True.
+            Default: 0, no wait. Without a wait, simultaneous requests in several processes may all
+            be refused, because none of them gets a majority. A short wait prevents that.
+        max_hold: Seconds after which the lock is lost even if it could be renewed. Default: never.
+        min_hold: Shortest time in seconds for which the lock or the slot stays taken; see
+            `Redlock.lock`. Default: none.
+        held_status: Status if another request holds the lock: 423 (default) or 409. With `limit`,
+            the status if other requests hold all slots: 429 (default), 409 or 423.
+        retry_after: Whole seconds for the Retry-After header of 409, 423, 429 and 503. Default: 1.
+            The header has a larger value, up to an hour, if a longer wait is known to be needed.
+            For 503 the wait follows from the quarantine of the nodes, otherwise from `min_hold`.
+        fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
+            of waiting for `blocking_timeout`. Default: True.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
-            This is slower, and has no effect without a wait. Default: False.
+            The option makes requests slower, and has no effect on a request that does not wait.
+            Default: False.
     """
 
+    limit: int | None
+    shared: bool
     ttl: float | None
     blocking_timeout: float | None
     max_hold: float | None
-    held_status: int
+    min_hold: float | None
+    held_status: int | None
     retry_after: int
     fail_fast: bool
     fair: bool
 
 
 class Refused(Exception):
-    """The view has not run, or has lost its lock. `__cause__` is the error of the lock.
+    """The view has not run, or has lost its lock. `__cause__` is the original error.
 
     Attributes:
         answer: The answer to the client.
@@ -71,34 +90,31 @@ class Refused(Exception):
 
 
 def policy_of(templates: tuple[str, ...], options: Mapping[str, Any]) -> Policy:
-    """Return the rules of one `locked`.
+    """Return the rules that the arguments of `locked` describe.
 
     Raises:
         ConfigurationError: An argument is invalid.
     """
     if unknown := options.keys() - ViewOptions.__annotations__.keys():
         raise ConfigurationError(
-            f"locked() got {', '.join(sorted(unknown))}, which is no option; there are:"
+            f"locked() got {', '.join(sorted(unknown))}, which is not an option; there are:"
             f" {', '.join(ViewOptions.__annotations__)}"
         )
-    of_lock = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
-    return Policy(
-        templates, of_lock, options.get("held_status", 423), options.get("retry_after", 1)
-    )
+    return Policy.of(templates, {**_DEFAULTS, **options})
 
 
 class ViewLock:
     """The lock of one view.
 
     Args:
-        view: The view function. The placeholders are its parameters.
-        policy: Names, options and answers.
-        more: Names of further values, which the framework offers beside the arguments.
+        view: The view function. The placeholders are parameters of this function.
+        policy: The names, options and answers of the lock.
+        more: Names of further values that the framework provides, such as `request`.
         is_async: True if the framework awaits the view.
 
     Raises:
-        ConfigurationError: A placeholder is no parameter, or the view is a generator or a coroutine
-            function.
+        ConfigurationError: A placeholder is not a parameter, or the view is a generator or a
+            coroutine function.
     """
 
     def __init__(
@@ -121,8 +137,8 @@ class ViewLock:
                 " redlock.lock(...)` inside of it"
             )
         self._policy = policy
-        # The partial of Django's method_decorator names a function as its origin, which has the
-        # parameter `self` besides.
+        # Django's method_decorator passes a partial. The partial's `__wrapped__` must not be
+        # followed, because the wrapped function has the additional parameter `self`.
         follow = not isinstance(view, functools.partial)
         self._signature = inspect.signature(view, follow_wrapped=follow)
         self._called = called
@@ -148,12 +164,13 @@ class ViewLock:
             call: Calls the view.
             args: Positional arguments of the view.
             kwargs: Named arguments of the view.
-            more: Further values for the name.
+            more: Further values for the lock's name.
 
         Raises:
-            Refused: The request's values form no name, the lock was not acquired, or it was lost.
-            ConfigurationError: The view has no value for a placeholder, or the value has no unique
-                text.
+            Refused: The request's values cannot form a name, or the lock was not acquired or was
+                lost.
+            ConfigurationError: The view has no value for a placeholder, or the value has a type
+                whose equal values may have different texts.
         """
         try:
             lock = self._policy.lock(redlock, self._values(args, kwargs, more))

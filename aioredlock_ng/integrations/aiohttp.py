@@ -40,17 +40,18 @@ H = TypeVar("H", bound="Callable[..., Awaitable[web.StreamResponse]]")
 def redlock_ctx(redlock: Redlock | None = None) -> Callable[[web.Application], AsyncIterator[None]]:
     """Return a cleanup context that opens a manager as `app[REDLOCK]` and closes it.
 
-    Use it as `app.cleanup_ctx.append(redlock_ctx())`.
+    Add the context by `app.cleanup_ctx.append(redlock_ctx())`.
 
     Args:
-        redlock: A manager that is not open yet. None: `Redlock.from_env()` at the start of the app.
+        redlock: A manager that is not open yet. None: the result of `Redlock.from_env()` at the
+            start of the app.
 
     Returns:
-        The cleanup context. It raises `ConfigurationError` for invalid settings and locks
-        (`check_locks`).
+        The cleanup context, which raises `ConfigurationError` if a setting is invalid, or if a lock
+        does not pass `check_locks`.
 
     Raises:
-        ConfigurationError: `redlock` is no manager.
+        ConfigurationError: `redlock` is not a manager.
     """
     given = checked_manager("redlock_ctx", redlock)
 
@@ -77,56 +78,52 @@ def locked(
     retry_after: int = 1,
     fail_fast: bool = True,
     fair: bool = False,
+    shared: bool = False,
 ) -> Callable[[H], H]:
     """Hold a lock, named by the request's values, while a handler runs.
 
     `lease_of(request)` is the lease. The lock is released before a returned response is sent. A
     stream that the handler writes is sent under the lock. A loss of the lock cancels the handler.
-    The client then receives 503, or a closed connection if a stream has begun. The decorator works
-    on functions, on methods whose last argument is the request, and on the methods of a `web.View`.
+    The client then receives 503. If a stream has begun, the connection is closed instead. The
+    decorator works on functions, on methods whose last argument is the request, and on the methods
+    of a `web.View`.
 
     Args:
-        template: The lock's name. `{id}` is a variable of the route's path, or of the query if
-            `query` names it.
+        template: The lock's name. A placeholder such as `{id}` is a variable of the route's path.
+            If the argument `query` contains `id`, the value comes from the query instead.
         more: Names of further locks, which are acquired together: all or nothing.
         path: Converters from the text of a path variable to a value: `{"id": int}` gives /7 and /07
-            the same lock. The value must be a str, int, UUID, date or Enum. A ValueError is
-            answered by 400. Default: the text itself.
+            the same lock. The value must be a str, int, UUID, date or Enum. If a converter raises
+            ValueError, the answer is 400. Default: the text itself.
         query: The placeholders that come from the query, with their converters: `{"size": str}`.
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:
-            no wait. Simultaneous requests in several processes may then all be refused, because
-            none of them gets a majority. A short wait prevents that.
-        max_hold: Seconds after which the lock is lost although it could be renewed. None: never.
-        min_hold: Seconds for which the lock stays taken at least (`Redlock.lock`).
+            no wait. Without a wait, simultaneous requests in several processes may all be refused,
+            because none of them gets a majority. A short wait prevents that.
+        max_hold: Seconds after which the lock is lost even if it could be renewed. None: never.
+        min_hold: Shortest time in seconds for which the lock stays taken; see `Redlock.lock`.
         held_status: Status if another request holds the lock: 409 or 423.
-        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The value is
-            larger if it is known that the lock stays taken for longer: for 503 while nodes are
-            quarantined, up to an hour, and otherwise by `min_hold`.
-        fail_fast: Answer 503 after one attempt, without waiting for `blocking_timeout`, while no
-            quorum of nodes can grant.
+        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
+            larger value, up to an hour, if a longer wait is known to be needed. For 503 the wait
+            follows from the quarantine of the nodes, otherwise from `min_hold`.
+        fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
+            of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
-            This is slower, and has no effect with `blocking_timeout=0`.
+            The option makes requests slower, and has no effect with `blocking_timeout=0`.
+        shared: True: the lock is `rwlock(name).read()`, for example in a GET handler. Requests
+            with the same lock name may then run at the same time. A lock of the same name
+            without `shared` is a writer. With `shared`, `more`, `min_hold` and `fair` are not
+            possible.
 
     Raises:
-        ConfigurationError: An argument is invalid. `check_locks` finds errors that depend on the
-            route at the start of the app.
+        ConfigurationError: An argument is invalid. Errors that depend on the route are found by
+            `check_locks`, at the start of the app.
 
-    Safety: as `async with redlock.lock(...)`. The lock is released however the handler ends, also
-    if the client goes away. If a handler is cancelled while it waits for a thread, the lock is left
-    to expire.
+    Safety: as in `async with redlock.lock(...)`. The lock is released when the handler ends in any
+    way, for example because the client disconnects. If a handler is cancelled while it waits for a
+    thread, the lock is left to expire.
     """
-    options = {
-        "ttl": ttl,
-        "blocking_timeout": blocking_timeout,
-        "max_hold": max_hold,
-        "min_hold": min_hold,
-        "fail_fast": fail_fast,
-        "fair": fair,
-    }
-    return Locks(
-        "locked", Policy((template, *more), options, held_status, retry_after), path, query
-    )
+    return Locks("locked", Policy.of((template, *more), locals()), path, query)
 
 
 def semaphore_for(
@@ -146,7 +143,7 @@ def semaphore_for(
 ) -> Callable[[H], H]:
     """Hold a slot of a semaphore, named by the request's values, while a handler runs.
 
-    At most `limit` requests of one name are inside at the same time, in all processes. The
+    At most `limit` requests of one name run at the same time, in all processes together. The
     decorator is used like `locked`, and `lease_of(request).slot` is the number of the slot.
 
     Args:
@@ -158,8 +155,8 @@ def semaphore_for(
         blocking_timeout: Seconds to wait while other requests hold all slots. None: for ever. 0:
             no wait.
         max_hold: As in `locked`.
-        min_hold: Seconds for which the slot stays taken at least. So at most `limit` requests
-            begin within that time.
+        min_hold: Shortest time in seconds for which the slot stays taken. So at most `limit`
+            requests begin within that time.
         held_status: Status if other requests hold all slots: 409, 423 or 429.
         retry_after: As in `locked`.
         fail_fast: As in `locked`.
@@ -170,16 +167,7 @@ def semaphore_for(
 
     Safety: as in `locked`.
     """
-    options = {
-        "ttl": ttl,
-        "blocking_timeout": blocking_timeout,
-        "max_hold": max_hold,
-        "min_hold": min_hold,
-        "fail_fast": fail_fast,
-        "fair": fair,
-    }
-    policy = Policy((template,), options, held_status, retry_after, limit)
-    return Locks("semaphore_for", policy, path, query)
+    return Locks("semaphore_for", Policy.of((template,), locals()), path, query)
 
 
 def lease_of(request: web.Request) -> Lease:
@@ -198,14 +186,14 @@ def lease_of(request: web.Request) -> Lease:
 
 
 def check_locks(app: web.Application, redlock: Redlock | None = None) -> None:
-    """Check the locks of all handlers against their routes. `redlock_ctx` does this at the start.
+    """Check the locks of all handlers against their routes, as `redlock_ctx` does at the start.
 
     Args:
-        app: The app with all its routes. Routes of its subapps count as well.
-        redlock: The manager whose limits the options must keep. None: limits are not checked.
+        app: The app with all its routes. Routes of its subapps are checked as well.
+        redlock: The manager whose limits the options must keep. None: the limits are not checked.
 
     Raises:
-        ConfigurationError: A placeholder is no variable of the route's path, or an option is
+        ConfigurationError: A placeholder is not a variable of the route's path, or an option is
             invalid. The message names the error and the route.
     """
     for route in app.router.routes():

@@ -34,7 +34,8 @@ __all__ = ["locked"]
 _managers: Final[WeakSet[Redlock]] = WeakSet()
 """The managers of all tasks.
 
-A process of a worker closes them at its end. It ends without the exit functions of Python.
+Each process of a worker closes the managers at its end, because Python's exit functions do not run
+there.
 """
 
 
@@ -43,32 +44,43 @@ def locked(
     template: str,
     *,
     held: Literal["raise", "skip", "retry"] = "raise",
+    limit: int | None = None,
+    shared: bool = False,
     **options: Unpack[LockOptions],
 ) -> Guard:
     """Run each call of a task under a lock, named by the task's arguments.
 
-    Write it directly above the `def`, below `@app.task`. `redlock.current_lease` is the lease.
+    Write the decorator directly above the `def`, below `@app.task`. `redlock.current_lease` is the
+    lease.
 
     Args:
-        redlock: The manager, made at import time. Each process of a worker opens it at its first
-            use.
+        redlock: The manager, made at import time. Each process of a worker opens the manager at its
+            first use.
         template: The lock's name, with parameters of the function: "account:{account}".
-        held: The end of a task that does not get its lock. "raise": the task fails with the error.
-            "retry": the task is repeated, as often and with the delay that `max_retries` and
-            `default_retry_delay` of the task say. "skip": if another client holds the lock, the
-            task is not run, and its state is REVOKED. If no quorum of nodes can grant, it fails.
-        options: As for `Redlock.lock`. `blocking_timeout` limits the wait.
+        held: The effect on a task that does not get its lock. "raise": the task fails with the
+            error. "retry": the task is repeated, as its `max_retries` and `default_retry_delay`
+            say. "skip": the task is not run, and its state is REVOKED. A task with "skip" still
+            fails if no quorum of nodes can grant the lock.
+        limit: Number of tasks, 1 to 1,000, that may run at a time under one name. The tasks then
+            share a semaphore in place of a lock. A task is refused while other tasks hold all
+            slots. None: one task, under a lock.
+        shared: True: the lock is `rwlock(name).read()`. Tasks with the same lock name may
+            then run at the same time. A lock of the same name without `shared` is a writer.
+        options: As for `Redlock.lock`. `blocking_timeout` limits the wait. `min_hold` is the
+            shortest time for which the lock or slot stays taken, even if the task is shorter.
 
     Raises:
-        ConfigurationError: An argument is invalid. At the call: a value without a stable text.
+        ConfigurationError: An argument is invalid. A call of the task raises this error if a value
+            contains the separator behind its placeholder, or has a text that can differ between
+            processes.
 
-    Safety: the lock is released however the task ends, also by a time limit or by
-    `revoke(terminate=True)`. SIGKILL, which follows the hard time limit, lets it expire.
+    Safety: the lock is released when the task ends in any way, for example by a time limit or by
+    `revoke(terminate=True)`. After SIGKILL, which follows the hard time limit, the lock expires.
     """
     refusals = {"raise": None, "skip": _skip, "retry": _retry}
     if held not in refusals:
         raise ConfigurationError(f"held must be one of {', '.join(refusals)}, got {held!r}")
-    guard = task_guard(redlock, template, options, refusals[held])
+    guard = task_guard(redlock, template, limit, shared, options, refusals[held])
     _managers.add(redlock)
     return guard
 

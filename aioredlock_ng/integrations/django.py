@@ -10,6 +10,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired
+from aioredlock_ng._core.slots import checked_limit
+from aioredlock_ng.guarded import described
+from aioredlock_ng.options import check_shared
 
 from ._settings import manager_from
 from ._sigterm import ending_by_sigterm
@@ -42,8 +45,11 @@ __all__ = ["get_redlock", "locked", "locked_command"]
 
 _NAME: Final = "AIOREDLOCK_NG"
 _HELD, _NO_QUORUM, _LOST = 1, 69, 75
-"""Exit statuses of a command without its lock: that of a CommandError, EX_UNAVAILABLE and
-EX_TEMPFAIL of sysexits.h. They are those of `aioredlock-ng run`."""
+"""Exit statuses of a command that found its lock held, found no quorum, or lost its lock.
+
+The first is the status of a CommandError. The others are EX_UNAVAILABLE and EX_TEMPFAIL of
+sysexits.h. `aioredlock-ng run` has the same statuses.
+"""
 
 V = TypeVar("V", bound="Callable[..., Any]")
 
@@ -53,10 +59,10 @@ _making: Final = threading.Lock()
 
 
 def get_redlock() -> Redlock:
-    """Return the manager of this project. It opens at its first use, in each process.
+    """Return the manager of this project, which opens at its first use in each process.
 
-    The setting `AIOREDLOCK_NG` is a dict of `nodes` and the options of `Redlock`. Without it, nodes
-    and options come from the environment, as in `Redlock.from_env()`.
+    The setting `AIOREDLOCK_NG` is a dict of `nodes` and the options of `Redlock`. Without this
+    setting, nodes and options come from the environment, as in `Redlock.from_env()`.
 
     Raises:
         ConfigurationError: A setting is invalid.
@@ -72,25 +78,29 @@ def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callabl
     """Hold a lock while a view runs.
 
     `get_redlock().current_lease` is the lease. The lock is released before the response is sent.
-    Nothing can cancel a thread, so the view should call `check()` of the lease before any step that
-    must not happen twice. After a loss the client receives 503. The decorator works on functions,
-    on methods of a class-based view, and in `method_decorator`.
+    The view runs in a thread, which a loss of the lock cannot cancel. So the view should call
+    `check()` of the lease before any step that must not happen twice. After a loss the client
+    receives 503. The decorator works on functions, on methods of a class-based view, and in
+    `method_decorator`.
 
-    The view opens its transactions under the lock. A transaction that is open already would be
-    committed after the release, and the next holder would read old data. The view is refused then.
-    With `ATOMIC_REQUESTS`, write `@transaction.non_atomic_requests` above.
+    The view must open its transactions under the lock. A transaction that began before the lock
+    would be committed after the release, and the next holder would read old data. For this reason
+    the view is not called while a transaction is open. With `ATOMIC_REQUESTS`, write
+    `@transaction.non_atomic_requests` above `@locked`.
 
     Args:
         template: The lock's name, with parameters of the view: "order:{order_id}", or
-            "cart:{request.user.pk}". The type of a value is str, int, UUID, date or Enum, so that a
-            value has one name.
+            "cart:{request.user.pk}". Each value must be a str, int, UUID, date or Enum, because
+            equal values of these types always have the same text.
         more: Names of further locks, which are acquired together: all or nothing.
-        options: `ViewOptions`: `ttl`, `blocking_timeout` (0: no wait), `max_hold`, `held_status`
-            (423), `retry_after` (1), `fail_fast` (True) and `fair` (False).
+        options: The options of `ViewOptions`: `limit`, `shared`, `ttl`, `blocking_timeout`,
+            `max_hold`, `min_hold`, `held_status`, `retry_after`, `fail_fast` and `fair`. By default
+            `blocking_timeout` is 0 (no wait), `held_status` is 423 (429 with `limit`),
+            `retry_after` is 1, and `fail_fast` is True. All other options are None or False.
 
     Raises:
-        ConfigurationError: An argument is invalid. At a request: a transaction is open, a value has
-            no unique text, or the view returns a stream.
+        ConfigurationError: An argument is invalid. A call of the view raises this error for an open
+            transaction, for a value of an unsupported type, and for a stream as the response.
     """
     policy = policy_of((template, *more), options)
 
@@ -121,22 +131,36 @@ def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callabl
 
 
 def locked_command(
-    template: str, *, held: Literal["raise", "skip"] = "raise", **options: Unpack[LockOptions]
+    template: str,
+    *,
+    held: Literal["raise", "skip"] = "raise",
+    limit: int | None = None,
+    shared: bool = False,
+    **options: Unpack[LockOptions],
 ) -> Callable[[V], V]:
     """Hold a lock while the `handle` of a management command runs.
 
-    `get_redlock().current_lease` is the lease. SIGTERM and Ctrl+C release the lock, and SIGKILL
-    lets it expire.
+    `get_redlock().current_lease` is the lease. SIGTERM and Ctrl+C release the lock. After SIGKILL
+    the lock expires.
 
     Args:
         template: The lock's name, with options of the command: "import:{shop}".
-        held: The end of a command whose lock another client holds. "raise": `CommandError`, which
-            is status 1. "skip": a line on standard output, and status 0.
+        held: The effect on a command whose lock another client holds. "raise": the command raises
+            `CommandError`, with status 1. "skip": the command prints a line to standard output, and
+            its status is 0.
+        limit: Number of commands, 1 to 1,000, that may run at a time under one name. The commands
+            then share a semaphore in place of a lock. `held` applies while other commands hold all
+            slots. None: one command, under a lock.
+        shared: True: the lock is `rwlock(name).read()`. Commands with the same lock name may
+            then run at the same time. A lock of the same name without `shared` is a writer.
         options: As for `Redlock.lock`. `blocking_timeout` limits the wait. Default: 0, no wait.
+            `min_hold` is the shortest time for which the lock or slot stays taken, even if the
+            command is shorter.
 
     Raises:
-        ConfigurationError: The template is invalid. At the call: an option is invalid, or the value
-            of a placeholder is missing or has no unique text.
+        ConfigurationError: `template`, `held`, `limit` or `shared` is invalid. The command raises
+            this error if an option is invalid, or if a placeholder has no value of the type str,
+            int, UUID, date or Enum.
 
     The command raises `CommandError` with status 69 if no quorum of nodes can grant the lock, and
     with status 75 if the lock was lost.
@@ -144,12 +168,16 @@ def locked_command(
     names = Template(template)
     if held not in ("raise", "skip"):
         raise ConfigurationError(f"held must be raise or skip, got {held!r}")
+    if shared:
+        check_shared(options, limit=limit)
+    elif limit is not None:
+        checked_limit(limit)
     options = {"blocking_timeout": 0.0, **options}
 
     def decorate(handle: V) -> V:
         @functools.wraps(handle)
         def call(self: Any, *args: Any, **given: Any) -> Any:
-            lock = get_redlock().lock(_name(names, given), **options)
+            lock = described(get_redlock(), (_name(names, given),), options, limit, shared=shared)
             lease = None
             try:
                 with ending_by_sigterm(), lock as lease:
@@ -188,9 +216,9 @@ def _name(template: Template, given: dict[str, Any]) -> str:
 
 
 def _refuse_transactions() -> None:
-    """Raise an error if the release of the lock would come before a commit."""
+    """Raise an error if a transaction is open, which would be committed after the release."""
     for connection in connections.all(initialized_only=True):
-        # The transactions around a test are never committed.
+        # The transactions that Django opens around a test are never committed.
         if any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):
             raise ConfigurationError(
                 f"a transaction of the database {connection.alias!r} is open around the lock, and"

@@ -38,18 +38,20 @@ def redlock_lifespan(
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[dict[str, Redlock]]]:
     """Return a lifespan that opens a manager as `app.state.redlock` and closes it at the end.
 
-    Use it as `FastAPI(lifespan=redlock_lifespan())`, or inside your own lifespan:
-    `async with redlock_lifespan()(app): ...`. It yields a lifespan state, which mounted apps
+    Use the lifespan as `FastAPI(lifespan=redlock_lifespan())`, or inside your own lifespan:
+    `async with redlock_lifespan()(app): ...`. The lifespan yields a state, which mounted apps
     receive as well.
 
     Args:
-        redlock: A manager that is not open yet. None: `Redlock.from_env()` at the start of the app.
+        redlock: A manager that is not open yet. None: the result of `Redlock.from_env()` at the
+            start of the app.
 
     Returns:
-        The lifespan. It raises `ConfigurationError` for invalid settings and locks (`check_locks`).
+        The lifespan, which raises `ConfigurationError` if a setting is invalid, or if a lock does
+        not pass `check_locks`.
 
     Raises:
-        ConfigurationError: `redlock` is no manager.
+        ConfigurationError: `redlock` is not a manager.
     """
     given = checked_manager("redlock_lifespan", redlock)
 
@@ -78,64 +80,65 @@ def lock_for(
     retry_after: int = 1,
     fail_fast: bool = True,
     fair: bool = False,
+    shared: bool = False,
     **declared: Any,
 ) -> LockDependency:
     """Return a dependency that holds a lock, named by the request's values.
 
-    Its value is the `Lease`.
+    The value of the dependency is the `Lease`.
 
     Use it as `Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]`, or in
     `dependencies=[...]`. With `scope="function"` the lock is released when the endpoint returns,
     before the response is sent. Without this scope the lock is held until the response and its
-    background tasks are done. The response may be a stream. An endpoint with `yield` runs while
-    its stream is sent, so `check_locks` refuses `scope="function"` for such an endpoint.
+    background tasks are done, even if the response is a stream. An endpoint with `yield` still runs
+    while its stream is sent. With `scope="function"` such an endpoint would then run without the
+    lock, so `check_locks` refuses this combination.
 
-    A loss of the lock cancels the endpoint, and the client receives 503. After the start of a
-    response no answer is possible: the connection is closed early, and the server logs the error. A
-    `def` endpoint runs in a thread, which nothing can cancel. The client receives 503 at once while
-    the thread goes on. The endpoint should call `lease.check()` before any step that must not
-    happen twice.
+    A loss of the lock cancels the endpoint, and the client receives 503. If the response has begun,
+    no answer is possible. The connection is then closed early, and the server logs the error.
+
+    A `def` endpoint runs in a thread, which nothing can cancel. After a loss the client receives
+    503 immediately, while the thread goes on. So the endpoint should call `lease.check()` before
+    any step that must not happen twice.
 
     Args:
-        template: The lock's name. `{order_id}` is a parameter of the endpoint from the path or the
-            query, with the value that the endpoint gets. Its type is str, int, UUID, date or Enum,
-            so that a value has one name.
+        template: The lock's name. A placeholder such as `{order_id}` is a parameter of the endpoint
+            from the path or the query, with the value that the endpoint gets. The value must be a
+            str, int, UUID, date or Enum, because equal values of these types always have the same
+            text.
         more: Names of further locks, which are acquired together: all or nothing.
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:
-            no wait. Simultaneous requests in several processes may then all be refused, because
-            none of them gets a majority. A short wait prevents that.
-        max_hold: Seconds after which the lock is lost although it could be renewed. None: never.
-        min_hold: Seconds for which the lock stays taken at least (`Redlock.lock`).
+            no wait. Without a wait, simultaneous requests in several processes may all be refused,
+            because none of them gets a majority. A short wait prevents that.
+        max_hold: Seconds after which the lock is lost even if it could be renewed. None: never.
+        min_hold: Shortest time in seconds for which the lock stays taken; see `Redlock.lock`.
         held_status: Status if another request holds the lock: 409 or 423.
-        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The value is
-            larger if it is known that the lock stays taken for longer: for 503 while nodes are
-            quarantined, up to an hour, and otherwise by `min_hold`.
-        fail_fast: Answer 503 after one attempt, without waiting for `blocking_timeout`, while no
-            quorum of nodes can grant.
+        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
+            larger value, up to an hour, if a longer wait is known to be needed. For 503 the wait
+            follows from the quarantine of the nodes, otherwise from `min_hold`.
+        fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
+            of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
-            This is slower, and has no effect with `blocking_timeout=0`.
-        declared: Sources of other values, declared like the parameters of a dependency:
-            `order=Order` for the body's model that the endpoint calls `order`,
-            `user=Depends(current_user)`, `tenant=Annotated[str, Header()]`.
+            The option makes requests slower, and has no effect with `blocking_timeout=0`.
+        shared: True: the lock is `rwlock(name).read()`, for example in a GET endpoint. Requests
+            with the same lock name may then run at the same time. A lock of the same name
+            without `shared` is a writer. With `shared`, `more`, `min_hold` and `fair` are not
+            possible.
+        declared: Sources of the other values in the lock's name, declared like the parameters of a
+            dependency. Examples: `user=Depends(current_user)`, `tenant=Annotated[str, Header()]`,
+            or `order=Order` for the body's model, which the endpoint receives as `order`.
 
     Raises:
-        ConfigurationError: An argument is invalid. `check_locks` finds errors that depend on the
-            route at the start of the app.
+        ConfigurationError: An argument is invalid. Errors that depend on the route are found by
+            `check_locks`, at the start of the app.
 
-    Safety: as `async with redlock.lock(...)`. The lock is released however the request ends. If a
-    cancelled request's `def` endpoint still works in its thread, the lock is held and renewed until
-    the thread has ended. If the request waited for another thread, the lock is left to expire.
+    Safety: as in `async with redlock.lock(...)`. The lock is released when the request ends in any
+    way. If the request is cancelled while its `def` endpoint works in a thread, the lock is held
+    and renewed until the thread has ended. If the request is cancelled while it waits for any other
+    thread, the lock is left to expire.
     """
-    options = {
-        "ttl": ttl,
-        "blocking_timeout": blocking_timeout,
-        "max_hold": max_hold,
-        "min_hold": min_hold,
-        "fail_fast": fail_fast,
-        "fair": fair,
-    }
-    return LockDependency(Policy((template, *more), options, held_status, retry_after), declared)
+    return LockDependency(Policy.of((template, *more), locals()), declared)
 
 
 def semaphore_for(
@@ -154,9 +157,9 @@ def semaphore_for(
 ) -> LockDependency:
     """Return a dependency that holds a slot of a semaphore, named by the request's values.
 
-    At most `limit` requests of one name are inside at the same time, in all processes. The
-    dependency is used like that of `lock_for`. Its value is the `Lease`, and `lease.slot` is the
-    number of the slot.
+    At most `limit` requests of one name run at the same time, in all processes together. The
+    dependency is used like the result of `lock_for`. Its value is the `Lease`, and `lease.slot` is
+    the number of the slot.
 
     Args:
         template: The semaphore's name, as in `lock_for`.
@@ -165,8 +168,8 @@ def semaphore_for(
         blocking_timeout: Seconds to wait while other requests hold all slots. None: for ever. 0:
             no wait.
         max_hold: As in `lock_for`.
-        min_hold: Seconds for which the slot stays taken at least. So at most `limit` requests
-            begin within that time.
+        min_hold: Shortest time in seconds for which the slot stays taken. So at most `limit`
+            requests begin within that time.
         held_status: Status if other requests hold all slots: 409, 423 or 429.
         retry_after: As in `lock_for`.
         fail_fast: As in `lock_for`.
@@ -178,31 +181,22 @@ def semaphore_for(
 
     Safety: as in `lock_for`.
     """
-    options = {
-        "ttl": ttl,
-        "blocking_timeout": blocking_timeout,
-        "max_hold": max_hold,
-        "min_hold": min_hold,
-        "fail_fast": fail_fast,
-        "fair": fair,
-    }
-    policy = Policy((template,), options, held_status, retry_after, limit)
-    return LockDependency(policy, declared)
+    return LockDependency(Policy.of((template,), locals()), declared)
 
 
 def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
-    """Check the locks of all routes, and add their answers to the app's OpenAPI. Idempotent.
+    """Check the locks of all routes, and add the locks' answers to the app's OpenAPI. Idempotent.
 
-    `redlock_lifespan` calls this function at the start. Call it yourself after the last route if
-    you make the OpenAPI document without starting the app.
+    `redlock_lifespan` calls this function at the start. If you make the OpenAPI document without
+    starting the app, call the function yourself after you have added the last route.
 
     Args:
-        app: The app. Included routers and mounted apps count as well.
-        redlock: The manager whose limits the options must keep. None: limits are not checked.
+        app: The app. Included routers and mounted apps are checked as well.
+        redlock: The manager whose limits the options must keep. None: the limits are not checked.
 
     Raises:
-        ConfigurationError: A lock names a value that its route does not have, or an option is
-            invalid. The message names the error and the route.
+        ConfigurationError: A lock does not fit its route, for example because the route lacks a
+            value. Or an option is invalid. The message names the error and the route.
     """
     for place, route, variables, websocket in served(app):
         for dependency in dependencies_of(route.dependant):
@@ -224,4 +218,4 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
                 raise ConfigurationError(f"{route.path}: {lock!r}: {error}") from None
             if lock.responses.keys() - route.responses.keys():
                 route.responses.update({**lock.responses, **route.responses})
-                place.openapi_schema = None  # an earlier document lacks them
+                place.openapi_schema = None  # a document made earlier lacks the lock's answers

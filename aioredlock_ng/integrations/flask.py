@@ -38,11 +38,13 @@ R = TypeVar("R")
 
 
 class LockUnavailable(HTTPException):
-    """The lock was held by another request (409 or 423), not available, or lost (503).
+    """The HTTP error for a request that did not get its lock, or lost it.
 
-    The status is 400 if the request's values form no name. Flask answers with JSON and a
-    Retry-After header. An error handler for this class may answer differently. `__cause__` is the
-    library's error with the votes of the nodes.
+    The status is 409, 423 or 429 if other requests held the lock or all slots. The status is 503 if
+    no quorum of nodes could grant the lock, or if the lock was lost. The status is 400 if the
+    request's values cannot form a name. Flask answers with JSON, and with a Retry-After header
+    except for 400. An error handler for this class may answer differently. `__cause__` is the
+    library's error.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -54,12 +56,13 @@ class LockUnavailable(HTTPException):
 
 
 def init_redlock(app: flask.Flask, redlock: Redlock | None = None) -> None:
-    """Give the app a manager. It opens at its first use, in each process of the server.
+    """Give the app a manager, which opens at its first use in each process of the server.
 
     Args:
         app: The app.
-        redlock: The manager. None: `app.config["AIOREDLOCK_NG"]`, a dict of `nodes` and the options
-            of `Redlock`. Without it the environment, as `Redlock.from_env()`.
+        redlock: The manager. None: the manager is made from `app.config["AIOREDLOCK_NG"]`, a dict
+            of `nodes` and the options of `Redlock`. Without this setting, nodes and options come
+            from the environment, as in `Redlock.from_env()`.
 
     Raises:
         ConfigurationError: `redlock` or a setting is invalid.
@@ -77,7 +80,7 @@ def get_redlock() -> Redlock:
     """Return the manager of the current app.
 
     Raises:
-        ConfigurationError: The app has none.
+        ConfigurationError: The app has no manager.
     """
     redlock: Redlock | None = flask.current_app.extensions.get(_NAME)
     if redlock is None:
@@ -90,22 +93,24 @@ def locked(
 ) -> Callable[[Callable[P, R]], Callable[P, flask.Response]]:
     """Hold a lock while a view runs.
 
-    Write it directly above the `def`, below `@app.route`. `get_redlock().current_lease` is the
-    lease. The lock is released before the response is sent. Nothing can cancel a thread, so the
-    view should call `check()` of the lease before any step that must not happen twice. After a loss
-    the client receives 503.
+    Write the decorator directly above the `def`, below `@app.route`. `get_redlock().current_lease`
+    is the lease. The lock is released before the response is sent. The view runs in a thread, which
+    a loss of the lock cannot cancel. So the view should call `check()` of the lease before any step
+    that must not happen twice. After a loss the client receives 503.
 
     Args:
         template: The lock's name, with parameters of the view: "order:{order_id}". Attributes of
-            `g` and `request` are possible too: "cart:{g.user.id}". The type of a value is str, int,
-            UUID, date or Enum, so that a value has one name.
+            `g` and `request` are possible too: "cart:{g.user.id}". Each value must be a str, int,
+            UUID, date or Enum, because equal values of these types always have the same text.
         more: Names of further locks, which are acquired together: all or nothing.
-        options: `ViewOptions`: `ttl`, `blocking_timeout` (0: no wait), `max_hold`, `held_status`
-            (423), `retry_after` (1), `fail_fast` (True) and `fair` (False).
+        options: The options of `ViewOptions`: `limit`, `shared`, `ttl`, `blocking_timeout`,
+            `max_hold`, `min_hold`, `held_status`, `retry_after`, `fail_fast` and `fair`. By default
+            `blocking_timeout` is 0 (no wait), `held_status` is 423 (429 with `limit`),
+            `retry_after` is 1, and `fail_fast` is True. All other options are None or False.
 
     Raises:
-        ConfigurationError: An argument is invalid. At a request: the app has no manager, a value
-            has no unique text, or the view returns a stream.
+        ConfigurationError: An argument is invalid. A call of the view raises this error without a
+            manager, for a value of an unsupported type, and for a stream as the response.
     """
     policy = policy_of((template, *more), options)
 

@@ -43,27 +43,38 @@ def locked(
     template: str,
     *,
     held: Literal["raise", "skip"] | Retry = "raise",
+    limit: int | None = None,
+    shared: bool = False,
     **options: Unpack[LockOptions],
 ) -> Guard:
     """Run each call of a job's function under a lock, named by the arguments.
 
-    Write it directly above the `def`, below `@job`. `redlock.current_lease` is the lease.
+    Write the decorator directly above the `def`, below `@job`. `redlock.current_lease` is the
+    lease.
 
     Args:
-        redlock: The manager, made at import time. A worker forks a process for each job, which
-            opens the manager.
+        redlock: The manager, made at import time. A worker forks a process for each job, and each
+            process opens the manager at its first use.
         template: The lock's name, with parameters of the function: "account:{account}".
-        held: The end of a job that does not get its lock. "raise": the job fails with the error.
-            `Retry(max=20, interval=5)`: the job is repeated so often and at this interval. "skip":
-            if another client holds the lock, the job finishes without a run, and `job.meta` has
-            the key `SKIPPED`. If no quorum of nodes can grant, it fails.
-        options: As for `Redlock.lock`. `blocking_timeout` limits the wait.
+        held: The effect on a job that does not get its lock. "raise": the job fails with the error.
+            `Retry(max=20, interval=5)`: the job is repeated up to 20 times, every 5 seconds.
+            "skip": the job finishes without a run, and `job.meta` has the key `SKIPPED`. A job with
+            "skip" still fails if no quorum of nodes can grant the lock.
+        limit: Number of jobs, 1 to 1,000, that may run at a time under one name. The jobs then
+            share a semaphore in place of a lock. A job is refused while other jobs hold all slots.
+            None: one job, under a lock.
+        shared: True: the lock is `rwlock(name).read()`. Jobs with the same lock name may
+            then run at the same time. A lock of the same name without `shared` is a writer.
+        options: As for `Redlock.lock`. `blocking_timeout` limits the wait. `min_hold` is the
+            shortest time for which the lock or slot stays taken, even if the job is shorter.
 
     Raises:
-        ConfigurationError: An argument is invalid. At the call: a value without a stable text.
+        ConfigurationError: An argument is invalid. A call of the function raises this error if a
+            value contains the separator behind its placeholder, or has a text that can differ
+            between processes.
 
-    Safety: the lock is released however the function ends, also by the job's timeout or by SIGTERM.
-    RQ stops a job by SIGKILL, which lets the lock expire.
+    Safety: the lock is released when the function ends in any way, for example by the job's timeout
+    or by SIGTERM. RQ's stop command ends a running job by SIGKILL. The lock then expires.
     """
     if not isinstance(held, Retry) and held not in ("raise", "skip"):
         raise ConfigurationError(f"held must be raise, skip or a Retry of rq, got {held!r}")
@@ -80,7 +91,7 @@ def locked(
         job.save_meta()  # type: ignore[no-untyped-call]
         return None
 
-    guard = task_guard(redlock, template, options, refused)
+    guard = task_guard(redlock, template, limit, shared, options, refused)
 
     def decorate(function: Callable[P, R], /) -> Callable[P, R]:
         guarded = guard(function)

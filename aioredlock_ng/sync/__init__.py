@@ -1,8 +1,8 @@
-"""The same manager, locks and leases for threads, with `with` in place of `async with`.
+"""Provide the manager, locks and leases for threads, with `with` in place of `async with`.
 
-An event loop in a separate thread runs the locks. A lease is renewed while the threads that use it
-compute. One manager serves all threads of a process. A forked child opens the manager anew at its
-first use. The leases of its parent count as lost there.
+An event loop in a separate thread runs the locks. A lease is renewed even while the threads that
+use the lease compute. One manager serves all threads of a process. A forked child opens the manager
+anew at its first use. In the child, the leases of the parent count as lost.
 
 A thread cannot be cancelled. A loss is reported by `Lease.check`, by the `on_lost` callback, and at
 the end of `with`.
@@ -13,13 +13,26 @@ from importlib import import_module
 
 from aioredlock_ng.sync._lease import Lease
 from aioredlock_ng.sync._lock import Lock, OnLost
-from aioredlock_ng.sync._options import LockOptions, RedlockOptions
+from aioredlock_ng.sync._options import LockOptions, RedlockOptions, RWLockOptions
 from aioredlock_ng.sync._redlock import Redlock
+from aioredlock_ng.sync._rwlock import ReadLock, RWLock, WriteLock
 from aioredlock_ng.sync._semaphore import Semaphore
 
-__all__ = ["Lease", "Lock", "LockOptions", "OnLost", "Redlock", "RedlockOptions", "Semaphore"]
+__all__ = [
+    "Lease",
+    "Lock",
+    "LockOptions",
+    "OnLost",
+    "RWLock",
+    "RWLockOptions",
+    "ReadLock",
+    "Redlock",
+    "RedlockOptions",
+    "Semaphore",
+    "WriteLock",
+]
 
-# anyio imports its part for asyncio at the first use, which takes a tenth of a second. Each forked
-# child would repeat that.
+# anyio would import its part for asyncio at the first use, which takes a tenth of a second. Each
+# forked child would repeat the import.
 with suppress(ImportError):
     import_module("anyio._backends._asyncio")

@@ -1,11 +1,15 @@
-"""Make locks, semaphores and guards: the methods of `Redlock` that describe them."""
+"""Define the methods of `Redlock` that make locks of all kinds and decorators."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aioredlock_ng._once import wait_of
 from aioredlock_ng.errors import ConfigurationError
+from aioredlock_ng.guarded import described
 from aioredlock_ng.sync._lock import Lock
+from aioredlock_ng.sync._once import once
+from aioredlock_ng.sync._rwlock import RWLock
 from aioredlock_ng.sync._semaphore import Semaphore
 from aioredlock_ng.sync.guarded import guarded
 
@@ -17,14 +21,15 @@ if TYPE_CHECKING:
     from aioredlock_ng._threaded.process import PerProcess
     from aioredlock_ng.sync._lease import Entry, Inside
     from aioredlock_ng.sync._lock import OnLost
-    from aioredlock_ng.sync._options import LockOptions
+    from aioredlock_ng.sync._once import Once
+    from aioredlock_ng.sync._options import LockOptions, RWLockOptions
     from aioredlock_ng.sync.guarded import Guard
 
 __all__ = ["Kinds"]
 
 
 class Kinds:
-    """The methods of a manager that describe what may be acquired. None of them does I/O.
+    """The methods of a manager that make locks and decorators. No method does I/O.
 
     `Redlock` sets the attributes.
     """
@@ -38,9 +43,10 @@ class Kinds:
 
         Args:
             name: The resource, 1 to 65,536 bytes.
-            more: Further resources to acquire together: all or nothing.
-            options: As for `aioredlock_ng.Redlock.lock`, except for `on_lost`. It is a function
-                that takes the lost lease. It is called once per lost lease, on a thread of its own.
+            more: Further resources. The lock acquires all resources or none.
+            options: As for `aioredlock_ng.Redlock.lock`, except for `on_lost`. Here `on_lost` is a
+                function that takes the lost lease. The function is called once per lost lease, in a
+                thread made for the call.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -48,7 +54,7 @@ class Kinds:
         return Lock(self, (name, *more), *_split(options))
 
     def semaphore(self, name: str | bytes, limit: int, **options: Unpack[LockOptions]) -> Semaphore:
-        """Describe a semaphore, which at most `limit` holders have at a time. No I/O happens.
+        """Describe a semaphore, which at most `limit` clients hold at a time. No I/O happens.
 
         Args:
             name: The resource, as for `lock`.
@@ -60,28 +66,74 @@ class Kinds:
         """
         return Semaphore(self, name, limit, *_split(options))
 
+    def rwlock(self, name: str | bytes, **options: Unpack[RWLockOptions]) -> RWLock:
+        """Describe a read-write lock: several readers, or one writer. No I/O happens.
+
+        Args:
+            name: The resource, as for `lock`. `lock(name)` is a writer too.
+            options: As for `lock`, without `fair` and `min_hold`.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+        """
+        return RWLock(self, name, *_split(options))
+
     def guard(
-        self, template: str, *, limit: int | None = None, **options: Unpack[LockOptions]
+        self,
+        template: str,
+        *,
+        limit: int | None = None,
+        shared: bool = False,
+        **options: Unpack[LockOptions],
     ) -> Guard:
         """Decorate a plain function: each call runs inside `with redlock.lock(name)`.
 
         Args:
-            template: The name, with parameters of the function, their attributes and formats:
-                "report:{user.id}:{day:%F}".
-            limit: Number of calls that may run at a time under one name: `semaphore` in place of
-                `lock`. None: a lock.
-            options: As for `lock`.
+            template: The lock's name, with placeholders for parameters, their attributes and
+                formats: "report:{user.id}:{day:%F}".
+            limit: Number of calls that may run at a time under one name. A `semaphore` then
+                replaces the `lock`. None: one call, under the `lock`.
+            shared: True: the lock is `rwlock(name).read()`. Calls with the same lock name
+                may then run at the same time. A call of a guard without `shared` is a writer.
+            options: As for `lock`. With `shared`, the options of `rwlock`.
 
         Raises:
-            ConfigurationError: At decoration: a coroutine function, an unknown placeholder or an
-                invalid option. At the call: a value without a stable text, or with the separator.
+            ConfigurationError: Raised at decoration if the function is not a plain function, or if
+                an argument is invalid. `limit` and `shared` exclude each other. Raised at a call if
+                a value has no text that is the same in every process, or contains the separator
+                that follows its placeholder.
 
         A call raises the errors of `with redlock.lock(…)`. After `LockNotAcquired` the function has
-        not begun. After `LockLost` it has finished, and its result is discarded.
+        not begun. After `LockLost` the function has finished, and its result is discarded.
         """
-        if limit is None:
-            return guarded(lambda name: self.lock(name, **options), template)
-        return guarded(lambda name: self.semaphore(name, limit, **options), template)
+        return guarded(
+            lambda name: described(self, (name,), options, limit, shared=shared), template
+        )
+
+    def once(self, template: str, *, within: float) -> Once:
+        """Decorate a function so that it starts at most once per `within` seconds in the fleet.
+
+        A call returns True if it ran the function. The function's own result is discarded. The call
+        returns False if another call with the same name runs the function, or began the function
+        less than `within` seconds ago. A run that fails or dies counts as begun. See
+        `aioredlock_ng.Redlock.once`.
+
+        Args:
+            template: The name, as for `guard`.
+            within: Shortest time in seconds between the starts of two runs. At most `max_ttl`.
+
+        Raises:
+            ConfigurationError: Raised in the cases of `guard`, and if `within` is invalid.
+
+        A call raises `QuorumUnreachable` if no quorum could decide. The function has not begun
+        then. After `LockLost` the function has finished, and another call may run the function
+        again.
+        """
+        self._unopened.once(template, within=within)
+        return once(
+            lambda name: self.lock(name, blocking_timeout=wait_of(within), min_hold=within),
+            template,
+        )
 
     def opened(self) -> EngineThread:
         """Return the thread of the locks' event loop. Open the manager at the first call.
@@ -89,13 +141,13 @@ class Kinds:
         Internal: for `Lock`.
 
         Raises:
-            RedlockClosed: Closed.
+            RedlockClosed: The manager is closed.
         """
         return self._process.open().thread
 
     @property
     def known(self) -> aioredlock_ng.Redlock:
-        """The manager that is open in this process, or else the manager that is never opened.
+        """The manager that is open in this process, else the manager that only describes locks.
 
         Internal: for `Lock`.
         """
@@ -111,7 +163,7 @@ class Kinds:
         return self._inside.entries
 
 
-def _split(options: LockOptions) -> tuple[dict[str, Any], OnLost | None]:
+def _split(options: LockOptions | RWLockOptions) -> tuple[dict[str, Any], OnLost | None]:
     """Return the options of the asyncio lock, and the callback, which is checked here."""
     on_lost = options.pop("on_lost", None)
     if on_lost is not None and not callable(on_lost):

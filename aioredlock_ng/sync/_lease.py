@@ -7,6 +7,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aioredlock_ng._threaded.lease import ThreadedLease
+
 if TYPE_CHECKING:
     import aioredlock_ng
     from aioredlock_ng._threaded.engine_thread import EngineThread
@@ -25,7 +27,7 @@ class Lease:
     __slots__ = ("__weakref__", "_lease", "_thread")
 
     def __init__(self, lease: aioredlock_ng.Lease, thread: EngineThread) -> None:
-        self._lease = lease
+        self._lease = ThreadedLease(lease._engine, lease._record, thread, None)
         self._thread = thread
 
     @property
@@ -35,12 +37,12 @@ class Lease:
 
     @property
     def resources(self) -> tuple[str | bytes, ...]:
-        """Names as given."""
+        """Names of the lock, as given."""
         return self._lease.resources
 
     @property
     def token(self) -> str:
-        """The random value that the lock's keys hold on the nodes. Leases of one grant share it."""
+        """The random value of the lock's keys on the nodes, which all leases of one grant share."""
         return self._lease.token
 
     @property
@@ -61,12 +63,12 @@ class Lease:
 
     @property
     def ttl(self) -> float:
-        """Seconds from a renewal to the expiry of the keys, as used by the last renewal."""
+        """Seconds from a renewal to the expiry of the keys, as set by the last renewal."""
         return self._lease.ttl
 
     def remaining(self) -> float:
         """Return the seconds for which the lock is certainly held, by the local clock."""
-        return 0.0 if self._thread.dead else self._lease.remaining()
+        return self._lease.remaining()
 
     @property
     def valid(self) -> bool:
@@ -84,7 +86,7 @@ class Lease:
         return self._lease.nodes
 
     def check(self) -> None:
-        """Raise an error unless the lock is still ours. Call this before each write. No I/O.
+        """Raise an error unless the lock is still ours. Call this method before each write. No I/O.
 
         Raises:
             LockLost: The deadline passed, the nodes showed that no quorum holds the lock, or the
@@ -117,9 +119,9 @@ class Lease:
         Raises:
             LockLost: The lease is lost.
             LockReleased: The lease was released or abandoned, before the call or during it.
-            QuorumUnreachable: No quorum renewed the lease in time. It stays valid until its
+            QuorumUnreachable: No quorum renewed the lease in time. The lease stays valid until its
                 deadline.
-            ConfigurationError: The ttl is invalid (`Redlock.lock`).
+            ConfigurationError: The ttl is invalid; see `Redlock.lock`.
             RedlockClosed: The manager is closed.
 
         Safety: if the call is interrupted, the renewal may or may not happen. `remaining()` never
@@ -127,6 +129,24 @@ class Lease:
         """
         self.check()
         self._thread.run(lambda: self._lease.extend(ttl))
+
+    def downgrade(self) -> None:
+        """Turn this lease of `rwlock(…).write()` into a read lease. No writer comes in between.
+
+        Readers that wait may enter from now on. The lease keeps its token, its ttl and its `with`.
+        The lease never allows writing again, even if no node answers. Further calls have no effect.
+        See `aioredlock_ng.Lease.downgrade`.
+
+        Raises:
+            LockLost: The lease is lost.
+            LockReleased: The lease was released or abandoned, before the call or during it.
+            ConfigurationError: The lease is not that of a read-write lock.
+            RedlockClosed: The manager is closed.
+
+        Safety: if the call is interrupted, the downgrade goes on.
+        """
+        self.check()
+        self._thread.run(self._lease.downgrade)
 
     def release(self) -> bool:
         """Release the lock. Further calls have no effect.
@@ -162,7 +182,7 @@ class Lease:
             timeout: Longest wait in seconds. None: for ever.
 
         Returns:
-            True if the lease has ended, False after `timeout`. `lost` says whether it was lost.
+            True if the lease has ended, False after `timeout`. `lost` is True after a loss.
 
         Raises:
             RedlockClosed: The manager is closed.
@@ -203,7 +223,7 @@ class Lease:
         return isinstance(other, Lease) and other._lease == self._lease
 
     def __hash__(self) -> int:
-        """Hash by lease."""
+        """Return the same hash for all objects that stand for one lease."""
         return hash(self._lease)
 
     def __repr__(self) -> str:
@@ -212,7 +232,7 @@ class Lease:
 
 
 class Entry(NamedTuple):
-    """One open `with`: the lock whose `with` it is, and its lease."""
+    """One open `with`: its lock and its lease."""
 
     owner: object
     lease: Lease

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aioredlock_ng.errors import LockHeld, LockLost, RedlockError
+from aioredlock_ng._held import acting_inside_of
+from aioredlock_ng.errors import LockLost, RedlockError
 from aioredlock_ng.sync._lease import Entry, Lease
+from aioredlock_ng.usage import call_of, unsupported
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -16,10 +19,10 @@ if TYPE_CHECKING:
     import aioredlock_ng
     from aioredlock_ng._threaded.engine_thread import EngineThread
 
-__all__ = ["Lock", "Manager", "OnLost"]
+__all__ = ["Lock", "Manager", "OnLost", "right_use"]
 
 OnLost = Callable[[Lease], object]
-"""Called once with a lease that is lost, on a thread made for this call."""
+"""A function that is called once with a lost lease, in a thread made for this call."""
 
 
 class Manager(Protocol):
@@ -37,6 +40,18 @@ class Manager(Protocol):
         """The open `with` entries of the current thread, oldest first."""
 
 
+def right_use(call: str) -> str:
+    """Return the right code for a thread and the right class for a coroutine, for errors."""
+    return f"`with {call}:`, or `aioredlock_ng.Redlock` in a coroutine"
+
+
+@unsupported(
+    "async with",
+    "await",
+    instead=lambda lock: right_use(
+        call_of("lock", lock.resources[0], ", …" if lock.resources[1:] else "")
+    ),
+)
 class Lock:
     """A named lock, made by `Redlock.lock`. Many threads may use the object at once.
 
@@ -56,7 +71,7 @@ class Lock:
         self._on_lost = on_lost
         self.resources = resources
         self.options = options
-        # Invalid arguments are refused here.
+        # Invalid arguments make this call raise an error.
         self._described()
 
     @property
@@ -85,17 +100,18 @@ class Lock:
 
         Raises:
             LockHeld: Another client holds the lock, and `blocking_timeout` is 0. Or this thread
-                itself holds the lock in an enclosing `with`, and `blocking_timeout` is None. It
-                would then wait for ever.
+                itself holds the lock in an enclosing `with`, and `blocking_timeout` is None. The
+                thread would then wait for itself for ever.
+            UpgradeRefused: The calling thread reads the lock in an enclosing `with`, and asks to
+                write.
             AcquireTimeout: Another client still held the lock after `blocking_timeout`.
-            QuorumUnreachable: Too few nodes answered, or too many refuse for reasons that waiting
-                does not change.
+            QuorumUnreachable: Too few nodes answered, or too many nodes refuse for reasons that
+                waiting does not change.
             RedlockClosed: The manager is closed.
 
         Safety: an exception of a signal handler, such as KeyboardInterrupt, ends the wait and
         undoes the attempt.
         """
-        self._refuse_deadlock()
         lease = self._acquired(lambda lock: lock.acquire())
         assert lease is not None
         return lease
@@ -106,23 +122,24 @@ class Lock:
         `blocking_timeout` has no effect here.
 
         Raises:
+            UpgradeRefused: The calling thread reads the lock, and asks to write.
             QuorumUnreachable: Too few nodes answered.
             RedlockClosed: The manager is closed.
 
-        Safety: as `acquire`.
+        Safety: as in `acquire`.
         """
         return self._acquired(lambda lock: lock.try_acquire())
 
     def __enter__(self) -> Lease:
         """Acquire the lock.
 
-        The body must call `lease.check()` before each write. No exception is thrown into it.
+        The body must call `lease.check()` before each write. A loss does not interrupt the body.
 
         Raises:
-            LockNotAcquired: See `acquire`.
-            RedlockClosed: See `acquire`.
+            LockNotAcquired: As in `acquire`.
+            RedlockClosed: As in `acquire`.
 
-        Safety: as `acquire`.
+        Safety: as in `acquire`.
         """
         lease = self.acquire()
         self._manager.inside.append(Entry(self, lease))
@@ -134,14 +151,14 @@ class Lock:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Release.
+        """Release the lock.
 
         Raises:
             LockLost: The lease was lost while the body ran, or the release found the loss. The
                 body's own exception has priority and receives a note.
             RedlockError: The thread that left the block had not entered it. Nothing was released.
 
-        Safety: as `Lease.release`.
+        Safety: as in `Lease.release`.
         """
         inside = self._manager.inside
         mine = [entry for entry in inside if entry.owner is self]
@@ -170,15 +187,17 @@ class Lock:
     ) -> Lease | None:
         thread = self._manager.opened()
         lock = self._described()
+        inside = [entry.lease.granted for entry in self._manager.inside]
 
         async def acquire() -> Lease | None:
-            granted = await ask(lock)
+            with acting_inside_of(inside) if inside else nullcontext():
+                granted = await ask(lock)
             if granted is None:
                 return None
             lease = Lease(granted, thread)
             if self._on_lost is not None:
-                # The watch begins here, on the loop. If the caller began it after `run`, an
-                # interrupt in between would drop a granted lease.
+                # The watch begins here, on the loop. If the caller began the watch after `run`, an
+                # interrupt in between would leave a granted lease that nobody releases.
                 _watch(granted, lease, self._on_lost)
             return lease
 
@@ -186,18 +205,6 @@ class Lock:
 
     def _described(self) -> aioredlock_ng.Lock:
         return self.described_by(self._manager.known)
-
-    def _refuse_deadlock(self) -> None:
-        if self.options.get("blocking_timeout") is not None:
-            return
-        held = [entry.lease for entry in self._manager.inside if entry.lease.valid]
-        if held and self._described().would_wait_for(lease.granted for lease in held):
-            raise LockHeld(
-                f"{self.resource!r} was not acquired: this very thread holds it in an enclosing"
-                " `with` and would wait for ever",
-                resource=self.resource,
-                elapsed=0.0,
-            )
 
 
 async def _give_back(lease: Lease | None) -> None:
@@ -218,5 +225,5 @@ def _watch(granted: aioredlock_ng.Lease, lease: Lease, on_lost: OnLost) -> None:
                 target=on_lost, args=(lease,), name="aioredlock_ng:on_lost", daemon=True
             ).start()
 
-    # The lease has the future that this task waits for, and so keeps the task.
+    # The lease refers to the future for which this task waits, and so keeps the task alive.
     _ = asyncio.get_running_loop().create_task(watch())

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from aioredlock_ng.events import EventSink
     from aioredlock_ng.sync._lock import OnLost
 
-__all__ = ["LockOptions", "RedlockOptions"]
+__all__ = ["LockOptions", "RWLockOptions", "RedlockOptions"]
 
 
 class RedlockOptions(TypedDict, total=False):
@@ -34,8 +34,8 @@ class RedlockOptions(TypedDict, total=False):
     rng: random.Random | None
 
 
-class LockOptions(TypedDict, total=False):
-    """The options of `Redlock.lock`."""
+class RWLockOptions(TypedDict, total=False):
+    """The options of `Redlock.rwlock`."""
 
     ttl: float | None
     blocking_timeout: float | None
@@ -44,5 +44,10 @@ class LockOptions(TypedDict, total=False):
     on_lost: OnLost | None
     owner: str | None
     fail_fast: bool
+
+
+class LockOptions(RWLockOptions, total=False):
+    """The options of `Redlock.lock`: those of `Redlock.rwlock`, and two more."""
+
     fair: bool
     min_hold: float | None

@@ -1,4 +1,4 @@
-"""Locks for threads over N independent nodes, by an asyncio manager that each process opens."""
+"""Define the manager for threads, which opens an asyncio manager in each process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.errors import RedlockError
 from aioredlock_ng.sync._kinds import Kinds
 from aioredlock_ng.sync._lease import Inside, Lease
+from aioredlock_ng.sync._lock import right_use
+from aioredlock_ng.usage import unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -29,13 +31,14 @@ T = TypeVar("T")
 __all__ = ["Redlock"]
 
 
+@unsupported("async with", "await", instead=lambda _: right_use("Redlock([...]) as redlock"))
 class Redlock(Kinds):
     """Locks for threads.
 
     The object may be made at import time, and opens at its first use in each process.
 
-    Use it as `with Redlock([...]) as redlock:`, or call `close()` at the end. Leases that are still
-    held when the interpreter exits are released then.
+    Use the manager as `with Redlock([...]) as redlock:`, or call `close()` at the end. Leases that
+    are still held when the interpreter exits are released then.
 
     Args:
         nodes: As for `aioredlock_ng.Redlock`.
@@ -53,11 +56,11 @@ class Redlock(Kinds):
     ) -> None:
         refuse_greenlets()
         if hasattr(nodes, "__iter__") and not isinstance(nodes, (str, bytes, dict)):
-            # Each process that opens the manager reads the nodes again.
+            # Each process that opens the manager reads the nodes again. An iterator would then be
+            # empty.
             nodes = list(nodes)
         make = partial(aioredlock_ng.Redlock, nodes, **options)
-        # This manager is never opened. It checks the arguments, and describes locks until the first
-        # use.
+        # The unopened manager checks the arguments, and describes locks until the first use.
         self._unopened = make()
         self._process = PerProcess(make)
         self._inside = Inside()
@@ -66,7 +69,7 @@ class Redlock(Kinds):
     def from_env(
         cls, environ: Mapping[str, str] = os.environ, **options: Unpack[RedlockOptions]
     ) -> Self:
-        """Read nodes and options from the environment, as `aioredlock_ng.Redlock.from_env`.
+        """Read nodes and options from the environment, as `aioredlock_ng.Redlock.from_env` does.
 
         Raises:
             ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is invalid. The error
@@ -83,7 +86,7 @@ class Redlock(Kinds):
     def open(self) -> Self:
         """Connect now instead of at the first use.
 
-        Nodes that are down are connected in the background.
+        Nodes that are down are connected later, in the background.
 
         Returns:
             The manager itself.
@@ -119,22 +122,24 @@ class Redlock(Kinds):
         self.close()
 
     def locked(self, name: str | bytes) -> bool:
-        """Return True if any client holds `name` now, so that a quorum of nodes has its token.
+        """Return True if a client holds `name` now: a quorum of nodes has the client's token.
 
         Raises:
-            QuorumUnreachable: Too few nodes answered to say.
-            ConfigurationError, RedlockClosed: As everywhere.
+            QuorumUnreachable: Too few nodes answered.
+            ConfigurationError: `name` is invalid.
+            RedlockClosed: The manager is closed.
         """
         return self._run(lambda redlock: redlock.locked(name))
 
     def inspect(self, name: str | bytes) -> LockInfo:
-        """Ask all nodes for the holder of `name`, its remaining time and the number of waiters.
+        """Ask all nodes for the holder of `name`, the remaining time and the number of waiters.
 
         Nothing is written.
 
         Raises:
-            QuorumUnreachable: Too few nodes answered to say.
-            ConfigurationError, RedlockClosed: As everywhere.
+            QuorumUnreachable: Too few nodes answered.
+            ConfigurationError: `name` is invalid.
+            RedlockClosed: The manager is closed.
         """
         return self._run(lambda redlock: redlock.inspect(name))
 
@@ -148,7 +153,9 @@ class Redlock(Kinds):
 
         Raises:
             QuorumUnreachable: Too few nodes answered to be sure that the lock is gone.
-            ConfigurationError, RedlockClosed: As everywhere.
+            ConfigurationError: An argument is invalid. Or the key is not a lock and `any_key` is
+                False.
+            RedlockClosed: The manager is closed.
 
         Safety: if the call is interrupted, the keys are deleted on all nodes that answer, or on
         none.
@@ -171,16 +178,17 @@ class Redlock(Kinds):
         return here is not None and not here.thread.dead and here.redlock.ready
 
     def wait_ready(self, timeout: float | None = None) -> None:
-        """Wait until a quorum of nodes is connected and may grant locks. Opens the manager.
+        """Open the manager, and wait until a quorum of nodes is connected and may grant locks.
 
         Args:
-            timeout: Longest wait in seconds. None: for ever. 0: raise at once unless the quorum is
-                ready.
+            timeout: Longest wait in seconds. None: for ever. 0: raise the error immediately if no
+                quorum is ready.
 
         Raises:
-            QuorumUnreachable: The quorum is not ready after `timeout`. The message names each node
-                that cannot grant, and the reason.
-            ConfigurationError, RedlockClosed: As everywhere.
+            QuorumUnreachable: No quorum is ready after `timeout`. The message names each node that
+                cannot grant, and the reason.
+            ConfigurationError: `timeout` is invalid.
+            RedlockClosed: The manager is closed.
         """
         self._run(lambda redlock: redlock.wait_ready(timeout))
 
@@ -210,10 +218,10 @@ class Redlock(Kinds):
     def stats(self) -> Stats:
         """Return the counters since `open` and the places of this process in the queues.
 
-        No node is asked.
+        The call sends no request to the nodes.
 
         Raises:
-            RedlockClosed: Closed.
+            RedlockClosed: The manager is closed.
         """
 
         async def stats(redlock: aioredlock_ng.Redlock) -> Stats:

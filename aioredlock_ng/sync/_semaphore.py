@@ -1,10 +1,11 @@
-"""Define the semaphore for threads, which a limited number of holders have at a time."""
+"""Define the semaphore for threads, which a limited number of clients hold at a time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng.sync._lock import Lock
+from aioredlock_ng.sync._lock import Lock, right_use
+from aioredlock_ng.usage import call_of, unsupported
 
 if TYPE_CHECKING:
     from typing import Any
@@ -16,14 +17,21 @@ if TYPE_CHECKING:
 __all__ = ["Semaphore"]
 
 
+@unsupported(
+    "async with",
+    "await",
+    instead=lambda semaphore: right_use(
+        call_of("semaphore", semaphore.resources[0], f", {semaphore.limit}")
+    ),
+)
 class Semaphore(Lock):
-    """A named semaphore, made by `Redlock.semaphore`. It is used like a `Lock`.
+    """A named semaphore, made by `Redlock.semaphore` and used like a `Lock`.
 
-    `aioredlock_ng.Semaphore` says what its slots are. `lease.slot` is the number of a lease's slot.
-    A thread may hold several slots.
+    `aioredlock_ng.Semaphore` explains the slots. `lease.slot` is the number of a lease's slot. A
+    thread may hold several slots.
 
     `acquire` and `try_acquire` raise the errors of `Lock`. `LockHeld` and `AcquireTimeout` mean
-    that others held all slots.
+    that other clients held all slots.
     """
 
     __slots__ = ("limit",)

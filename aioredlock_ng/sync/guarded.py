@@ -1,6 +1,7 @@
 """Decorate plain functions, so that each call runs under a lock named by its arguments.
 
-`Redlock.guard` and the decorators of `aioredlock_ng.integrations` for tasks are made here.
+This module makes `Redlock.guard`, and the decorators for the jobs of task queues in
+`aioredlock_ng.integrations`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng.sync._lock import Lock
 
-__all__ = ["Guard", "guarded"]
+__all__ = ["Guard", "guarded", "names_of_calls"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,6 +31,32 @@ class Guard(Protocol):
         """Decorate a function."""
 
 
+def names_of_calls(template: str, function: Callable[..., object], decorator: str) -> NameTemplate:
+    """Return the template that names the lock of each call of a plain function.
+
+    Args:
+        template: The name's template.
+        function: The function that is decorated.
+        decorator: Name of the decorator in errors.
+
+    Raises:
+        ConfigurationError: The function is not a plain function, or the template does not fit the
+            function.
+    """
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError(
+            f"{decorator}({template!r}) of aioredlock_ng.sync is for functions defined by"
+            " `def`; use aioredlock_ng.Redlock for coroutine functions"
+        )
+    if inspect.isgeneratorfunction(function):
+        raise ConfigurationError(
+            f"{decorator}({template!r}) cannot hold a lock for the generator"
+            f" {function.__qualname__}(), whose caller may never end it; use"
+            " `with redlock.lock(...)` where its values are used"
+        )
+    return NameTemplate(template, function, decorator)
+
+
 def guarded(
     lock: Callable[[str], Lock],
     template: str,
@@ -38,35 +65,24 @@ def guarded(
     example: str = "@redlock.guard(",
     refused: Callable[[LockNotAcquired], Any] | None = None,
 ) -> Guard:
-    """Make the decorator.
+    """Make a decorator that runs each call of a function under a lock.
 
     Args:
-        lock: Describes the lock of a name.
+        lock: Returns the lock of a name.
         template: The name, with placeholders for arguments; see
             `aioredlock_ng.guarded.NameTemplate`.
         decorator: Name of the decorator in errors.
-        example: The beginning of a right use, for errors.
-        refused: Is called in place of the function if the lock is not acquired, and makes the
-            result of the call. None: the call raises the error.
+        example: The beginning of a correct use, shown in errors.
+        refused: Called with the error, in place of the function, if the lock is not acquired. The
+            call then returns the result of `refused`. None: the call raises the error.
 
     Raises:
-        ConfigurationError: The template or an option is invalid for all arguments.
+        ConfigurationError: The template or an option is invalid for every call.
     """
     check_guard(lock, template, example)
 
     def decorate(function: Callable[P, R], /) -> Callable[P, R]:
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise ConfigurationError(
-                f"{decorator}({template!r}) of aioredlock_ng.sync is for functions defined by"
-                " `def`; use aioredlock_ng.Redlock for coroutine functions"
-            )
-        if inspect.isgeneratorfunction(function):
-            raise ConfigurationError(
-                f"{decorator}({template!r}) cannot hold a lock for the generator"
-                f" {function.__qualname__}(), whose caller may never end it; use"
-                " `with redlock.lock(...)` where its values are used"
-            )
-        names = NameTemplate(template, function, decorator)
+        names = names_of_calls(template, function, decorator)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -75,7 +91,8 @@ def guarded(
                 with lock(names.name(*args, **kwargs)) as lease:
                     return function(*args, **kwargs)
             except LockNotAcquired as error:
-                # The error of another lock, inside the function, belongs to the function.
+                # An error of another lock, which the function itself acquires, is not an error of
+                # this call.
                 if refused is None or lease is not None:
                     raise
                 return refused(error)  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ WAITS: Final = (
     30.0,
     60.0,
 )
-"""Bounds for waits.
+"""Bounds for the time that a caller waits for a lock.
 
 A free lock needs one round trip, which takes less than a millisecond inside one zone. A wait for a
 lock whose holder died takes a ttl.
@@ -49,13 +49,13 @@ HOLDS: Final = (
     300.0,
     1800.0,
 )
-"""Bounds for holds, from one write to a database to a nightly job.
+"""Bounds for the time that a lease is held, from a single database write to a nightly job.
 
-The hold of a leader exceeds all bounds.
+A leader may hold its lock for longer than the largest bound.
 """
 
 ROUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0)
-"""Bounds for rounds.
+"""Bounds for the time of a renewal's round.
 
 A round ends at the node timeout, 0.1 s by default, at the latest.
 """

@@ -18,7 +18,7 @@ Each kind is a time series of its own in every metric with that label.
 """
 
 OTHER: Final = "other"
-"""The kind of all names beyond that number."""
+"""The kind that replaces every new kind after the first `MOST_KINDS`."""
 
 
 class Kinds:
@@ -45,11 +45,17 @@ class Kinds:
         """True if there is a function for kinds."""
         return self._kind is not None
 
-    def of(self, resource: str) -> str:
-        """Return the kind of this name, "" without a function."""
+    def of(self, resource: str, *, shared: bool = False) -> str:
+        """Return the kind of this name; "" if there is no function for kinds.
+
+        Args:
+            resource: The lock's name.
+            shared: True for the read side of a read-write lock. Its kind is the kind of the name,
+                followed by " read".
+        """
         if self._kind is None:
             return ""
-        kind = str(self._kind(resource))
+        kind = str(self._kind(resource)) + " read" * shared
         if kind not in self._known:
             if len(self._known) >= MOST_KINDS:
                 return OTHER

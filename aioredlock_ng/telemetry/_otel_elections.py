@@ -1,4 +1,4 @@
-"""The OpenTelemetry metrics of elections; it makes no span, because a term may last for months."""
+"""The OpenTelemetry metrics of elections. A term has no span, because it may last for months."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Elections:
 
     @property
     def takers(self) -> dict[type[Event], Callable[[Any], None]]:
-        """The events that are counted, and the function for each."""
+        """The function that counts each type of event."""
         return {
             TermBegan: lambda event: self._leading.add(1, self._kind(event)),
             TermEnded: self._ended,

@@ -1,4 +1,4 @@
-"""The Prometheus metrics of elections, made by the sink's own factories; it registers nothing."""
+"""The Prometheus metrics of elections. `PrometheusSink` makes and registers the metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CAUSES: Final = ("done", "failed", "cancelled", "resigned", "step_down", "lost"
 
 
 class _Counted(NamedTuple):
-    """The metrics of the elections of one kind, or of all elections without kinds."""
+    """The metrics of the elections of one kind, or of all elections if there are no kinds."""
 
     leading: Gauge
     terms: Mapping[str, Counter]
@@ -66,7 +66,7 @@ class Elections:
 
     @property
     def takers(self) -> dict[type[Event], Callable[[Any], None]]:
-        """The events that are counted, and the function for each."""
+        """The function that counts each type of event."""
         return {
             TermBegan: lambda event: self._of(event.resource).leading.inc(),
             TermEnded: self._ended,
@@ -84,8 +84,8 @@ class Elections:
         kind = self._kinds.of(resource)
         if (counted := self._counted.get(kind)) is None:
             label = {"kind": kind} if self._kinds.wanted else {}
-            # All counters are created at once. Prometheus does not count the first event of a new
-            # counter as an increase.
+            # All counters are created together, with the value 0. If a counter appeared with its
+            # first event, Prometheus would not count that event as an increase.
             counted = self._counted[kind] = _Counted(
                 leading=self._leading.labels(**label) if label else self._leading,
                 terms={cause: self._terms.labels(cause=cause, **label) for cause in _CAUSES},

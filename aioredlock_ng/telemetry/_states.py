@@ -1,4 +1,4 @@
-"""Track the state of each node from events, for sinks that show it."""
+"""Track the state of each node from events, for sinks that show the states."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REACHED: Final[dict[type[Event], State]] = {
 
 
 class Change(NamedTuple):
-    """A node's state before and after an event. `before` is None for the first event."""
+    """A node's state before and after an event. The field `before` is None for the first event."""
 
     node: str
     before: State | None
@@ -56,7 +56,7 @@ class NodeStates:
         self._quarantined: set[str] = set()
 
     def take(self, event: NodeEvent) -> Change:
-        """Apply an event and return the change of the node's state, if any."""
+        """Apply an event, and return the node's state before and after it."""
         node = event.node
         before = self._of(node)
         if isinstance(event, NodeQuarantined):
@@ -66,8 +66,8 @@ class NodeStates:
         else:
             self._reached[node] = _REACHED[type(event)]
             if isinstance(event, NodeUp):
-                # Each manager that connects to the node reports a quarantine again. The manager
-                # that reported the quarantine before may no longer exist.
+                # A manager that connects to a quarantined node reports the quarantine anew. The old
+                # report may come from a manager that no longer exists and cannot correct it.
                 self._quarantined.discard(node)
         return Change(node, before, self._of(node) or "up")
 

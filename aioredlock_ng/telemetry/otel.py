@@ -14,6 +14,7 @@ from aioredlock_ng.events import (
     AcquireFailed,
     AllNodesForgot,
     LeaseAbandoned,
+    LeaseDowngraded,
     LeaseLost,
     LeaseReleased,
     LeasesRenewed,
@@ -46,22 +47,16 @@ except ModuleNotFoundError as missing:
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from aioredlock_ng import Vote
     from aioredlock_ng.events import Event
-    from aioredlock_ng.telemetry._otel_elections import ElectionEvent
     from aioredlock_ng.telemetry._states import NodeEvent
 
-    _OfALock = (
-        LockAcquired
-        | AcquireFailed
-        | AcquireCancelled
-        | LeaseReleased
-        | LeaseAbandoned
-        | LeaseLost
-        | LossFound
-        | ElectionEvent
-    )
+    class _OfALock(Protocol):
+        @property
+        def resource(self) -> str: ...
+
 
 __all__ = ["OpenTelemetrySink"]
 
@@ -73,7 +68,7 @@ class OpenTelemetrySink:
 
     Each call of `acquire` becomes a span "lock acquire" from the call to its outcome. The span is a
     child of the caller's current span, and has one event per vote. Spans contain the lock's name,
-    metrics never do. No span or metric contains a whole token. One sink serves every manager of a
+    but metrics do not. No span or metric contains a whole token. One sink serves every manager of a
     process.
 
     Args:
@@ -81,8 +76,9 @@ class OpenTelemetrySink:
         meter_provider: Provider of the meter. None: the global provider, even if it is set later.
         kind: Returns the kind of a lock's name, for the attribute `aioredlock_ng.kind` of spans and
             metrics: `lambda name: name.partition(":")[0]`. The function must be quick and always
-            return the same kind for a name. After a hundred kinds the rest is "other". None: no
-            attribute.
+            return the same kind for a name. A read lease has a kind of its own, for example "order
+            read" if the kind of the name is "order". Each kind after the first hundred is replaced
+            by "other". None: no attribute.
 
     Raises:
         ConfigurationError: `kind` is not callable.
@@ -164,6 +160,7 @@ class OpenTelemetrySink:
             LockAcquired: self._acquired,
             AcquireFailed: self._failed,
             AcquireCancelled: self._cancelled,
+            LeaseDowngraded: self._downgraded,
             LeaseReleased: self._ended,
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
@@ -191,8 +188,11 @@ class OpenTelemetrySink:
         if take is not None:
             take(event)
 
-    def _kind(self, event: _OfALock) -> dict[str, str]:
-        return {_PREFIX + "kind": self._kinds.of(event.resource)} if self._kinds.wanted else {}
+    def _kind(self, event: _OfALock, *, shared: bool = False) -> dict[str, str]:
+        if not self._kinds.wanted:
+            return {}
+        shared = shared or getattr(event, "shared", False)
+        return {_PREFIX + "kind": self._kinds.of(event.resource, shared=shared)}
 
     def _acquired(self, event: LockAcquired) -> None:
         kind = self._kind(event)
@@ -208,9 +208,9 @@ class OpenTelemetrySink:
     def _failed(self, event: AcquireFailed) -> None:
         self._failures.add(1, {"error.type": event.error, **self._kind(event)})
         if event.error == "LockHeld" and event.attempts:
-            # The caller asked for an error instead of a wait, so this is no failure. If there was
-            # no attempt, the task would have waited for itself. That is a mistake in the program,
-            # and a failure.
+            # The caller asked for an error instead of a wait, so this is not a failure. LockHeld
+            # without an attempt means that the task would wait for itself. This mistake of the
+            # program is reported as a failure below.
             self._span(event, "held", {}, event.votes)
             return
         status = trace.Status(trace.StatusCode.ERROR, event.reason)
@@ -228,11 +228,13 @@ class OpenTelemetrySink:
         votes: tuple[Vote, ...],
         status: trace.Status | None = None,
     ) -> None:
-        """Create one span with a start in the past. Its attributes are known only at the end."""
+        """Create one span with a start in the past. The attributes are known only at the end."""
         now = time_ns()
         about[_PREFIX + "resource"] = event.resource
         about[_PREFIX + "outcome"] = outcome
         about[_PREFIX + "attempts"] = event.attempts
+        if event.shared:
+            about[_PREFIX + "shared"] = True
         about |= self._kind(event)
         span = self._tracer.start_span(
             "lock acquire", attributes=about, start_time=now - int(event.waited * 1e9)
@@ -251,6 +253,10 @@ class OpenTelemetrySink:
             if status is not None:
                 span.set_status(status)
         span.end(now)
+
+    def _downgraded(self, event: LeaseDowngraded) -> None:
+        self._held.add(-1, self._kind(event))
+        self._held.add(1, self._kind(event, shared=True))
 
     def _ended(self, event: LeaseReleased | LeaseAbandoned | LeaseLost) -> None:
         kind = self._kind(event)

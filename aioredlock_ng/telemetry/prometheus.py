@@ -14,6 +14,7 @@ from aioredlock_ng.events import (
     AcquireFailed,
     AllNodesForgot,
     LeaseAbandoned,
+    LeaseDowngraded,
     LeaseLost,
     LeaseReleased,
     LeasesRenewed,
@@ -53,17 +54,19 @@ if TYPE_CHECKING:
     from aioredlock_ng.events import Event
     from aioredlock_ng.telemetry._states import NodeEvent
 
+    _Ended = LeaseReleased | LeaseAbandoned | LeaseLost | LossFound
+
 __all__ = ["PrometheusSink"]
 
 _M = TypeVar("_M", Counter, Gauge, Histogram)
 
 _ERRORS = ("LockHeld", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed")
-_CAUSES = ("told", "expiry", "look")
+_CAUSES = ("notified", "expiry", "look")
 _LOSSES = ("gone", "unrenewed", "stalled", "expired", "max_hold", "closed")
 
 
 class _Counted(NamedTuple):
-    """The metrics of the locks of one kind, or of all locks without kinds."""
+    """The metrics of the locks of one kind, or of all locks if there are no kinds."""
 
     wait: Histogram
     failures: dict[str, Counter]
@@ -78,18 +81,21 @@ class PrometheusSink(Collector):
 
     docs/telemetry.md has the table of the metrics. One sink serves every manager of a process. In
     the multiprocess mode of prometheus_client, the counters and histograms of all processes are
-    added, and so are the held leases of live processes. A node then has each state in which a live
-    process sees it. The application must call `mark_process_dead`, as for any gauge.
+    added, and so are the held leases of live processes. A node then has several states at a time if
+    live processes see different states of this node. The application must call `mark_process_dead`,
+    as for any gauge.
 
     Args:
         registry: The registry of the metrics.
         kind: Returns the kind of a lock's name, for the label `kind`:
             `lambda name: name.partition(":")[0]`. The function must be quick and always return the
-            same kind for a name. After a hundred kinds the rest is "other". None: no label.
+            same kind for a name. A read lease has a kind of its own, for example "order read" if
+            the kind of the name is "order". Each kind after the first hundred is replaced by
+            "other". None: no label.
 
     Raises:
-        ConfigurationError: `registry` is no registry, or already has metrics of these names. Or
-            `kind` is not callable.
+        ConfigurationError: `registry` is not a registry, `registry` already has metrics of these
+            names, or `kind` is not callable.
     """
 
     def __init__(
@@ -132,7 +138,7 @@ class PrometheusSink(Collector):
         self._held = self._gauge("leases_held", "Leases held now.", "livesum", *label)
         self._counted: dict[str, _Counted] = {}
         if not label:
-            self._of("")
+            self._of_kind("")
         self._round = self._histogram(
             "renewal_round_seconds",
             "Time from the request of a renewal to the deciding answer.",
@@ -172,12 +178,13 @@ class PrometheusSink(Collector):
 
         self._takers: dict[type[Event], Callable[[Any], None]] = {
             LockAcquired: self._acquired,
-            AcquireFailed: lambda event: self._of(event.resource).failures[event.error].inc(),
-            AcquireCancelled: lambda event: self._of(event.resource).cancellations.inc(),
+            AcquireFailed: lambda event: self._of(event).failures[event.error].inc(),
+            AcquireCancelled: lambda event: self._of(event).cancellations.inc(),
+            LeaseDowngraded: self._downgraded,
             LeaseReleased: self._ended,
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
-            LossFound: lambda event: self._of(event.resource).lost["gone"].inc(),
+            LossFound: lambda event: self._of(event).lost["gone"].inc(),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.inc(),
             LockHandedOn: lambda _: self._handoffs.inc(),
@@ -213,19 +220,21 @@ class PrometheusSink(Collector):
             yield from metric.collect()
 
     def describe(self) -> Iterator[Metric]:
-        """Return the metrics for the registry's check of duplicates.
+        """Return the metrics for the registry's check for duplicate names.
 
         Either all metrics of a sink are registered or none.
         """
         for metric in self._metrics:
             yield from metric.describe()
 
-    def _of(self, resource: str) -> _Counted:
-        kind = self._kinds.of(resource)
+    def _of(self, event: _Ended | LockAcquired | AcquireFailed | AcquireCancelled) -> _Counted:
+        return self._of_kind(self._kinds.of(event.resource, shared=event.shared))
+
+    def _of_kind(self, kind: str) -> _Counted:
         if (counted := self._counted.get(kind)) is None:
             label = {"kind": kind} if self._kinds.wanted else {}
-            # All states are created at once. Prometheus does not count the first event of a new
-            # counter as an increase.
+            # All counters are created together, with the value 0. If a counter appeared with its
+            # first event, Prometheus would not count that event as an increase.
             counted = self._counted[kind] = _Counted(
                 wait=self._wait.labels(**label) if label else self._wait,
                 failures={error: self._failures.labels(error=error, **label) for error in _ERRORS},
@@ -237,17 +246,21 @@ class PrometheusSink(Collector):
         return counted
 
     def _acquired(self, event: LockAcquired) -> None:
-        counted = self._of(event.resource)
+        counted = self._of(event)
         counted.wait.observe(event.waited)
         counted.held.inc()
 
+    def _downgraded(self, event: LeaseDowngraded) -> None:
+        self._of_kind(self._kinds.of(event.resource)).held.dec()
+        self._of_kind(self._kinds.of(event.resource, shared=True)).held.inc()
+
     def _ended(self, event: LeaseReleased | LeaseAbandoned | LeaseLost) -> None:
-        counted = self._of(event.resource)
+        counted = self._of(event)
         counted.hold.observe(event.held_for)
         counted.held.dec()
 
     def _lose(self, event: LeaseLost) -> None:
-        self._of(event.resource).lost[event.cause].inc()
+        self._of(event).lost[event.cause].inc()
         self._ended(event)
 
     def _renew(self, event: LeasesRenewed) -> None:
@@ -256,8 +269,8 @@ class PrometheusSink(Collector):
 
     def _node(self, event: NodeEvent) -> None:
         node, before, after = self._nodes.take(event)
-        # The counters are created in advance. Prometheus does not count the first event of a new
-        # counter as an increase.
+        # The counters are created in advance, with the value 0. If a counter appeared with its
+        # first event, Prometheus would not count that event as an increase.
         outages, quarantines = self._outages.labels(node), self._quarantines.labels(node)
         if isinstance(event, NodeDown):
             outages.inc()

@@ -1,4 +1,4 @@
-"""Run a child process that dies with this process and whose end is noticed at once."""
+"""Run a child process that dies with this process and whose end is noticed immediately."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["Child"]
 
 # The child runs this code before it becomes the program. The kernel then kills the child when our
-# process dies in any way. A tiny Python program does this instead of preexec_fn, which is unsafe
-# beside threads. The parent may die before prctl, so its pid is compared afterwards.
+# process dies in any way. The code replaces preexec_fn, which is unsafe in a process with threads.
+# The parent may die before the call of prctl. So the code compares the parent's pid after this
+# call.
 _DIE_WITH_PARENT = (
     "import ctypes, os, sys\n"
     "ctypes.CDLL(None).prctl(1, 9)\n"
@@ -39,8 +40,8 @@ class Child:
         self.exited = threading.Event()
         self._spawned = threading.Event()
         self._error: OSError | None = None
-        # For the kernel, the parent is the thread that forked. That thread must live as long as the
-        # child, so it waits for the child.
+        # For the kernel, the parent is the thread that forked. The thread must live as long as the
+        # child, and therefore waits for the child.
         threading.Thread(
             target=self._own, args=(list(command_line), log), name="child-owner", daemon=True
         ).start()

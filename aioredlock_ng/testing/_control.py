@@ -12,7 +12,7 @@ __all__ = ["ServerRefused", "command", "info"]
 
 
 class ServerRefused(RuntimeError):
-    """The server answered with an error. The message contains its words."""
+    """The server answered with an error. The message contains the server's words."""
 
 
 def command(path: Path, *args: str, password: str | None = None, timeout: float = 5.0) -> bytes:

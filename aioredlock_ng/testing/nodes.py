@@ -42,7 +42,8 @@ class LocalNodes:
         password: The password that every client needs.
 
     Raises:
-        ConfigurationError: `count`, or later the index of a node, is invalid.
+        ConfigurationError: `count` is invalid. A method raises this error if a node's index is
+            invalid.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class LocalNodes:
         return [server.url for server in self._servers]
 
     def redlock(self, **options: Any) -> Redlock:
-        """Make a manager of these nodes. It is not open yet.
+        """Make a manager of these nodes. The manager is not open yet.
 
         Args:
             options: Options of `Redlock`.
@@ -83,7 +84,7 @@ class LocalNodes:
     def start(self) -> Self:
         """Start all servers at the same time.
 
-        If one server cannot start, the others are stopped and its error is raised.
+        If one server cannot start, the other servers are stopped, and the error is raised.
         """
         try:
             self._all(LocalServer.start)
@@ -113,7 +114,7 @@ class LocalNodes:
         self._node(index).crash()
 
     def restart(self, index: int) -> None:
-        """Start one node again on its port, empty without `appendonly` (`LocalServer.restart`)."""
+        """Start one node again on its port, as `LocalServer.restart` does."""
         self._node(index).restart()
 
     def wipe(self, index: int | None = None) -> None:
@@ -124,7 +125,7 @@ class LocalNodes:
             self._node(index).wipe()
 
     def restore(self) -> None:
-        """Make all nodes run and answer again after any fault. Keys stay."""
+        """Make all nodes run and answer again after any fault. Existing keys are kept."""
         for server in self._servers:
             if not server.running:
                 server.start()

@@ -20,11 +20,11 @@ __all__ = ["free_port"]
 _PORTS = range(20_000, 32_000)
 
 _SHARES = 64
-"""Number of shares of the ports. Processes that run tests beside each other have different process
-ids, and so mostly different shares. Otherwise one could take the port of another's crashed server,
-and a client of that server would connect to the wrong one."""
+"""Number of shares into which the ports are divided. Processes that run tests at the same time have
+different process ids, and so mostly different shares. Otherwise one process could take the port of
+another process's crashed server. A client would then connect to the wrong server."""
 
-# By process id, because a forked child needs a share of its own.
+# The ports of this process's share, by process id: a forked child needs a share of its own.
 _own: dict[int, Iterator[int]] = {}
 
 
@@ -32,7 +32,7 @@ def free_port() -> int:
     """Return a loopback TCP port on which nobody listens now.
 
     A process gets the same port again only after all other ports of its share. Another process may
-    still take it first, so the caller must be ready to try again.
+    still take the port before the caller does, so the caller must be ready to try again.
     """
     process = os.getpid()
     if process not in _own:

@@ -46,10 +46,10 @@ class TLSFiles:
 class LocalServer:
     """A real Redis or Valkey server process on loopback, with the faults that tests need.
 
-    The server dies with the process that started it, however that process ends. Its port stays the
-    same over restarts. Without `appendonly` it loses all data when it stops. The object works with
-    `with` and `async with`. Every method blocks, usually for some milliseconds. Call it in a thread
-    where that matters.
+    On Linux, the server dies with the process that started it, even after SIGKILL. The server's
+    port stays the same over restarts. Without `appendonly` the server loses all data when it stops.
+    The object works with `with` and `async with`. Every method blocks, usually for some
+    milliseconds. If this time matters, call the methods in a thread.
 
     Args:
         extra_args: Further arguments of the server, for example `["--maxmemory", "1mb"]`.
@@ -88,7 +88,7 @@ class LocalServer:
 
     @property
     def port(self) -> int:
-        """TCP port, 0 for a server on a Unix socket."""
+        """TCP port; 0 for a server on a Unix socket."""
         if self._unix_socket:
             return 0
         if self._port is None:
@@ -112,7 +112,7 @@ class LocalServer:
 
     @property
     def socket_path(self) -> Path:
-        """Unix socket, which every server has beside its port for the start-up and `wipe`."""
+        """The Unix socket of the server. Every server has one, for its start-up and for `wipe`."""
         if self._dir is None:
             raise RuntimeError("the server has no socket before its first start()")
         return self._dir / "socket"
@@ -132,7 +132,7 @@ class LocalServer:
 
         Raises:
             ServerNotFound: There is no server program on this machine.
-            ServerFailed: The process ended, or gave no answer, within some seconds.
+            ServerFailed: The process ended or did not answer for some seconds, or no port was free.
         """
         if self.running:
             raise RuntimeError(f"the server on {self.address} is running already")
@@ -165,12 +165,12 @@ class LocalServer:
     def resume(self) -> None:
         """Resume a paused process (SIGCONT).
 
-        It then answers the commands that arrived meanwhile.
+        The process then answers the commands that arrived meanwhile.
         """
         self._running().signal(signal.SIGCONT)
 
     def restart(self) -> Self:
-        """Restart the process on the same port, empty without `appendonly`."""
+        """Restart the process on the same port. Without `appendonly` the server is then empty."""
         self.stop()
         return self.start()
 
@@ -186,7 +186,8 @@ class LocalServer:
         """Send one command over a connection of its own, and return the payload of a plain reply.
 
         Raises:
-            RuntimeError: The server answered with an error. The message contains its words.
+            RuntimeError: The server answered with an error. The message contains the server's
+                words.
             OSError: The server does not run, or gives no answer within five seconds.
         """
         return command(self.socket_path, *args, password=self._password)
@@ -231,7 +232,7 @@ class LocalServer:
         log.write_bytes(b"")
         (self._dir / "socket").unlink(missing_ok=True)
         if not self._appendonly:
-            # A restart would read a snapshot that a command or a replica caused.
+            # The server would read a snapshot that a command or a replica has caused.
             (self._dir / "dump.rdb").unlink(missing_ok=True)
         command_line = self._command_line()
         child = self._child = Child(command_line, log)
@@ -281,8 +282,8 @@ class LocalServer:
         try:
             return self.command("PING") == b"PONG"
         except ServerRefused as refusal:
-            # A server whose ACL excludes this client is up. A server that still reads its file is
-            # not.
+            # A server that only refuses this client is up. A server that is still loading its data
+            # is not up yet.
             return str(refusal).startswith(("NOAUTH", "NOPERM", "WRONGPASS"))
         except OSError:
             return False

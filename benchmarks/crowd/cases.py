@@ -21,9 +21,10 @@ class Shape:
         hold: Seconds that each keeps the lock.
         seconds: How long it is watched.
         quick: The same in a quick run.
-        base: The case of one process alone that its rate is compared with.
+        base: The case that its rate is compared with; "" for none.
         hung: Whether one node is stopped throughout.
-        alone: An `asyncio.Lock` in place of the library.
+        alone: An `asyncio.Lock` in place of the library; with a limit, an `asyncio.Semaphore` in each process, which has
+            its share of the limit.
         limit: Of the semaphore; 0 for a lock.
     """
 
@@ -57,7 +58,8 @@ SHAPES: Final = {
     "asyncio-5ms": Shape(1, 100, 0.005, 1.5, 0.6, alone=True),
     "1x100-5ms": Shape(1, 100, 0.005, 1.5, 0.6, "asyncio-5ms"),
     "hung": Shape(40, 1, 0.002, 6.0, 1.5, "1x1", hung=True),
-    "semaphore": Shape(4, 16, 0.005, 4.0, 1.0, limit=8),
+    "asyncio-semaphore": Shape(4, 16, 0.005, 4.0, 1.0, alone=True, limit=8),
+    "semaphore": Shape(4, 16, 0.005, 4.0, 1.0, "asyncio-semaphore", limit=8),
     "semaphore-hung": Shape(4, 16, 0.005, 4.0, 1.0, "semaphore", hung=True, limit=8),
 }
 """Crowds. A share means something over several rounds only, so large crowds have long windows."""
@@ -97,8 +99,9 @@ _CROWD: Final = (
 _SLACK: Final = 1.2
 
 _SEMAPHORE: Final = (
-    # Eight slots for 5 ms each serve 1,600 holders a second at most.
+    # Eight slots for 5 ms each serve 1,600 holders a second at most. The sleep of a holder takes longer.
     Limit("rate", "holders per second", 0.85 * 1_600, least=True),
+    Limit("ratio", "rate / that of semaphores of asyncio", 0.85, least=True),
     Limit("most_inside", "holders at the same time", 8.0),
     Limit("attempts", "attempts per acquisition", 2.5),
 )
@@ -123,7 +126,7 @@ BARS: Final[dict[str, tuple[Limit, ...]]] = {
         Limit(bar.figure, bar.text, round(bar.limit * (2 - _SLACK if bar.least else _SLACK), 2), bar.least) for bar in _CROWD
     ),
     "semaphore": _SEMAPHORE,
-    "semaphore-hung": (Limit("ratio", "rate / that without a hung node", 0.8, least=True), _SEMAPHORE[1]),
+    "semaphore-hung": (Limit("ratio", "rate / that without a hung node", 0.8, least=True), _SEMAPHORE[2]),
     "killed": (
         Limit("killed_gap", "nobody had the lock after three of twelve were killed, s", 0.05),
         Limit("stopped_gap", "nobody had the lock after one was stopped, s", 0.2),
@@ -147,5 +150,6 @@ BARS: Final[dict[str, tuple[Limit, ...]]] = {
 def chosen(names: Iterable[str]) -> list[str]:
     """Return these cases and their bases, in order; all cases if there are no names."""
     wanted = set(names) or set(CASES)
-    wanted |= {SHAPES[name].base for name in wanted if name in SHAPES}
+    while not (bases := {SHAPES[name].base for name in wanted if name in SHAPES} - {""}) <= wanted:
+        wanted |= bases
     return [name for name in CASES if name in wanted]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Figures", "Hold", "Process", "crowd", "gaps", "longest_gap", "most_inside", "switches", "wire_only"]
+__all__ = ["Figures", "Hold", "Process", "crowd", "gaps", "longest_gap", "most_inside", "reached", "switches", "wire_only"]
 
 Hold = tuple[float, float]
 """When a process got the lock, and when it began to give it back."""
@@ -147,6 +147,18 @@ def most_inside(holds: Iterable[Hold]) -> int:
         inside += change
         most = max(most, inside)
     return most
+
+
+def reached(holds: Iterable[Hold], count: int, since: float) -> float | None:
+    """Return the seconds from `since` until `count` holds overlap for the first time; None if they never do."""
+    # Of equal times an end comes first, as in `most_inside`.
+    changes = sorted(change for got, left in holds for change in ((got, 1), (left, -1)))
+    inside = 0
+    for at, change in changes:
+        inside += change
+        if change > 0 and inside >= count and at >= since:
+            return at - since
+    return None
 
 
 def switches(traces: Mapping[int, Iterable[Hold]], since: float) -> list[float]:

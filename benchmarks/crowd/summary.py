@@ -75,7 +75,7 @@ _OTHERS: Final[dict[str, tuple[tuple[str, str, float, int], ...]]] = {
 
 _NOTES: Final = (
     "crowd: processes x waiters of each, and how long each holds the lock",
-    "/ alone: rate against one process with one waiter and the same hold; at 5 ms an asyncio.Lock",
+    "/ alone: rate against one process with one waiter and the same hold; at 5 ms an asyncio.Lock or Semaphore",
     "attempts: per acquisition; commands, pushes: per acquisition and node, as processes read them",
     "commands: those that only the wire can bring, by the servers' count, where these are more",
     "least, most: what the slowest and the fastest process got, where a fair share is 1",

@@ -1,11 +1,10 @@
 """Many processes that want one lock: forks them, lets all begin at once, and leaves none behind.
 
 The task: `urls`, `processes`, `coroutines` (waiters of each), `ttl`, `phase` (see `line.py`), maybe
-`trace` (a folder), `limit` (a semaphore in place of the lock) and `alone` (an `asyncio.Lock` in
-place of the library, for one process).
+`limit` (a semaphore in place of the lock) and `alone` (an `asyncio.Lock`, or an
+`asyncio.Semaphore`, in each process in place of the library).
 Every process prints one line when it is ready and one with its figures. A line on stdin lets all
 begin. The end of stdin kills the remaining processes.
-With `trace`, a process records its holds in a file that is named by its process id.
 """
 
 from __future__ import annotations
@@ -14,19 +13,15 @@ import asyncio
 import contextlib
 import ctypes
 import json
-import mmap
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import hiredis
 from line import Line
 
-# Sixteen bytes each; a sparse file.
-_TRACED_HOLDS = 1 << 18
 _DIE_WITH_PARENT = 1
 
 
@@ -48,27 +43,6 @@ class Counted(hiredis.Reader):
             else:
                 Counted.replies += 1
         return reply
-
-
-class Trace:
-    """When this process got and left the lock, in a mapped file: SIGKILL takes none of it away."""
-
-    def __init__(self, folder: str) -> None:
-        with (Path(folder) / str(os.getpid())).open("w+b") as file:
-            file.truncate(16 * _TRACED_HOLDS)
-            self._times = memoryview(mmap.mmap(file.fileno(), 0)).cast("d")
-        self._next = 0
-
-    def got(self) -> int:
-        """Begin a hold, and return its place in the file."""
-        place, self._next = self._next, min(self._next + 2, len(self._times) - 2)
-        # A full file keeps its last entry to itself.
-        self._times[place] = time.perf_counter()
-        return place
-
-    def leaves(self, place: int) -> None:
-        """End a hold."""
-        self._times[place + 1] = time.perf_counter()
 
 
 class Client:
@@ -100,29 +74,11 @@ class Client:
         await self._redlock.aclose()
 
 
-class Traced(Client):
-    """The same, written down."""
-
-    def __init__(self, redlock: Any, limit: int, trace: Trace) -> None:
-        super().__init__(redlock, limit)
-        self._trace = trace
-        self._holds: dict[Any, int] = {}
-
-    async def acquire(self, key: str) -> Any:
-        lease = await super().acquire(key)
-        self._holds[lease] = self._trace.got()
-        return lease
-
-    def release(self, lease: Any) -> Any:
-        self._trace.leaves(self._holds.pop(lease))
-        return super().release(lease)
-
-
 class Alone:
-    """An `asyncio.Lock`: no nodes, no other process."""
+    """An `asyncio.Lock`, or an `asyncio.Semaphore` with a limit: no nodes, no other process."""
 
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+    def __init__(self, limit: int = 0) -> None:
+        self._lock = asyncio.Semaphore(limit) if limit else asyncio.Lock()
 
     def acquire(self, key: str) -> Any:
         return self._lock.acquire()
@@ -165,15 +121,14 @@ async def _work(task: dict[str, Any], index: int, gate: int) -> None:
 
 async def _connected(task: dict[str, Any]) -> Any:
     if task.get("alone"):
-        return Alone()
+        return Alone(task["limit"] // task["processes"])
     from aioredlock_ng import Redlock
 
     redlock = await Redlock(task["urls"], ttl=task["ttl"]).open()
     # The first acquisition makes what is made once.
     async with redlock.lock(f"own:{os.getpid()}"):
         pass
-    limit = task.get("limit", 0)
-    return Traced(redlock, limit, Trace(task["trace"])) if task.get("trace") else Client(redlock, limit)
+    return Client(redlock, task.get("limit", 0))
 
 
 def _home(task: dict[str, Any]) -> Path:

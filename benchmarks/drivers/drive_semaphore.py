@@ -15,17 +15,23 @@ if TYPE_CHECKING:
     from aioredlock_ng import Lease
 
 LIMIT = 8
+"""Where the task has no `limit`."""
 
 
 class Client(drive_ours.Client):
     """`acquire` and `release` of semaphores."""
 
+    def __init__(self, redlock: Redlock, limit: int) -> None:
+        super().__init__(redlock)
+        self._limit = limit
+
     def acquire(self, key: str) -> Awaitable[Lease]:
-        return self._redlock.semaphore(key, LIMIT).acquire()
+        return self._redlock.semaphore(key, self._limit).acquire()
 
 
 async def connect(task: dict[str, Any]) -> Client:
-    return Client(await Redlock(task["urls"], ttl=task["ttl"], **task.get("options", {})).open())
+    redlock = await Redlock(task["urls"], ttl=task["ttl"], **task.get("options", {})).open()
+    return Client(redlock, task.get("limit", LIMIT))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Many coroutines that wait for one lock: the closed loop for contention, for any Python since 3.9; it never judges a figure.
 
 A phase of it has `same` (the lock's name), `hold` (seconds) and maybe `register` (a file that shows overlaps between
-processes), `open` and `grace` (seconds to wait for the first acquisition, and for the last), beside `name` and `seconds`.
+processes), `trace` (a folder for `tracing.py`), `open` and `grace` (seconds to wait for the first acquisition, and for
+the last), `pause` (seconds between a waiter's release and its next acquire), beside `name` and `seconds`.
 A hand-over is an acquisition by a waiter that is not the one that held it before.
 """
 
@@ -14,6 +15,8 @@ import time
 from array import array
 from pathlib import Path
 from typing import Any
+
+from tracing import Trace
 
 __all__ = ["Line"]
 
@@ -35,6 +38,7 @@ class Line:
         self.phase = phase
         self.key = phase["same"]
         self.hold = phase["hold"]
+        self.pause = phase.get("pause", 0.0)
         self.running = True
         self.recording = False
         self.turns = [0] * waiters
@@ -57,10 +61,12 @@ class Line:
             from tests.support.register import Register
 
             self.register = Register(Path(phase["register"]))
+        self.trace = Trace(phase["trace"]) if phase.get("trace") else None
 
     async def worker(self, index: int) -> None:
         """Wait for the lock, hold it, give it back, until the phase is over."""
-        clock, register = time.perf_counter, self.register
+        clock, register, trace = time.perf_counter, self.register, self.trace
+        place = 0
         who = os.getpid() * 1000 + index + 1
         acquire, release, key, hold = self.client.acquire, self.client.release, self.key, self.hold
         while self.running:
@@ -70,6 +76,8 @@ class Line:
                 handle = await acquire(key)
                 got = clock()
                 self.since[index] = 0.0
+                if trace is not None:
+                    place = trace.got()
                 if register is not None:
                     register.enter(who)
                 self.took(index, arrival, asked, got)
@@ -78,7 +86,11 @@ class Line:
                 if register is not None:
                     register.leave(who)
                 self.released = clock()
+                if trace is not None:
+                    trace.leaves(place)
                 await release(handle)
+                if self.pause:
+                    await asyncio.sleep(self.pause)
             except Exception as error:
                 if self.recording:
                     self.errors += 1

@@ -33,7 +33,7 @@ class Tally(list[tuple[object, ...]]):
 
     Attributes:
         commands: By script.
-        pushes: Connections told of a changed key.
+        pushes: Connections that were notified of a changed key.
         votes: Nodes that granted, by attempt.
     """
 
@@ -71,7 +71,7 @@ class BusyServer(Server):
     """A server that takes its time.
 
     Args:
-        costs: Seconds per script (of `extend` and `watch`: per key), and under "push" for each that is told.
+        costs: Seconds per script (of `extend` and `watch`: per key), and under "push" for each connection that is notified.
 
     Attributes:
         busy: Seconds that it has worked.
@@ -100,7 +100,7 @@ class BusyServer(Server):
         return reply
 
     def push(self) -> None:
-        """A connection is told."""
+        """A connection is notified."""
         self._tally.pushes += 1
         self._work(self._costs.get("push", 0.0))
 
@@ -119,9 +119,9 @@ class _BusyEnd(End):
         self._busy = server
         self._connection = _Later(server, connection)  # type: ignore[assignment]
 
-    def told(self, keys: list[bytes] | None) -> None:
+    def invalidated(self, keys: list[bytes] | None) -> None:
         self._busy.push()
-        super().told(keys)
+        super().invalidated(keys)
 
     def notified(self, payload: bytes) -> None:
         self._busy.push()

@@ -35,7 +35,7 @@ class Rig:
         self.names = names
         self.wire = Wire(server.port)
         run_id = server.info()["run_id"].encode()
-        self.kind = guarded_mutex(fencing=True, vouch=b"%b:%d" % (run_id, _GUARD_MS))
+        self.kind = guarded_mutex(fencing=True, own_marker=b"%b:%d" % (run_id, _GUARD_MS))
         for script in SCRIPTS:
             self.wire.ask("SCRIPT", "LOAD", script.source)
         self.wipe()
@@ -43,7 +43,7 @@ class Rig:
     def wipe(self) -> None:
         """Forget all locks and counters."""
         self.wire.ask("FLUSHALL")
-        self.wire.ask("SET", MARKER_KEY, self.kind.vouch)
+        self.wire.ask("SET", MARKER_KEY, self.kind.own_marker)
 
     def key(self, number: int) -> tuple[bytes, ...]:
         """One lock's keys: a name of usual length."""

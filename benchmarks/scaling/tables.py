@@ -19,7 +19,7 @@ _LABELS = {
     "confirm": "confirm: the second round of a fence",
     "release": "release",
     "extend": "renewal, per lease, in batches of {batch}",
-    "watch": "look at the key, per lease, in batches of {batch}",
+    "watch": "check of the key, per lease, in batches of {batch}",
     "repair": "repair of a lost key",
 }
 
@@ -52,8 +52,9 @@ def _machine(document: dict[str, Any]) -> str:
     return (
         f"Measured on {machine['cores']} cores ({machine['cpu']}), {machine['system']}, CPython {machine['python']}; "
         f"{machine['server'].partition(' sha=')[0]}; on {document['started'][:10]} in {document['seconds'] / 60:.0f} minutes, "
-        f"with a load average of {load:g} from other work. Rounds of measuring the same command differed by up to a factor of "
-        f"{document['measured']['spread']:.1f}. Other machines have other figures, in about the same proportions."
+        f"with a load average of {load:g} from other work. The figures of one command differed by up to a factor of "
+        f"{document['measured']['spread']:.1f} between rounds. "
+        "Other machines have other figures, in about the same proportions."
     )
 
 
@@ -83,12 +84,12 @@ def _memory(measured: dict[str, Any]) -> str:
     memory = measured["memory"]
     rows = [
         ["a held lock: key, token, expiry", f"{memory['lock']:.0f}"],
-        ["the same key tracked by its holder", f"{memory['tracked']:.0f}"],
-        ["the same key tracked by another process, each", f"{memory['tracked_again']:.0f}"],
-        ["all fence counters, once", f"{memory['counters']:,.0f}"],
+        ["more for the same key, tracked by its holder", f"{memory['tracked']:.0f}"],
+        ["more for each further process that tracks the key", f"{memory['tracked_again']:.0f}"],
+        ["all fence counters together", f"{memory['counters']:,.0f}"],
         ["a connection that was just used", f"{memory['connection']:,.0f}"],
     ]
-    return table([f"server memory, by {measured['locks']:,} locks", "bytes"], rows)
+    return table([f"server memory, measured with {measured['locks']:,} locks", "bytes"], rows)
 
 
 def _latency(found: list[dict[str, Any]]) -> str:

@@ -17,6 +17,7 @@ from benchmarks.clients import Client, labelled
 from benchmarks.crowd.cases import OTHERS, SHAPES, chosen
 from benchmarks.crowd.figures import Hold, Process, crowd, gaps, longest_gap, most_inside, switches, wire_only
 from benchmarks.crowd.summary import summarise
+from benchmarks.drivers.tracing import traced
 from benchmarks.process import Driver, DriverFailed
 
 from . import herd
@@ -145,7 +146,7 @@ def _crowd(settings: Settings, client: Client, shape: Shape, hung: int | None) -
         task |= {"alone": shape.alone, "limit": shape.limit}
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-")))
         if shape.limit:
-            task["trace"] = str(folder)
+            task["phase"]["trace"] = str(folder)
         driver = stack.enter_context(Driver(client.command(), client.variables(), task))
         pids = _started(driver, shape.processes, None if shape.alone else client.source)
         if nodes is not None and hung is not None:
@@ -156,8 +157,8 @@ def _crowd(settings: Settings, client: Client, shape: Shape, hung: int | None) -
         served = _wired(nodes, hung) - before if nodes is not None else 0
         # A hold without an end lasts to the end of its process.
         ends = time.perf_counter()
-        traced = _traces(folder, pids) if shape.limit else {}
-        holds = [(got, left or ends) for mine in traced.values() for got, left in mine]
+        traces = _traces(folder, pids) if shape.limit else {}
+        holds = [(got, left or ends) for mine in traces.values() for got, left in mine]
     answering = 5 if hung is None else 4
     return {
         **crowd(processes, shape.waiters, answering, served),
@@ -168,16 +169,7 @@ def _crowd(settings: Settings, client: Client, shape: Shape, hung: int | None) -
 
 
 def _traces(folder: Path, pids: Iterable[int]) -> dict[int, list[Hold]]:
-    found = {}
-    for pid in pids:
-        times = memoryview((folder / str(pid)).read_bytes()).cast("d")
-        holds = []
-        for at in range(0, len(times), 2):
-            if not times[at]:
-                break
-            holds.append((times[at], times[at + 1]))
-        found[pid] = holds
-    return found
+    return {pid: traced(folder, pid) for pid in pids}
 
 
 def _stopped(folder: Path, pids: Iterable[int], count: int) -> list[int]:
@@ -190,7 +182,7 @@ def _stopped(folder: Path, pids: Iterable[int], count: int) -> list[int]:
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
         _await_stop(pid)
-        holds = _traces(folder, [pid])[pid]
+        holds = traced(folder, pid)
         if holds and not holds[-1][1]:
             os.kill(pid, signal.SIGCONT)
             continue
@@ -218,7 +210,8 @@ def _killed(settings: Settings, client: Client) -> dict[str, Any]:
         nodes = stack.enter_context(LocalNodes(5))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-")))
         task = _task(nodes, _PROCESSES, 1, 0.002, seconds, warmup)
-        task |= {"trace": str(folder), "ttl": _TTL_OF_THE_KILLED}
+        task["phase"]["trace"] = str(folder)
+        task["ttl"] = _TTL_OF_THE_KILLED
         driver = stack.enter_context(Driver(client.command(), client.variables(), task))
         pids = _started(driver, _PROCESSES, client.source)
         driver.begin()
@@ -264,7 +257,8 @@ def _handover(settings: Settings, client: Client) -> dict[str, Any]:
         nodes = stack.enter_context(LocalNodes(5))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-")))
         before = _trip(nodes, settings.seconds(0.8, 0.3), 0.0)
-        task = _task(nodes, 2, 1, 0.0, seconds, warmup) | {"trace": str(folder)}
+        task = _task(nodes, 2, 1, 0.0, seconds, warmup)
+        task["phase"]["trace"] = str(folder)
         with Driver(client.command(), client.variables(), task) as driver:
             pids = _started(driver, 2, client.source)
             begun = time.perf_counter()

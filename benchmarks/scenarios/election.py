@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.clients import OURS
+from benchmarks.distance import distant
 from benchmarks.environments import ROOT
 from benchmarks.floor import Floor
 from benchmarks.outcome import Outcome, Settings, at_most, median
@@ -20,13 +21,18 @@ from benchmarks.scenarios.handover import calls
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["run"]
+__all__ = ["floor_trip", "run"]
 
 _TTL: Final = 2.0
 _CANDIDATES: Final = 50
 _TRIPS: Final = 20
 _PAUSE: Final = 0.1
 """Seconds before each round trip. Candidates are idle for long, and code that has just run is several times as fast."""
+_DISTANCE: Final = 2.0
+"""Milliseconds by which answers come later in a second measurement, as in one region of a cloud.
+
+Over loopback, most of the time is the time of the processors, of code that runs for the first time.
+"""
 _SETTLED: Final = 3.0
 """Seconds after which every candidate has its place in the queue."""
 
@@ -68,17 +74,35 @@ def run(settings: Settings) -> Outcome:
         settings.say(f"election: round {number + 1}/{settings.rounds}")
         # The floor has servers of its own: it writes a marker that the recovery guard would not trust.
         with LocalNodes(5) as nodes:
-            trip = asyncio.run(_floor_trip(nodes.urls))
+            trip = asyncio.run(floor_trip(nodes.urls))
+            with distant(nodes.urls, _DISTANCE, range(5)) as urls:
+                far_trip = asyncio.run(floor_trip(urls))
         with LocalNodes(5) as nodes:
-            killed = _followed(nodes, kill=True, phase=number / settings.rounds)
-            resigned = _followed(nodes, kill=False, phase=number / settings.rounds)
-        outcome.raw.append({"round": number, "trip": trip, "killed": killed, "resigned": resigned, "trips": resigned / trip})
+            phase = number / settings.rounds
+            killed = _followed(nodes.urls, kill=True, phase=phase)
+            resigned = _followed(nodes.urls, kill=False, phase=phase)
+            with distant(nodes.urls, _DISTANCE, range(5)) as urls:
+                far = _followed(urls, kill=False, phase=phase)
+        outcome.raw.append(
+            {
+                "round": number,
+                "trip": trip,
+                "far_trip": far_trip,
+                "killed": killed,
+                "resigned": resigned,
+                "far": far,
+                "trips": resigned / trip,
+                "far_trips": far / far_trip,
+            }
+        )
     settings.say(f"election: {_CANDIDATES} candidates")
     rate = _idle_rate(settings.seconds(30.0, 10.0))
     for name, key in (
         ("killed: seconds to the next leader", "killed"),
         ("resigned: seconds to the next leader", "resigned"),
         ("resigned: round trips of the floor", "trips"),
+        (f"resigned, answers {_DISTANCE:g} ms later: seconds", "far"),
+        (f"resigned, answers {_DISTANCE:g} ms later: round trips of the floor", "far_trips"),
     ):
         figures = [row[key] for row in outcome.raw]
         outcome.rows.append((name, f"{median(figures):.4f}", f"{max(figures):.4f}"))
@@ -86,6 +110,8 @@ def run(settings: Settings) -> Outcome:
     outcome.medians.append({"killed": median(row["killed"] for row in outcome.raw), "rate": rate})
     outcome.bars.append(at_most("killed leader: seconds beyond the ttl", max(r["killed"] for r in outcome.raw) - _TTL, 0.2))
     outcome.bars.append(at_most("resigned leader: round trips of the floor", median(row["trips"] for row in outcome.raw), 3))
+    far_trips = median(row["far_trips"] for row in outcome.raw)
+    outcome.bars.append(at_most(f"resigned leader, answers {_DISTANCE:g} ms later: round trips", far_trips, 3))
     outcome.bars.append(at_most(f"{_CANDIDATES} candidates: commands per second on all nodes", rate, 5))
     outcome.notes.append(
         f"a round trip: the median time of an acquire of the floor after {_PAUSE:g} s without work, because candidates are idle"
@@ -118,19 +144,19 @@ class _Process:
         self.popen.communicate()
 
 
-def _followed(nodes: LocalNodes, *, kill: bool, phase: float) -> float:
+def _followed(urls: Sequence[str], *, kill: bool, phase: float) -> float:
     """Return the seconds from the end of a leader to the first step of the next one.
 
     Args:
-        nodes: The servers.
+        urls: The nodes.
         kill: End it by SIGKILL; else it resigns.
         phase: Share of the time between two renewals at which it ends, so that rounds differ in what is left of its lease.
     """
-    first = _Process(nodes.urls, _TTL)
+    first = _Process(urls, _TTL)
     second: Any = None
     try:
         first.instant()
-        second = _Process(nodes.urls, _TTL)
+        second = _Process(urls, _TTL)
         time.sleep(_SETTLED / 2 + phase * _TTL / 3)
         if kill:
             ended = time.monotonic()
@@ -160,7 +186,7 @@ def _idle_rate(seconds: float) -> float:
             crowd.close()
 
 
-async def _floor_trip(urls: Sequence[str]) -> float:
+async def floor_trip(urls: Sequence[str]) -> float:
     """Return the median time of an acquire of the floor: one round trip to a majority, through an event loop that was idle."""
     floor = await Floor.connect(urls)
     trips = []

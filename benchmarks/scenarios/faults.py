@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from aioredlock_ng.testing.nodes import LocalNodes
+from benchmarks.distance import distant
 from benchmarks.outcome import Outcome, Settings, at_most, median, paired_ratio
 from benchmarks.process import Driver, DriverFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from benchmarks.clients import Client
 
@@ -23,7 +19,6 @@ __all__ = ["run_hung", "run_killed", "run_slow"]
 _COROUTINES: Final = 4
 _NODES: Final = 5
 _SLOW_MILLISECONDS: Final = 5
-_PROXY: Final = Path(__file__).parents[1] / "drivers" / "slow_proxy.py"
 
 # The floor and the bare client have no timeouts, and redis-py's Lock has one node: a fault of a minority says nothing here.
 _NOT_HERE: Final = ("bare", "floor", "redis-py")
@@ -97,7 +92,7 @@ def _slowed(settings: Settings, client: Client, node: int) -> tuple[dict[str, An
         with _driver(client, nodes.urls, phases) as driver:
             driver.ready()
             healthy = driver.phase(seconds)
-        with _proxied(nodes.urls, node) as urls, _driver(client, urls, phases) as driver:
+        with distant(nodes.urls, _SLOW_MILLISECONDS, [node]) as urls, _driver(client, urls, phases) as driver:
             driver.ready()
             return healthy, driver.phase(seconds)
 
@@ -105,16 +100,6 @@ def _slowed(settings: Settings, client: Client, node: int) -> tuple[dict[str, An
 def _driver(client: Client, urls: Sequence[str], phases: Sequence[dict[str, Any]]) -> Driver:
     task = {"urls": urls, "coroutines": _COROUTINES, "ttl": 10.0, "phases": phases}
     return Driver(client.command(), client.variables(), task)
-
-
-@contextlib.contextmanager
-def _proxied(urls: Sequence[str], node: int) -> Iterator[list[str]]:
-    parts = urlsplit(urls[node])
-    command = [sys.executable, str(_PROXY), str(parts.hostname), str(parts.port), str(_SLOW_MILLISECONDS)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as proxy:
-        assert proxy.stdout is not None
-        port = int(proxy.stdout.readline())
-        yield [f"redis://127.0.0.1:{port}" if index == node else url for index, url in enumerate(urls)]
 
 
 def _medians(client: Client, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def run(settings: Settings) -> Outcome:
     for coroutines, every in loads:
         for way in _WAYS:
             mine = _by_round(outcome.raw, way, coroutines, every)
-            row = {
+            row: dict[str, Any] = {
                 "way": way,
                 "coroutines": coroutines,
                 "every": every,

@@ -97,7 +97,7 @@ def _measured(settings: Settings, client: Client, holds: Sequence[float], hung: 
 def _summarise(outcome: Outcome, client: str, hung: bool, hold: float, rows: list[dict[str, Any]]) -> None:
     measured = [row for row in rows if "failed" not in row]
     delays = [row["delay"] for row in measured if row["delay"]]
-    summary = {
+    summary: dict[str, Any] = {
         "client": client,
         "hung": hung,
         "hold": hold,

@@ -43,7 +43,7 @@ def run(settings: Settings) -> Outcome:
     for number in range(settings.rounds):
         for name, driver in _HOLDERS.items():
             settings.say(f"leases: round {number + 1}/{settings.rounds}, {name}")
-            about = {"round": number, "client": name}
+            about: dict[str, Any] = {"round": number, "client": name}
             try:
                 row = about | _held(settings, driver)
                 outcome.raw.append(row)

@@ -17,8 +17,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from aioredlock_ng.testing import LocalNodes
+from benchmarks.environments import unpacked
 from benchmarks.machine import describe
-from benchmarks.telemetry.processes import Driver, Subject, instructions, unpacked
+from benchmarks.telemetry.processes import Driver, Subject, instructions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,9 +6,7 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-__all__ = ["Driver", "Subject", "instructions", "unpacked"]
+__all__ = ["Driver", "Subject", "instructions"]
 
 _DRIVER: Final = Path(__file__).with_name("driver.py")
 _COLLECTED: Final = re.compile(r"Collected : (\d+)")
@@ -90,11 +88,3 @@ def _collected(subject: Subject, cycles: int) -> int:
     found = _COLLECTED.search(done.stderr)
     assert found is not None, done.stderr
     return int(found[1])
-
-
-def unpacked(commit: str, folder: Path) -> Path:
-    """Put a commit's package into `folder`; the checkout stays as it is."""
-    archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit, "aioredlock_ng"], capture_output=True, check=True)
-    with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
-        tar.extractall(folder, filter="data")
-    return folder

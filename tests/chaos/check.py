@@ -1,6 +1,7 @@
-"""Judges a run by its histories alone: `python -m tests.chaos.check DIR`; exit status 1 on any violation.
+"""Judges a run by its histories alone: `python -m tests.chaos.check DIR`.
 
-It prints a Markdown table and writes it beside the histories as report.md, and with `--page FILE` between the marks of a page.
+The exit status is 1 on any violation. The report is a Markdown table. It is printed, and written
+beside the histories as report.md. With `--page FILE` it is also written between the marks of a page.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BEGIN, _END = "<!-- chaos:begin -->", "<!-- chaos:end -->"
 
 
 def check(folder: Path) -> tuple[Record, Judgement]:
-    """Read and judge."""
+    """Read the histories of a folder, and judge them."""
     record = load(folder)
     return record, judge(record)
 
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _write_into(page: Path, report: str) -> None:
-    """Replace what is between the marks."""
+    """Replace the text between the marks of a page."""
     text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
@@ -91,20 +92,36 @@ def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iter
 
     kinds = ", ".join(f"{kind.replace('_', ' ')} {count}" for kind, count in figures["node_faults"].items())
     yield "acquisitions", f"{figures['acquired']:,} ({figures['acquired'] / max(figures['seconds'], 1e-9):.0f} a second)"
+    by_kind = ", ".join(f"{kind} {count:,}" for kind, count in figures["acquired_kinds"].items())
+    if by_kind:
+        yield "of these", by_kind
     yield f"faults ({kinds}; processes stopped {figures['stops']}, killed {figures['kills']})", f"{figures['faults']:,}"
     yield "seconds without a majority, on purpose", f"{figures['seconds_without_majority']:.0f}"
     yield "**two holders at once**, beyond what is not promised", broken("overlap")
+    yield "**more holders of a semaphore than slots**", broken("too many holders", "slot beyond the limit")
+    yield "**two leaders that work at once**", broken("two leaders work")
+    yield "**grants before the end of `min_hold`**", broken("granted before min_hold ended")
+    yield "**registers that changed under a reader**", broken("changed under a reader")
+    yield "waiters passed too often", broken("overtaken", "reader passed", "writer passed")
+    yield "grants with `fair` or `min_hold` that were passed on", broken("passed on")
     yield f"**lost updates, fenced register**, of {judgement.fenced_writes:,} writes", broken("lost update, fenced")
     yield f"lost updates, plain register, unexplained, of {judgement.plain_writes:,} writes", broken("lost update, plain")
     yield "fences that were not greater than every one before", broken("fence")
-    yield f"**keys left behind**, at {figures['rests']:,} looks at nodes with all clients at rest", broken("key left behind")
-    yield f"keys that live too long, at {len(record.looks):,} looks in between", broken("endless key")
+    yield (
+        f"**keys left behind**, in {figures['rests']:,} inspections of nodes while no client worked",
+        broken("key left behind"),
+    )
+    yield f"keys that live too long, in {len(record.looks):,} inspections while clients worked", broken("endless key")
     # Rounded down: a hundred is all of them.
     share = int(1e6 * judgement.got_well / judgement.asked_well) / 1e4 if judgement.asked_well else 0.0
     well = f"{judgement.got_well:,} of {judgement.asked_well:,}"
     yield f"**acquired while a majority was well** ({well})", f"{share:.7g} %"
     yield "leases lost needlessly while a majority was well", broken("lost needlessly")
-    for label, values in (("0.15 s old or more", judgement.told), ("younger", judgement.told_young)):
+    for label, values in (
+        ("0.15 s old or more", judgement.told),
+        ("younger", judgement.told_young),
+        ("to read", judgement.told_readers),
+    ):
         p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
         if p50 is not None and p99 is not None:
             leases = f"p50, p99, longest of {len(values):,} leases {label}"

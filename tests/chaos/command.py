@@ -1,4 +1,4 @@
-"""One run from the command line: starts everything, carries the plan out, has it checked, and stops everything."""
+"""Run servers and clients under faults, and check the histories."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from aioredlock_ng._core.keys import slot_key
+from aioredlock_ng._core.validity import keys_life, ttl_ms
+from aioredlock_ng._specs import _GRANT_SLACK as GRANT_SLACK
 from aioredlock_ng.testing import LocalServer
 
 from .clients.broken import KINDS
 from .clients.registers import make_registers
 from .crew import Crew
 from .history import History
+from .kind_rules import DRIFT
 from .nemesis import Nemesis, Relay
 from .nodes import Nodes
 from .plan import Plan, plan
@@ -32,13 +36,42 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 ROOT: Final = Path(__file__).parents[2]
-_POOLS: Final = {"hot": 1, "quick": 40, "long": 8, "careless": 3}
+_POOLS: Final = {
+    "hot": 1,
+    "quick": 40,
+    "long": 8,
+    "careless": 3,
+    # Of our library only: semaphores, locks with `min_hold`, locks with `fair`, elections, and
+    # read-write locks.
+    "seat": 3,
+    "once": 4,
+    "fair": 2,
+    "chair": 2,
+    "page": 3,
+}
+
+_TTL_OF_ELECTIONS: Final = 3.5
+"""Node timeouts in a ttl, so that a leader has time for a slow renewal and for its end."""
+
+_LIMIT: Final = 4
+"""The greatest limit of the semaphores."""
+
+_MIN_HOLD: Final = 0.8
+"""The longest `min_hold`, as a share of the ttl. The keys live longer than the ttl for it."""
+
 _PEERS: Final = {"aioredlock": ("aioredlock==0.7.3", "aioredis==1.3.1", "hiredis==3.5.0", "setuptools<80")}
 
 
 def main(arguments: Sequence[str] | None = None, schedule: Plan | None = None) -> int:
-    """Run, by the plan of the seed if none is given; return the exit status: 0 without any violation."""
-    options = _parser().parse_args(arguments)
+    """Carry out a run, by the plan of the seed if none is given.
+
+    Returns:
+        The exit status: 0 without any violation.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.kind == "ours" and options.ttl < _TTL_OF_ELECTIONS * options.node_timeout:
+        parser.error(f"elections need a ttl of {_TTL_OF_ELECTIONS:g} node timeouts at least")
     folder = Path(options.out or tempfile.mkdtemp(prefix="chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.jsonl"):
@@ -108,7 +141,8 @@ def _careless(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace, folder: Path, schedule: Plan) -> None:
     history = History(folder / "nemesis.jsonl")
     pools = {pool: [f"{pool}:{index}" for index in range(count)] for pool, count in _POOLS.items()}
-    names = [name for pool in pools.values() for name in pool]
+    slots = [slot_key(seat.encode(), slot).decode() for seat in pools["seat"] for slot in range(1, _LIMIT + 1)]
+    names = [*(name for pool in pools.values() for name in pool), *slots]
     make_registers(folder / "registers", len(names))
     nodes, store = Nodes(options.nodes, docker=options.back_end == "docker"), LocalServer()
     crew: Crew | None = None
@@ -121,11 +155,13 @@ async def _run(options: argparse.Namespace, folder: Path, schedule: Plan) -> Non
         orders = Relay(relay)
         urls = [f"redis://127.0.0.1:{port}" for port in await orders.ports()]
         task = _task(options, urls, store.url, folder, names, pools)
-        crew = Crew(_roles(options.clients, _careless(options)), task, folder, history, _python(options))
+        crew = Crew(_roles(options), task, folder, history, _python(options))
         await crew.start()
         _write_meta(options, folder, nodes)
-        nemesis = Nemesis(nodes, orders, crew, history, set(pools["long"]), round(options.ttl * 1000))
-        history.write("begin", seed=options.seed, nodes=options.nodes, ttl=options.ttl)
+        long = {*pools["long"], *pools["chair"], *pools["page"], *slots}
+        nemesis = Nemesis(nodes, orders, crew, history, long, options.ttl, _life(options))
+        about = {"seed": options.seed, "nodes": options.nodes, "ttl": options.ttl, "life": _life(options)}
+        history.write("begin", **about)
         await nemesis.run(schedule, options.duration, _say)
         await crew.close()
         history.write("over")
@@ -157,17 +193,41 @@ def _task(
         "seed": options.seed,
         # Locks of several names at once.
         "several": options.kind == "ours",
+        "limit": _LIMIT,
+        "min_hold": _MIN_HOLD * options.ttl,
     }
 
 
-def _roles(clients: int, careless: int) -> list[dict[str, int]]:
-    """Who does what: some take many short locks, some hold few for long, the last ones write without looking again.
+def _life(options: argparse.Namespace) -> float:
+    """Return the seconds that the keys of the longest `min_hold` live."""
+    within = 2 * options.node_timeout + GRANT_SLACK
+    return ttl_ms(keys_life(options.ttl, _MIN_HOLD * options.ttl, within, DRIFT)) / 1000
 
-    The first kind makes the load, and has the lower priority: how soon the others hear of a loss is measured.
+
+def _roles(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the number of coroutines of each kind, for each client process.
+
+    Some processes take many short locks, and some hold few for long. The last ones write without a
+    check of the lease. The first make the load, and have the lower priority, because the time until
+    the others are notified of a loss is measured. Each fourth and fifth process has an engine in a
+    thread of its own.
     """
-    quick, long = {"quick": 11, "long": 0, "careless": 0, "nice": 10}, {"quick": 0, "long": 5, "careless": 0, "nice": 0}
-    steady = [long if index % 2 == 1 else quick for index in range(clients - careless)]
-    return [*steady, *({"quick": 0, "long": 0, "careless": 2, "nice": 10} for _ in range(careless))]
+    ours, careless = options.kind == "ours", _careless(options)
+    kinds = ("quick", "long", "careless", "seat", "once", "fair", "chair", "page", "blocking")
+    nothing = dict.fromkeys(kinds, 0)
+    quick, long = nothing | {"quick": 11, "nice": 10}, nothing | {"long": 5, "nice": 0}
+    if ours:
+        quick |= {"quick": 6, "seat": 3, "once": 2, "fair": 2, "chair": 1, "page": 3}
+        long |= {"seat": 2, "chair": 1, "page": 3}
+    roles: list[dict[str, Any]] = []
+    for index in range(options.clients - careless):
+        # The defects of a broken client are put into an engine on the loop of its holders.
+        thread = ours and not options.broken and index % 5 in (2, 3)
+        role = long if index % 2 == 1 else quick
+        blocking = int(thread and role["long"] > 0)
+        # While a body blocks its loop, a read lease has no body yet, and keeps all writers waiting.
+        roles.append(role | {"thread": thread, "blocking": blocking, "page": 0 if blocking else role["page"]})
+    return [*roles, *(nothing | {"careless": 2, "nice": 10, "thread": False} for _ in range(careless))]
 
 
 def _python(options: argparse.Namespace) -> Path | None:

@@ -1,4 +1,4 @@
-"""The client processes of a run, one per slot, and their replacements."""
+"""The client processes of a run, one per place, and their replacements."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ __all__ = ["Crew"]
 
 _READY_SECONDS: Final = 120.0
 _DRAIN_SECONDS: Final = 10.0
-_CLOSE_SECONDS: Final = 10.0
+_CLOSE_SECONDS: Final = 30.0
+"""Seconds, a bound against hanging. On a busy machine interpreters took up to 10 s for their end."""
 
 
 class Crew:
-    """Starts, stops, kills and replaces client processes; call everything from the main thread's event loop.
+    """Starts, stops, kills and replaces client processes.
+
+    All methods belong to the event loop of the main thread.
 
     Args:
-        roles: By slot: how many coroutines of which kind its processes have; see `clients.worker`.
-        task: What all of them are told.
-        folder: Where histories go.
-        history: The nemesis's.
+        roles: The number of coroutines of each kind, for each place. See `clients.worker`.
+        task: Settings of all processes.
+        folder: The folder of the histories.
+        history: The history of the nemesis.
         python: The interpreter.
     """
 
     def __init__(
-        self, roles: Sequence[dict[str, int]], task: dict[str, Any], folder: Path, history: History, python: Path | None
+        self, roles: Sequence[dict[str, Any]], task: dict[str, Any], folder: Path, history: History, python: Path | None
     ) -> None:
         self._roles = roles
         self._task = task
@@ -45,11 +48,11 @@ class Crew:
         self._processes: list[Process | None] = [None] * len(roles)
 
     async def start(self) -> None:
-        """Start all, and wait until they work."""
+        """Start all processes, and wait until they work."""
         await asyncio.gather(*(self._start(slot) for slot in range(len(self._names))))
 
     async def stop(self, slot: int, seconds: float) -> None:
-        """Let one stand still for some seconds."""
+        """Stop one process for some seconds."""
         process = self._processes[slot]
         assert process is not None
         name = self._names[slot]
@@ -60,7 +63,7 @@ class Crew:
         process.go_on()
 
     async def replace(self, slot: int) -> None:
-        """Kill one, and start another in its place."""
+        """Kill one process, and start another in its place."""
         process = self._processes[slot]
         assert process is not None
         await asyncio.to_thread(process.kill)
@@ -68,17 +71,17 @@ class Crew:
         await self._start(slot)
 
     async def drain(self) -> None:
-        """Let all release what they have and rest; one that does not is written down and replaced."""
+        """Let all processes release their locks and rest. Record and replace a process that does not."""
         await asyncio.gather(*(self._drain(slot) for slot in range(len(self._names))))
 
     def go_on(self) -> None:
-        """Let all work again."""
+        """Let all processes work again."""
         for process in self._processes:
             assert process is not None
             process.say("go")
 
     async def close(self) -> None:
-        """End all in good order."""
+        """Let all processes end by themselves."""
         ends = [asyncio.to_thread(process.close, _CLOSE_SECONDS) for process in self._processes if process is not None]
         statuses = await asyncio.gather(*ends)
         for name, status in zip(self._names, statuses, strict=True):
@@ -86,7 +89,7 @@ class Crew:
                 self._history.write("stuck", p=name, status=status)
 
     def kill(self) -> None:
-        """End all at once, whatever they do."""
+        """Kill all processes."""
         for process in self._processes:
             if process is not None and process.running:
                 process.kill()

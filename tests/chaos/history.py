@@ -1,8 +1,9 @@
-"""What one process saw, one JSON line per thing that happened, by the machine's own clock; it never judges."""
+"""The history of one process: one JSON line per event, by the machine's own clock."""
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,12 +20,12 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now() -> int:
-    """Nanoseconds on the clock that all histories of a run share."""
+    """Return the nanoseconds of the clock that all histories of a run share."""
     return time.clock_gettime_ns(_CLOCK)
 
 
 class History:
-    """A file of lines in the order of time, each on disk (as far as a killed process is concerned) when `write` returns.
+    """A file of lines in the order of time. A kill of the process loses no line that was written.
 
     Args:
         path: A file of this process alone.
@@ -32,25 +33,28 @@ class History:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="ascii", buffering=1)
+        # Two threads write the history of a process whose engine has a thread of its own.
+        self._lock = threading.Lock()
 
     def write(self, event: str, at: int | None = None, **fields: Any) -> None:
         """Add a line.
 
         Args:
-            event: What happened.
-            at: When, if that was read before; nothing may have been awaited since.
-            fields: The rest.
+            event: The event.
+            at: Its instant, if the caller has read the clock. It must not have awaited since.
+            fields: The other fields of the line.
         """
-        line = {"t": now() if at is None else at, "e": event, **fields}
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        with self._lock:
+            line = {"t": now() if at is None else at, "e": event, **fields}
+            self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def close(self) -> None:
-        """Nothing more will happen."""
+        """Close the file."""
         self._file.close()
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a history; the last one may be torn where its process was killed."""
+    """Yield the lines of a history. A killed process may leave an incomplete last line."""
     with path.open(encoding="ascii") as file:
         for line in file:
             if line.endswith("\n"):

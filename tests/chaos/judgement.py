@@ -1,10 +1,10 @@
-"""What is found in a run, and the figures of it; it knows no rules."""
+"""The findings and the figures of a run. It knows no rules."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .history import NANO
 
@@ -18,12 +18,12 @@ __all__ = ["Finding", "Judgement", "percentile", "summary", "worst"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that was seen.
+    """A broken promise, or an event that is not promised.
 
     Attributes:
-        kind: Which rule.
-        at: When, ns.
-        what: For people.
+        kind: The rule.
+        at: Instant, ns.
+        what: Description for people.
     """
 
     kind: str
@@ -40,6 +40,7 @@ class Judgement:
         beyond: What is not promised, with the reason as part of the kind.
         told: Nanoseconds from the deletion of a lock's keys to its holder being told; leases that are watched.
         told_young: The same for younger leases.
+        told_readers: The same for readers, which are notified by their next renewal.
         ended_first: Those that were released, or killed, before they could be told.
         asked_well: Acquisitions that began and ended while a majority was well.
         got_well: Those of them that got the lock.
@@ -49,12 +50,17 @@ class Judgement:
         refused: Writes and first reads that the fenced register refused.
         late_fenced_accepted: Late writes that it took because nobody had been there since: harmless.
         overlap_longest: Of those that are permitted, ns.
+        overtaken_most: Grants that passed a waiter, beyond twice the number of clients that waited.
+        writers_first_most: Write grants that passed a waiting reader.
+        readers_first_most: Read grants that passed a waiting writer, beyond one for each process
+            that reads and each turn.
     """
 
     violations: list[Finding] = field(default_factory=list)
     beyond: list[Finding] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
     told_young: list[int] = field(default_factory=list)
+    told_readers: list[int] = field(default_factory=list)
     ended_first: int = 0
     asked_well: int = 0
     got_well: int = 0
@@ -64,6 +70,9 @@ class Judgement:
     refused: int = 0
     late_fenced_accepted: int = 0
     overlap_longest: int = 0
+    overtaken_most: int = 0
+    writers_first_most: int = 0
+    readers_first_most: int = 0
     fenced_writes: int = 0
     plain_writes: int = 0
 
@@ -91,6 +100,7 @@ def summary(record: Record) -> dict[str, Any]:
     return {
         "seconds": (record.over - record.begin) / NANO,
         "acquired": len(record.holds),
+        "acquired_kinds": _kinds(record),
         "node_faults": dict(sorted(kinds.items())),
         "stops": len(record.stopped),
         "kills": len(record.killed),
@@ -101,3 +111,18 @@ def summary(record: Record) -> dict[str, Any]:
         "stood_still": sum(end - begin for begin, end in record.stood_still_unstopped()) / NANO,
         "rests": len(record.leftovers),
     }
+
+
+_PLURALS: Final = {"lock": "locks", "semaphore": "slots", "election": "terms", "read": "reads", "write": "writes"}
+
+
+def _kinds(record: Record) -> dict[str, int]:
+    """Return how many holds were of each kind, and used each option."""
+    kinds: dict[str, int] = defaultdict(int)
+    for hold in record.holds:
+        kinds[_PLURALS[hold.kind]] += 1
+        kinds["downgrades"] += hold.downgraded is not None
+        kinds["sets"] += len(hold.names) > 1
+        kinds["min_hold"] += hold.min_hold > 0
+        kinds["fair"] += hold.fair
+    return dict(kinds)

@@ -1,4 +1,4 @@
-"""Carries a plan out, and writes down what it did and when."""
+"""Carries out the faults of a plan, and records them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from aioredlock_ng._core.over import OVER, without_mark
 from aioredlock_ng._core.owners import label_life
 
 from .plan import LOOK
@@ -27,60 +28,70 @@ _ANSWER_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 3.0
 _LEAST_SECONDS: Final = 3.0
 _REPAIRED_SECONDS: Final = 0.25
-"""Deletions on several nodes are not quite simultaneous; whose keys are all set again by then never lost its majority."""
+"""Seconds after a deletion on several nodes. A lease whose keys are all set again by then kept its majority."""
 
 _RELEASED_SECONDS: Final = 0.3
-"""When all rest, their last releases are on their way: time for them to be executed on a busy machine."""
+"""Seconds for the last releases to be executed on a busy machine."""
 
 
 class Relay:
-    """Orders for the relay's process, one at a time."""
+    """Sends orders to the relay's process, one at a time."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._turn = asyncio.Lock()
 
     async def ports(self) -> list[int]:
-        """Where it listens, once it does."""
+        """Return its ports, once it listens."""
         ports: list[int] = json.loads(await asyncio.to_thread(self._process.line, _ANSWER_SECONDS))
         return ports
 
     async def order(self, node: int, op: str, **more: Any) -> None:
-        """Give an order, and return when it is carried out."""
+        """Send an order, and return once it is carried out."""
         async with self._turn:
             self._process.say(json.dumps({"node": node, "op": op, **more}))
             await asyncio.to_thread(self._process.line, _ANSWER_SECONDS)
 
 
 class Nemesis:
-    """Does harm.
+    """Causes the faults.
 
     Args:
-        nodes: To these.
-        relay: And the ways to them.
-        crew: And these.
-        history: Where it is written down.
-        long: Names of locks that are held long enough to be taken away.
-        ttl_ms: No lock may live longer than this from now, at any time.
+        nodes: The servers.
+        relay: The ways to the servers.
+        crew: The client processes.
+        history: The history of the faults.
+        long: Names whose keys are deleted on purpose. Some of their holds are long.
+        ttl: Seconds that the keys of a lock without `min_hold` live at most.
+        life: Seconds that any key of a lock lives at most.
     """
 
-    def __init__(self, nodes: Nodes, relay: Relay, crew: Crew, history: History, long: set[str], ttl_ms: int) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        relay: Relay,
+        crew: Crew,
+        history: History,
+        long: set[str],
+        ttl: float,
+        life: float,
+    ) -> None:
         self._nodes = nodes
         self._relay = relay
         self._crew = crew
         self._history = history
         self._long = long
-        self._ttl_ms = ttl_ms
-        self._label_ms = 1000 * label_life(ttl_ms / 1000)
+        self._ttl_ms = round(ttl * 1000)
+        self._label_ms = 1000 * label_life(life)
         self._ids = itertools.count(1)
         self._impaired: set[int] = set()
         self._away: set[int] = set()
         self._slots: dict[int, asyncio.Lock] = {}
 
     async def run(self, plan: Plan, seconds: float, say: Callable[[str], None]) -> None:
-        """Carry it out for so many seconds, or to its end.
+        """Carry the plan out for so many seconds, or to its end.
 
-        What takes longer than planned, on a busy machine, costs the last cycles: what they would have been stays the same.
+        On a busy machine the cycles take longer, and the last ones are left out.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
@@ -100,13 +111,13 @@ class Nemesis:
             say(f"cycle {index + 1}: {max(0.0, end - loop.time()):.0f} s left")
 
     async def look_for_leftovers(self) -> None:
-        """Let all clients rest, and write down every key that is still there."""
+        """Let all clients rest, and record every key that is left."""
         self._history.write("rest")
         await self._crew.drain()
         await asyncio.sleep(_RELEASED_SECONDS)
         for index in range(len(self._nodes)):
             keys = await asyncio.to_thread(self._nodes.locks, index)
-            self._history.write("leftovers", n=index, keys=[[key, left, value[:8]] for key, left, value in keys])
+            self._history.write("leftovers", n=index, keys=list(map(_shown, keys)))
 
     async def _phase(self, phase: Phase, seconds: float) -> None:
         self._history.write("phase", k=phase.kind)
@@ -190,7 +201,7 @@ class Nemesis:
                 await asyncio.to_thread(nodes.empty_out, node)
 
     async def _clients(self, faults: tuple[ClientFault, ...], over: float) -> None:
-        """One after the other."""
+        """Stop or kill processes, one after the other."""
         for fault in faults:
             if not await _in_time(fault.gap, over):
                 return
@@ -208,20 +219,25 @@ class Nemesis:
             locks = sorted((name, token) for name, _, token in held or () if name in self._long)
             if not locks:
                 continue
-            name, token = locks[int(loss.pick * len(locks))]
+            name, _ = locks[int(loss.pick * len(locks))]
             there = [node for node in range(len(self._nodes)) if node not in self._away]
-            began, at, deleted = await asyncio.to_thread(self._nodes.delete, there, name, token)
+            # A key held by readers loses all entries.
+            tokens = [token for of, token in locks if of == name]
+            done = [await asyncio.to_thread(self._nodes.delete, there, name, token) for token in tokens]
             await asyncio.sleep(_REPAIRED_SECONDS)
-            again = [node for node in there if node not in self._away and await self._has(node, name, token)]
-            there, counts = list(deleted), list(deleted.values())
-            self._history.write("delete", name=name, k=token[:8], a=began, s=at, n=there, c=counts, again=again)
+            for token, (began, at, deleted) in zip(tokens, done, strict=True):
+                again = [node for node in there if node not in self._away and await self._has(node, name, token)]
+                # The mark of a lease with `min_hold` is deleted too. It has the token of that lease.
+                bare = without_mark(token.encode())[0].decode()
+                about: dict[str, Any] = {"name": name, "k": bare[:8], "a": began, "s": at, "again": again}
+                self._history.write("delete", n=list(deleted), c=list(deleted.values()), **about)
 
     async def _has(self, node: int, name: str, token: str) -> bool:
         locks = await asyncio.to_thread(self._nodes.locks_if_up, node)
         return any((key, value) == (name, token) for key, _, value in locks or ())
 
     async def _keep_looking(self) -> None:
-        """Write down keys that could outlive their owner: without an end, or with one later than any lease's."""
+        """Record keys that could outlive their owner: without an end, or with one after that of every lease."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for node in range(len(self._nodes)):
@@ -231,13 +247,20 @@ class Nemesis:
                 if seen is None:
                     continue
                 keys, labels = seen
-                endless = [[key, left, value[:8]] for key, left, value in keys if not 0 <= left <= self._ttl_ms]
+                endless = [_shown(line) for line in keys if not 0 <= line[1] <= self._ttl_ms]
                 endless += [[key, left, value] for key, left, value in labels if not 0 <= left <= self._label_ms]
                 self._history.write("look", n=node, keys=endless, of=len(keys), labels=len(labels))
 
 
+def _shown(line: tuple[str, int, str]) -> list[Any]:
+    """Return key, milliseconds left and the beginning of the token, behind the mark if there is one."""
+    key, left, value = line
+    mark = OVER.decode()
+    return [key, left, value[: len(mark) + 8 if value.startswith(mark) else 8]]
+
+
 async def _in_time(gap: float, over: float) -> bool:
-    """Wait, unless the phase is over then."""
+    """Wait, and return True; return False at once if the phase ends before."""
     if asyncio.get_running_loop().time() + gap >= over:
         return False
     await asyncio.sleep(gap)

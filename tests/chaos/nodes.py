@@ -1,4 +1,7 @@
-"""The nodes of a run and what the nemesis does to them directly, past the relay; every method blocks, some milliseconds."""
+"""The nodes of a run, and the faults that the nemesis causes in them past the relay.
+
+Every method blocks for some milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -42,23 +45,40 @@ _PIECE: Final = "x" * 262_144
 _BESIDE: Final = (f"{OWN}owner:", f"{OWN}queue:")
 
 _SCAN: Final = """
-local found = {}
+local time, found = redis.call('TIME'), {}
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for _, key in ipairs(redis.call('KEYS', '*')) do
-  if redis.call('TYPE', key).ok == 'string' then
-    found[#found + 1] = {key, redis.call('PTTL', key), redis.call('GET', key)}
+  local kind, left = redis.call('TYPE', key).ok, redis.call('PTTL', key)
+  if kind == 'string' then
+    found[#found + 1] = {key, left, redis.call('GET', key)}
+  elseif kind == 'zset' and string.sub(key, 1, #ARGV[1]) ~= ARGV[1] then
+    local entries = redis.call('ZRANGEBYSCORE', key, now, '+inf', 'WITHSCORES')
+    for at = 1, #entries, 2 do
+      local own = entries[at + 1] - now
+      -- An expired entry stays until the key expires, or until the next command of a reader.
+      if at == #entries - 1 then own = left < 0 and left or math.max(own, left) end
+      found[#found + 1] = {key, own, entries[at]}
+    end
+    if not entries[1] then found[#found + 1] = {key, left, ''} end
   end
 end
 return cjson.encode(found)
 """
-_DELETE: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+"""Finds strings, and the entries of readers. The latest entry has the end of its key."""
+
+_DELETE: Final = """
+if redis.call('TYPE', KEYS[1]).ok == 'zset' then return redis.call('ZREM', KEYS[1], ARGV[1]) end
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0
+"""
 
 
 class Nodes:
     """Real servers.
 
     Args:
-        count: How many.
-        docker: In containers, which have no append-only file; else local processes.
+        count: The number of servers.
+        docker: True: containers, without an append-only file. False: local processes.
     """
 
     def __init__(self, count: int, *, docker: bool) -> None:
@@ -68,7 +88,7 @@ class Nodes:
         self.memories = ["none"] * count if docker else list(MEMORIES[:count])
 
     def start(self) -> Self:
-        """Start all of them."""
+        """Start all servers."""
         if self._docker is not None:
             self._nodes = self._docker.start(self._count)
         else:
@@ -77,7 +97,7 @@ class Nodes:
         return self
 
     def close(self) -> None:
-        """Stop all of them, and delete what they wrote."""
+        """Stop all servers, and delete their files."""
         if self._docker is not None:
             self._docker.close()
             return
@@ -90,13 +110,13 @@ class Nodes:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each."""
+        """Host and port of each server."""
         parts = [urlsplit(node.url) for node in self._nodes]
         return [(part.hostname or "127.0.0.1", part.port or 6379) for part in parts]
 
     @property
     def version(self) -> str:
-        """What runs."""
+        """Name and version of the servers."""
         return self._docker.headline() if self._docker is not None else version_of(find_server())
 
     def hang(self, index: int) -> None:
@@ -112,7 +132,7 @@ class Nodes:
         self._nodes[index].crash()
 
     def start_again(self, index: int, *, empty: bool) -> None:
-        """After a kill; `empty`: whatever it has on disk."""
+        """Start a killed server again; with `empty`, without its files."""
         node = self._nodes[index]
         if empty and isinstance(node, LocalServer):
             folder = node.socket_path.parent
@@ -129,11 +149,11 @@ class Nodes:
         self._nodes[index].command("SCRIPT", "FLUSH")
 
     def kill_connections(self, index: int) -> None:
-        """CLIENT KILL, all but the one that asks for it."""
+        """CLIENT KILL for all connections but this one."""
         self._nodes[index].command("CLIENT", "KILL", "SKIPME", "yes")
 
     def fill(self, index: int) -> None:
-        """Leave no memory: from now on every command that needs some is refused (OOM)."""
+        """Leave no memory, so that every command that needs some is refused (OOM)."""
         node = self._nodes[index]
         used = int(node.info()["used_memory"])
         node.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
@@ -146,35 +166,40 @@ class Nodes:
         node.command("CONFIG", "SET", "maxmemory", str(used))
 
     def empty_out(self, index: int) -> None:
-        """The memory is there again."""
+        """Free the memory again."""
         node = self._nodes[index]
         node.command("CONFIG", "SET", "maxmemory", "0")
         node.command("DEL", *(f"{_FILLER}{piece}" for piece in range(_PIECES)))
 
     def locks(self, index: int) -> _Keys:
-        """Key, milliseconds left (-1: for ever) and value of every lock on a node."""
+        """Return key, milliseconds left (-1: for ever) and value of every lock on a node.
+
+        A key held by readers occurs once for each of its entries.
+        """
         return self._locks_and_labels(index)[0]
 
     def locks_if_up(self, index: int) -> _Keys | None:
-        """The same of a node that may go away while it is asked; None then."""
+        """Return the same, or None if the node is down or goes down meanwhile."""
         seen = self.locks_and_labels_if_up(index)
         return None if seen is None else seen[0]
 
     def locks_and_labels_if_up(self, index: int) -> tuple[_Keys, _Keys] | None:
-        """The same, and what the library writes beside locks: labels of owners, and notes of waiters."""
+        """Return the locks, and the labels of owners beside them; None if the node is down."""
         try:
             return self._locks_and_labels(index)
         except (OSError, RuntimeError, RedisError):
             return None
 
     def _locks_and_labels(self, index: int) -> tuple[_Keys, _Keys]:
-        found: Any = json.loads(self._nodes[index].command("EVAL", _SCAN, "0"))
-        keys = [(key, left, value) for key, left, value in found]
+        found: Any = json.loads(self._nodes[index].command("EVAL", _SCAN, "0", OWN))
+        keys = [(key, int(left), value) for key, left, value in found]
         locks = [line for line in keys if not line[0].startswith((OWN, "chaos:"))]
         return locks, [line for line in keys if line[0].startswith(_BESIDE)]
 
     def delete(self, indexes: Sequence[int], name: str, token: str) -> tuple[int, int, dict[int, int]]:
-        """Delete a lock's key on several nodes at once, where it has this value.
+        """Delete a lock's key on several nodes at once, where it has this value or entry.
+
+        The key of readers goes with its last entry.
 
         Returns:
             The instant just before the first was told, that at which so many were known to have deleted it that no majority

@@ -1,4 +1,4 @@
-"""What is done to nodes and clients, and for how long: data drawn from a seed; it does nothing itself."""
+"""The faults of a run and their times, drawn from a seed. `nemesis.py` carries them out."""
 
 from __future__ import annotations
 
@@ -25,36 +25,37 @@ _WEIGHTS: Final[dict[Kind, int]] = {
     "fill": 4,
 }
 _BREAKS: Final[tuple[Kind, ...]] = ("hang", "kill", "flush", "refuse", "stall", "fill")
-"""What takes a majority away when it hits one."""
+"""Faults that stop a majority of nodes when they hit one."""
 
 _INSTANT: Final = {"flush", "cut", "script_flush", "client_kill"}
 _LONGEST: Final[dict[Kind, float]] = dict.fromkeys(_WEIGHTS, 1.5) | {"kill": 0.7, "refuse": 0.7}
-"""Seconds: longer outages make clients look for the node less often, and cost faults."""
+"""Seconds of each fault at most. After longer outages clients reconnect less often, and fewer faults fit
+into a run."""
 
 _BREAK_SECONDS: Final = (1.5, 3.0)
 _SHORT_SECONDS: Final = (0.1, 0.7)
-"""Of a majority that is killed: back before the leases that it forgot are over."""
+"""Seconds for which a majority is down. It is back before the leases that it forgot are over."""
 
 LOOK: Final = 1.0
-"""Seconds for the last releases and the look at the nodes."""
+"""Seconds for the last releases and the search for keys that are left behind."""
 
 _CYCLE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that happens to nodes at the same time.
+    """A fault that hits nodes at the same time.
 
     Attributes:
-        kind: What.
-        nodes: To whom.
-        gap: Seconds since the lane's last fault was over.
-        seconds: How long it lasts.
+        kind: The kind of fault.
+        nodes: Numbers of the nodes.
+        gap: Seconds between the lane's last fault and this one.
+        seconds: Length of the fault.
         settle: Seconds after its end until every client must be able to use the nodes again.
-        way: Of a stall or delay: the direction that it is in; "" for both.
-        late: Of a delay: seconds per direction.
-        empty: Of a kill: the node comes back without what it had on disk.
-        drop: Of a stall: what was held back is dropped with the connections in the end; else it is delivered.
+        way: The direction of a stall or delay; "" for both.
+        late: Seconds by which a delay holds messages back, per direction.
+        empty: True if a killed node restarts without its files.
+        drop: True if a stall ends with the loss of the held messages. Otherwise they are delivered.
     """
 
     kind: Kind
@@ -69,13 +70,13 @@ class Fault:
 
     @property
     def takes(self) -> float:
-        """Seconds that its lane is busy with it."""
+        """Seconds for which the lane is busy with the fault."""
         return self.gap + self.seconds + self.settle
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFault:
-    """A process that is stopped for some seconds, or killed and replaced (`seconds` 0)."""
+    """A client process that is stopped for some seconds, or killed and replaced (`seconds` 0)."""
 
     gap: float
     slot: int
@@ -84,7 +85,7 @@ class ClientFault:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The keys of a held lock are deleted on all nodes that answer; `pick` chooses among those that are held then."""
+    """The deletion of a held lock's keys on all nodes that answer. `pick` chooses one of the locks."""
 
     gap: float
     pick: float
@@ -92,11 +93,11 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Lanes that run side by side; each has nodes of its own.
+    """Lanes of faults that run side by side. Each lane has nodes of its own.
 
     Attributes:
         kind: "minority": at most a minority of nodes is impaired at any moment. "majority": a majority is.
-        seconds: How long faults begin; those under way then are carried to their end.
+        seconds: The time in which faults begin. Faults that have begun are carried to their end.
         rest: Seconds after it until all nodes must be well again.
     """
 
@@ -110,10 +111,11 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run.
+    """The faults of a whole run.
 
     Attributes:
-        cycles: Each ends with all clients at rest and a look for keys left behind. One more than the time should allow for.
+        cycles: Each ends with a rest of all clients, and a search for keys that are left behind.
+            There is one more than should fit into the time.
     """
 
     seed: int
@@ -122,16 +124,16 @@ class Plan:
 
 
 def plan(seed: int, *, nodes: int, seconds: float, slots: int, careless: int, ttl: float, guard: float) -> Plan:
-    """Draw a run.
+    """Draw the faults of a run.
 
     Args:
-        seed: Decides everything.
-        nodes: How many there are.
-        seconds: How long it takes, about.
-        slots: Client processes, the last `careless` of which write without looking.
-        careless: How many.
-        ttl: Of the locks, seconds.
-        guard: Seconds that a node which forgot grants nothing for.
+        seed: Determines the result.
+        nodes: Number of nodes.
+        seconds: Length of the run, about.
+        slots: Number of client processes.
+        careless: Number of the last processes, which write without a check of the lease.
+        ttl: The ttl of the locks, in seconds.
+        guard: Seconds for which a node that forgot grants nothing.
     """
     length = min(_CYCLE_SECONDS, seconds)
     count = max(1, round(seconds / length))
@@ -140,7 +142,7 @@ def plan(seed: int, *, nodes: int, seconds: float, slots: int, careless: int, tt
 
 
 class _Drawing:
-    """Draws cycle after cycle; times are those of the plan, which the run keeps or is behind."""
+    """Draws the cycles. Its times are planned: a run may be behind them."""
 
     def __init__(self, draw: random.Random, nodes: int, slots: int, careless: int, ttl: float, guard: float) -> None:
         self._draw = draw
@@ -151,7 +153,7 @@ class _Drawing:
         self._now = 0.0
 
     def cycle(self, seconds: float) -> tuple[Phase, Phase]:
-        """A long phase with a majority that is well, and a short one without."""
+        """Draw a long phase with a well majority, and a short one without."""
         draw, nodes = self._draw, self._nodes
         rest = self._guard + 1.0
         breaking = min(0.15 * seconds, 8.0)
@@ -178,7 +180,10 @@ class _Drawing:
         return tuple(faults[:-1] or faults)
 
     def _breaking_lane(self, seconds: float) -> tuple[Fault, ...]:
-        """Faults of majorities; a node always keeps its memory, for a set that forgot everything is taken for a new one."""
+        """Draw faults of majorities. One node always keeps its memory.
+
+        A set of nodes that forgot everything counts as a new one.
+        """
         draw, at = self._draw, self._now
         faults: list[Fault] = []
         while at < self._now + seconds or not faults:

@@ -1,4 +1,4 @@
-"""The processes of a run: started from the main thread, they die with it; no other process is ever touched."""
+"""The processes of a run. The main thread starts them, and they end with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _FOLDER: Final = Path(__file__).parents[1]
 # The package by a short name: `tests` itself imports pytest, which the environments of other libraries do not have, and
 # a process that is stopped does not see that its parent is gone. The folder comes last: it has a `typing` in it.
 # Half a second of imports is nobody's fault, and must not look like one: they give way to the others, where a process may
-# take its priority back. (Where it may not, it has one step less, like all.)
+# take its priority back. (Where it may not, it has one step less, like all.) Five steps, not more: a process with the
+# least priority does not begin within minutes on a machine that is busy.
 _START: Final = """
 import sys, json, importlib, ctypes, os, contextlib
 if sys.platform == "linux": ctypes.CDLL(None).prctl(1, 9)
@@ -31,7 +32,7 @@ sys.path.append(sys.argv[1])
 usual = os.nice(1) - 1
 with contextlib.suppress(PermissionError):
     os.setpriority(os.PRIO_PROCESS, 0, usual)
-    os.setpriority(os.PRIO_PROCESS, 0, 15)
+    os.setpriority(os.PRIO_PROCESS, 0, usual + 5)
 module = importlib.import_module(sys.argv[2])
 with contextlib.suppress(PermissionError):
     os.setpriority(os.PRIO_PROCESS, 0, usual)
@@ -40,13 +41,13 @@ module.main(json.loads(sys.argv[3]))
 
 
 class Process:
-    """A running module of this package.
+    """A process that runs a module of this package.
 
     Args:
-        module: Such as "clients.worker"; its `main` gets the task.
-        task: What JSON can hold.
+        module: The module, such as "clients.worker". Its `main` gets the task.
+        task: The settings of the process, as JSON.
         python: The interpreter.
-        log: Where what it says on stderr goes.
+        log: The file for its stderr.
     """
 
     def __init__(self, module: str, task: Mapping[str, Any], log: Path, python: Path | None = None) -> None:
@@ -58,15 +59,15 @@ class Process:
         self._reader.start()
 
     def line(self, seconds: float) -> str:
-        """Return its next line; "" when it is gone.
+        """Return its next line of output; "" if it has ended.
 
         Raises:
-            queue.Empty: There was none in time.
+            queue.Empty: No line came in time.
         """
         return self._lines.get(timeout=seconds)
 
     def say(self, line: str) -> None:
-        """Send it a line; nothing happens when it is gone."""
+        """Send it a line. Nothing happens if it has ended."""
         assert self._popen.stdin is not None
         with contextlib.suppress(OSError):
             self._popen.stdin.write(line + "\n")
@@ -74,28 +75,28 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether it exists, stopped or not."""
+        """True while it exists, stopped or not."""
         return self._popen.poll() is None
 
     def stop(self) -> None:
-        """Let it stand still (SIGSTOP), and return when it does."""
+        """Stop it (SIGSTOP), and return once it is stopped."""
         self._popen.send_signal(signal.SIGSTOP)
         if hasattr(os, "waitid"):
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PID, self._popen.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def go_on(self) -> None:
-        """Let it run on."""
+        """Let it run again (SIGCONT)."""
         self._popen.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill it (SIGKILL), and return when it is gone."""
+        """Kill it (SIGKILL), and return once it has ended."""
         self._popen.kill()
         self._popen.wait()
         self._close_pipes()
 
     def close(self, seconds: float) -> int:
-        """Let it end in good order, and kill it when it has not after so many seconds; return its exit status."""
+        """Let it end by itself, kill it after so many seconds, and return its exit status."""
         self._close_stdin()
         try:
             status = self._popen.wait(seconds)
@@ -106,7 +107,7 @@ class Process:
         return status
 
     def _close_pipes(self) -> None:
-        """Of a process that is gone; its output is read to the end."""
+        """Close the pipes of a process that has ended. Its output is read to the end."""
         self._close_stdin()
         self._reader.join()
 

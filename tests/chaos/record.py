@@ -1,4 +1,4 @@
-"""A run as its histories tell it; it reads nothing else, and judges nothing."""
+"""Reads the histories of a run. It judges nothing."""
 
 from __future__ import annotations
 
@@ -13,34 +13,46 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["FOREVER", "Hold", "Intervals", "Record", "load"]
+__all__ = ["FOREVER", "Hold", "Intervals", "Record", "load", "who"]
 
 FOREVER: Final = 2**63
 
 
 @dataclass(slots=True)
 class Hold:
-    """One lock, from the moment when its holder had it. Instants are nanoseconds.
+    """One hold of a lock, from the moment when its holder had it. Instants are nanoseconds.
 
     Attributes:
-        process: Whose.
-        number: Within the process.
-        names: What is locked.
-        how: The way it was asked for.
-        asked: When.
-        got: When it was there.
-        deadline: Up to which its library vouched for it, as last said; `FOREVER` where it does not say.
-        fence: As given.
-        token: How its value begins.
-        votes: How many nodes held it, as last said before its end; 0 where its library does not say.
-        said: When that was.
-        most: The most nodes that ever held it, as said.
-        lost: When the holder was told that it is lost; None: never.
-        why: In the library's words.
-        ended: When the holder was done, before it released; None: its process was killed.
-        gone: When its release was found to have come too late, which nobody had told.
+        process: Name of the holder's process.
+        number: Number of the hold within the process.
+        names: The locked names. For a semaphore, the name of the slot, such as "seat:0#2".
+        how: How the body learns of a loss, and whether the acquisition waited (`clients.port.How`).
+        asked: Instant of the call.
+        got: Instant at which the holder had the lock.
+        deadline: Its end as last reported; `FOREVER` if its library reports none.
+        fence: The fence of the lease.
+        token: The first characters of the token.
+        votes: Number of nodes that held it, as last reported before its end; 0: not reported.
+        said: Instant of that report.
+        most: Greatest number of nodes in all reports.
+        kind: "lock", "semaphore" or "election"; "read" and "write" for a read-write lock.
+        limit: Number of slots of a semaphore, as its holder asked; 0 for the other kinds.
+        slot: Slot of a semaphore; 0 for the other kinds.
+        since: Instant before the attempt that was granted; `got` where its library does not say.
+        min_hold: Nanoseconds after the grant for which no other client may be granted; 0: none.
+        fair: True if it was asked for with `fair=True`.
+        lost: Instant at which the holder was notified of the loss; None: never.
+        over: Instant at which the library declared the loss, perhaps while the body blocked its
+            loop; None: not reported.
+        why: The reason of the loss, in the library's words.
+        ended: Instant at which the body ended, before the release; None: its process was killed.
+        gone: Instant at which a release found that the lock was gone, without an earlier notice.
         plain: Writes to plain registers: name, id read before, id written, instant.
-        fenced: Writes to fenced ones: name, id read before, id written, outcome, instant.
+        fenced: Writes to fenced registers: name, id read before, id written, outcome, instant.
+        reads: What a reader read: name, "plain" or "fenced", id at the beginning of its hold, id
+            at the end, instant of the latter. After a downgrade the first one is what it wrote.
+        downgraded: Instant just before a writer asked to become a reader.
+        read_fence: The fence from then on; None: not reported.
     """
 
     process: str
@@ -55,27 +67,57 @@ class Hold:
     votes: int
     said: int
     most: int
+    kind: str = "lock"
+    limit: int = 0
+    slot: int = 0
+    since: int = 0
+    min_hold: int = 0
+    fair: bool = False
     lost: int | None = None
+    over: int | None = None
     why: str = ""
     ended: int | None = None
     gone: int | None = None
     killed: int | None = None
     plain: list[list[Any]] = field(default_factory=list)
     fenced: list[list[Any]] = field(default_factory=list)
+    reads: list[list[Any]] = field(default_factory=list)
+    downgraded: int | None = None
+    read_fence: int | None = None
+
+    def shares(self, at: int) -> bool:
+        """Return True if other readers may have the lock too, from this instant on."""
+        return self.kind == "read" or (self.downgraded is not None and self.downgraded <= at)
 
     @property
     def vouched(self) -> int:
-        """Up to when its holder could rely on it: its deadline, being told, or being killed."""
-        return min(self.deadline, self.lost or FOREVER, self.killed or FOREVER)
+        """End of the time for which its holder could rely on it: the deadline, the loss, or the kill."""
+        ends = (self.deadline, self.lost, self.over, self.killed)
+        return min(end or FOREVER for end in ends)
 
     @property
     def until(self) -> int:
-        """Up to when it was held: `vouched`, or the release."""
+        """End of the hold: `vouched`, or the release."""
         return min(self.vouched, self.ended or FOREVER)
+
+    @property
+    def kept(self) -> int:
+        """Instant before which `min_hold` certainly keeps the names taken; 0 without it."""
+        return self.since + self.min_hold if self.min_hold else 0
+
+    @property
+    def worked(self) -> int:
+        """Instant at which the body ended, although the lease may have ended before."""
+        return min(self.ended or FOREVER, self.killed or FOREVER)
+
+    @property
+    def semaphore(self) -> str:
+        """Name of the semaphore; "" for the other kinds."""
+        return self.names[0].rpartition("#")[0] if self.slot else ""
 
 
 class Intervals:
-    """Spans of time that may overlap; asked whether any of them touches another span."""
+    """Spans of time, which may overlap."""
 
     def __init__(self, spans: Iterable[tuple[int, int]] = ()) -> None:
         self._merged: list[tuple[int, int]] = []
@@ -87,45 +129,48 @@ class Intervals:
         self._begins = [begin for begin, _ in self._merged]
 
     def touch(self, begin: int, end: int) -> bool:
-        """Whether one of them has an instant in common with this span."""
+        """Return True if one of them has an instant in common with this span."""
         index = bisect_right(self._begins, end) - 1
         return index >= 0 and self._merged[index][1] >= begin
 
     def seconds(self, begin: int, end: int) -> float:
-        """How much of a span they cover."""
+        """Return the seconds of a span that they cover."""
         return sum(max(0, min(end, b) - max(begin, a)) for a, b in self._merged) / NANO
 
 
 @dataclass
 class Record:
-    """Everything that happened.
+    """All events of a run.
 
     Attributes:
-        holds: Of all processes.
+        life: Seconds that a key of a lock lives at most: the ttl, or longer for a `min_hold`.
+        holds: The holds of all processes.
         fails: Acquisitions that ended without the lock, each with its process.
         cut: Acquisitions that their own caller cancelled.
-        faults: What was done to nodes: kind, nodes, and the instants of its begin, its end, and of being well again.
-        still: By process: when it stood still, stopped or late by itself. "relay" is the way to all nodes.
-        killed: By process: when.
-        writers: The process of each number, which the ids of writes begin with.
-        stopped: Processes that the nemesis stopped: which, and from when to when.
-        late: Client processes that saw themselves stand still, whoever did it: the same.
-        deletes: Locks that were taken away on purpose.
-        leftovers: Keys on nodes while all clients were at rest: instant, node, keys.
-        looks: The same while all work: only keys without an end, or with one too late.
-        rests: How many times all were at rest, and every node was looked at.
-        errors: What should never happen: instant, process, what.
+        faults: Faults of nodes: kind, nodes, and the instants of begin, end, and recovery.
+        still: Spans in which a process stood still, by process. "relay" is the way to all nodes.
+        blocked: Spans in which the event loop of the bodies stood still, but not the engine.
+        killed: Instants of the kills, by process.
+        writers: The process of each number with which the ids of writes begin.
+        stopped: Stops by the nemesis: process, begin and end.
+        late: Standstills that client processes saw themselves, of any cause: process, begin and end.
+        deletes: Deletions of the keys of locks, on purpose.
+        leftovers: Keys on nodes while all clients rest: instant, node, keys.
+        looks: Keys without an end, or with one too late, while clients work: instant, node, keys.
+        errors: Events that should never happen: instant, process, reason.
         begin: The first instant.
-        over: The last.
+        over: The last instant.
     """
 
     nodes: int = 5
     ttl: float = 1.5
+    life: float = 1.5
     holds: list[Hold] = field(default_factory=list)
     fails: list[dict[str, Any]] = field(default_factory=list)
     cut: list[dict[str, Any]] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
     still: dict[str, Intervals] = field(default_factory=dict)
+    blocked: dict[str, Intervals] = field(default_factory=dict)
     killed: dict[str, int] = field(default_factory=dict)
     writers: dict[int, str] = field(default_factory=dict)
     stopped: list[tuple[str, int, int]] = field(default_factory=list)
@@ -138,11 +183,19 @@ class Record:
     over: int = 0
 
     def stood_still(self, process: str, begin: int, end: int) -> bool:
-        """Whether a process, or the way to all nodes, stood still in a span."""
+        """Return True if a process, or the way to all nodes, stood still in a span."""
         return any(who in self.still and self.still[who].touch(begin, end) for who in (process, "relay"))
 
+    def body_stood_still(self, process: str, begin: int, end: int) -> bool:
+        """Return True if the bodies of a process, or the way to all nodes, stood still in a span."""
+        blocked = process in self.blocked and self.blocked[process].touch(begin, end)
+        return blocked or self.stood_still(process, begin, end)
+
     def machine_stood_still(self) -> Intervals:
-        """When three client processes at once stood still that the nemesis had not stopped: the servers did not run either."""
+        """Return the spans in which three client processes at once stood still without the nemesis.
+
+        The servers did not run either then.
+        """
         changes = []
         for begin, end in self.stood_still_unstopped():
             changes += [(begin, 1), (end, -1)]
@@ -156,7 +209,7 @@ class Record:
         return Intervals((begin, end) for begin, end in spans)
 
     def stood_still_unstopped(self) -> list[tuple[int, int]]:
-        """When a client process stood still that the nemesis had not stopped."""
+        """Return the spans in which a client process stood still without the nemesis."""
         return [
             (begin, end)
             for process, begin, end in self.late
@@ -164,20 +217,20 @@ class Record:
         ]
 
     def stops_of(self, process: str) -> list[tuple[int, int]]:
-        """When the nemesis stopped a process."""
+        """Return the spans for which the nemesis stopped a process."""
         return [(begin, end) for who, begin, end in self.stopped if who == process]
 
     @property
     def minority(self) -> int:
-        """So many nodes, or fewer, are no majority."""
+        """Greatest number of nodes that is no majority."""
         return (self.nodes - 1) // 2
 
     def lacks_majority(self, without: set[int]) -> bool:
-        """True when the other nodes are none."""
+        """Return True if the nodes without these are no majority."""
         return self.nodes - len(without) <= self.minority
 
     def unwell(self) -> Intervals:
-        """When less than a majority of nodes was well."""
+        """Return the spans in which less than a majority of nodes was well."""
         changes: list[tuple[int, int, int]] = []
         for fault in self.faults:
             for node in fault["n"]:
@@ -198,25 +251,32 @@ class Record:
         return Intervals(bad)
 
 
+def who(hold: Hold) -> str:
+    """Return the holder's process, and the number of the hold."""
+    return f"{hold.process}#{hold.number}"
+
+
 _MANY: Final = 3
 
 _GRACE: Final = NANO // 5
-"""After it was let go on, a process has a backlog to work off before it is as quick as ever."""
+"""Nanoseconds after a standstill in which a process works off its backlog."""
 
 
 _BUSY: Final = 0.5
-"""Share of a standstill that a process computed: one of that much is of its own making, and no excuse."""
+"""Share of a standstill. A process that computed for it has blocked its own loop: no excuse."""
 
 
 def load(folder: Path) -> Record:
     """Read every history of a folder."""
     record = Record()
     still: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    blocked: dict[str, list[tuple[int, int]]] = defaultdict(list)
     _load_nemesis(record, folder / "nemesis.jsonl", still)
     for path in sorted(folder.glob("*.jsonl")):
         if path.stem != "nemesis":
-            _load_process(record, path, still)
+            _load_process(record, path, still, blocked)
     record.still = {process: Intervals(spans) for process, spans in still.items()}
+    record.blocked = {process: Intervals(spans) for process, spans in blocked.items()}
     return record
 
 
@@ -228,6 +288,7 @@ def _load_nemesis(record: Record, path: Path, still: dict[str, list[tuple[int, i
         match line["e"]:
             case "begin":
                 record.begin, record.nodes, record.ttl = at, line["nodes"], line["ttl"]
+                record.life = line.get("life", record.ttl)
             case "fault":
                 faults[line["i"]] = line
             case "heal" | "well" as word:
@@ -254,18 +315,49 @@ def _votes(line: dict[str, Any]) -> int:
     return int((line["v"] or "0").partition("/")[0])
 
 
-def _load_process(record: Record, path: Path, still: dict[str, list[tuple[int, int]]]) -> None:
+def _hold(process: str, line: dict[str, Any]) -> Hold:
+    at, votes, slot = line["t"], _votes(line), line.get("s", 0)
+    return Hold(
+        process=process,
+        number=line["i"],
+        names=[f"{line['n'][0]}#{slot}"] if slot else line["n"],
+        how=line["w"],
+        asked=line["a"],
+        got=at,
+        deadline=line["d"] or FOREVER,
+        fence=line["f"],
+        token=line["k"],
+        votes=votes,
+        said=at,
+        most=votes,
+        kind=line.get("c", "lock"),
+        limit=line.get("m", 0),
+        slot=slot,
+        since=line.get("b", at),
+        min_hold=int(line.get("h", 0.0) * NANO),
+        fair=line.get("fair", False),
+    )
+
+
+def _without(process: str, line: dict[str, Any]) -> dict[str, Any]:
+    """Return the line of an acquisition that got nothing, with the slots of a semaphore as names."""
+    slots = [f"{line['n'][0]}#{slot}" for slot in range(1, line.get("m", 0) + 1)]
+    return line | {"p": process, "n": slots or line["n"]}
+
+
+def _load_process(
+    record: Record,
+    path: Path,
+    still: dict[str, list[tuple[int, int]]],
+    blocked: dict[str, list[tuple[int, int]]],
+) -> None:
     process = path.stem
     open_holds: dict[int, Hold] = {}
     for line in read(path):
         at = line["t"]
         match line["e"]:
             case "got":
-                until = line["d"] or FOREVER
-                number = line["i"]
-                votes = _votes(line)
-                hold = Hold(process, number, line["n"], line["w"], line["a"], at, until, line["f"], line["k"], votes, at, votes)
-                open_holds[number] = hold
+                hold = open_holds[line["i"]] = _hold(process, line)
                 record.holds.append(hold)
             case "held":
                 hold = open_holds[line["i"]]
@@ -278,19 +370,30 @@ def _load_process(record: Record, path: Path, still: dict[str, list[tuple[int, i
                 hold.deadline = line["d"] or FOREVER
                 if line["l"] and hold.lost is None:
                     hold.lost, hold.why = at, line["l"]
+                hold.over, hold.reads = line.get("z"), line.get("r", [])
+                if "o" in line:
+                    hold.gone, hold.why = at, line["o"]
             case "lost":
                 hold = open_holds[line["i"]]
                 hold.lost, hold.why, hold.deadline = at, line["why"], line["d"] or FOREVER
+            case "down":
+                open_holds[line["i"]].downgraded = at
+            case "downgraded":
+                hold = open_holds[line["i"]]
+                hold.read_fence, hold.deadline = line["f"], line["d"] or FOREVER
             case "gone":
                 open_holds[line["i"]].gone = at
             case "fail":
-                record.fails.append(line | {"p": process})
+                record.fails.append(_without(process, line))
             case "cut":
-                record.cut.append(line | {"p": process})
-            case "stall":
+                record.cut.append(_without(process, line))
+            case "stall" | "blocked" as word:
                 if line.get("c", 0) > _BUSY * (at - line["s"]):
                     words = f"its event loop stood still for {(at - line['s']) / 1e6:.0f} ms by its own computing"
                     record.errors.append(line | {"p": process, "why": words})
+                    continue
+                if word == "blocked":
+                    blocked[process].append((line["s"], at + _GRACE))
                     continue
                 still[process].append((line["s"], at + _GRACE))
                 if process != "relay":

@@ -1,4 +1,4 @@
-"""What must hold of every run, and what the fault model does not promise: each finding is one or the other."""
+"""The rules for every run. Each finding is a violation, or an event that is not promised."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .history import NANO
 from .judgement import Finding, Judgement
-from .record import Intervals
+from .kind_rules import judge_kinds, kept_keys
+from .record import Intervals, who
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +45,9 @@ PATIENCE: Final = 20 * NANO
 ANSWER: Final = 2 * NANO
 """Nanoseconds within which there is an answer when an acquisition's patience is over, whatever hangs."""
 
-ON_TIME: Final = 300_000_000
-"""Nanoseconds from a deadline to its being told, on a busy machine, by who yields to its event loop every 0.15 s."""
+ON_TIME: Final = 600_000_000
+"""Nanoseconds from a deadline to the notice of it on a busy machine. A client yields to its event loop every 0.15 s. With
+`thread=True` the notice passes two event loops, and each may be late as often again."""
 
 NEXT_RENEWAL: Final = 1 / 3
 """Share of the ttl after which a lease is renewed, and finds what nobody told it of."""
@@ -55,6 +57,9 @@ ASKED: Final = NANO // 10
 
 FORGETTING: Final = {"kill", "flush", "fill"}
 """Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
+
+NOT_RUN: Final = "before this task ran"
+"""The reason of a failure where a thread was granted the lock, and the task learned of it too late."""
 
 OFFER: Final = "aioredlock_ng:offer:"
 """The beginning of a key's value while it is kept for a waiter."""
@@ -71,7 +76,8 @@ def judge(record: Record) -> Judgement:
     unwell, machine = record.unwell(), record.machine_stood_still()
     for name, of_name in holds.items():
         _overlaps(judgement, name, of_name, deleted)
-        _fences(judgement, name, of_name)
+        _fences(judgement, name, of_name, deleted)
+    judge_kinds(judgement, record, holds, deleted, unwell, machine)
     _lost_updates(judgement, record, deleted, holds)
     _told(judgement, record, holds, unwell)
     _told_by_deadline(judgement, record, machine)
@@ -92,7 +98,7 @@ def _by_name(holds: list[Hold]) -> dict[str, list[Hold]]:
 
 
 def _deletions(record: Record) -> dict[tuple[str, str], int]:
-    """Before when the keys of a lock were certainly not deleted on purpose, by its name and token; where no majority was left.
+    """Return the instant before each deletion that left no majority, by name and token.
 
     Nodes may have deleted them, and others may hold the lock, before whoever deletes them has read one answer. Nodes that were
     impaired within a ttl before count as having none: the lock may have been granted, or its holder given up, without them.
@@ -108,26 +114,34 @@ def _deletions(record: Record) -> dict[tuple[str, str], int]:
 
 
 def _impaired(record: Record, since: int, until: int) -> set[int]:
-    """The nodes that were not well at some instant between these."""
+    """Return the nodes that were not well at some instant between these."""
     return {node for fault in _faults(record, since, until) for node in fault["n"]}
 
 
 def _faults(record: Record, since: int, until: int) -> list[dict[str, Any]]:
-    """What was done to nodes that were not well again before these instants."""
+    """Return the faults of nodes that were not well at some instant between these."""
     return [fault for fault in record.faults if fault["t"] <= until and fault.get("well", until) >= since]
 
 
 def _overlaps(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
-    """No two holders at once, unless somebody deleted the keys of the first."""
+    """No two holders at once, unless the keys of the first were deleted on purpose."""
     inside: list[Hold] = []
+    asked: dict[str, int] = {}
     for hold in holds:
+        # Readers may share a grant long after its attempt. Its keys may have been deleted meanwhile.
+        asked[hold.token] = min(hold.since, asked.get(hold.token, hold.since))
+        since = asked[hold.token] if hold.kind == "read" else hold.since
         inside = [other for other in inside if other.until > hold.got]
         if hold.until <= hold.got:
             continue
         for other in inside:
+            if hold.kind == "read" and other.shares(hold.got):
+                continue
             length = min(other.until, hold.until) - hold.got
-            at = deleted.get((name, other.token))
-            words = f"{name}: {_who(other)} and {_who(hold)} for {length / 1e6:.1f} ms"
+            # A process that stood still may have recorded the earlier grant later.
+            first = other if other.since <= since else hold
+            at = deleted.get((name, first.token))
+            words = f"{name}: {who(other)} and {who(hold)} for {length / 1e6:.1f} ms"
             if at is not None and at <= hold.got:
                 judgement.overlap_longest = max(judgement.overlap_longest, length)
                 judgement.beyond.append(Finding("two holders, the first one's keys were deleted", hold.got, words))
@@ -136,20 +150,25 @@ def _overlaps(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[
         inside.append(hold)
 
 
-def _fences(judgement: Judgement, name: str, holds: list[Hold]) -> None:
-    """Each fence is greater than those of all holds before; one that was over when its holder had it stands outside."""
+def _fences(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
+    """Each fence is greater than those of all holds before.
+
+    A hold is left out if it was over when its holder had it. Its keys may have been deleted before.
+
+    `kind_rules.py` has the fences of readers.
+    """
     highest = 0
     seen: set[int] = set()
     for hold in holds:
-        if hold.fence is None:
+        if hold.fence is None or hold.kind == "read":
             continue
         if hold.fence in seen:
-            judgement.violations.append(Finding("fence", hold.got, f"{name}: {_who(hold)} has {hold.fence}, given before"))
+            judgement.violations.append(Finding("fence", hold.got, f"{name}: {who(hold)} has {hold.fence}, given before"))
         seen.add(hold.fence)
-        if hold.deadline <= hold.got:
+        if hold.vouched <= hold.got or deleted.get((name, hold.token), hold.got + 1) <= hold.got:
             continue
         if hold.fence < highest:
-            judgement.violations.append(Finding("fence", hold.got, f"{name}: {_who(hold)} has {hold.fence} after {highest}"))
+            judgement.violations.append(Finding("fence", hold.got, f"{name}: {who(hold)} has {hold.fence} after {highest}"))
         highest = max(highest, hold.fence)
 
 
@@ -164,6 +183,9 @@ def _lost_updates(
     written_fenced: dict[str, set[int]] = defaultdict(set)
     reads_fenced: list[tuple[Hold, str, int]] = []
     for hold in record.holds:
+        for name, way, *values, _ in hold.reads:
+            seen = reads if way == "plain" else reads_fenced
+            seen += [(hold, name, value) for value in values]
         for name, before, value, at in hold.plain:
             judgement.plain_writes += 1
             plain[name, before].append((hold, at))
@@ -182,20 +204,20 @@ def _lost_updates(
             elif outcome.startswith("refused"):
                 judgement.refused += 1
                 if not _outdated(hold, holds[name], record):
-                    words = f"{name}: {_who(hold)} had {hold.fence}, and nobody a greater one"
+                    words = f"{name}: {who(hold)} had {hold.fence}, and nobody a greater one"
                     judgement.violations.append(Finding("refused without a reason", at, words))
     for hold, name, before in reads_fenced:
         if before and before not in written_fenced[name] and record.writers.get(before >> 40) not in record.killed:
-            words = f"{name}: {_who(hold)} read {before} behind the fence, which nobody wrote"
+            words = f"{name}: {who(hold)} read {before} behind the fence, which nobody wrote"
             judgement.violations.append(Finding("register", hold.got, words))
     for (name, before), writers in fenced.items():
         if len(writers) > 1:
-            words = f"{name}: {' and '.join(map(_who, writers))} both wrote over {before}"
+            words = f"{name}: {' and '.join(map(who, writers))} both wrote over {before}"
             judgement.violations.append(Finding("lost update, fenced", writers[-1].got, words))
     for (name, before), writes in plain.items():
         if len(writes) < 2:
             continue
-        words = f"{name}: {' and '.join(_who(hold) for hold, _ in writes)} both wrote over {before}"
+        words = f"{name}: {' and '.join(who(hold) for hold, _ in writes)} both wrote over {before}"
         first = min(writes, key=lambda write: write[0].got)[0]
         taken = deleted.get((name, first.token))
         if sum(at > hold.vouched for hold, at in writes) >= len(writes) - 1:
@@ -206,78 +228,94 @@ def _lost_updates(
             judgement.violations.append(Finding("lost update, plain", writes[-1][1], words))
     for hold, name, before in reads:
         if before and before not in written[name] and record.writers.get(before >> 40) not in record.killed:
-            judgement.violations.append(
-                Finding("register", hold.got, f"{name}: {_who(hold)} read {before}, which nobody wrote")
-            )
+            judgement.violations.append(Finding("register", hold.got, f"{name}: {who(hold)} read {before}, which nobody wrote"))
 
 
 def _outdated(hold: Hold, others: list[Hold], record: Record) -> bool:
-    """Whether somebody had a greater fence before a hold was over: what a guard refuses it for."""
+    """Return True if another holder had a greater fence before a hold was over."""
     end, fence = hold.ended or record.over, hold.fence or 0
     return any(other.fence is not None and other.fence > fence and other.got <= end for other in others)
 
 
 def _late(judgement: Judgement, record: Record, hold: Hold, name: str, at: int, deleted: dict[tuple[str, str], int]) -> None:
-    """A write after the lock was over: only from a process that stood still, or whose lock was taken in that very moment."""
+    """Writes after the lock was over come only after a standstill, or a deletion of the keys."""
     judgement.late += 1
-    if record.stood_still(hold.process, min(hold.vouched, at), at):
-        judgement.beyond.append(Finding("late write after a pause", at, f"{name}: {_who(hold)}"))
+    if record.body_stood_still(hold.process, min(hold.vouched, at), at):
+        judgement.beyond.append(Finding("late write after a pause", at, f"{name}: {who(hold)}"))
     elif deleted.get((name, hold.token), at + 1) <= at:
-        judgement.beyond.append(Finding("late write, its keys were deleted", at, f"{name}: {_who(hold)}"))
+        judgement.beyond.append(Finding("late write, its keys were deleted", at, f"{name}: {who(hold)}"))
     else:
-        judgement.violations.append(Finding("late write", at, f"{name}: {_who(hold)}, {(at - hold.vouched) / 1e6:.1f} ms late"))
+        judgement.violations.append(Finding("late write", at, f"{name}: {who(hold)}, {(at - hold.vouched) / 1e6:.1f} ms late"))
 
 
 def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]], unwell: Intervals) -> None:
-    """A holder whose keys were deleted hears of it; how soon is measured where its process did not stand still."""
+    """A holder is notified if its keys were deleted. The time is measured unless its process stood still."""
     for delete in record.deletes:
         at = delete["t"]
-        hold = next((hold for hold in holds.get(delete["name"], ()) if hold.token == delete["k"]), None)
-        if hold is None or hold.until <= at or not record.lacks_majority(set(delete["n"])):
+        if not record.lacks_majority(set(delete["n"])):
             continue
-        # Nodes that hung or were down may have theirs still.
-        if len(delete["again"]) + record.nodes - len(delete["n"]) > record.minority:
-            judgement.beyond.append(Finding("keys deleted one by one, set again", at, f"{delete['name']}: {_who(hold)}"))
-            continue
-        if hold.lost is None:
-            end = hold.ended or hold.killed or record.over
-            if delete["again"]:
-                # It got them back before anybody else had them.
-                judgement.beyond.append(Finding("keys deleted one by one, set again", at, f"{delete['name']}: {_who(hold)}"))
-            elif end - at > record.ttl * NANO or (
-                end - at > record.ttl * NEXT_RENEWAL * NANO + RELEASED
-                and not unwell.touch(at, end)
-                and not record.stood_still(hold.process, at, end)
-            ):
-                judgement.violations.append(Finding("never told", at, f"{delete['name']}: {_who(hold)} went on"))
-            else:
-                judgement.ended_first += 1
-            continue
-        if record.stood_still(hold.process, at, hold.lost):
-            continue
-        if delete["again"]:
-            judgement.beyond.append(Finding("keys deleted one by one, some set again", at, f"{delete['name']}: {_who(hold)}"))
-            continue
-        (judgement.told if at - hold.got >= WATCHED else judgement.told_young).append(hold.lost - at)
+        of_token = [hold for hold in holds.get(delete["name"], ()) if hold.token == delete["k"]]
+        # Several readers may share a grant.
+        for hold in [hold for hold in of_token if hold.shares(at)] or of_token[:1]:
+            if hold.until > at:
+                _told_of(judgement, record, hold, delete, unwell)
     if len(judgement.told) >= ENOUGH and (usual := median(judgement.told)) > USUAL:
         words = f"half of {len(judgement.told)} holders only after {usual / 1e6:.0f} ms"
         judgement.violations.append(Finding("told late", record.over, words))
 
 
+def _told_of(judgement: Judgement, record: Record, hold: Hold, delete: dict[str, Any], unwell: Intervals) -> None:
+    """Judge when one holder was notified of one deletion. A reader is notified by its next renewal."""
+    at = delete["t"]
+    renewed = record.ttl * NEXT_RENEWAL * NANO + RELEASED
+    words = f"{delete['name']}: {who(hold)}"
+    # Nodes that hung or were down may have theirs still.
+    if len(delete["again"]) + record.nodes - len(delete["n"]) > record.minority:
+        judgement.beyond.append(Finding("keys deleted one by one, set again", at, words))
+        return
+    if hold.lost is None:
+        end = hold.ended or hold.killed or record.over
+        if delete["again"]:
+            # It got them back before anybody else had them.
+            judgement.beyond.append(Finding("keys deleted one by one, set again", at, words))
+        elif end - at > record.ttl * NANO or (
+            end - at > renewed and not unwell.touch(at, end) and not record.body_stood_still(hold.process, at, end)
+        ):
+            judgement.violations.append(Finding("never told", at, f"{words} went on"))
+        else:
+            judgement.ended_first += 1
+        return
+    if record.body_stood_still(hold.process, at, hold.lost):
+        return
+    if delete["again"]:
+        judgement.beyond.append(Finding("keys deleted one by one, some set again", at, words))
+    elif hold.shares(at):
+        # No node reports changes of a key held by readers.
+        judgement.told_readers.append(hold.lost - at)
+        if hold.lost - at > renewed and not unwell.touch(at, hold.lost):
+            judgement.violations.append(Finding("told late", hold.lost, f"{words} after {(hold.lost - at) / 1e6:.0f} ms"))
+    else:
+        (judgement.told if at - hold.got >= WATCHED else judgement.told_young).append(hold.lost - at)
+
+
 def _told_by_deadline(judgement: Judgement, record: Record, machine: Intervals) -> None:
-    """No holder goes on behind its deadline without being told, whatever the nodes do."""
+    """Every holder is notified at its deadline, whatever the nodes do."""
     for hold in record.holds:
         told, over = hold.lost or hold.ended, max(hold.deadline, hold.got)
         if told is None or told - over <= ON_TIME:
             continue
-        if not record.stood_still(hold.process, over, told) and not machine.touch(over, told):
-            words = f"{', '.join(hold.names)}: {_who(hold)}, {(told - over) / 1e6:.0f} ms late"
+        still = record.body_stood_still(hold.process, over, told)
+        if not still and not machine.touch(over, told):
+            words = f"{', '.join(hold.names)}: {who(hold)}, {(told - over) / 1e6:.0f} ms late"
             judgement.violations.append(Finding("told after its deadline", told, words))
 
 
 def _success(judgement: Judgement, record: Record, unwell: Intervals, machine: Intervals, holds: dict[str, list[Hold]]) -> None:
-    """While a majority is well, every acquisition gets the lock, or finds that another has it: at its single attempt, or
-    to the end of its patience, when those before it in line held it all the time."""
+    """While a majority is well, every acquisition gets the lock, or another client has it.
+
+    A single attempt may find another holder. A wait may end without the lock if others held it all
+    the time.
+    """
     for hold in record.holds:
         if hold.asked >= record.begin and not unwell.touch(hold.asked, hold.got):
             judgement.asked_well += 1
@@ -291,9 +329,13 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, machine: I
             if not unwell.touch(fail["a"] - int(record.ttl * NANO), fail["t"]) and not about(fail):
                 words = f"{fail['p']}: {', '.join(fail['n'])}: held, and nobody held it or asked for it"
                 judgement.violations.append(Finding("held by nobody", fail["t"], words))
-        elif record.stood_still(fail["p"], fail["a"], fail["t"]) or machine.touch(fail["a"], fail["t"]):
+        elif (
+            record.stood_still(fail["p"], fail["a"], fail["t"])
+            or machine.touch(fail["a"], fail["t"])
+            or (NOT_RUN in fail["v"] and record.body_stood_still(fail["p"], fail["a"], fail["t"]))
+        ):
             judgement.stood_still += 1
-        elif fail["why"] == "AcquireTimeout" and _in_line(fail, holds):
+        elif fail["why"] == "AcquireTimeout" and all(_in_line(fail, name, holds) for name in _lines(fail)):
             words = f"{fail['p']}: {', '.join(fail['n'])}: others held it for all of {(fail['t'] - fail['a']) / 1e6:.0f} ms"
             judgement.beyond.append(Finding("not acquired: in line to the end", fail["t"], words))
         else:
@@ -304,24 +346,26 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, machine: I
 
 
 def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
-    """Tells whether anybody else held, or asked for, what an acquisition wanted, while it wanted it or just before."""
+    """Return a function that tells whether other clients held or asked for the names of an acquisition."""
     asked: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     held: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for hold in record.holds:
         end = hold.deadline if hold.ended is None else min(hold.ended, hold.deadline)
         for name in hold.names:
-            held[name].append((hold.asked, end + RELEASED))
+            held[name].append((hold.asked, max(end, hold.kept) + RELEASED))
     for line in (*record.fails, *record.cut):
         for name in line["n"]:
             asked[name].append((line["a"], line["t"] + RELEASED, id(line)))
     holding = {name: Intervals(spans) for name, spans in held.items()}
-    # What they asked for is in no history.
-    killed = Intervals((at, at + int(record.ttl * NANO) + RELEASED) for at in record.killed.values())
+    # What they asked for when they were killed, or just before it, is in no history.
+    killed = Intervals((at - RELEASED, at + int(record.life * NANO) + RELEASED) for at in record.killed.values())
 
     def others(line: dict[str, Any]) -> bool:
         begin, end = line["a"], line["t"]
+        taken = sum(name in holding and holding[name].touch(begin, end) for name in line["n"])
+        # All slots of a semaphore must be taken, but only one name of a set.
         return (
-            any(name in holding and holding[name].touch(begin, end) for name in line["n"])
+            taken >= (line.get("m") or 1)
             or killed.touch(begin, end)
             or any(a < end and t > begin and of != id(line) for name in line["n"] for a, t, of in asked[name])
         )
@@ -330,43 +374,53 @@ def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
 
 
 def _answers(judgement: Judgement, record: Record) -> None:
-    """Every acquisition has an answer when its patience is over, whatever the nodes do."""
+    """Every acquisition ends when its time is over, whatever the nodes do."""
     asked = [(hold.process, hold.names, hold.asked, hold.got, _patience(hold.how)) for hold in record.holds]
     asked += [
         (line["p"], line["n"], line["a"], line["t"], _patience(line.get("w", ""), line.get("g")))
         for line in (*record.fails, *record.cut)
     ]
     for process, names, begin, end, patience in asked:
-        if end - begin > patience + ANSWER and not record.stood_still(process, begin, end):
+        if end - begin > patience + ANSWER and not record.body_stood_still(process, begin, end):
             words = f"{process}: {', '.join(names)}: nothing for {(end - begin) / NANO:.0f} s"
             judgement.violations.append(Finding("no answer", end, words))
 
 
 def _patience(how: str, give_up: float | None = None) -> int:
-    """Nanoseconds: none of a single attempt, at most that after which its caller gave up."""
+    """Return the nanoseconds that an acquisition may wait: 0 for a single attempt."""
     if give_up is not None:
         return int(give_up * NANO)
     return 0 if how == "try" else PATIENCE
 
 
-def _in_line(fail: dict[str, Any], holds: dict[str, list[Hold]]) -> bool:
-    """Whether the lock was held nearly all the time while it was waited for, and by so few that it was a long line only."""
+def _lines(fail: dict[str, Any]) -> list[list[str]]:
+    """Return the names of a set together, but each slot of a semaphore by itself."""
+    return [[slot] for slot in fail["n"]] if fail.get("m") else [fail["n"]]
+
+
+def _in_line(fail: dict[str, Any], names: list[str], holds: dict[str, list[Hold]]) -> bool:
+    """Return True if a few holders had the lock for nearly the whole wait."""
     begin, end = fail["a"], fail["t"]
-    before = [hold for name in fail["n"] for hold in holds.get(name, ()) if hold.got < end and hold.until > begin]
-    held = Intervals((hold.got, hold.until) for hold in before)
+    before = [
+        (hold.got, max(hold.until, hold.kept))
+        for name in names
+        for hold in holds.get(name, ())
+        if hold.got < end and max(hold.until, hold.kept) > begin
+    ]
+    held = Intervals(before)
     if held.seconds(begin, end) < (1 - IDLE) * (end - begin) / NANO or len(before) > IN_LINE:
         return False
-    return all(held.touch(at, at + GAP) for at in (begin, *(hold.until + 1 for hold in before)) if at + GAP < end)
+    return all(held.touch(at, at + GAP) for at in (begin, *(until + 1 for _, until in before)) if at + GAP < end)
 
 
 def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, deleted: dict[tuple[str, str], int]) -> None:
-    """While a majority is well, no lease is lost, unless it was taken away, nodes forgot it, or its process stood still."""
+    """While a majority is well, a lease is lost for the documented reasons only."""
     for hold in record.holds:
         at = hold.lost or hold.gone
         if at is None:
             continue
         since = hold.got - int(record.ttl * NANO)
-        words = f"{', '.join(hold.names)}: {_who(hold)}: {hold.why or 'gone at its release'}"
+        words = f"{', '.join(hold.names)}: {who(hold)}: {hold.why or 'gone at its release'}"
         if any(deleted.get((name, hold.token), at + 1) <= at for name in hold.names):
             judgement.beyond.append(Finding("lost: its keys were deleted", at, words))
         elif record.stood_still(hold.process, max(hold.got, at - int(record.ttl * NANO)), at):
@@ -407,8 +461,7 @@ def _rival_kept_nodes(record: Record, hold: Hold, at: int) -> bool:
 
 
 def _forgot(record: Record, hold: Hold, at: int) -> bool:
-    """A node lost its keys while another was impaired too, or soon after, and so many were that those which had said yes
-    are no majority without them: one at a time loses no lease."""
+    """Return True if a node forgot while others were impaired, so that no majority kept the lease."""
     lately = _faults(record, hold.got - int(record.ttl * NANO), at)
     if not any(fault["k"] in FORGETTING for fault in lately) or len({node for fault in lately for node in fault["n"]}) < 2:
         return False
@@ -416,17 +469,21 @@ def _forgot(record: Record, hold: Hold, at: int) -> bool:
 
 
 def _leftovers(judgement: Judgement, record: Record) -> None:
-    """Nothing is left when all are at rest, and no key ever lives longer than a lease."""
+    """No key is left while all clients rest, and no key lives longer than a lease."""
+    asked = [(hold.names, hold.min_hold > 0) for hold in record.holds]
+    asked += [(line["n"], "h" in line) for line in (*record.fails, *record.cut)]
+    min_held = {name for names, kept in asked if kept for name in names}
+    kept = kept_keys(record)
     for line in record.leftovers:
         for key, left, token in line["keys"]:
+            if kept(line, key, left, token):
+                continue
             judgement.violations.append(Finding("key left behind", line["t"], f"node {line['n']}: {key} {token}, {left} ms"))
     for line in record.looks:
         for key, left, token in line["keys"]:
             if token.startswith(OFFER[: len(token)]) and left <= LONGEST_OFFER:
                 # Nobody holds it: it is kept for a set of names that waits.
                 continue
+            if key in min_held and 0 <= left <= record.life * 1000 + 1:
+                continue
             judgement.violations.append(Finding("endless key", line["t"], f"node {line['n']}: {key} {token}, {left} ms"))
-
-
-def _who(hold: Hold) -> str:
-    return f"{hold.process}#{hold.number}"

@@ -2,93 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.chaos.check import check, main
+from tests.chaos.story import BEGIN, MS, Story
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.once
-
-MS = 1_000_000
-BEGIN = 1_000_000 * MS
-
-
-class Story:
-    """Histories of a run in which nothing is wrong until a test says so; times are milliseconds since its begin."""
-
-    def __init__(self, folder: Path, nodes: int = 3) -> None:
-        self._folder = folder
-        self._lines: dict[str, list[dict[str, Any]]] = {"nemesis": [], "relay": []}
-        self._numbers: dict[str, int] = {}
-        self.nemesis(0, "begin", nodes=nodes, ttl=1.5)
-
-    def nemesis(self, at: float, event: str, **fields: Any) -> None:
-        self._add("nemesis", at, event, **fields)
-
-    def process(self, name: str, number: int) -> None:
-        self._lines[name] = []
-        self._add(name, 0, "start", p=name, of=number)
-
-    def hold(self, process: str, got: float, ended: float | None, **more: Any) -> int:
-        """A hold that ends by its release, or with its process when `ended` is None; returns its number."""
-        number = self._numbers[process] = self._numbers.get(process, 0) + 1
-        fence, name = more.get("fence", int(BEGIN // MS + got)), more.get("name", "a")
-        deadline, token = self._at(more.get("deadline", got + 1480)), more.get("token", f"{process}-{number}")
-        asked = self._at(more.get("asked", got - 2))
-        about = {"w": more.get("how", "with"), "v": more.get("votes", "")}
-        self._add(process, got, "got", i=number, a=asked, n=[name], d=deadline, f=fence, k=token, **about)
-        if "lost" in more:
-            self._add(process, more["lost"], "lost", i=number, d=deadline, why="a reason")
-        if ended is not None:
-            plain = [[name, *write[:2], self._at(write[2])] for write in more.get("plain", ())]
-            fenced = [[name, *write[:3], self._at(write[3])] for write in more.get("fenced", ())]
-            why = "a reason" if "lost" in more else ""
-            self._add(process, ended, "end", i=number, d=deadline, l=why, p=plain, x=fenced)
-        return number
-
-    def event(self, process: str, at: float, event: str, **fields: Any) -> None:
-        self._add(process, at, event, **fields)
-
-    def fault(self, at: float, healed: float, well: float, kind: str, *nodes: int) -> None:
-        number = len(self._lines["nemesis"])
-        self.nemesis(at, "fault", i=number, k=kind, n=nodes)
-        self.nemesis(healed, "heal", i=number)
-        self.nemesis(well, "well", i=number)
-
-    def delete(
-        self, at: float, token: str, again: tuple[int, ...] = (), on: tuple[int, ...] = (0, 1, 2), asked: float | None = None
-    ) -> None:
-        a, s = self._at(at if asked is None else asked), self._at(at)
-        self.nemesis(at, "delete", name="a", k=token, a=a, s=s, n=on, c=[1] * len(on), again=again)
-
-    def told(self) -> tuple[list[str], list[str]]:
-        """Kinds of violations, and kinds of what is not promised."""
-        self.nemesis(10_000, "over")
-        for name, lines in self._lines.items():
-            text = "".join(json.dumps(line) + "\n" for line in sorted(lines, key=lambda line: line["t"]))
-            (self._folder / f"{name}.jsonl").write_text(text)
-        _, judgement = check(self._folder)
-        return [finding.kind for finding in judgement.violations], [finding.kind for finding in judgement.beyond]
-
-    def _add(self, process: str, at: float, event: str, **fields: Any) -> None:
-        self._lines[process].append({"t": self._at(at), "e": event, **fields})
-
-    @staticmethod
-    def _at(ms: float) -> int:
-        return BEGIN + int(ms * MS)
-
-
-@pytest.fixture
-def story(tmp_path: Path) -> Story:
-    made = Story(tmp_path)
-    made.process("one", 1)
-    made.process("two", 2)
-    return made
 
 
 def test_a_run_in_which_one_holds_after_the_other_passes(story: Story) -> None:
@@ -243,7 +167,7 @@ def test_a_late_plain_write_after_a_pause_is_not_promised(story: Story) -> None:
 
 
 def test_a_late_write_without_a_pause_is_found(story: Story) -> None:
-    story.hold("one", 10, 2_001, plain=[(0, 1 << 40, 2_000)], lost=2_001)
+    story.hold("one", 10, 2_201, plain=[(0, 1 << 40, 2_200)], lost=2_201)
     assert story.told() == (["late write", "told after its deadline", "lost needlessly"], [])
 
 
@@ -285,7 +209,7 @@ def test_a_holder_that_stood_still_may_hear_of_a_deletion_later(story: Story) ->
 @pytest.mark.parametrize("told", [True, False])
 def test_a_holder_that_is_told_long_after_its_deadline_is_found(told: bool, story: Story) -> None:
     story.fault(600, 6_000, 6_500, "hang", 0, 1)
-    story.hold("one", 10, 1_800, **({"lost": 1_795} if told else {}))
+    story.hold("one", 10, 2_150, **({"lost": 2_145} if told else {}))
     assert story.told() == (["told after its deadline"], ["lost: no majority was well"] if told else [])
 
 
@@ -410,6 +334,15 @@ def test_finding_another_holder_is_an_answer(story: Story, tmp_path: Path) -> No
     story.event("one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="held", v="")
     assert story.told() == ([], [])
     assert check(tmp_path)[1].held_well == 1
+
+
+@pytest.mark.parametrize(("killed", "found"), [(5_500, []), (5_700, ["held by nobody"])])
+def test_a_single_attempt_may_find_one_of_a_process_that_is_killed_amid_it(
+    killed: float, found: list[str], story: Story
+) -> None:
+    story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
+    story.nemesis(killed, "kill", p="two")
+    assert story.told() == (found, [])
 
 
 def test_two_single_attempts_may_find_each_other(story: Story) -> None:

@@ -126,7 +126,7 @@ def _resource(record: Record, name: str, holds: list[Hold], window: tuple[int, i
         [at(hold.got), at(min(_end(other, record), _end(hold, record))), taken.get(other.token, hold.got + 1) <= hold.got]
         for index, hold in enumerate(holds)
         for other in holds[:index]
-        if _end(other, record) > hold.got
+        if _end(other, record) > hold.got and not (hold.kind == "read" and other.shares(hold.got))
     ]
     hand_offs = [
         at(after.got)

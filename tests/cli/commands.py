@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,11 +12,12 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from tests.support.node_set import NodeSet
 
-__all__ = ["OFFERED", "PATIENCE", "Cli", "connected", "line", "python"]
+__all__ = ["OFFERED", "PATIENCE", "Cli", "connected", "line", "python", "with_programs"]
 
 OFFERED = "aioredlock_ng:offer:5:0123456789abcdef:1:60000"
 """The value of a key that is kept for a waiter."""
@@ -80,3 +82,14 @@ def line(process: subprocess.Popen[str]) -> str:
 def connected(nodes: NodeSet) -> int:
     """How many clients have every node tell them about changed keys: managers that are open."""
     return min(int(node.info()["tracking_clients"]) for node in nodes)
+
+
+def with_programs(cli: Cli, folder: Path, bodies: Mapping[str, str]) -> Cli:
+    """Let shells of `cli` find `aioredlock-ng` and more programs in `folder/bin`; the bodies are shell code by path."""
+    (folder / "bin").mkdir()
+    command = {"bin/aioredlock-ng": f'exec {shlex.quote(sys.executable)} -m aioredlock_ng "$@"'}
+    for name, body in (command | dict(bodies)).items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    cli.env["PATH"] = f"{folder / 'bin'}:{cli.env['PATH']}"
+    return cli

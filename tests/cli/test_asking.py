@@ -307,12 +307,12 @@ def test_release_refuses_data_that_is_no_lock_unless_told_otherwise(cli: Cli, th
             assert refused.stderr.count("\n") == 1
             for words in (f"key '{name}'", f"{three_nodes[0].url[8:]} (a {kind} without expiry)", "--any-key", "key_format"):
                 assert words in refused.stderr
-        assert f"{name}: taken by a key that is no lock, on 3 of 3 nodes" in cli("inspect", name).stdout
+        assert f"{name}: taken by a key that is not a lock, on 3 of 3 nodes" in cli("inspect", name).stdout
         waited = cli("wait", name, "-w", "0")
-        assert (waited.returncode, "taken by a key that is no lock" in waited.stderr) == (1, True)
+        assert (waited.returncode, "taken by a key that is not a lock" in waited.stderr) == (1, True)
         declined = cli("release", name, "--force", "--any-key", input="n\n")
         assert declined.returncode == 1
-        assert f"{name} is no lock but somebody's data ({kind}) on 3 of 3 nodes" in declined.stderr
+        assert f"{name} is not a lock but somebody's data ({kind}) on 3 of 3 nodes" in declined.stderr
     assert three_nodes.keys() == [{"order:42", "cart"}] * 3
     for name in ("order:42", "cart"):
         assert cli("release", name, "--force", "--any-key", input="y\n").stdout == f"{name}: deleted on 3 of 3 nodes\n"
@@ -395,7 +395,7 @@ async def test_wait_sleeps_until_the_nodes_say_so(three_nodes: NodeSet, monkeypa
     async with Redlock(three_nodes.urls, node_timeout=1.0) as holder:
         lease = await holder.lock("x", ttl=50).acquire()
         asking = Redlock(three_nodes.urls, node_timeout=1.0, recovery_guard=None)
-        wait = asyncio.create_task(waiting._wait(asking, "x", b"x", None))
+        wait = asyncio.create_task(waiting._wait(asking, "x", [b"x"], None))
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE)
         await lease.release()
         assert not (await asyncio.wait_for(wait, 20)).held
@@ -433,7 +433,7 @@ async def test_wait_outlives_an_offer_and_the_holder_after_it(three_nodes: NodeS
             node.command("SET", "x", value, "PX", "60000")
 
     put(OFFERED)
-    wait = asyncio.create_task(waiting._wait(Redlock(three_nodes.urls, recovery_guard=None), "x", b"x", None))
+    wait = asyncio.create_task(waiting._wait(Redlock(three_nodes.urls, recovery_guard=None), "x", [b"x"], None))
     await eventually(lambda: (False, True) in looked, within=PATIENCE)
     put("the next holder")
     await eventually(lambda: (True, False) in looked, within=PATIENCE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +12,7 @@ import typer
 
 from aioredlock_ng.cli.app import build
 from aioredlock_ng.cli.manual import PAGES
-from tests.cli.commands import PATIENCE, Cli
+from tests.cli.commands import PATIENCE, Cli, with_programs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,16 +95,10 @@ def test_every_example_is_a_valid_command_line(example: str) -> None:
 def shell(cli: Cli, tmp_path: Path) -> Cli:
     """A shell that finds `aioredlock-ng`, in a folder with the scripts of the examples."""
     bodies = {
-        "bin/aioredlock-ng": f'exec {shlex.quote(sys.executable)} -m aioredlock_ng "$@"',
         "report.sh": 'echo "$0 $AIOREDLOCK_NG_NAME"',
         "move.sh": 'echo "$0 $AIOREDLOCK_NG_NAME"',
     }
-    (tmp_path / "bin").mkdir()
-    for name, body in bodies.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    cli.env["PATH"] = f"{tmp_path / 'bin'}:{cli.env['PATH']}"
-    return cli
+    return with_programs(cli, tmp_path, bodies)
 
 
 @pytest.mark.parametrize("example", [example for example in EXAMPLES if not example.startswith(NOT_RUN_HERE)])

@@ -20,6 +20,9 @@ pytestmark = pytest.mark.once
 
 PROCESSES = 50
 
+# What a process prints that found too few servers in time, and goes on waiting.
+PATIENT = "aioredlock-ng run: waiting for a majority of the nodes; "
+
 # mkdir is atomic: whoever finds the directory is not alone. 10 ms inside; the log has the fence of each.
 ALONE = """
 mkdir "$0/inside" || exit 99
@@ -55,7 +58,11 @@ def test_fifty_at_once_run_one_at_a_time(cli: Cli, tmp_path: Path) -> None:
     words = [sys.executable, "-c", AT_ONCE, str(PROCESSES), str(tmp_path), *command]
     told = subprocess.run(words, env=untraced(cli.env), stdout=subprocess.PIPE, check=True, timeout=140).stdout
     errors = [(tmp_path / f"errors{number}").read_text() for number in range(PROCESSES)]
-    assert list(zip(errors, json.loads(told), strict=True)) == [("", 0)] * PROCESSES
+    codes = json.loads(told)
+    assert codes == [0] * PROCESSES, [error for error, code in zip(errors, codes, strict=True) if code]
+    # On a busy machine, fifty processes that connect at once may have to wait for the servers, and say so.
+    lines = [line for error in errors for line in error.splitlines()]
+    assert [line for line in lines if not line.startswith(PATIENT)] == []
     fences = [int(fence) for fence in (tmp_path / "log").read_text().split()]
     assert len(fences) == PROCESSES
     assert fences == sorted(set(fences))

@@ -1,14 +1,17 @@
-"""Semaphores on the command line: `run --slots`, `inspect --slots`, and slots in `ls`, `top` and `release`."""
+"""Semaphores on the command line: `run --slots`, `inspect --slots`, `wait --slots`, and slots in `ls`, `top` and `release`."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import Redlock
+from aioredlock_ng import LockInfo, Redlock, SemaphoreInfo
+from aioredlock_ng.cli import waiting
 from tests.cli.commands import OFFERED, PATIENCE, Cli, line
 from tests.support.eventually import eventually
 
@@ -53,6 +56,7 @@ def test_the_command_of_a_lock_inherits_no_slot(cli: Cli) -> None:
         (["run", "--slots", "1001", "gpu", "--", "true"], "--slots"),
         (["run", "--slots", "2", "gpu", "cpu", "--", "true"], "--slots takes one NAME"),
         (["inspect", "--slots", "0", "gpu"], "--slots"),
+        (["wait", "--slots", "1001", "gpu"], "--slots"),
     ],
 )
 def test_a_number_of_slots_that_cannot_be_is_refused_before_anything_runs(cli: Cli, words: list[str], told: str) -> None:
@@ -152,3 +156,64 @@ async def test_wait_with_the_name_of_a_slot_waits_for_this_slot(cli: Cli, three_
         assert cli("wait", "-w", "0", f"gpu#{lease.slot}").returncode == 1
         assert cli("wait", "-w", "0", f"gpu#{3 - lease.slot}").returncode == 0
         await lease.release()
+
+
+@pytest.mark.parametrize("command", ["inspect", "release", "wait"])
+def test_the_help_says_how_the_slots_of_a_semaphore_are_named(cli: Cli, command: str) -> None:
+    assert '  Slot 1 of the semaphore "gpu" is the lock "gpu#1".\n' in cli(command, "--help").stdout
+
+
+async def test_wait_for_slots_ends_when_the_first_of_them_is_free(cli: Cli, three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls, node_timeout=1.0, ttl=60.0) as redlock:
+        leases = [await redlock.semaphore("gpu", 2).acquire() for _ in range(2)]
+        refused = cli("wait", "-w", "0", "--slots", "2", "gpu")
+        assert refused.returncode == 1
+        told = r"aioredlock-ng wait: 'gpu' has no free slot, 2 of 2 slots held, the first has 5\d\.\d s left\n"
+        assert re.fullmatch(told, refused.stderr)
+        assert cli("wait", "-w", "0.3", "-E", "9", "--slots", "2", "gpu").returncode == 9
+        assert cli("wait", "-w", "0", "--slots", "3", "gpu").returncode == 0
+        with cli.started("wait", "--slots", "2", "gpu", "--json") as waiter:
+            with pytest.raises(subprocess.TimeoutExpired):
+                waiter.wait(1.0)
+            await leases[1].release()
+            told = json.loads(waiter.communicate(timeout=PATIENCE)[0])
+        assert waiter.returncode == 0
+        assert [slot["held"] for slot in told["slots"]].count(True) == 1
+        await leases[0].release()
+    assert three_nodes.keys() == [set(), set(), set()]
+
+
+async def test_wait_for_slots_sleeps_until_the_nodes_say_so(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_TRACKED_LOOK", 60.0)
+    looks: list[int] = []
+    look = waiting._look
+
+    async def counted(redlock: Redlock, name: str | bytes, slots: int | None) -> LockInfo | SemaphoreInfo:
+        looks.append(1)
+        return await look(redlock, name, slots)
+
+    monkeypatch.setattr(waiting, "_look", counted)
+    async with Redlock(three_nodes.urls, node_timeout=1.0) as holder:
+        leases = [await holder.semaphore("gpu", 2, ttl=50).acquire() for _ in range(2)]
+        asking = Redlock(three_nodes.urls, node_timeout=1.0, recovery_guard=None)
+        wait = asyncio.create_task(waiting._wait(asking, "gpu", [b"gpu#1", b"gpu#2"], None, 2))
+        await eventually(lambda: looks, within=PATIENCE)
+        # Many changes in a row cost a look each tenth of a second.
+        for _ in range(100):
+            await leases[0].extend()
+        changed = len(looks)
+        await leases[1].release()
+        info = await asyncio.wait_for(wait, 20)
+        await leases[0].release()
+    assert isinstance(info, SemaphoreInfo)
+    assert (info.held, changed < 30) == (1, True)
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_a_slot_that_is_offered_to_a_waiter_is_not_free(cli: Cli, three_nodes: NodeSet, kept: int) -> None:
+    for node in three_nodes:
+        for number in range(1, kept + 1):
+            node.command("SET", f"gpu#{number}", OFFERED, "PX", "60000")
+    answer = cli("wait", "-w", "0", "--slots", "2", "gpu")
+    said = "aioredlock-ng wait: 'gpu' has no free slot, 0 of 2 slots held\n"
+    assert (answer.returncode, answer.stderr) == ((1, said) if kept == 2 else (0, ""))

@@ -176,7 +176,7 @@ async def test_no_majority_is_the_other_kind_of_error(three_nodes: NodeSet, mana
             await manager.lock("another")
         with pytest.raises(LockRuntimeError):
             await manager.extend(lock)
-        assert lock.valid, "a renewal that nobody confirmed is no loss"
+        assert lock.valid, "a renewal that nobody confirmed is not a loss"
         assert await manager.is_locked("order") is False
         with pytest.raises(LockRuntimeError):
             await manager.get_lock("order", lock.id)

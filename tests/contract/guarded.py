@@ -37,9 +37,9 @@ RUN_ID = b"f" * 32 + b"whosever"
 GUARD = 60_000
 TTL = 30_000
 
-BOTH = guarded_mutex(fencing=True, vouch=b"%b:%d" % (RUN_ID, GUARD))
-FENCED = guarded_mutex(fencing=True, vouch=b"")
-GUARDED = guarded_mutex(fencing=False, vouch=b"%b:%d" % (RUN_ID, GUARD))
+BOTH = guarded_mutex(fencing=True, own_marker=b"%b:%d" % (RUN_ID, GUARD))
+FENCED = guarded_mutex(fencing=True, own_marker=b"")
+GUARDED = guarded_mutex(fencing=False, own_marker=b"%b:%d" % (RUN_ID, GUARD))
 
 
 def acquire(token: bytes, fence: int, *keys: bytes, kind: Any = FENCED, tell: bool = False) -> Command:
@@ -54,18 +54,20 @@ def repair(token: bytes, fence: int, *keys: bytes) -> Command:
     return BOTH.repairing_of(keys, keys, token, TTL, fence)
 
 
-def marker(become: bytes = b"read", was: bytes = b"", read_at: int = 0, vouch: bytes = b"", nonce: bytes = b"n") -> Command:
-    return Command(MARKER, (MARKER_KEY,), (become, was, read_at, vouch or b"%b:%d" % (RUN_ID, GUARD), nonce))
+def marker(
+    become: bytes = b"read", was: bytes = b"", read_at: int = 0, own_marker: bytes = b"", nonce: bytes = b"n"
+) -> Command:
+    return Command(MARKER, (MARKER_KEY,), (become, was, read_at, own_marker or b"%b:%d" % (RUN_ID, GUARD), nonce))
 
 
 def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
     """Keys and arguments with which a script of this name can be called."""
-    vouch = b"%b:%d" % (RUN_ID, GUARD)
+    own_marker = b"%b:%d" % (RUN_ID, GUARD)
     both = {
-        "acquire_guarded": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"", b"", b"a")),
+        "acquire_guarded": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, own_marker, 1, b"", b"", b"a")),
         "confirm": ((b"a", FENCES), (b"one", 1, b"a")),
-        "repair": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"a")),
-        "marker": ((MARKER_KEY,), (b"read", b"", 0, vouch, b"")),
+        "repair": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, own_marker, 1, b"a")),
+        "marker": ((MARKER_KEY,), (b"read", b"", 0, own_marker, b"")),
         "acquire": ((b"a",), (b"one", TTL)),
         "acquire_each": ((b"a", b"b"), (0, b"", b"one", TTL, b"two", TTL)),
         "release_each": ((b"a",), (b"one",)),
@@ -78,6 +80,13 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
         "stand": ((b"a",), (b"1:member", 1000, 1000)),
         "stand_slots": ((b"a#1", b"a#2"), (b"1:member", 1000)),
         "leave": ((b"a",), (b"member",)),
+        "acquire_read": ((b"b", MARKER_KEY, FENCES), (b"one", TTL, own_marker, b"b", b"")),
+        "confirm_read": ((b"b", FENCES), (b"one", 1, b"b")),
+        "extend_read": ((b"b", FENCES), (TTL, b"one", b"", b"b")),
+        "watch_read": ((b"b",), (b"one",)),
+        "release_read": ((b"b",), (b"one",)),
+        "repair_read": ((b"b", MARKER_KEY, FENCES), (b"one", TTL, own_marker, 1, b"b")),
+        "stand_read": ((b"b",), (b"1:member", 1000)),
     }
     return both.get(script, ((b"a",), ()))
 
@@ -92,7 +101,7 @@ class GuardedContract:
         """The marker, the node's time and its own word."""
         reply = await self.ask(node, command)
         assert isinstance(reply, MarkerRead)
-        return reply.marker, reply.node_ms, reply.vouch
+        return reply.marker, reply.node_ms, reply.own_marker
 
     async def trusted(self, node: Node) -> bytes:
         """Make the node trusted; returns its own word."""
@@ -216,7 +225,7 @@ class GuardedContract:
         node, _ = await place.node()
         own = await self.trusted(node)
         was, now, _ = await self.mark(node, marker())
-        waiting, _, _ = await self.mark(node, marker(b"waiting", was, now, vouch=own))
+        waiting, _, _ = await self.mark(node, marker(b"waiting", was, now, own_marker=own))
         assert waiting.startswith(own + b":")
         assert waiting.count(b":") == 2
         refusal = await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH))
@@ -252,7 +261,7 @@ class GuardedContract:
         node, _ = await place.node()
         was, now, _ = await self.mark(node, marker())
         earlier = await self.earlier_process(place)
-        written, _, _ = await self.mark(node, marker(b"trusted", was, now, vouch=b"%b:%d" % (earlier, GUARD)))
+        written, _, _ = await self.mark(node, marker(b"trusted", was, now, own_marker=b"%b:%d" % (earlier, GUARD)))
         assert written == b"%b:%d" % (earlier, GUARD)
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == Quarantined(None)
 

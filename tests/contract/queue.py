@@ -24,7 +24,7 @@ from aioredlock_ng._core.replies import (
     Unacknowledged,
     released,
 )
-from aioredlock_ng._core.tickets import OFFER, claim_of, is_offer, member_of
+from aioredlock_ng._core.tickets import OFFER, claim_of, is_offer, member_of, message_of
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng._scripts.catalogue import FORCE_RELEASE
@@ -78,6 +78,14 @@ class Waiter:
 
     def message(self, milliseconds: int, key: bytes = b"a") -> bytes:
         return b"%d %b %b" % (milliseconds, self.member, key)
+
+    def is_second(self, payload: bytes, left: int) -> bool:
+        """True for a message that this is the second, and asks one grace after the milliseconds that the key has left."""
+        message = message_of(payload)
+        assert message is not None
+        assert message.left is not None
+        in_time = left - SLACK < message.left * 1000 - GRACE <= left
+        return in_time and message.second and (message.member, message.key) == (self.member, b"a")
 
 
 class QueueContract:
@@ -358,15 +366,27 @@ class QueueContract:
         (*_, last), (*_, told), silent = await self.messages(first, second, third)
         assert (last, told, silent) == (first.message(0), second.message(GRACE), [])
 
-    async def test_a_retired_key_is_offered_to_nobody_and_the_first_is_told_to_look(self, place: Place) -> None:
-        first, second = await self.waiters(place, 2)
-        await self.messages(first, second)
+    async def test_a_retired_key_is_offered_to_nobody_and_the_first_two_are_told(self, place: Place) -> None:
+        """The second asks when the key expires, in case the first has died."""
+        first, second, third = await self.waiters(place, 3)
+        await self.messages(first, second, third)
         assert await self.ask(first.node, MUTEX.retiring((b"a",), b"one", 9_000, 60.0)) == released(1)
-        assert await place.queue("a") == [(1, first.member), (2, second.member)]
+        assert await place.queue("a") == [(1, first.member), (2, second.member), (3, third.member)]
         left, value = await self.value(first.node)
         assert value == over_mark(b"one")
         assert 9_000 - SLACK < left <= 9_000
-        assert await self.messages(first, second) == [[first.message(-1)], []]
+        told, (last,), silent = await self.messages(first, second, third)
+        assert (told, silent) == ([first.message(-1)], [])
+        assert second.is_second(last, 9_000)
+
+    async def test_a_look_of_the_first_tells_the_second_when_the_key_expires(self, place: Place) -> None:
+        first, second, third = await self.waiters(place, 3)
+        await self.messages(first, second, third)
+        for ticket, waiter in enumerate((first, second, third), 1):
+            await self.ask(waiter.node, stand(waiter.claim(ticket), b"a"))
+            silent, told, silent_too = await self.messages(first, second, third)
+            assert (silent, silent_too) == ([], [])
+            assert [second.is_second(message, TTL) for message in told] == [True] * (waiter is first)
 
     async def test_a_key_that_nobody_waits_for_is_deleted_by_its_release(self, place: Place) -> None:
         (waiter,) = await self.waiters(place, 1)
@@ -584,12 +604,14 @@ class QueueContract:
 
     # -- Leaving ----------------------------------------------------------------------------------
 
-    async def test_a_first_that_leaves_tells_the_next_and_any_other_tells_nobody(self, place: Place) -> None:
+    async def test_a_first_that_leaves_tells_the_next_two_and_a_third_tells_nobody(self, place: Place) -> None:
         first, second, third, fourth = await self.waiters(place, 4)
         assert await self.ask(third.node, leave(third.member, b"a")) is LEFT
         assert await self.messages(first, second, fourth) == [[], [], []]
         assert await self.ask(first.node, leave(first.member, b"a")) is LEFT
-        assert await self.messages(first, second, fourth) == [[], [second.message(-1)], []]
+        silent, told, (last,) = await self.messages(first, second, fourth)
+        assert (silent, told) == ([], [second.message(-1)])
+        assert fourth.is_second(last, TTL)
         assert await place.queue("a") == [(2, second.member), (4, fourth.member)]
         assert (await self.value(first.node))[1] == b"one"
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.replies import GRANTED, LEFT, Refused, Released, Standing
+from aioredlock_ng._core.replies import ALL_OURS, GRANTED, LEFT, Refused, Released, Standing
 from aioredlock_ng._core.tickets import OFFER, claim_of, member_of
+from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.node_requests import standing_to_read
+from aioredlock_ng._scripts.reading import read_side
 from tests.contract import suite
 from tests.contract.guarded import BOTH, FENCED, GUARDED, RUN_ID, marker
 from tests.contract.queue import GRACE, Waiter, every_kind, leave, stand
@@ -186,6 +189,69 @@ async def test_a_hand_over_passes_over_the_dead_and_stays_in_the_process(place: 
     assert await place.command("EXISTS", "aioredlock_ng:queue:a") == b"0"
 
 
+@every_kind
+async def test_a_hand_over_gives_a_key_that_readers_wait_for_to_all_of_them(place: Place, kind: LockKind) -> None:
+    holder, *readers = [await place.waiter() for _ in range(3)]
+    await place.trust()
+    for key in (b"a", b"b"):
+        await ask(holder.node, acquire(b"one", key, kind=kind, fence=10))
+    for ticket, reader in enumerate(readers, 3):
+        reader.member = member_of(reader.heard.manager_id, 1, GRACE / 1000, notified=True, reader=True)
+        await ask(reader.node, standing_to_read((b"a",), reader.claim(ticket), 20_000))
+    await place.calls()
+    freed, refusal, *rest = await place.together(
+        holder,
+        [
+            release(b"one", b"a"),
+            acquire(b"two", b"a", kind=kind, fence=20),
+            release(b"one", b"b"),
+            acquire(b"two", b"b", kind=kind, fence=20),
+        ],
+    )
+    assert await place.calls() == 1
+    assert (freed, rest) == (1, [1, GRANTED])
+    assert refusal == Refused(refusal.left, place=1, ticket=0)
+    assert await messages(*readers) == [[reader.message(0)] for reader in readers]
+    read = read_side(kind)
+    for ticket, reader in enumerate(readers, 3):
+        token = read.token(b"f" * 32, reader.heard.manager_id)
+        command = read.acquiring((b"a",), (b"a",), token, b"%d" % TTL, 0, reader.claim(ticket))
+        assert is_granted(await ask(reader.node, command))
+
+
+async def test_the_next_reader_is_told_when_the_first_reader_leaves(place: Place) -> None:
+    holder, *readers = [await place.waiter() for _ in range(4)]
+    await ask(holder.node, acquire(b"one", b"a"))
+    for ticket, reader in enumerate(readers, 1):
+        reader.member = member_of(reader.heard.manager_id, 1, GRACE / 1000, notified=True, reader=True)
+        await ask(reader.node, standing_to_read((b"a",), reader.claim(ticket), 20_000))
+    assert await ask(holder.node, leave(readers[1].member, b"a")) is LEFT
+    assert await ask(holder.node, leave(readers[0].member, b"a")) is LEFT
+    # It was told first that it is the second, and then that it is the first.
+    *silent, (second, first) = await messages(*readers)
+    assert silent == [[], []]
+    assert readers[2].is_second(second, TTL)
+    assert first == readers[2].message(-1)
+
+
+async def test_the_first_writer_is_told_when_readers_that_are_left_expire_earlier(place: Place) -> None:
+    holder, first, second = [await place.waiter() for _ in range(3)]
+    read = read_side(MUTEX)
+    entries = [read.token(b"%032x" % number, holder.heard.manager_id) for number in range(3)]
+    for entry, ttl in zip(entries, (10_000, 10_000, TTL), strict=True):
+        await ask(holder.node, read.acquiring((b"a",), (), entry, b"%d" % ttl, 0))
+    for ticket, writer in ((1, first), (2, second)):
+        await ask(writer.node, stand(writer.claim(ticket), b"a"))
+    assert await ask(holder.node, read.releasing((b"a",), entries[0], None)) == 1
+    assert await messages(first, second) == [[], []]
+    assert await ask(holder.node, read.releasing((b"a",), entries[2], None)) == 1
+    (told,), nothing = await messages(first, second)
+    milliseconds, member, _ = told.split()
+    assert 10_000 + GRACE - SLACK < int(milliseconds) <= 10_000 + GRACE
+    assert member == first.member
+    assert nothing == []
+
+
 # -- Keys of other types --------------------------------------------------------------------------
 
 
@@ -264,6 +330,23 @@ async def test_a_full_server_frees_keys_and_refuses_to_grant_them_in_its_own_wor
     assert await ask(waiter.node, acquire(b"two", b"a", kind=kind, fence=30, claim=waiter.claim(1))) is GRANTED
 
 
+async def test_a_full_server_lets_no_reader_in_and_keeps_its_entries(place: Place) -> None:
+    first, second = await place.waiter(), await place.waiter()
+    read = read_side(MUTEX)
+    entries = [read.token(b"f" * 32, waiter.heard.manager_id) for waiter in (first, second)]
+    commands = [read.acquiring((b"a",), (), entry, b"%d" % TTL, 0) for entry in entries]
+    assert await ask(first.node, commands[0]) is GRANTED
+    await place.command("CONFIG", "SET", "maxmemory", "1")
+    try:
+        assert refused(await ask(second.node, commands[1]), "OOM")
+        assert await ask(first.node, read.extending((b"a",), entries[:1], TTL)) is ALL_OURS
+        assert await place.command("ZCARD", "a") == b"1"
+        assert await ask(first.node, read.releasing((b"a",), entries[0], None)) == 1
+    finally:
+        await place.command("CONFIG", "SET", "maxmemory", "0")
+    assert await place.command("EXISTS", "a") == b"0"
+
+
 async def test_an_offer_on_a_server_that_is_full_now_can_be_left(place: Place) -> None:
     holder, waiter, second = [await place.waiter() for _ in range(3)]
     await ask(holder.node, acquire(b"one", b"a"))
@@ -296,6 +379,21 @@ async def test_several_keys_are_released_as_one_on_a_full_server(place: Place) -
 
 
 # -- Rights ---------------------------------------------------------------------------------------
+
+
+async def test_a_writer_without_the_rights_of_readers_frees_a_key_that_readers_wait_for(place: Place) -> None:
+    reader = await place.waiter()
+    reader.member = member_of(reader.heard.manager_id, 1, GRACE / 1000, notified=True, reader=True)
+    await place.command("ACL", "SETUSER", "limited", "reset", "on", ">word", "+@all", "allkeys", "allchannels", "-time")
+    try:
+        limited = await place.waiter(user="limited:word@")
+        await ask(limited.node, acquire(b"one", b"a"))
+        await ask(reader.node, standing_to_read((b"a",), reader.claim(1), 20_000))
+        assert await ask(limited.node, release(b"one", b"a")) == 1
+        assert await place.command("EXISTS", "a") == b"0"
+        assert (await ask(reader.node, standing_to_read((b"a",), reader.claim(1), 20_000))).left == 0.0
+    finally:
+        await place.command("ACL", "DELUSER", "limited")
 
 
 @pytest.mark.parametrize(

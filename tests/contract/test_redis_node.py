@@ -128,7 +128,7 @@ class TestRedisNode(NodeContract):
             node, heard = await place.node()
             assert (node.state().state, node.tracking, node.messages) == ("up", False, True)
             (told,) = [event.reason for event in heard.events if isinstance(event, NodeDegraded)]
-            assert told.startswith("no client tracking, waiting is timed: CLIENT CACHING refused: NOPERM")
+            assert told.startswith("no client tracking, waiters poll: CLIENT CACHING refused: NOPERM")
             # The refusal is nobody's answer.
             assert await ask(node, look(b"a")) == KeyStates((KeyState.MISSING,))
             assert await ask(node, acquire(b"one", b"a")) is GRANTED
@@ -169,7 +169,7 @@ class TestRedisNode(NodeContract):
             state = node.state()
             assert (state.state, state.tracking, state.messages, node.messages) == ("up", True, False, False)
             (told,) = [event.reason for event in heard.events if isinstance(event, NodeDegraded)]
-            assert told.startswith("no messages from other processes, waiting is timed: SUBSCRIBE refused: NOPERM")
+            assert told.startswith("no messages from other processes, waiters poll: SUBSCRIBE refused: NOPERM")
             assert await ask(node, acquire(b"one", b"a")) is GRANTED
             assert await ask(node, release(b"one", b"a")) == Released(1)
         finally:

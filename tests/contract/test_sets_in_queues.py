@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.replies import GRANTED, LEFT, Free, Held, Looked, Refused, Standing, released
+from aioredlock_ng._core.replies import GRANTED, LEFT, Free, Held, Looked, ReadLocked, Refused, Standing, released
 from aioredlock_ng._core.tickets import claim_of, member_of
 from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
@@ -16,6 +16,7 @@ from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts.kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import leaving, standing
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,15 +49,20 @@ class Asked:
 
 
 class Listening:
-    """Hears everything, and needs nothing of it."""
+    """Hears everything, and keeps the messages."""
 
     manager_id = b"d" * 16
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
 
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
         pass
 
     def notified(self, index: int, message: bytes) -> None:
-        pass
+        # An empty message only shows that the process is connected.
+        if message:
+            self.messages.append(message)
 
     def identify(self, index: int, run_id: str) -> str:
         return ""
@@ -71,8 +77,8 @@ class Listening:
 class Both:
     """A server and the in-memory node, which are asked the same."""
 
-    def __init__(self, nodes: list[Node]) -> None:
-        self.nodes = nodes
+    def __init__(self, nodes: list[Node], listeners: list[Listening]) -> None:
+        self.nodes, self.listeners = nodes, listeners
 
     async def ask(self, command: Command) -> Any:
         """Return what both answer; None and 0.0 are no times, any other is 1.0."""
@@ -81,7 +87,7 @@ class Both:
             node.ask(sink, 0)
         async with asyncio.timeout(5.0):
             replies = [await sink.future for sink in asked]  # type: ignore[attr-defined]
-        if command.script.name in ("acquire", "stand", "stand_slots"):
+        if command.script.name in ("acquire", "acquire_guarded", "acquire_read", "stand", "stand_read", "stand_slots"):
             replies = [
                 replace(reply, left=float(reply.left > 0)) if getattr(reply, "left", None) else reply for reply in replies
             ]
@@ -90,7 +96,14 @@ class Both:
         if command.script.name == "inspect":
             replies = [Looked(tuple(map(_without_times, reply.keys))) for reply in replies]
         assert replies[0] == replies[1], command.step
+        assert getattr(replies[0], "ticket", 0) == getattr(replies[1], "ticket", 0), command.step
         return replies[0]
+
+    async def messages(self, count: int) -> list[bytes]:
+        """Return the first messages of both to the manager `d`."""
+        await eventually(lambda: all(len(listener.messages) >= count for listener in self.listeners))
+        assert self.listeners[0].messages == self.listeners[1].messages
+        return self.listeners[0].messages
 
     async def acquire(self, token: bytes, *keys: bytes, claim: bytes = b"") -> Any:
         return await self.ask(MUTEX.acquiring(keys, (), token, TTL, 0, claim))
@@ -110,6 +123,9 @@ def _without_times(look: KeyLook) -> KeyLook:
         return replace(look, remaining=1.0)
     if isinstance(look, Free) and look.offered is not None:
         return replace(look, offered=1.0)
+    if isinstance(look, ReadLocked):
+        readers = sorted((replace(reader, remaining=1.0) for reader in look.readers), key=lambda reader: reader.token)
+        return replace(look, remaining=1.0, readers=tuple(readers))
     return look
 
 
@@ -118,9 +134,10 @@ async def both(node_of_each_version: NodeSet) -> AsyncIterator[Both]:
     node_of_each_version.wipe()
     loop = asyncio.get_running_loop()
     nodes: list[Node] = [RedisNode(Connector(node_of_each_version[0].url), Outbox(loop, loop.time), 5.0), MemoryNode()]
-    for node in nodes:
-        await node.open(0, Listening(), loop.time, 1.0)
-    yield Both(nodes)
+    listeners = [Listening() for _ in nodes]
+    for node, listener in zip(nodes, listeners, strict=True):
+        await node.open(0, listener, loop.time, 1.0)
+    yield Both(nodes, listeners)
     for node in nodes:
         await node.aclose(1.0)
 
@@ -155,6 +172,21 @@ async def test_what_is_kept_for_a_set_that_leaves_goes_to_the_first_in_the_queue
     assert await both.acquire(b"other", b"a", claim=claim_of(2, OTHER)) is GRANTED
 
 
+async def test_a_release_that_offers_the_key_names_the_highest_ticket(both: Both) -> None:
+    """The releasing process takes a higher ticket, if it wants the key again."""
+    assert await both.acquire(b"one", b"a") is GRANTED
+    assert (await both.release(b"one", b"a")).ticket == 0, "nobody waits"
+    assert await both.acquire(b"two", b"a") is GRANTED
+    assert await both.stand(claim_of(5, SET), b"a") == Standing(1.0, 0)
+    assert await both.stand(claim_of(8, OTHER), b"a") == Standing(1.0, 1)
+    assert (await both.release(b"two", b"a")).ticket == 8
+    assert await both.acquire(b"three", b"a", claim=claim_of(5, SET)) is GRANTED
+    assert (await both.release(b"three", b"a")).ticket == 8, "it is in the offer, and in no queue"
+    assert await both.acquire(b"set", b"c", b"b") is GRANTED
+    assert await both.stand(claim_of(9, SET), b"b") == Standing(1.0, 0)
+    assert (await both.release(b"set", b"c", b"b")).ticket == 0, "one of several keys"
+
+
 async def test_a_set_that_waits_for_its_first_key_keeps_none_of_the_others(both: Both) -> None:
     assert await both.acquire(b"holds a", b"a") is GRANTED
     assert await both.stand(claim_of(1, SET), b"a", b"b") == Standing(1.0, 0)
@@ -175,6 +207,16 @@ async def test_a_set_keeps_one_ticket_and_is_served_before_a_set_that_came_later
     assert await both.stand(claim_of(2, OTHER), b"a", b"b") == Standing(1.0, 0)
     assert await both.release(b"holds c", b"c") == released(1)
     assert await both.acquire(b"set", b"b", b"c", claim=claim_of(1, SET)) is GRANTED
+
+
+async def test_a_set_that_goes_on_to_its_next_key_leaves_the_queue_of_the_key_before(both: Both) -> None:
+    await both.ask(MUTEX.acquiring((b"a",), (), b"x", b"50", 0, b""))
+    await both.acquire(b"y", b"b")
+    await both.stand(claim_of(3, SET), b"a", b"b")
+    # The key expires, so no release offers it.
+    await asyncio.sleep(0.1)
+    await both.stand(claim_of(3, SET), b"a", b"b")
+    assert (await both.stand(claim_of(4, OTHER), b"a")).rank == 0
 
 
 async def test_a_key_that_is_kept_already_is_not_kept_for_longer_by_another_look(both: Both) -> None:

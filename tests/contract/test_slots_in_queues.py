@@ -66,6 +66,21 @@ async def test_a_released_slot_is_offered_to_the_first_waiter_whichever_slot_it_
     assert await stand(both, 2, TWO) == Standing(1.0, 0)
 
 
+async def test_an_offer_of_a_slot_names_the_highest_ticket_of_all_who_wait_or_have_an_offer(both: Both) -> None:
+    """By it a task behind the one that is offered the slot takes a ticket without an attempt."""
+    first, second = (member_of(b"d" * 16, line, GRACE, 3, notified=True) for line in (1, 2))
+    await fill(both)
+    await stand(both, 3, first)
+    await stand(both, 6, second)
+    assert await both.release(b"t3", b"gpu#3") == released(1)
+    assert await both.messages(2) == [b"0:6 %b gpu#3" % first, b"20000 %b gpu#3" % second]
+    assert await both.release(b"t1", b"gpu#1") == released(1)
+    assert (await both.messages(4))[2:] == [b"0:6 %b gpu#3" % second, b"0:6 %b gpu#1" % first]
+    await stand(both, 2, ONE)
+    assert await both.release(b"t2", b"gpu#2") == released(1)
+    assert (await both.messages(5))[4:] == [b"0:6 %b gpu#2" % first], "no queue has the ticket any more, but an offer"
+
+
 async def test_slots_that_are_free_are_offered_to_as_many_waiters_as_there_are(both: Both) -> None:
     await fill(both)
     assert await stand(both, 1, ONE) == Standing(1.0, 0)
@@ -141,6 +156,18 @@ async def test_who_waits_for_the_key_of_a_slot_as_a_lock_comes_first_and_gets_no
     assert await both.stand(claim_of(9, PLAIN), b"gpu#2") == Standing(0.0, 0)
     assert await both.leave(PLAIN, b"gpu#2") is LEFT
     assert await stand(both, 2, TWO) == Standing(0.0, 0, (2,))
+
+
+async def test_a_waiter_for_any_slot_stays_one_when_its_slot_goes_to_an_earlier_waiter_for_a_lock(both: Both) -> None:
+    await fill(both)
+    assert await stand(both, 5, ONE) == Standing(1.0, 0)
+    assert await both.release(b"t1", b"gpu#1") == released(1)
+    assert await both.acquire(b"x", b"gpu#1", claim=claim_of(1, PLAIN)) is GRANTED
+    assert await both.release(b"t2", b"gpu#2") == released(1)
+    assert await stand(both, 5, ONE) == Standing(0.0, 0, (2,)), "it waits in the queue that the slots share"
+    assert await both.acquire(b"y", b"gpu#2", claim=claim_of(5, ONE)) is GRANTED
+    assert await both.release(b"x", b"gpu#1") == released(1)
+    assert await offered(both) == [False, False, False], "it waits nowhere else"
 
 
 async def test_who_leaves_passes_each_slot_on_that_is_offered_to_it(both: Both) -> None:

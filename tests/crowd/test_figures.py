@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.crowd.cases import BARS, CASES, SHAPES, chosen
-from benchmarks.crowd.figures import Process, crowd, gaps, longest_gap, switches, wire_only
+from benchmarks.crowd.figures import Process, crowd, gaps, longest_gap, most_inside, reached, switches, wire_only
 from benchmarks.crowd.summary import summarise
 
 if TYPE_CHECKING:
@@ -99,6 +99,18 @@ def test_holds_of_two_at_once_hide_no_gap_and_make_none() -> None:
     assert gaps([(1.0, 5.0), (2.0, 3.0), (6.0, 7.0)], 1.0, 7.0) == [1.0]
 
 
+def test_holders_overlap_only_while_none_of_them_has_left() -> None:
+    assert most_inside([(0, 2), (1, 3), (2, 4)]) == 2
+    assert reached([(0, 2), (1, 3), (2, 4)], 3, since=0) is None
+
+
+def test_a_number_of_holders_counts_from_the_first_acquisition_that_makes_it_up() -> None:
+    holds = [(0, 9), (1, 2), (4, 7), (5, 6)]
+    assert reached(holds, 2, since=0) == 1
+    assert reached(holds, 2, since=3) == 1
+    assert reached(holds, 3, since=3) == 2
+
+
 def test_only_a_lock_that_goes_to_another_process_is_handed_over() -> None:
     traces = {1: [(0.0, 1.0), (1.1, 2.0), (4.0, 5.0)], 2: [(2.5, 3.0)]}
     assert switches(traces, 0.0) == [0.5, 1.0]
@@ -108,6 +120,7 @@ def test_only_a_lock_that_goes_to_another_process_is_handed_over() -> None:
 def test_a_case_brings_the_one_that_it_is_compared_with() -> None:
     assert chosen(["40x1"]) == ["1x1", "40x1"]
     assert chosen(["woken"]) == ["woken"]
+    assert chosen(["semaphore-hung"]) == ["asyncio-semaphore", "semaphore", "semaphore-hung"]
     assert chosen([]) == list(CASES)
 
 

@@ -42,6 +42,25 @@ def test_no_text_tells_to_install_the_package_from_an_index_that_does_not_have_i
     assert {path.name: found for path in TEXTS if (found := from_the_index(path.read_text(encoding="utf-8")))} == {}
 
 
+def test_the_site_shows_the_section_of_the_readme_and_no_text_of_its_own() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    section = index.partition("\n## Install\n")[2].partition("\n## ")[0].strip()
+    start, end = "## Install", "## Use"
+    assert section == f'```{{include}} ../README.md\n:start-after: "{start}"\n:end-before: "{end}"\n```'
+    included = README.partition(start)[2].partition(end)[0]
+    assert "$ pip install ." in included
+    assert "\n## " not in included
+
+
+def test_the_steps_of_a_release_name_each_text_that_the_first_release_changes() -> None:
+    before = re.compile(r"""on PyPI yet|pip install (?:"?\.|"[^"\n]* @ git)|Without a checkout""")
+    texts = [path for path in TEXTS if path.suffix == ".md" and path.name not in {"RELEASING.md", "CONTRIBUTING.md"}]
+    to_change = {path.relative_to(ROOT).as_posix() for path in texts if before.search(path.read_text(encoding="utf-8"))}
+    steps = (ROOT / "RELEASING.md").read_text(encoding="utf-8").partition("* **Texts.**")[2].partition("\n## ")[0]
+    assert to_change == {"README.md", "docs/tutorial.md"}
+    assert [name for name in (*to_change, "tests/docs/test_install.py") if name not in steps] == []
+
+
 def test_ci_runs_the_test_command_of_the_readme() -> None:
     section = README.partition("\n## Run the tests\n")[2].partition("\n## ")[0]
     (command,) = re.findall(r"^\$ (.+)$", section, re.MULTILINE)

@@ -31,6 +31,8 @@ PAGES = (
     "one-redis",
     "lock-order",
     "semaphore",
+    "rwlock",
+    "min-hold",
     "sync",
     "troubleshooting",
     "blocked-loop",

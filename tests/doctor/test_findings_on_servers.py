@@ -74,7 +74,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "unreachable":
             server = ward.start()
             server.stop()
-            return await examine([server.url]), ERROR, "Connect"
+            return await examine([server.url]), ERROR, "connection refused"
         case "authentication":
             return await examine([f"redis://:wrong@{ward.start(password='right').address}"]), ERROR, "authentication failed"
         case "silent":
@@ -154,7 +154,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             server = ward.start()
             for command in ("HSET cart:1 item 2", "SET order:42 paid", "SET order:43 token PX 60000", "RPUSH log a"):
                 server.command(*command.split())
-            words = r"^the server has other keys: 3 of 4 sampled keys are no locks \(hash, list, string without expiry\)$"
+            words = r"^the server has other keys: 3 of 4 sampled keys are not locks \(hash, list, string without expiry\)$"
             return await examine([server.url]), WARNING, words
         case "old-version":
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("5.0.9")))
@@ -176,6 +176,9 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "no-queue":
             server = ward.start(["--rename-command", "ZRANK", ""])
             return await examine([server.url]), WARNING, "queue ZRANK is refused: .*unknown command"
+        case "no-readers":
+            server = ward.start(["--rename-command", "PEXPIREAT", ""])
+            return await examine([server.url]), WARNING, "readers PEXPIREAT is refused: .*unknown command"
         case "no-identity":
             return await examine([ward.start(["--rename-command", "INFO", ""]).url]), WARNING, "INFO is refused"
         case "no-script-load":

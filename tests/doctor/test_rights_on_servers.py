@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import Severity
-from aioredlock_ng._doctor.rights import COMMANDS_IN_SCRIPTS, COMMANDS_OF_QUEUES
-from aioredlock_ng._scripts.catalogue import CALLED, OF_QUEUES
+from aioredlock_ng._doctor.rights import COMMANDS_IN_SCRIPTS, COMMANDS_OF_QUEUES, COMMANDS_OF_READERS
+from aioredlock_ng._scripts.catalogue import CALLED, OF_QUEUES, OF_READERS
 from tests.doctor.test_findings_on_servers import examine, of, the
 from tests.support import server_versions
 
@@ -43,6 +43,8 @@ RIGHTS = {
     "zrank": WARNING,
     "zrem": WARNING,
     "exists": WARNING,
+    "zremrangebyscore": WARNING,
+    "pexpireat": WARNING,
     "script|load": INFO,
     "client|tracking": WARNING,
     "client|caching": WARNING,
@@ -104,7 +106,7 @@ async def test_the_librarys_own_keys_outside_the_users_pattern_are_told(binary: 
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_queues_of_semaphores_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
+async def test_queues_of_slots_and_readers_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
     server = start_server(binary=binary)
     own = ("marker", "fences", "queue:*", "owner:*")
     server.command(
@@ -116,6 +118,8 @@ async def test_queues_of_semaphores_outside_the_users_pattern_are_told(binary: P
     assert "the library's own keys" in finding.what
     assert "~aioredlock_ng:*" in finding.remedy
     server.command("ACL", "SETUSER", "locks", "~aioredlock_ng:slots:*")
+    assert of(await examine([url]), "missing-right"), "the queues of readers"
+    server.command("ACL", "SETUSER", "locks", "~aioredlock_ng:readers:*")
     assert not of(await examine([url]), "missing-right")
 
 
@@ -158,6 +162,19 @@ async def test_only_what_the_settings_need_is_an_error(
     assert {what.partition("no right to ")[2].partition(":")[0] for what in wrong} == needed
 
 
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_what_readers_need_beside_locks_is_a_warning_about_readers(binary: Path, start_server: StartServer) -> None:
+    server = start_server(binary=binary)
+    rights = [right for right in ALL if right not in ("+zremrangebyscore", "+pexpireat")]
+    server.command("ACL", "SETUSER", "locks", "on", ">word", *KEYS, *rights)
+    diagnosis = await examine([f"redis://locks:word@{server.address}"])
+    findings = of(diagnosis, "missing-right")
+    assert [finding.severity for finding in findings] == [WARNING, WARNING]
+    assert all("no read leases" in finding.meaning for finding in findings)
+    assert diagnosis.nodes[0].granted
+    assert server.command("DBSIZE") == b"0"
+
+
 async def test_several_missing_rights_are_several_findings(start_server: StartServer) -> None:
     server = start_server()
     server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+evalsha", "+info", "+client|tracking")
@@ -188,6 +205,8 @@ async def test_the_rights_in_the_docs_satisfy_the_doctor(binary: Path, start_ser
 
 
 def test_every_command_in_a_script_can_be_tried_by_itself() -> None:
-    # The scripts can do without TYPE: it only names what is no lock.
-    assert set(CALLED) == COMMANDS_IN_SCRIPTS.keys() | COMMANDS_OF_QUEUES.keys() | {"PUBLISH"}
+    # The scripts can do without TYPE: it only names what is not a lock.
+    of_waiters = COMMANDS_OF_QUEUES.keys() | {"PUBLISH"}
+    assert set(CALLED) == COMMANDS_IN_SCRIPTS.keys() | of_waiters | COMMANDS_OF_READERS.keys()
+    assert COMMANDS_OF_READERS.keys() - COMMANDS_IN_SCRIPTS.keys() == OF_READERS
     assert COMMANDS_OF_QUEUES.keys() - COMMANDS_IN_SCRIPTS.keys() == OF_QUEUES - {"PUBLISH"}

@@ -132,6 +132,8 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ("SCRIPT LOAD", {"refusals": (Refused("SCRIPT LOAD", "ERR no"),)}, {}, [("no-script-load", INFO)]),
     ("messages", {"refusals": (Refused("PUBLISH", "ERR no"),), "messages": False}, {}, [("no-messages", WARNING)]),
     ("queues", {"refusals": (Refused("queue ZRANK", "ERR no"),)}, {}, [("no-queue", WARNING)]),
+    ("readers", {"refusals": (Refused("readers PEXPIREAT", "ERR no"),)}, {}, [("no-readers", WARNING)]),
+    ("a script of readers", {"refusals": (Refused("readers acquire_read", "ERR no"),)}, {}, [("no-readers", WARNING)]),
     ("messages that get lost", {"messages": False}, {}, [("no-messages", WARNING)]),
     ("tracking", {"refusals": (Refused("CLIENT TRACKING", "ERR no"),), "tracking": False}, {}, [("no-tracking", WARNING)]),
     ("TIME", {"refusals": (Refused("TIME", "ERR no"),), "clock": None}, {}, [("clock-unknown", INFO)]),

@@ -405,6 +405,66 @@ async def test_a_closed_manager_ends_the_term_and_the_run(rig: Rig) -> None:
         await running
 
 
+async def test_no_leader_begins_while_the_body_of_a_closed_manager_cleans_up(rig: Rig, events: list[Event]) -> None:
+    ann, bob = [await rig.process(ttl=3.0, sinks=[events.append]) for _ in range(2)]
+    log = Log()
+    first = Candidate(ann.redlock.election(NAME, label="ann"), log, last_words=1.0)
+    await asyncio.sleep(0.5)
+    second = Candidate(bob.redlock.election(NAME, label="bob"), log)
+    await asyncio.sleep(0.5)
+    closed = now()
+    await ann.redlock.aclose()
+    with pytest.raises(RedlockClosed):
+        await first.task
+    await asyncio.sleep(4)
+    assert log.story == ["ann+", "ann-", "bob+"]
+    assert log.lines[1][2] - closed == pytest.approx(1.0, abs=0.1)
+    assert log.lines[2][2] - closed <= 3.0, "the lock expires"
+    assert not [event for event in events if isinstance(event, TermOutlived)]
+    await stop(second)
+
+
+async def test_a_clean_up_that_outlives_the_lease_of_a_closed_manager_is_reported(rig: Rig, events: list[Event]) -> None:
+    process = await rig.process(ttl=1.0, sinks=[events.append])
+    candidate = Candidate(process.redlock.election(NAME, label="ann"), Log(), last_words=3.0)
+    await asyncio.sleep(0.5)
+    await process.redlock.aclose()
+    with pytest.raises(RedlockClosed):
+        await candidate.task
+    [outlived] = [event for event in events if isinstance(event, TermOutlived)]
+    assert outlived.over_for == pytest.approx(0.1, abs=0.02)
+
+
+@pytest.mark.parametrize("how", ["resign", "release"])
+async def test_a_body_that_works_on_after_it_gave_the_lead_away_has_not_outlived_it(
+    rig: Rig, events: list[Event], how: str
+) -> None:
+    process = await rig.process(ttl=1.0, sinks=[events.append])
+    election = process.redlock.election(NAME)
+    async with election as lease:
+        await (election.resign() if how == "resign" else lease.release())
+        await asyncio.sleep(3)
+    assert not [event for event in events if isinstance(event, TermOutlived)]
+
+
+@pytest.mark.parametrize("ends", ["by itself", "at its next await"])
+async def test_a_body_that_blocked_its_loop_beyond_the_lease_is_reported_as_outlived(
+    rig: Rig, events: list[Event], ends: str
+) -> None:
+    process = await rig.process(ttl=1.0, sinks=[events.append])
+
+    async def blocked(_lease: Lease) -> None:
+        asyncio.get_running_loop().advance(4.0)  # type: ignore[attr-defined]
+        if ends != "by itself":
+            await asyncio.sleep(1)
+
+    with pytest.raises(LockLost):
+        await process.redlock.election(NAME, rejoin=False).run(blocked)
+    await asyncio.sleep(1)
+    [outlived] = [event for event in events if isinstance(event, TermOutlived)]
+    assert outlived.over_for == pytest.approx(3.0, abs=0.1)
+
+
 async def test_a_refusal_that_waiting_does_not_cure_is_raised_before_the_first_term_only(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     log = Log()
@@ -480,12 +540,14 @@ async def test_the_events_of_a_term_tell_its_cause(rig: Rig, events: list[Event]
     running = asyncio.create_task(election.run(forever))
     await asyncio.sleep(0.3)
     await process.redlock.force_release(NAME)
-    await asyncio.wait([running])
+    with pytest.raises(LockLost):
+        await running
     assert ended() == "lost"
     running = asyncio.create_task(election.run(forever))
     await asyncio.sleep(0.3)
     rig.hang(0, 1)
-    await asyncio.wait([running])
+    with pytest.raises(LockLost):
+        await running
     assert ended() == "step_down"
     rig.resume()
 

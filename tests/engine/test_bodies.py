@@ -176,7 +176,7 @@ async def test_a_body_does_not_begin_with_a_lease_that_is_over_already(rig: Rig,
         async with lock:
             begun.append(1)
 
-    holding = asyncio.create_task(holder())
+    record = asyncio.create_task(holder())
     await asyncio.sleep(0)
 
     def over() -> None:
@@ -190,7 +190,7 @@ async def test_a_body_does_not_begin_with_a_lease_that_is_over_already(rig: Rig,
     # Behind the answers, before their caller goes on.
     asyncio.get_running_loop().call_at(now() + 2 * WAY + 1e-10, over)
     with pytest.raises(QuorumUnreachable, match=r"the lease ended before this task ran: .*was lost after"):
-        await holding
+        await record
     assert not begun
     async with lock:
         begun.append(2)

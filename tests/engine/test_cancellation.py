@@ -12,12 +12,15 @@ import pytest
 
 from aioredlock_ng import AcquireTimeout, QuorumUnreachable
 from aioredlock_ng._core.keys import slot_key
+from aioredlock_ng._core.readers import READER_QUEUE_KEYS
 from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
 from tests.support.rig import NODE_TIMEOUT, Process, Rig, occupied
 from tests.support.stepping import SteppedLoop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from aioredlock_ng import Lock
 
 KEY = b"orders:42"
 NAME = "orders:42"
@@ -128,6 +131,43 @@ async def try_slot(world: World) -> None:
         await lease.release()
 
 
+async def read_again(world: World) -> None:
+    catalog = world.mine.redlock.rwlock(NAME)
+    async with catalog.read():
+        await asyncio.sleep(0.002)
+        async with catalog.read():
+            await asyncio.sleep(0.001)
+
+
+async def readers_and_writers(world: World) -> None:
+    async def enter(lock: Lock) -> None:
+        async with lock:
+            await asyncio.sleep(0.002)
+
+    catalog = world.mine.redlock.rwlock(NAME)
+    async with asyncio.TaskGroup() as group:
+        for lock in (catalog.read(), catalog.read(), catalog.write(), catalog.read()):
+            group.create_task(enter(lock))
+
+
+async def downgrade(world: World) -> None:
+    catalog = world.mine.redlock.rwlock(NAME)
+    async with catalog.write() as lease:
+        await lease.downgrade()
+        async with catalog.read():
+            await lease.extend()
+
+
+async def written_by_another_process(world: World) -> None:
+    lease = await world.other.redlock.rwlock(NAME).write().acquire()
+    asyncio.get_running_loop().call_later(0.003, _release_soon, lease)
+
+
+async def read_by_another_process(world: World) -> None:
+    lease = await world.other.redlock.rwlock(NAME).read().acquire()
+    asyncio.get_running_loop().call_later(0.003, _release_soon, lease)
+
+
 async def slots_held_by_another_process(world: World) -> None:
     for delay in (0.003, 0.006):
         lease = await world.other.redlock.semaphore(NAME, 2).acquire()
@@ -222,6 +262,11 @@ SCENARIOS: dict[str, Scenario] = {
     "slot-fair": (slots_held_by_another_process, fair_slot),
     "slot-two-slow": (two_are_slow, slot_crowd),
     "slot-try": (all_slots_but_the_last_held, try_slot),
+    "read": (None, read_again),
+    "read-behind-writer": (written_by_another_process, read_again),
+    "readers-and-writers": (written_by_another_process, readers_and_writers),
+    "downgrade": (read_by_another_process, downgrade),
+    "downgrade-one-slow": (one_is_slow, downgrade),
 }
 
 
@@ -422,7 +467,7 @@ async def interrupt_once(loop: SteppedLoop, interruption: str, scenario: str, at
         rig.resume()
         await asyncio.sleep(CLEAN_UP_TIME)
         assert rig.clean, f"keys left: {rig.keys()}"
-        queues = (KEY, SLOT_QUEUE_KEYS + KEY)
+        queues = (KEY, SLOT_QUEUE_KEYS + KEY, READER_QUEUE_KEYS + KEY)
         left = [server.queues.members(queue) for server in rig.servers for queue in queues]
         assert not any(left), "entries left in a queue"
         for process in (world.mine, world.other):
@@ -430,7 +475,7 @@ async def interrupt_once(loop: SteppedLoop, interruption: str, scenario: str, at
             assert process.redlock._present is not None
             lines = process.redlock._present.lines
             assert (occupied(lines), lines._standing) == ([], {})
-            assert all(line.slots is not None for others in lines._others.values() for line in others)
+            assert all(line.slots is not None or line.shared for others in lines._others.values() for line in others)
             assert not any(line.taken for line in lines._all())
         for process in (world.other, world.mine):
             lease = await process.lock(NAME).try_acquire()

@@ -84,7 +84,7 @@ async def test_a_waiter_in_another_process_is_woken_by_what_the_servers_tell(rig
     await asyncio.sleep(0.03)
     await lease.release()
     await (await waiting).release()
-    assert [event for event in heard if isinstance(event, WaiterWoken)] == [WaiterWoken("a", "told")]
+    assert [event for event in heard if isinstance(event, WaiterWoken)] == [WaiterWoken("a", "notified")]
     acquired = next(event for event in heard if isinstance(event, LockAcquired))
     assert acquired.attempts == 2
 
@@ -97,7 +97,7 @@ async def test_a_waiter_is_woken_by_expiry(rig: Rig) -> None:
         server.tracks = False
     await (await process.lock("a").acquire()).release()
     causes = {event.cause for event in heard if isinstance(event, WaiterWoken)}
-    assert causes <= {"told", "expiry", "look"}
+    assert causes <= {"notified", "expiry", "look"}
     assert causes
 
 

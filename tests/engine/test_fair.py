@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld
-from aioredlock_ng._engine.waiting.lines import RUN
+from aioredlock_ng._engine.waiting.passing_on import RUN
 from aioredlock_ng.integrations._policy import Policy
 from tests.support.rig import NODE_TIMEOUT, WAY, occupied
 
@@ -170,6 +170,7 @@ async def test_a_fair_waiter_is_not_overtaken_for_ever_by_other_waiters_of_its_o
     assert min(counts.values()) > 100, counts
 
 
+@pytest.mark.slow
 async def test_other_waiters_are_not_starved_by_fair_ones(rig: Rig) -> None:
     processes = [await rig.process() for _ in range(2)]
     end = now() + 5.0

@@ -254,7 +254,7 @@ async def test_a_node_that_forgot_is_looked_at_though_the_others_are_enough(rig:
     """Servers without tracking tell nobody that they were flushed; only what such a node votes shows it."""
     process = await rig.process(max_ttl=GUARD, ttl=3.0)
     # The node is there and up, and says nothing of itself.
-    process.nodes[0].told = lambda keys: None  # type: ignore[method-assign]
+    process.nodes[0].invalidated = lambda keys: None  # type: ignore[method-assign]
     rig.ways = [2 * WAY, WAY, WAY] if late else [WAY, 2 * WAY, 2 * WAY]
     rig.servers[0].flush()
     for name in "a", "b":
@@ -511,10 +511,10 @@ async def test_a_node_that_keeps_no_marker_is_asked_at_a_bounded_pace_and_stops_
     def forgets(command: Command, by: Connection) -> Reply:
         nonlocal asked
         asked += 1
-        _, node_ms, vouch = honest(command, by)
+        _, node_ms, own_marker = honest(command, by)
         # As if another client wrote it each time.
-        by.told([MARKER_KEY])
-        return [b"%d" % asked if changes else b"0", node_ms, vouch]
+        by.invalidated([MARKER_KEY])
+        return [b"%d" % asked if changes else b"0", node_ms, own_marker]
 
     monkeypatch.setattr(server, "_marker", forgets)
     process = await rig.process(max_ttl=GUARD, ttl=3.0)

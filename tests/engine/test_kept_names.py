@@ -9,7 +9,7 @@ import pytest
 
 from aioredlock_ng._core.tickets import is_offer
 from aioredlock_ng._engine.waiting.entry import KEPT_FOR
-from aioredlock_ng._engine.waiting.place import LOOK_EVERY
+from aioredlock_ng._engine.waiting.place import REFRESH_EVERY
 from tests.support.holds import holds
 from tests.support.rig import NODE_TIMEOUT, WAY
 
@@ -81,7 +81,7 @@ async def test_a_set_that_waits_for_long_leaves_others_their_turn_again_and_agai
     waiting = await keeping(rig, process)
     told = await holds({"other": (other, ("a",))}, 0.05, 50.0)
     assert told.longest <= 2 * (KEPT_FOR + SOON)
-    assert told.counts["other"] >= 50.0 / (KEPT_FOR + LOOK_EVERY)
+    assert told.counts["other"] >= 50.0 / (KEPT_FOR + REFRESH_EVERY)
     rig.vacate(b"b")
     async with asyncio.timeout(KEPT_FOR):
         await (await waiting).release()
@@ -142,8 +142,8 @@ async def test_nested_locks_beside_sets_in_the_other_order_make_progress(rig: Ri
         told = await holds({"both": (other, ("a", "b")), "one": (other, ("a",))}, hold, 60.0)
     # The set may keep `a` twice: once before the other task that waits for it.
     assert longest <= 2 * (KEPT_FOR + SOON + hold), longest
-    assert nested >= 60.0 / (KEPT_FOR + LOOK_EVERY)
-    assert told.counts["one"] >= 60.0 / (KEPT_FOR + LOOK_EVERY), told
+    assert nested >= 60.0 / (KEPT_FOR + REFRESH_EVERY)
+    assert told.counts["one"] >= 60.0 / (KEPT_FOR + REFRESH_EVERY), told
 
 
 @pytest.mark.parametrize("quarters", range(12))

@@ -12,7 +12,7 @@ import pytest
 
 from aioredlock_ng import Lease, LockLost, LockReleased, QuorumUnreachable
 from aioredlock_ng._engine.keeping.batch import Batch
-from aioredlock_ng._engine.keeping.holding import Holding
+from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng.events import LeaseLost, LeasesRenewed, RenewalFailed
 from tests.support.rig import WAY
 
@@ -156,7 +156,7 @@ async def test_renewals_that_are_answered_late_count_all_the_same(rig: Rig) -> N
     assert renewals > 10
     rig.ways[:] = [0.4, 2.0, 2.0]
     await lease.wait_lost()
-    assert lease.lost, "a minority is no quorum, however late the others"
+    assert lease.lost, "a minority is not a quorum, however late the others"
 
 
 async def test_a_renewal_that_failed_is_told_once_and_not_behind_one_that_succeeded(rig: Rig) -> None:
@@ -342,7 +342,7 @@ async def test_leases_that_were_renewed_are_not_kept_when_they_are_over(
 
     def alive() -> int:
         gc.collect()
-        return sum(issubclass(type(thing), (Batch, Holding)) for thing in gc.get_objects())
+        return sum(issubclass(type(thing), (Batch, LeaseRecord)) for thing in gc.get_objects())
 
     before = alive()
     lasting = await process.lock("lasting").acquire()
@@ -350,7 +350,7 @@ async def test_leases_that_were_renewed_are_not_kept_when_they_are_over(
     await earlier.extend()
     for number in range(20):
         lease = await process.lock(f"{number}").acquire()
-        process.redlock.engine().extender.renew([lasting._holding, earlier._holding, lease._holding], 30.0)
+        process.redlock.engine().extender.renew([lasting._record, earlier._record, lease._record], 30.0)
         # Over while its second renewal is under way: what confirms the others says nothing of it any more.
         ending = end(earlier)
         if ending is not None:
@@ -597,7 +597,7 @@ async def test_waiting_for_a_loss_leaves_nothing_behind_when_cancelled(rig: Rig)
     for _ in range(50):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(lease.wait_lost(), 0.01)
-    assert len(lease._holding.waiters or ()) < 5
+    assert len(lease._record.waiters or ()) < 5
 
 
 async def test_without_repair_a_loss_that_comes_in_pieces_is_told_at_once_too(rig: Rig) -> None:

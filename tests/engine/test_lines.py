@@ -11,8 +11,8 @@ import pytest
 from aioredlock_ng import AcquireTimeout, Lease, Lock, QuorumUnreachable, RedlockClosed
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._engine.attempt.round import Round
-from aioredlock_ng._engine.keeping.holding import Holding
-from aioredlock_ng._engine.waiting.lines import RUN, RUN_TRIPS
+from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
+from aioredlock_ng._engine.waiting.passing_on import RUN, RUN_TRIPS
 from tests.support.rig import WAY, Rig, occupied
 
 if TYPE_CHECKING:
@@ -422,6 +422,19 @@ async def test_who_waited_for_a_holder_to_the_end_is_not_told_that_no_node_answe
         await waiting
 
 
+@pytest.mark.parametrize("down", [False, True])
+async def test_all_tasks_of_a_line_learn_in_the_same_instant_that_no_quorum_answered(rig: Rig, *, down: bool) -> None:
+    process = await rig.process()
+    if down:
+        rig.stop(0, 1, 2)
+    else:
+        rig.hang(0, 1, 2)
+    options: dict[str, Any] = {"blocking_timeout": 0.5, "fail_fast": False}
+    waiting = [process.lock("a", **options).acquire() for _ in range(5)]
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(error) for error in errors] == [QuorumUnreachable] * 5
+
+
 async def test_who_waited_for_one_that_reached_no_quorum_is_told_so(rig: Rig) -> None:
     process = await rig.process()
     rig.hang(0, 1, 2)
@@ -437,7 +450,7 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
 
     def alive() -> int:
         gc.collect()
-        return sum(issubclass(type(thing), (Lock, Lease, Holding, Acquisition, Round)) for thing in gc.get_objects())
+        return sum(issubclass(type(thing), (Lock, Lease, LeaseRecord, Acquisition, Round)) for thing in gc.get_objects())
 
     async def take(name: str) -> None:
         async with process.lock(name):

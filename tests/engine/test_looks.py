@@ -9,8 +9,8 @@ import pytest
 
 from aioredlock_ng._core.outlook import MOST_AHEAD
 from aioredlock_ng._engine.waiting.entry import QUEUE_LIFE
-from aioredlock_ng._engine.waiting.place import LOOK_EVERY
-from tests.engine.test_queue import GRACE, HAND_OVER, KEY, kill, members, now, silent_process, waiters, waiting
+from aioredlock_ng._engine.waiting.place import REFRESH_EVERY
+from tests.engine.test_queue import GRACE, HAND_OVER, KEY, Stopped, kill, members, now, silent_process, waiters, waiting
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Line = list[tuple["Process", "asyncio.Future[Lease]"]]
 
 def longest(rank: int) -> float:
     """Seconds between two looks of a waiter with so many before it."""
-    return LOOK_EVERY + min(rank, MOST_AHEAD) * QUEUE_LIFE
+    return REFRESH_EVERY + min(rank, MOST_AHEAD) * QUEUE_LIFE
 
 
 def die(rig: Rig, line: Line) -> None:
@@ -81,6 +81,67 @@ async def test_a_waiter_follows_though_all_before_it_died_together_with_the_hold
     await lease.release()
     await holder.redlock.aclose()
     await close(line[:dead])
+
+
+async def test_after_a_hand_over_the_second_knows_when_the_lock_expires(rig: Rig) -> None:
+    """It was the third when it came, and the look of the new first lets the nodes notify it."""
+    holder = await rig.process()
+    lease = await holder.lock("a").acquire()
+    line = await waiters(rig, 3, ttl=TTL)
+    await lease.release()
+    await line[0][1]
+    # The new holder has renewed meanwhile.
+    await asyncio.sleep(2 * TTL)
+    died = now()
+    kill(rig, line[0][0])
+    die(rig, line[1:2])
+    await (await line[2][1]).release()
+    assert now() - died < TTL + GRACE + 2 * HAND_OVER
+    await close(line[:2])
+
+
+async def test_the_second_learns_of_renewals_without_a_look(rig: Rig) -> None:
+    holder = await rig.process(ttl=TTL)
+    await holder.lock("a").acquire()
+    line = await waiters(rig, 3)
+    asked = line[1][0].questions()
+    await asyncio.sleep(2 * REFRESH_EVERY)
+    assert holder.redlock.stats().renewals >= 5
+    assert [command.script.name for command in asked] == ["stand"] * len(asked)
+    assert len(asked) <= 2 * 3, "its own looks are rare"
+    for _, each in line:
+        each.cancel()
+
+
+async def test_a_stopped_first_does_not_hide_a_shorter_life_from_the_second(rig: Rig) -> None:
+    holder = await rig.process()
+    lease = await holder.lock("a", ttl=30, min_hold=1.0).acquire()
+    line = await waiters(rig, 3)
+    stopped = Stopped(line[0][0])
+    await lease.release()
+    released = now()
+    await (await line[1][1]).release()
+    assert now() - released < 1.0 + GRACE + 2 * HAND_OVER
+    stopped.go_on()
+    await (await line[2][1]).release()
+    await (await line[0][1]).release()
+
+
+async def test_a_stopped_first_does_not_hide_the_expiry_from_a_new_second(rig: Rig) -> None:
+    holder = await rig.process(ttl=TTL)
+    await holder.lock("a").acquire()
+    line = await waiters(rig, 3)
+    await asyncio.sleep(1)
+    stopped = Stopped(line[1][0])
+    line[0][1].cancel()
+    await asyncio.sleep(1)
+    died = now()
+    kill(rig, holder)
+    await (await line[2][1]).release()
+    assert now() - died < TTL + 2 * GRACE + 2 * HAND_OVER
+    stopped.go_on()
+    await (await line[1][1]).release()
+    await holder.redlock.aclose()
 
 
 async def test_a_look_shows_a_waiter_that_it_is_the_first_since_those_before_it_died(rig: Rig) -> None:

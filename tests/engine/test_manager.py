@@ -402,9 +402,9 @@ def test_without_an_asyncio_loop_each_call_of_an_open_manager_says_what_is_missi
 async def test_awaiting_or_entering_a_lock_by_a_plain_with_shows_the_right_line(rig: Rig, names: Any, call: str) -> None:
     lock: Any = (await rig.process()).lock(*names)
     right = rf"; use `async with {call}:`, or `lease = await {call}\.acquire\(\)`$"
-    with pytest.raises(TypeError, match="a Lock cannot be awaited" + right):
+    with pytest.raises(TypeError, match="Lock cannot be awaited" + right):
         await lock
-    with pytest.raises(TypeError, match="a Lock does not support a plain `with`" + right), lock:
+    with pytest.raises(TypeError, match="Lock does not support a plain `with`" + right), lock:
         raise AssertionError("no body begins")
     assert rig.clean
 
@@ -412,9 +412,9 @@ async def test_awaiting_or_entering_a_lock_by_a_plain_with_shows_the_right_line(
 async def test_awaiting_or_entering_a_manager_by_a_plain_with_shows_the_right_line() -> None:
     redlock: Any = Redlock(["redis://127.0.0.1:1"])
     right = r"; use `async with Redlock\(\[\.\.\.\]\) as redlock:`, or `await redlock\.open\(\)`"
-    with pytest.raises(TypeError, match="a Redlock cannot be awaited" + right):
+    with pytest.raises(TypeError, match="Redlock cannot be awaited" + right):
         await redlock
-    with pytest.raises(TypeError, match="a Redlock does not support a plain `with`" + right), redlock:
+    with pytest.raises(TypeError, match="Redlock does not support a plain `with`" + right), redlock:
         raise AssertionError("no body begins")
 
 

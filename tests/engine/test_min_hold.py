@@ -17,7 +17,7 @@ from tests.support.rig import WAY, occupied
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from tests.support.rig import Process, Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -186,8 +186,8 @@ async def test_a_grant_that_no_caller_received_is_freed_at_once(rig: Rig) -> Non
     asked = asyncio.ensure_future(process.lock("a", min_hold=MIN_HOLD).acquire())
     adopt = process.redlock.engine().extender.adopt
 
-    def adopted(holding: Holding) -> None:
-        adopt(holding)
+    def adopted(record: LeaseRecord) -> None:
+        adopt(record)
         asyncio.get_running_loop().call_soon(asked.cancel)
 
     process.redlock.engine().extender.adopt = adopted  # type: ignore[method-assign]

@@ -44,7 +44,7 @@ def assert_nobody_is_forgotten(process: Process) -> None:
             assert line.contender.asking or (line.place is not None and (line.place.waiting or line.place._timer is not None))
         else:
             assert not line.queue or line.full, line.keys
-        assert {holding.spec.number for holding in line.holders} <= {None, *line.taken}, line.taken
+        assert {record.spec.number for record in line.holders} <= {None, *line.taken}, line.taken
         assert line.place is None or lines._standing[line.place.member] is line
         assert line.contender is not None or line.holders or line.queue or line.place is None, line.keys
     assert all(line.place is not None for line in lines._standing.values())
@@ -80,7 +80,7 @@ def key_of_slot(rng: random.Random, name: str) -> bytes:
 
 
 def assert_no_slot_is_held_twice(leases: list[Lease]) -> None:
-    held = [lease._holding.spec.keys for lease in leases if lease.valid]
+    held = [lease._record.spec.keys for lease in leases if lease.valid]
     assert len(set(held)) == len(held), held
 
 

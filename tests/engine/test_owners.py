@@ -329,7 +329,7 @@ async def test_the_name_of_a_task_neither_ends_the_line_nor_moves_the_cursor(rig
         async with process.lock("a"):
             await asyncio.sleep(0.3)
 
-    holding = asyncio.create_task(hold(), name="two\nlines\x1b[31m" + "x" * 1000)
+    record = asyncio.create_task(hold(), name="two\nlines\x1b[31m" + "x" * 1000)
     await asyncio.sleep(0.2)
     for asking in (process, other):
         with pytest.raises(LockHeld) as caught:
@@ -338,7 +338,7 @@ async def test_the_name_of_a_task_neither_ends_the_line_nor_moves_the_cursor(rig
         assert ":two\ufffdlines\ufffd[31mxxx" in caught.value.owner
         assert len(caught.value.owner) <= MAX_LABEL
         assert str(caught.value).isprintable()
-    await holding
+    await record
 
 
 TOKEN = b"0123456789abcdef0123456789abcdef"

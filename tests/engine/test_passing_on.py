@@ -300,7 +300,7 @@ async def test_what_is_over_is_not_passed_on(rig: Rig) -> None:
     await asyncio.sleep(0)
     _, lease = await asyncio.gather(first.release(), asked)
     # Its loop stands still until its time is over.
-    lease._holding.unschedule()
+    lease._record.unschedule()
     await asyncio.sleep(0.02)
     assert not await lease.release()
     assert lease.lost
@@ -318,7 +318,7 @@ async def test_who_is_cancelled_as_it_is_passed_on_leaves_it_to_the_next(rig: Ri
     if already:
         await lease.release()
     else:
-        assert process.redlock.engine().extender.pass_on(lease._holding)
+        assert process.redlock.engine().extender.pass_on(lease._record)
         cancelled.cancel()
     await asyncio.wait([cancelled])
     assert cancelled.cancelled()
@@ -333,7 +333,7 @@ async def test_who_is_cancelled_as_it_is_passed_on_leaves_it_to_the_next(rig: Ri
 async def test_the_last_one_cancelled_as_it_is_passed_on_leaves_no_key(rig: Rig) -> None:
     process = await rig.process()
     lease, (cancelled,) = await line(process, 1)
-    assert process.redlock.engine().extender.pass_on(lease._holding)
+    assert process.redlock.engine().extender.pass_on(lease._record)
     cancelled.cancel()
     await asyncio.wait([cancelled])
     await asyncio.sleep(2 * WAY)

@@ -80,9 +80,9 @@ class Untold(MemoryNode):
     def tracking(self) -> bool:
         return False
 
-    def told(self, keys: list[bytes] | None) -> None:
+    def invalidated(self, keys: list[bytes] | None) -> None:
         if keys is None:
-            super().told(None)
+            super().invalidated(None)
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)

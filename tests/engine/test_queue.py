@@ -226,9 +226,10 @@ async def test_a_far_process_keeps_its_turn_while_its_round_trip_is_within_the_n
 # Cost.
 
 
-async def test_the_cost_and_the_shares_of_a_crowd_do_not_depend_on_its_size() -> None:
+@pytest.mark.parametrize("most", [40, pytest.param(200, marks=pytest.mark.slow)])
+async def test_the_cost_and_the_shares_of_a_crowd_do_not_depend_on_its_size(most: int) -> None:
     figures = {}
-    for count in (10, 40, 200):
+    for count in (10, most):
         async with Rig(3) as rig:
             processes = [await rig.process() for _ in range(count)]
             figures[count] = await compete(rig, processes, 20 if count < 200 else 10)
@@ -238,7 +239,7 @@ async def test_the_cost_and_the_shares_of_a_crowd_do_not_depend_on_its_size() ->
         assert each.messages <= 5, figures
         assert min(each.shares) >= 0.85, (figures, sorted(each.shares))
     for name in ("attempts", "commands", "messages"):
-        assert getattr(figures[200], name) == pytest.approx(getattr(figures[10], name), rel=0.15), figures
+        assert getattr(figures[most], name) == pytest.approx(getattr(figures[10], name), rel=0.15), figures
 
 
 async def test_a_short_hold_costs_the_next_process_four_commands_per_node(rig: Rig) -> None:
@@ -405,7 +406,7 @@ async def test_a_deletion_by_another_client_on_a_quorum_wakes_exactly_the_first(
     attempts = [process.redlock.stats().attempts for process, _ in line]
     rig.vacate(KEY, on=[1])
     await asyncio.sleep(0.2)
-    assert [process.redlock.stats().attempts for process, _ in line] == attempts, "one node is no quorum"
+    assert [process.redlock.stats().attempts for process, _ in line] == attempts, "one node is not a quorum"
     before = now()
     rig.vacate(KEY, on=[0])
     lease = await line[0][1]

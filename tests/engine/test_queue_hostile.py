@@ -228,4 +228,4 @@ async def test_a_waiter_that_was_served_leaves_no_reference_cycle(rig: Rig) -> N
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-    assert kept & {"Round", "Acquisition", "Place", "Line", "Holding", "Outlook"} == set()
+    assert kept & {"Round", "Acquisition", "Place", "Line", "LeaseRecord", "Outlook"} == set()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, Lease, LockHeld
+from aioredlock_ng import AcquireTimeout, Lease, LockHeld, QuorumUnreachable
 from aioredlock_ng._engine.waiting import line_index
 from tests.support.rig import NODE_TIMEOUT, WAY, Process, Rig, occupied
 
@@ -179,6 +179,33 @@ async def test_try_acquire_finds_the_free_slot_while_a_minority_of_nodes_has_fai
     rig.refuse(None, 0)
     for lease in leases:
         await lease.release()
+
+
+async def test_try_acquire_finds_a_slot_that_only_a_minority_of_nodes_still_keeps() -> None:
+    """A release under way, or a holder that was killed, leaves keys on some nodes."""
+    async with Rig(5) as rig:
+        process = await rig.process()
+        for number in (1, 2, 4):
+            rig.occupy(b"gpu#%d" % number)
+        rig.occupy(b"gpu#3", on=[0, 1])
+        lease = await semaphore(process, 4).try_acquire()
+        assert process.redlock.stats().attempts == 2, "the first attempt asked for another slot"
+        assert lease is not None
+        assert lease.slot == 3
+        await lease.release()
+
+
+async def test_slots_that_no_quorum_has_shown_do_not_count_as_held(rig: Rig) -> None:
+    process = await rig.process()
+    for number in range(1, 5):
+        rig.occupy(b"gpu#%d" % number)
+    call = asyncio.ensure_future(semaphore(process, 4).try_acquire())
+    # The first attempt is answered, and the question for free slots is not.
+    await asyncio.sleep(TRIP + WAY / 2)
+    rig.hang(0, 1, 2)
+    with pytest.raises(QuorumUnreachable, match="no quorum showed its slots"):
+        await call
+    rig.resume(0, 1, 2)
 
 
 async def test_refused_calls_leave_no_line_behind(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ async def test_a_sink_that_raises_a_cancellation_stops_no_timer_of_other_leases(
     process = await rig.process(sinks=[broken], ttl=1.0)
     leases = [await process.lock(f"r{number}", auto_extend=False).acquire() for number in range(5)]
     await asyncio.sleep(2)
-    assert [lease._holding.phase for lease in leases] == ["lost"] * 5
+    assert [lease._record.phase for lease in leases] == ["lost"] * 5
     assert sum("sink" in record.getMessage() for record in caplog.records) == 1
 
 
@@ -94,7 +94,7 @@ async def test_a_log_that_raises_stops_no_timer_of_other_leases(rig: Rig) -> Non
         await asyncio.sleep(2)
     finally:
         log.removeFilter(broken)
-    assert [lease._holding.phase for lease in leases] == ["lost"] * 5
+    assert [lease._record.phase for lease in leases] == ["lost"] * 5
 
 
 async def test_a_waiter_is_woken_by_a_sink_that_frees_what_it_waits_for(rig: Rig) -> None:
@@ -115,7 +115,7 @@ async def test_a_waiter_is_woken_by_a_sink_that_frees_what_it_waits_for(rig: Rig
     held.append(await process.lock("b", ttl=0.5).acquire())
     await foreign.release()
     lease = await waiting
-    assert WaiterWoken("a, b", "told") in heard
+    assert WaiterWoken("a, b", "notified") in heard
     assert not held
     await asyncio.sleep(5)
     assert lease.valid
@@ -171,7 +171,7 @@ async def test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed(
     await asyncio.sleep(0.5)
     # As after a stall of the loop: the timer comes round behind the deadline.
     for lease in [*others[:10], doomed, *others[10:]]:
-        process.redlock.engine().extender._schedule.put(lease._holding, doomed._holding.deadline + 0.05)
+        process.redlock.engine().extender._schedule.put(lease._record, doomed._record.deadline + 0.05)
     executed = count_commands(monkeypatch)
     await asyncio.sleep(20)
     assert executed["extend"] == 0

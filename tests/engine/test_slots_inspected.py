@@ -119,6 +119,7 @@ async def test_a_manager_without_labels_reads_none_and_tells_the_holders(rig: Ri
     await lease.release()
 
 
+@pytest.mark.slow
 async def test_a_thousand_slots_are_inspected_at_once(rig: Rig) -> None:
     process, other = await rig.process(), await rig.process()
     semaphore = process.redlock.semaphore("gpu", 1000)

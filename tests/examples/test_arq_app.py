@@ -24,6 +24,7 @@ def python() -> Path:
     return python_with("arq", "arq==0.28.0")
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.timeout(180)  # the environment is made when it is not there
 async def test_no_deposit_of_many_workers_is_lost(
@@ -45,6 +46,7 @@ async def test_no_deposit_of_many_workers_is_lost(
     assert nodes.keys() == [set()] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.timeout(180)  # the environment is made when it is not there
 async def test_a_job_that_takes_too_long_or_loses_its_lock_leaves_no_key_and_the_latter_is_done_again(

@@ -7,6 +7,8 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pytest
+
 from examples import fenced_sql
 from tests.support.coverage import untraced
 
@@ -15,11 +17,10 @@ from .conftest import EXAMPLES
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
     from tests.support.node_set import NodeSet
 
 
+@pytest.mark.slow
 async def test_processes_deposit_and_nothing_is_missing(nodes: NodeSet, tmp_path: Path) -> None:
     script, bank = EXAMPLES / "fenced_sql.py", tmp_path / "bank.sqlite"
     clerks = [

@@ -32,6 +32,7 @@ def moment_of(number: int) -> int:
     return (number >> COUNT_BITS + MACHINE_BITS) + EPOCH
 
 
+@pytest.mark.slow
 async def test_processes_that_share_two_machine_numbers_make_different_ids(nodes: NodeSet) -> None:
     script = (
         "import asyncio; from examples import id_generator; id_generator.MACHINES = 2; id_generator.CLOCKS = 0.05;"

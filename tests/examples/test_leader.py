@@ -71,6 +71,7 @@ async def candidates() -> AsyncIterator[Candidates]:
     await candidates.close()
 
 
+@pytest.mark.slow
 @pytest.mark.once
 async def test_another_leads_within_the_ttl_and_never_two_at_once(
     nodes: NodeSet, candidates: Candidates, start_server: Callable[..., LocalServer]

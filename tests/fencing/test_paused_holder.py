@@ -11,7 +11,6 @@ import pytest
 from aioredlock_ng import Redlock
 from tests.fencing.stores import open_store
 from tests.integration.helpers import program
-from tests.support import tiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +47,7 @@ asyncio.run(main())
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("kind", tiers.ends(["hash", "sql", "string"]))
+@pytest.mark.parametrize("kind", ["hash", "sql", "string"])
 @pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
 async def test_the_late_write_of_a_stopped_holder(
     check: bool, kind: str, three_nodes: NodeSet, start_server: Callable[..., LocalServer], tmp_path: Path

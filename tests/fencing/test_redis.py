@@ -271,6 +271,7 @@ async def test_the_documented_rights_suffice(start_server: Callable[..., LocalSe
             await guarded.set("other", "a", fence=NOW)
 
 
+@pytest.mark.slow
 async def test_in_a_cluster_both_keys_are_in_one_slot(start_server: Callable[..., LocalServer]) -> None:
     server = start_server(["--cluster-enabled", "yes"])
     server.command("CLUSTER", "ADDSLOTS", *map(str, range(16384)))

@@ -38,9 +38,12 @@ async def all_up(redlock: Redlock) -> None:
     await eventually(lambda: all(node.state == "up" and not node.pending and not node.owed for node in redlock.nodes), 40)
 
 
-async def no_keys_left(nodes: NodeSet, redlock: Redlock | None = None) -> None:
-    """Nothing is on the nodes once all that was sent has been answered."""
-    if redlock is not None:
+async def no_keys_left(nodes: NodeSet, *redlocks: Redlock) -> None:
+    """Nothing is on the nodes once all that these managers sent has been answered.
+
+    A release returns as soon as its outcome is known, so name every open manager that took part.
+    """
+    for redlock in redlocks:
         await all_up(redlock)
     assert await asyncio.to_thread(nodes.keys) == [set()] * len(nodes)
 

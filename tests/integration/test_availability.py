@@ -23,6 +23,7 @@ def kinds(heard: list[Event]) -> list[type[Event]]:
     return [type(event) for event in heard if isinstance(event, QuorumLost | QuorumRegained)]
 
 
+@pytest.mark.slow
 async def test_nodes_that_hang_and_answer_again(three_nodes: NodeSet) -> None:
     heard: list[Event] = []
     async with Redlock(three_nodes.urls, sinks=[heard.append], node_timeout=0.3) as redlock:

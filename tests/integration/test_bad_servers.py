@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockLost, QuorumUnreachable, Redlock
-from tests.integration.helpers import all_up, no_keys_left, state_of
+from tests.integration.helpers import no_keys_left, state_of
 from tests.support import server_versions
 from tests.support.eventually import eventually
 from tests.support.node_set import trust
@@ -272,6 +272,7 @@ async def test_a_busy_server_is_used_again_once_its_script_is_killed(start_serve
         await late.aclose()
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_loading_is_told_so_and_used_once_it_is_ready(start_server: StartServer) -> None:
     server = start_server(["--key-load-delay", "100"], appendonly=True)
     server.command("EVAL", "for i = 1, 15000 do redis.call('SET', 'k' .. i, i) end return 1", "0")
@@ -366,8 +367,7 @@ async def test_a_held_lock_is_told_as_held_although_a_minority_refuses(three_nod
             assert "held" in str(caught.value)
         async with other.lock("order", blocking_timeout=5):
             pass
-        await all_up(redlock)
-        await no_keys_left(three_nodes, other)
+        await no_keys_left(three_nodes, redlock, other)
 
 
 async def test_a_twin_that_appears_later_is_refused_by_name(start_server: StartServer) -> None:

@@ -50,7 +50,7 @@ async def test_two_managers_exclude_each_other(nodes: NodeSet) -> None:
         await asyncio.gather(*(work(manager, number) for manager in (redlock, other) for number in range(6)))
         assert (witness.entered, witness.overlaps) == (240, 0)
         assert redlock.stats().lost == other.stats().lost == 0
-        await no_keys_left(nodes, redlock)
+        await no_keys_left(nodes, redlock, other)
 
 
 async def test_trying_and_waiting_a_while_tell_that_another_holds_it(nodes: NodeSet) -> None:
@@ -82,7 +82,7 @@ async def test_a_waiter_gets_the_lock_when_a_remote_holder_releases(nodes: NodeS
         await lease.release()
         # Told by the nodes: far sooner than the ttl, and the slow look that makes up for lost messages is out of reach.
         await (await asyncio.wait_for(waiting, 20)).release()
-        await no_keys_left(nodes, other)
+        await no_keys_left(nodes, redlock, other)
 
 
 async def test_a_waiter_gets_the_lock_when_a_remote_lease_expires(nodes: NodeSet) -> None:
@@ -105,7 +105,7 @@ async def test_renewals_keep_a_lease_alive_beyond_its_ttl(nodes: NodeSet) -> Non
                 assert await other.lock("order").try_acquire() is None
                 assert lease.valid
                 await asyncio.sleep(0.05)
-        await no_keys_left(nodes, redlock)
+        await no_keys_left(nodes, redlock, other)
 
 
 async def test_without_renewal_a_lease_ends_and_says_so(three_nodes: NodeSet) -> None:
@@ -127,11 +127,12 @@ async def test_several_resources_are_taken_together_or_not_at_all(three_nodes: N
             # What it left behind would stay for longer than is waited.
             assert await other.lock("a", "b", "c", ttl=60).try_acquire() is None
             await no_pending(other)
-            await eventually(lambda: three_nodes.keys() == [{"b"}] * 3)
+            # A node that "a b c" reached before "b" lacks "b", and its higher fence bars the repair.
+            await eventually(lambda: set().union(*three_nodes.keys()) == {"b"})
         async with other.lock("a", "b", "c", blocking_timeout=5):
             for name in ("a", "b", "c"):
                 assert await redlock.lock(name).try_acquire() is None
-        await no_keys_left(three_nodes, redlock)
+        await no_keys_left(three_nodes, redlock, other)
 
 
 async def test_several_resources_in_any_order_never_block_each_other_for_ever(three_nodes: NodeSet) -> None:
@@ -148,7 +149,7 @@ async def test_several_resources_in_any_order_never_block_each_other_for_ever(th
         work_all = (work(manager, names) for manager in (redlock, other) for names in orders)
         await asyncio.wait_for(asyncio.gather(*work_all), 40)
         assert (witness.entered, witness.overlaps) == (120, 0)
-        await no_keys_left(three_nodes, redlock)
+        await no_keys_left(three_nodes, redlock, other)
 
 
 async def test_releasing_a_stale_lease_leaves_the_newer_one_alone(three_nodes: NodeSet) -> None:

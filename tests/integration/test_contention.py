@@ -109,4 +109,4 @@ async def test_split_votes_settle(count: int, five_nodes: NodeSet) -> None:
         await asyncio.wait_for(asyncio.gather(*map(work, (redlock, other, third))), 40)
         assert witness.entered == 180
         assert witness.overlaps == 0
-        await no_keys_left(five_nodes, redlock)
+        await no_keys_left(five_nodes, redlock, other, third)

@@ -21,6 +21,7 @@ GUARD = SHORT_GUARD | {"ttl": 2.0, "max_ttl": 2.0}
 """With bodies that must not lose their lock to a process that stalls for a second."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dead", [pytest.param(1, marks=pytest.mark.full), 2])
 async def test_with_a_minority_killed_under_load_nobody_notices(five_nodes: NodeSet, dead: int) -> None:
     async with Redlock(five_nodes.urls, **GUARD) as redlock:
@@ -123,6 +124,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_after_a_holders_process_is_killed_the_next_one_gets_the_lock_by_expiry(three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls) as redlock, program(HOLDER, *three_nodes.urls) as holder:
         assert holder.stdout is not None
@@ -134,9 +136,11 @@ async def test_after_a_holders_process_is_killed_the_next_one_gets_the_lock_by_e
         await holder.wait()
         killed_at = time.monotonic()
         told = [asyncio.to_thread(node.command, "PTTL", "order") for node in three_nodes]
-        left = min(map(int, await asyncio.gather(*told))) / 1000
-        assert left > 0
+        left = [int(milliseconds) / 1000 for milliseconds in await asyncio.gather(*told)]
+        assert min(left) > 0
         lease = await asyncio.wait_for(waiting, 20)
-        assert time.monotonic() - killed_at >= left - 0.005
+        assert time.monotonic() - killed_at >= min(left) - 0.005
         await lease.release()
+        # A node may have renewed the killed holder's key later than a majority.
+        await asyncio.sleep(max(0.0, killed_at + max(left) + 0.1 - time.monotonic()))
         await no_keys_left(three_nodes, redlock)

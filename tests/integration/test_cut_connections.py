@@ -12,7 +12,7 @@ import pytest
 from aioredlock_ng import LockNotAcquired, QuorumUnreachable, Redlock
 from aioredlock_ng._nodes.channel import sending
 from aioredlock_ng.events import NodeSuspect
-from tests.integration.helpers import Witness, all_up, no_keys_left, state_of, stats_of
+from tests.integration.helpers import Witness, no_keys_left, state_of, stats_of
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
 
@@ -81,6 +81,7 @@ async def test_a_lease_released_while_a_node_is_away_is_released_there_on_its_re
         await no_keys_left(three_nodes, redlock)
 
 
+@pytest.mark.slow
 async def test_clients_killed_by_the_server_under_load_leave_no_key_and_no_overlap(three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
         running, witness = True, Witness()
@@ -101,8 +102,7 @@ async def test_clients_killed_by_the_server_under_load_leave_no_key_and_no_overl
         running = False
         await asyncio.gather(*workers)
         assert witness.overlaps == 0
-        await all_up(other)
-        await no_keys_left(three_nodes, redlock)
+        await no_keys_left(three_nodes, redlock, other)
         assert all(node.connections > 3 for node in redlock.nodes)
 
 
@@ -183,7 +183,7 @@ async def test_scripts_flushed_under_load_are_sent_again_in_full(three_nodes: No
         running = False
         await asyncio.gather(*workers)
         assert witness.overlaps == 0
-        await no_keys_left(three_nodes, redlock)
+        await no_keys_left(three_nodes, redlock, other)
 
 
 async def test_renewals_survive_flushed_scripts(three_nodes: NodeSet) -> None:
@@ -197,11 +197,13 @@ async def test_renewals_survive_flushed_scripts(three_nodes: NodeSet) -> None:
         assert lease.valid
 
 
+@pytest.mark.slow
 async def test_a_node_that_falls_too_far_behind_counts_as_silent_though_it_answers(
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it is behind with is kept here: without a bound, memory would grow for as long as it is slower than the others."""
-    monkeypatch.setattr(sending, "MAX_PENDING", 100)
+    # Few enough for a machine that is busy: calls of one tick are sent as one.
+    monkeypatch.setattr(sending, "MAX_PENDING", 10)
     heard: list[Event] = []
     async with (
         Proxy(three_nodes.urls[0]) as proxy,

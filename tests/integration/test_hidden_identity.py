@@ -60,6 +60,7 @@ async def test_servers_that_hide_who_they_are_serve_and_keep_no_probe(
     assert len(said) == 3, "once for each"
 
 
+@pytest.mark.slow
 async def test_one_that_hides_who_it_is_and_is_flushed_waits(hiding: Callable[[], LocalServer]) -> None:
     servers = [hiding() for _ in range(3)]
     async with Redlock([server.url for server in servers], ttl=1.0, max_ttl=1.0) as redlock:

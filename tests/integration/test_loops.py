@@ -68,7 +68,7 @@ def test_locks_exclude_are_renewed_and_leave_nothing(loop_kind: str, three_nodes
                 renewals = redlock.stats().renewals
                 await eventually(lambda: redlock.stats().renewals > renewals)
                 assert await other.lock("order").try_acquire() is None
-            await no_keys_left(three_nodes, redlock)
+            await no_keys_left(three_nodes, redlock, other)
 
     run(loop_kind, main())
 
@@ -128,6 +128,7 @@ def test_a_loss_cancels_the_body_and_nothing_else(loop_kind: str, three_nodes: N
     run(loop_kind, main())
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 def test_a_hung_and_a_killed_node_are_gone_on_without_and_used_again(loop_kind: str, five_nodes: NodeSet) -> None:
     async def main() -> None:

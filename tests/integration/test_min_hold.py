@@ -47,8 +47,12 @@ asyncio.run(main())
 """
 
 
+def full(case: str) -> object:
+    return pytest.param(case, marks=pytest.mark.full)
+
+
 @pytest.mark.faults
-@pytest.mark.parametrize("how", ["after the release", "during the release", "before the release"])
+@pytest.mark.parametrize("how", ["after the release", *map(full, ("during the release", "before the release"))])
 async def test_a_process_that_is_killed_around_its_release_leaves_the_lock_taken_until_min_hold_is_over(
     three_nodes: NodeSet, how: str
 ) -> None:
@@ -68,6 +72,7 @@ async def test_a_process_that_is_killed_around_its_release_leaves_the_lock_taken
         await no_keys_left(three_nodes, redlock)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_polling")
 async def test_a_waiter_sleeps_until_min_hold_is_over(three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls, ttl=60) as redlock, Redlock(three_nodes.urls) as other:
@@ -80,9 +85,10 @@ async def test_a_waiter_sleeps_until_min_hold_is_over(three_nodes: NodeSet) -> N
         assert time.monotonic() >= granted + MIN_HOLD
         assert other.stats().attempts == 2, "one attempt before the wait, and one behind it"
         await second.release()
-        await no_keys_left(three_nodes, other)
+        await no_keys_left(three_nodes, redlock, other)
 
 
+@pytest.mark.slow
 async def test_a_semaphore_with_min_hold_limits_a_rate(three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
         starts: list[float] = []
@@ -98,6 +104,7 @@ async def test_a_semaphore_with_min_hold_limits_a_rate(three_nodes: NodeSet) -> 
         assert all(third - first >= 0.9 for first, third in zip(starts, starts[2:], strict=False))
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 async def test_connections_that_are_cut_at_the_release_do_not_free_the_lock_early(three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls, ttl=1.0) as redlock, Redlock(three_nodes.urls) as other:
@@ -110,10 +117,10 @@ async def test_connections_that_are_cut_at_the_release_do_not_free_the_lock_earl
         second = await asyncio.wait_for(other.lock("order").acquire(), LATE)
         assert time.monotonic() >= granted + MIN_HOLD
         await second.release()
-        await all_up(redlock)
-        await no_keys_left(three_nodes, other)
+        await no_keys_left(three_nodes, redlock, other)
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 async def test_a_node_that_hangs_at_the_release_does_not_free_the_lock_early(three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls, ttl=1.0) as redlock, Redlock(three_nodes.urls) as other:

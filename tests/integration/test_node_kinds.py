@@ -79,7 +79,7 @@ async def test_tls_with_a_wrong_authority_is_refused_with_the_reason(
 
 async def test_tls_of_a_file_that_is_not_there_says_so(tls_server: LocalServer) -> None:
     async with Redlock([f"rediss://{tls_server.address}?ssl_ca_certs=/no/such/ca.pem"]) as redlock:
-        with pytest.raises(QuorumUnreachable, match=r"No such file|FileNotFoundError") as caught:
+        with pytest.raises(QuorumUnreachable, match=r"(?i)no such file|FileNotFoundError") as caught:
             await redlock.lock("order").try_acquire()
         assert tls_server.address in str(caught.value)
 
@@ -199,6 +199,7 @@ async def test_without_a_needed_right_the_caller_is_told_at_once(
         assert redlock.nodes[0].state == "up"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["+pexpire", "+mget"])
 async def test_without_the_rights_to_renew_leases_end_at_their_deadline(
     missing: str, start_server: Callable[..., LocalServer]
@@ -369,6 +370,13 @@ async def failed_over(sentinel: Sentinel, name: str, promoted: tuple[str, int]) 
     return False
 
 
+async def can_write(client: Redis) -> bool:
+    # On a busy machine a Sentinel may take the new primary for down once more.
+    with contextlib.suppress(MasterNotFoundError):
+        return bool(await client.set("mine", "1"))
+    return False
+
+
 async def sentinel_names(sentinel: Sentinel, name: str, address: tuple[str, int]) -> bool:
     try:
         return await sentinel.discover_master(name) == address
@@ -399,10 +407,8 @@ async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet,
             await eventually(lambda: redlock.nodes[0].state == "up", 15)
             assert redlock.nodes[0].run_id == sentinel_set.replica.info()["run_id"]
             await serves(redlock, sentinel_set.replica)
-        # The client itself must still work, as soon as the Sentinel sees the new primary answer.
-        promoted = ("127.0.0.1", sentinel_set.replica.port)
-        await eventually(lambda: sentinel_names(sentinel, sentinel_set.name, promoted), 15)
-        assert await client.set("mine", "1")
+        # The client itself must still work, whenever the Sentinel sees the new primary answer.
+        await eventually(lambda: can_write(client))
     finally:
         await client.aclose()
         for one in sentinel.sentinels:

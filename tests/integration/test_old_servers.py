@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import QuorumUnreachable, Redlock
-from aioredlock_ng._scripts.catalogue import CALLED, OF_QUEUES
+from aioredlock_ng._scripts.catalogue import CALLED, OF_QUEUES, OF_READERS
 from tests.support import server_versions, tiers
 from tests.support.fake_server import FakeServer, bulk
 
@@ -31,7 +31,7 @@ async def refused(url: str, words: str, **options: Any) -> None:
             await asyncio.wait_for(redlock.lock("order").acquire(), 30)
 
 
-@pytest.mark.parametrize("name", [name for name in CALLED if name not in OF_QUEUES])
+@pytest.mark.parametrize("name", [name for name in CALLED if name not in OF_QUEUES | OF_READERS])
 @pytest.mark.parametrize("binary", VERSIONS)
 async def test_a_server_without_a_command_of_the_scripts_is_refused_by_name(
     binary: Path, name: str, start_server: StartServer

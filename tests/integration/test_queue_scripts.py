@@ -10,7 +10,7 @@ import redis
 from aioredlock_ng._core.replies import Standing
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.catalogue import FORCE_RELEASE, STAND
+from aioredlock_ng._scripts.catalogue import ACQUIRE_READ, FORCE_RELEASE, RELEASE, RELEASE_EACH, RELEASE_READ, STAND
 from aioredlock_ng._scripts.kinds import MUTEX
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ ONE, OTHER, GONE = "-00000000000000aa:1:60000", "-00000000000000bb:1:60000", "00
 
 def run(node: Node, script: Script, keys: tuple[str, ...], *args: object) -> bytes:
     return node.command("EVAL", script.source.decode(), str(len(keys)), *keys, *map(str, args))
+
+
+def calls_of(client: redis.Redis) -> dict[str, int]:
+    return {name.removeprefix("cmdstat_"): figures["calls"] for name, figures in client.info("commandstats").items()}
 
 
 def assert_readable(node: Node) -> None:
@@ -107,3 +111,30 @@ def test_a_strange_member_before_a_waiter_makes_no_look_unreadable(node_of_each_
     with redis.Redis.from_url(node.url) as client:
         raw = client.eval(STAND.source.decode(), 1, "a", f"1:{ONE}", "12000", "2000")
     assert isinstance(command.read(raw), Standing)
+
+
+@pytest.mark.parametrize("script", [RELEASE, RELEASE_EACH], ids=lambda script: script.name)
+def test_a_release_without_waiters_calls_three_commands(node_of_each_version: NodeSet, script: Script) -> None:
+    node = node_of_each_version[0]
+    node.command("SET", "a", "token", "PX", "60000")
+    with redis.Redis.from_url(node.url) as client:
+        client.config_resetstat()
+        assert run(node, script, ("a",), "token") == b"1"
+        calls = calls_of(client)
+    assert {name: calls.get(name) for name in ("get", "exists", "del")} == {"get": 1, "exists": 1, "del": 1}
+    assert not any(name.startswith(("z", "mget", "publish")) for name in calls)
+
+
+def test_a_read_without_waiters_looks_into_no_queue(node_of_each_version: NodeSet) -> None:
+    node = node_of_each_version[0]
+    entry, other = f"{'a' * 32}:{'b' * 16}", f"{'c' * 32}:{'d' * 16}"
+    taking = (ACQUIRE_READ, ("a", "marker", "fences"))
+    run(node, *taking, other, 60000, "", "", "")
+    with redis.Redis.from_url(node.url) as client:
+        client.config_resetstat()
+        assert run(node, *taking, entry, 60000, "", "", "") == b"1"
+        assert run(node, RELEASE_READ, ("a",), entry) == b"1"
+        calls = calls_of(client)
+    assert calls["exists"] == 3, "the queue of writers; all queues; the key that is left"
+    assert "publish" not in calls
+    assert "zrange" not in calls

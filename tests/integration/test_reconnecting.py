@@ -23,7 +23,7 @@ from tests.support.proxy import Direction, Proxy
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aioredlock_ng._nodes.connect import Wire
+    from aioredlock_ng._nodes.wire import Wire
     from aioredlock_ng.events import Event
     from aioredlock_ng.testing import TLSFiles
     from tests.support.node_set import NodeSet
@@ -65,6 +65,7 @@ async def test_what_a_hung_node_executes_when_it_wakes_is_released_though_its_tt
         await eventually(lambda: three_nodes.keys() == [set()] * 3)
 
 
+@pytest.mark.slow
 async def test_what_is_owed_is_released_twice(three_nodes: NodeSet) -> None:
     """A server that hung may still be executing what it had from the old connection when the new one is made."""
     async with Proxy(three_nodes.urls[0]) as proxy, Redlock([proxy.url, *three_nodes.urls[1:]], ttl=TTL) as redlock:

@@ -42,6 +42,12 @@ def marker(server: LocalServer) -> str:
     return server.command("GET", f"{OWN}marker").decode()
 
 
+def seconds_left(reason: str) -> float:
+    """Return the seconds that the reason of a quarantine names; -1.0 without any."""
+    named = re.search(r"([\d.]+) s left", reason)
+    return -1.0 if named is None else float(named[1])
+
+
 async def kill_and_start(server: LocalServer) -> None:
     await asyncio.to_thread(server.crash)
     await asyncio.to_thread(server.start)
@@ -67,7 +73,7 @@ async def is_refused_then_granted(redlock: Redlock, index: int, since: float, mi
     node = redlock.nodes[index].address
     await eventually(lambda: state_of(redlock, index) == "quarantined", every=0.001)
     if missing:
-        why = rf"new set: the nodes vote when {re.escape(missing)} is up too \(.+\), or in \d s"
+        why = rf"new set: the nodes vote when {re.escape(missing)} is up too \(connection refused\), or in \d s"
     else:
         why = r"may have forgotten locks, \d\.\d s left; .*recovery_guard=None"
     assert re.search(why, redlock.nodes[index].reason)
@@ -112,6 +118,7 @@ async def test_a_server_that_forgot_grants_nothing_for_the_guard_time(
     assert sum("may grant locks again" in line for line in said) == 1
 
 
+@pytest.mark.slow
 async def test_a_fresh_server_that_joins_an_old_set_grants_nothing_for_the_guard_time(start_server: StartServer) -> None:
     servers = [start_server() for _ in range(3)]
     trust(servers[0])
@@ -121,6 +128,7 @@ async def test_a_fresh_server_that_joins_an_old_set_grants_nothing_for_the_guard
         await is_refused_then_granted(redlock, 1, since)
 
 
+@pytest.mark.slow
 async def test_a_first_start_with_a_server_missing_waits_the_guard_time(start_server: StartServer) -> None:
     servers = [start_server() for _ in range(3)]
     servers[2].crash()
@@ -269,9 +277,8 @@ async def test_a_longer_max_ttl_is_on_the_nodes_before_they_vote_for_it(start_se
         await eventually(lambda: state_of(short, 1) == "quarantined")
         # The longest of all that take locks there.
         await eventually(lambda: ":30000:" in marker(servers[1]))
-        left = re.search(r"([\d.]+) s left", short.nodes[1].reason)
-        assert left is not None
-        assert float(left[1]) > 30.0 - BUSY
+        # A manager reads the marker at intervals, so it may still show the rest of its own bound.
+        await eventually(lambda: seconds_left(short.nodes[1].reason) > 30.0 - BUSY)
 
 
 @pytest.mark.slow
@@ -395,6 +402,7 @@ async def test_ten_bursts_of_three_restarts_of_five_let_nobody_in_beside_a_holde
     assert await overlaps_in_bursts(start_server, "auto", ttl=1.0, hold=0.4) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.once
 async def test_without_the_guard_the_same_bursts_do(start_server: StartServer) -> None:
     # Servers that are slow to come back are back within the hold.

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import pickle
-import re
-import traceback
 from typing import TYPE_CHECKING, Any
 
 import hiredis
@@ -16,20 +12,18 @@ import pytest
 from aioredlock_ng import LockLost, QuorumUnreachable, Redlock, RedlockError
 from aioredlock_ng._core.inspection import Unknown, look_vote
 from aioredlock_ng._core.replies import ForceReleased, Free, Held, NotALock
-from aioredlock_ng.compat.aioredlock import Aioredlock, AioredlockError, Lock
+from aioredlock_ng.compat.aioredlock import Aioredlock, Lock
 from tests.cli.commands import Cli
 from tests.support import tiers
 from tests.support.eventually import eventually
 from tests.support.node_set import trust
+from tests.support.told import TOKEN, VALUE, Told
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
-
-TOKEN = "5ec2e7" + "0123456789abcdef0123456789"
-VALUE = "classified: what the kitchen plans"
 
 FOUND = {
     "somebody's lock": f"SET {{}} {TOKEN} PX 600000",
@@ -39,44 +33,6 @@ FOUND = {
     "a list": f"RPUSH {{}} {VALUE.replace(' ', '_')} {TOKEN}",
 }
 IN_THE_WAY = {kind: words for kind, words in FOUND.items() if kind not in ("somebody's lock", "a cached value")}
-
-
-class Told:
-    """All that the library says, in every form in which it may reach a log or another process."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def __call__(self, thing: object) -> None:
-        """An event, a record or an error."""
-        self.texts += [str(thing), repr(thing), pickle.dumps(thing).decode("latin-1")]
-        if isinstance(thing, BaseException):
-            self.texts += traceback.format_exception(thing)
-            self.texts += [repr(vars(thing)), *map(str, getattr(thing, "votes", ()))]
-
-    async def by(self, call: Awaitable[object]) -> None:
-        """What a call returns, for people; or the error that it raises in the library's or aioredlock's words."""
-        try:
-            self.texts.append(repr(await call))
-        except (RedlockError, AioredlockError, RuntimeError) as error:
-            self(error)
-
-    def assert_harmless(self, *tokens: str) -> None:
-        """Nothing beyond the beginning of a token, nothing of a value, and nothing that looks like a whole token."""
-        text = "\n".join(self.texts)
-        for secret in (TOKEN, VALUE, *tokens):
-            assert secret[:7] not in text
-        assert not re.search(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])", text)
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
-    """It has all log lines too, when the test is over."""
-    caplog.set_level(logging.DEBUG, logger="aioredlock_ng")
-    told = Told()
-    yield told
-    told.texts.append(caplog.text)
-    told.assert_harmless()
 
 
 async def walk(urls: list[str], told: Told, name: str = "order") -> None:
@@ -258,6 +214,7 @@ async def liar(lie: bytes | None, run_id: str) -> AsyncIterator[str]:
         yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", tiers.ends([*LIES]))
 async def test_what_a_lying_server_says_is_told_to_nobody(one_node: NodeSet, told: Told, lie: str) -> None:
     async with liar(LIES[lie], "1" * 40) as first, liar(LIES[lie], "2" * 40) as second:

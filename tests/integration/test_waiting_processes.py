@@ -73,7 +73,7 @@ async def run_processes(
         return found
 
 
-@pytest.mark.parametrize("waiters", [1, 5])
+@pytest.mark.parametrize("waiters", [pytest.param(1, marks=pytest.mark.full), 5])
 async def test_four_processes_never_overlap_and_every_waiter_gets_its_turns(
     waiters: int, five_nodes: NodeSet, tmp_path: Path
 ) -> None:
@@ -85,8 +85,9 @@ async def test_four_processes_never_overlap_and_every_waiter_gets_its_turns(
     await eventually(lambda: not any(five_nodes.keys()), 5)
 
 
+@pytest.mark.slow
 @pytest.mark.faults
-@pytest.mark.parametrize("hung", [0, 4])
+@pytest.mark.parametrize("hung", [0, pytest.param(4, marks=pytest.mark.full)])
 async def test_with_a_node_hung_four_processes_never_overlap_and_nobody_starves(
     hung: int, five_nodes: NodeSet, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ async def test_with_a_node_hung_four_processes_never_overlap_and_nobody_starves(
     assert [process["got"] for process in found] == [[20] * 3] * 4
 
 
+@pytest.mark.slow
 async def test_the_register_catches_a_broken_lock(three_nodes: NodeSet, tmp_path: Path) -> None:
     found = await run_processes(three_nodes, tmp_path / "register", "broken", 4, 2, 50)
     assert sum(int(str(process["overlaps"])) for process in found) > 0

@@ -53,6 +53,24 @@ def limited(name: str) -> int:
 
 
 @app.task
+@locked(redlock, "room", limit=2, blocking_timeout=0)
+def sharing(name: str) -> int:
+    return stay(name)
+
+
+@app.task
+@locked(redlock, "room", shared=True, blocking_timeout=0)
+def reading(name: str) -> int:
+    return stay(name)
+
+
+@app.task
+@locked(redlock, "daily:{name}", held="skip", min_hold=50, blocking_timeout=0)
+def daily(name: str) -> int:
+    return int(redlock.current_lease.fence)
+
+
+@app.task
 @locked(redlock, "job:{name}")
 def forgetful(name: str) -> None:
     redlock.lock(f"left:{name}").acquire()

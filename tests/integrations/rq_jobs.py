@@ -28,6 +28,21 @@ def giving_up(name: str) -> int:
     return stay(name)
 
 
+@locked(redlock, "room", limit=2, blocking_timeout=0)
+def sharing(name: str) -> int:
+    return stay(name)
+
+
+@locked(redlock, "room", shared=True, blocking_timeout=0)
+def reading(name: str) -> int:
+    return stay(name)
+
+
+@locked(redlock, "daily:{name}", held="skip", min_hold=50, blocking_timeout=0)
+def daily(name: str) -> int:
+    return int(redlock.current_lease.fence)
+
+
 @locked(redlock, "job:{name}", ttl=1.0)
 def short(name: str) -> int:
     return stay(name)

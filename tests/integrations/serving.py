@@ -1,8 +1,9 @@
-"""Runs a FastAPI app on real uvicorn and an aiohttp app on its own server, on loopback and a free port."""
+"""Runs apps on loopback and a free port: on uvicorn, on aiohttp's own server, and on servers with a thread per request."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,11 @@ from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from socketserver import TCPServer
 
     from tests.support.node_set import NodeSet
 
-__all__ = ["PATIENCE", "aiohttp_client", "fastapi_client", "held"]
+__all__ = ["PATIENCE", "aiohttp_client", "fastapi_client", "held", "threaded_client"]
 
 PATIENCE = 20.0
 """Seconds for what takes milliseconds on an idle machine."""
@@ -59,6 +61,20 @@ async def aiohttp_client(app: web.Application, **settings: Any) -> AsyncIterator
             yield client
     finally:
         await runner.cleanup()
+
+
+@contextmanager
+def threaded_client(server: TCPServer) -> Iterator[httpx.Client]:
+    """An HTTP client of a server with a thread per request, which runs until the block is left."""
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{server.server_address[1]}", timeout=PATIENCE) as client:
+            yield client
+    finally:
+        server.shutdown()
+        thread.join(PATIENCE)
+        server.server_close()
 
 
 def held(nodes: NodeSet) -> set[str]:

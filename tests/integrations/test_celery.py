@@ -109,6 +109,47 @@ def test_the_lock_of_a_task_is_released_when_it_is_revoked_or_too_slow_and_expir
 
 
 @pytest.mark.slow
+def test_as_many_tasks_run_as_there_are_slots(worker: Worker, tasks: Callable[..., Any], nodes: NodeSet) -> None:
+    first, second = (tasks("sharing", name) for name in "ab")
+    assert worker.begun("a") != worker.begun("b")
+    assert held(nodes) == {"room#1", "room#2"}
+    worker.let_end("a")
+    assert first.get(PATIENCE) > 0
+    with Redlock.from_env() as elsewhere, elsewhere.semaphore("room", 2, blocking_timeout=PATIENCE):
+        refused = tasks("sharing", "c")
+        with pytest.raises(LockHeld, match="'room' was not acquired"):
+            refused.get(PATIENCE)
+    worker.let_end("b")
+    assert second.get(PATIENCE) > 0
+
+
+@pytest.mark.slow
+def test_tasks_that_read_run_at_the_same_time_and_beside_no_writer(
+    worker: Worker, tasks: Callable[..., Any], nodes: NodeSet
+) -> None:
+    first, second = (tasks("reading", name) for name in "ab")
+    assert worker.begun("a") != worker.begun("b")
+    with Redlock.from_env() as elsewhere:
+        assert elsewhere.lock("room").try_acquire() is None
+        for name, task in (("a", first), ("b", second)):
+            worker.let_end(name)
+            assert task.get(PATIENCE) > 0
+        with elsewhere.lock("room", blocking_timeout=PATIENCE):
+            refused = tasks("reading", "c")
+            with pytest.raises(LockHeld, match="'room' was not acquired"):
+                refused.get(PATIENCE)
+
+
+@pytest.mark.slow
+def test_a_task_with_min_hold_runs_once_in_that_time(worker: Worker, tasks: Callable[..., Any], nodes: NodeSet) -> None:
+    assert tasks("daily", "a").get(PATIENCE) > 0
+    with pytest.raises(TaskRevokedError, match="'daily:a' was not acquired"):
+        tasks("daily", "a").get(PATIENCE)
+    assert held(nodes) == {"daily:a"}
+    assert tasks("daily", "b").get(PATIENCE) > 0
+
+
+@pytest.mark.slow
 def test_a_task_that_loses_its_lock_fails(worker: Worker, tasks: Callable[..., Any], nodes: NodeSet) -> None:
     lost = tasks("failing", "lost")
     worker.begun("lost")
@@ -217,6 +258,9 @@ def test_a_wrong_use_is_refused_when_the_module_is_imported() -> None:
         ((redlock, "job:{number}"), {}, r"locked\('job:\{number\}'\) of .*: \{number\} names no parameter"),
         ((redlock, "job:{name}"), {"held": "wait"}, "held must be one of raise, skip, retry"),
         ((redlock, "job:{name}"), {"ttl": -1.0}, "ttl"),
+        ((redlock, "job:{name}"), {"limit": 0}, "limit must be a whole number from 1 to 1,000, got 0"),
+        ((redlock, "job:{name}"), {"limit": 2, "min_hold": -1.0}, "min_hold"),
+        ((redlock, "job:{name}"), {"limit": 2, "shared": True}, "shared and limit exclude each other"),
     ):
         with pytest.raises((ConfigurationError, TypeError), match=words):
             locked(*(arguments if len(arguments) > 1 else (*arguments, "x")), **options)(job)  # type: ignore[arg-type]

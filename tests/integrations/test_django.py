@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import httpx
 import pytest
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
@@ -32,11 +31,14 @@ from aioredlock_ng.integrations.django import get_redlock, locked, locked_comman
 from aioredlock_ng.sync import Redlock
 from aioredlock_ng.testing import MemoryNodes
 from tests.integrations import django_project
-from tests.integrations.serving import PATIENCE, held
+from tests.integrations.serving import PATIENCE, held, threaded_client
 from tests.support.coverage import untraced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    import httpx
 
     from tests.support.node_set import NodeSet
 
@@ -65,19 +67,10 @@ def project(nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     settings.disable()
 
 
-@contextmanager
-def serving() -> Iterator[httpx.Client]:
+def serving() -> AbstractContextManager[httpx.Client]:
     server = ThreadedWSGIServer(("127.0.0.1", 0), WSGIRequestHandler)
     server.set_app(WSGIHandler())
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.server_port}", timeout=PATIENCE) as client:
-            yield client
-    finally:
-        server.shutdown()
-        thread.join(PATIENCE)
-        server.server_close()
+    return threaded_client(server)
 
 
 def test_requests_for_one_name_are_refused_while_a_view_holds_its_lock(project: Callable[..., None], nodes: NodeSet) -> None:

@@ -262,7 +262,7 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
 @pytest.mark.parametrize(
     ("path", "lock", "endpoint", "told"),
     [
-        ("/{order_id}", lock_for("o:{ordr_id}"), pay, r"\{ordr_id\} is no parameter of pay\(\); there are: order_id"),
+        ("/{order_id}", lock_for("o:{ordr_id}"), pay, r"\{ordr_id\} is not a parameter of pay\(\); there are: order_id"),
         ("/{order_id}", lock_for("o:{order_id.hex}"), pay, "not a plain"),
         (
             "/{order_id}",
@@ -289,7 +289,7 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
         ("/", lock_for("o:{order.price}", order=Order), order, r"Order has no price; it has: id, item, tags"),
         ("/", lock_for("o:{order.item.price}", order=Order), order, "must be a str"),
         ("/", lock_for("o:{order.tags}", order=Order), order, "must be a str"),
-        ("/", lock_for("o:{it.sku}", it=Item), order, r"\{it.sku\} is no parameter of order\(\); there are: note, order"),
+        ("/", lock_for("o:{it.sku}", it=Item), order, r"\{it.sku\} is not a parameter of order\(\); there are: note, order"),
         ("/", lock_for("o:{user.id}"), mine, r"user=Depends\(current_user\)"),
         (
             "/",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import flask
-import httpx
 import pytest
 from flask.views import MethodView
 from werkzeug.serving import make_server
@@ -17,10 +15,13 @@ from werkzeug.serving import make_server
 from aioredlock_ng import ConfigurationError, LockHeld, LockLost
 from aioredlock_ng.integrations.flask import LockUnavailable, get_redlock, init_redlock, locked
 from aioredlock_ng.sync import Redlock
-from tests.integrations.serving import PATIENCE, held
+from tests.integrations.serving import PATIENCE, held, threaded_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    import httpx
 
     from tests.support.node_set import NodeSet
 
@@ -37,18 +38,8 @@ def app(nodes: NodeSet) -> Iterator[flask.Flask]:
     app.extensions["AIOREDLOCK_NG"].close()
 
 
-@contextmanager
-def serving(app: flask.Flask) -> Iterator[httpx.Client]:
-    server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE) as client:
-            yield client
-    finally:
-        server.shutdown()
-        thread.join(PATIENCE)
-        server.server_close()
+def serving(app: flask.Flask) -> AbstractContextManager[httpx.Client]:
+    return threaded_client(make_server("127.0.0.1", 0, app, threaded=True))
 
 
 def test_requests_for_one_name_are_refused_while_a_view_holds_its_lock(app: flask.Flask, nodes: NodeSet) -> None:
@@ -241,7 +232,7 @@ def test_a_wrong_use_is_refused_when_the_module_is_imported() -> None:
         ("order:{number}", {}, view, r"the lock of .*view\(\) needs number; there are: g, order, request"),
         ("order:{order}", {}, coroutine, "coroutine function"),
         ("order:{order}", {}, generator, "yields its response"),
-        ("order:{order}", {"timeout": 3}, view, "locked\\(\\) got timeout, which is no option"),
+        ("order:{order}", {"timeout": 3}, view, "locked\\(\\) got timeout, which is not an option"),
         ("order:{order}", {"held_status": 500}, view, "held_status must be 409 or 423"),
         ("order:{order", {}, view, "lock name"),
     ):

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).with_name("counting.py")
 TTL = 2.0
 
-pytestmark = [pytest.mark.once, pytest.mark.parametrize("frameworks", [("fastapi", "fastapi"), ("aiohttp", "fastapi")])]
+pytestmark = pytest.mark.once
 
 
 @contextmanager
@@ -43,21 +43,18 @@ def server(framework: str, counter: Path) -> Iterator[tuple[subprocess.Popen[str
                 process.kill()
 
 
-@pytest.fixture
-def servers(
-    nodes: NodeSet, frameworks: tuple[str, str], tmp_path: Path
-) -> Iterator[tuple[Path, list[tuple[subprocess.Popen[str], str]]]]:
-    """Two servers of one counter."""
+@pytest.mark.slow
+async def test_two_processes_lose_no_count_and_a_killed_one_blocks_the_other_for_its_ttl_and_no_longer(
+    nodes: NodeSet, tmp_path: Path
+) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
-    with ExitStack() as stack:
-        yield counter, [stack.enter_context(server(framework, counter)) for framework in frameworks]
+    with server("aiohttp", counter) as one, server("fastapi", counter) as other:
+        await lose_no_count(nodes, counter, [one, other])
+        await killed(nodes, one, other)
 
 
-async def test_two_processes_lose_no_count(
-    nodes: NodeSet, servers: tuple[Path, list[tuple[subprocess.Popen[str], str]]]
-) -> None:
-    counter, started = servers
+async def lose_no_count(nodes: NodeSet, counter: Path, started: list[tuple[subprocess.Popen[str], str]]) -> None:
     async with httpx.AsyncClient(timeout=PATIENCE * 2) as client:
         answers = await asyncio.gather(*(client.post(f"{started[n % 2][1]}/counters/a") for n in range(60)))
     assert {answer.status_code for answer in answers} == {200}
@@ -67,10 +64,8 @@ async def test_two_processes_lose_no_count(
     assert nodes.keys() == [set()] * 3
 
 
-async def test_a_killed_server_blocks_the_other_for_its_ttl_and_no_longer(
-    nodes: NodeSet, servers: tuple[Path, list[tuple[subprocess.Popen[str], str]]]
-) -> None:
-    _, ((first, there), (_, here)) = servers
+async def killed(nodes: NodeSet, one: tuple[subprocess.Popen[str], str], other: tuple[subprocess.Popen[str], str]) -> None:
+    (first, there), (_, here) = one, other
     async with httpx.AsyncClient(timeout=PATIENCE) as client:
         holding = asyncio.create_task(client.post(f"{there}/holders/a"))
         await eventually(lambda: held(nodes) == {"counter:a"}, within=PATIENCE)
@@ -81,5 +76,5 @@ async def test_a_killed_server_blocks_the_other_for_its_ttl_and_no_longer(
         killed_at = loop.time()
         with pytest.raises(httpx.HTTPError):
             await holding
-        assert (await client.post(f"{here}/counters/a")).json()["count"] == 1
+        assert (await client.post(f"{here}/counters/a")).json()["count"] == 61
         assert loop.time() - killed_at < TTL + PATIENCE / 2

@@ -120,6 +120,37 @@ def test_a_worker_that_shuts_down_lets_its_job_end_and_leaves_no_lock(
     assert held(nodes) == set()
 
 
+@pytest.mark.slow
+def test_jobs_run_as_slots_readers_and_min_hold_allow(workers: list[Worker], queue: Queue, nodes: NodeSet) -> None:
+    first, second = (queue.enqueue(f"{JOBS}.sharing", name) for name in "ab")
+    assert workers[0].begun("a") != workers[0].begun("b")
+    assert held(nodes) == {"room#1", "room#2"}
+    workers[0].let_end("a")
+    until(lambda: ended(first, JobStatus.FINISHED))
+    with Redlock.from_env() as elsewhere, elsewhere.semaphore("room", 2, blocking_timeout=PATIENCE):
+        refused = queue.enqueue(f"{JOBS}.sharing", "c")
+        until(lambda: ended(refused, JobStatus.FAILED))
+        assert "LockHeld: 'room' was not acquired" in str(refused.latest_result().exc_string)
+    workers[0].let_end("b")
+    until(lambda: ended(second, JobStatus.FINISHED))
+
+    readers = [queue.enqueue(f"{JOBS}.reading", name) for name in "de"]
+    assert workers[0].begun("d") != workers[0].begun("e")
+    with Redlock.from_env() as elsewhere:
+        assert elsewhere.lock("room").try_acquire() is None
+    for name, reader in zip("de", readers, strict=True):
+        workers[0].let_end(name)
+        until(lambda reader=reader: ended(reader, JobStatus.FINISHED))  # type: ignore[misc]
+
+    ran = queue.enqueue(f"{JOBS}.daily", "a")
+    until(lambda: ended(ran, JobStatus.FINISHED))
+    skipped = queue.enqueue(f"{JOBS}.daily", "a")
+    until(lambda: ended(skipped, JobStatus.FINISHED))
+    assert ran.return_value() > 0
+    assert skipped.get_meta() == {SKIPPED: "daily:a"}
+    assert held(nodes) == {"daily:a"}
+
+
 def test_outside_a_job_the_function_raises_the_error(nodes: NodeSet) -> None:
     with Redlock.from_env() as redlock, Redlock.from_env() as elsewhere:
 
@@ -147,3 +178,7 @@ def test_without_a_quorum_a_job_fails_although_it_may_be_skipped(monkeypatch: py
 def test_a_wrong_choice_is_refused_when_the_module_is_imported() -> None:
     with pytest.raises(ConfigurationError, match="held must be raise, skip or a Retry"):
         locked(Redlock(["redis://127.0.0.1:1"]), "job", held="retry")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="limit must be a whole number from 1 to 1,000, got 0"):
+        locked(Redlock(["redis://127.0.0.1:1"]), "job", limit=0)
+    with pytest.raises(ConfigurationError, match="shared and limit exclude each other"):
+        locked(Redlock(["redis://127.0.0.1:1"]), "job", limit=2, shared=True)

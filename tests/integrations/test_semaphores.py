@@ -155,7 +155,7 @@ def test_a_mistake_in_a_route_names_the_semaphore() -> None:
     @app.post("/exports/{shop}", dependencies=[Depends(for_fastapi.semaphore_for("export:{stock}", 2))])
     async def export(shop: str) -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"semaphore_for\('export:\{stock\}', 2\).*is no parameter of export"):
+    with pytest.raises(ConfigurationError, match=r"semaphore_for\('export:\{stock\}', 2\).*is not a parameter of export"):
         for_fastapi.check_locks(app)
 
 

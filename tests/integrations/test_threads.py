@@ -91,7 +91,7 @@ def kinds(told: list[Event], *kinds: type[Event]) -> list[type[Event]]:
 
 
 @pytest.mark.parametrize("included", [False, True], ids=["app", "router"])
-@pytest.mark.parametrize("make", [plain, an_object, a_partial])
+@pytest.mark.parametrize("make", [plain, *(pytest.param(make, marks=pytest.mark.full) for make in (an_object, a_partial))])
 @both_scopes
 async def test_a_def_endpoint_whose_request_was_cancelled_keeps_its_lock_until_its_thread_has_ended(
     nodes: NodeSet, job: Job, scope: Any, make: Any, included: bool
@@ -224,6 +224,7 @@ def to_thread_in_the_body(app: FastAPI, job: Job, lock: Any) -> None:
             raise LookupError from error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", tiers.ends([a_dependency, a_dependency_that_yields, run_in_threadpool_in_the_body, to_thread_in_the_body])
 )
@@ -288,6 +289,7 @@ async def test_an_error_in_a_thread_releases_at_once(nodes: NodeSet, scope: Any)
         assert kinds(told, LeaseReleased, LeaseAbandoned) == [LeaseReleased] * 2
 
 
+@pytest.mark.slow
 async def test_a_server_that_stops_does_not_wait_for_a_thread_and_leaves_its_lock_to_expire(
     nodes: NodeSet, elsewhere: Redlock, job: Job
 ) -> None:

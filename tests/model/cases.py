@@ -214,7 +214,7 @@ KNOWN_WRONG: Final = (
     ),
     Case("readers and writers: downgrade as release and acquire", RwLock(rw_nodes.Rules(ttls=(2, 2), one_command=False)), 10),
     Case(
-        "readers and writers: a writer until a quorum is converted",
+        "readers and writers: a client writes until a quorum has converted its key",
         RwLock(rw_nodes.Rules(ttls=(2, 2), writes_until_converted=True)),
         10,
     ),

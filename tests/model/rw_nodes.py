@@ -86,7 +86,7 @@ class Nodes:
             steps.append((f"{NODE_NAMES[x]} grants {NAMES[i]} to write", bytes(after)))
 
     def read_acquire(self, state: State, i: int, x: int, steps: list[Step]) -> None:
-        """If K is no string and the node is trusted, add the token with its own expiry."""
+        """If K is not a string and the node is trusted, add the token with its own expiry."""
         if not state[self.votes[i] + x] and not state[self.quarantine + x] and self._string(state, x) < 0:
             after = bytearray(state)
             self._add_entry(after, i, x)
@@ -127,7 +127,7 @@ class Nodes:
             self._answer(after, i, x, SPENT, f"takes back the writer {NAMES[i]}", steps, late=late)
 
     def read_repair(self, state: State, i: int, x: int, steps: list[Step], *, late: bool) -> None:
-        """If K is no string, has no entry of the token, and the node is trusted, add the token.
+        """If K is not a string, has no entry of the token, and the node is trusted, add the token.
 
         The answer does not count.
         """
@@ -199,7 +199,7 @@ class Nodes:
         return not any(state[keys + x] for keys in self.keys)
 
     def _string(self, state: State, x: int) -> int:
-        """Return which client K names as a string, -1 if K is no string."""
+        """Return which client K names as a string, -1 if K is not a string."""
         return next((i for i, keys in enumerate(self.keys) if state[keys + x] > STRING), -1)
 
     def _may_repair(self, state: State, x: int) -> bool:

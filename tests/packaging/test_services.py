@@ -82,6 +82,16 @@ def test_the_hooks_are_valid() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("name", ["lock.py", "pyproject.toml", "docs/index.md", "acquire.lua", "quality.yml"])
+def test_a_commit_of_one_text_alone_is_checked(name: str) -> None:
+    # pre-commit brings it: `make test` has neither.
+    from identify.identify import tags_from_filename
+
+    (check,) = (hook for repo in load(HOOKS)["repos"] for hook in repo["hooks"] if hook["entry"] == "make check")
+    assert not check.keys() & {"files", "exclude", "types_or", "exclude_types"}
+    assert set(check["types"]) <= tags_from_filename(name)
+
+
 def test_every_job_ends_by_itself_when_it_hangs() -> None:
     assert [name for name, job in jobs() if "uses" not in job and "timeout-minutes" not in job] == []
 

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._core.tickets import is_offer
 from tests.simulation.server import manager_in
 
 if TYPE_CHECKING:
@@ -260,15 +259,23 @@ class Faults:
 
     def delete(self, fault: Fault, _process: Process, server: Server) -> bool:
         """Another client deletes a key: an offer; else a lock's key, where a quorum has the same token besides."""
-        keys = [(key, value) for key, value, _ in server.offers()] + server.locks()
-        for key, token in sorted(keys, key=lambda pair: not is_offer(pair[1])):
-            # A node counts only if it has all keys of a set: a key that is missing elsewhere was deleted before.
-            whole = {name for other in self._servers for name, holder in other.locks() if holder == token}
-            others = sum(all(other.has(name, token) for name in whole) for other in self._servers if other is not server)
-            if is_offer(token) or others >= quorum_of(len(self._servers)):
+        offered = [key for key, _, _ in server.offers()]
+        for key in [*offered, *(key for key, _ in server.locks())]:
+            # Readers have a key together.
+            tokens = [token for held, token in server.locks() if held == key]
+            if all(self._is_spare(token, server) for token in tokens):
                 server.delete(key)
                 return True
         return False
+
+    def _is_spare(self, token: bytes, server: Server) -> bool:
+        """True if a quorum of other nodes has the token in all keys that any node has it in.
+
+        A key of a set that is missing elsewhere was deleted before.
+        """
+        whole = {name for other in self._servers for name, holder in other.locks() if holder == token}
+        others = sum(all(other.has(name, token) for name in whole) for other in self._servers if other is not server)
+        return others >= quorum_of(len(self._servers))
 
     def delete_queue(self, _fault: Fault, _process: Process, server: Server) -> bool:
         """Another client deletes a queue."""

@@ -1,6 +1,6 @@
-"""What must always hold, as pure judgements over what was observed; `watch.py` observes.
+"""The invariants, as pure judgements of observations. `watch.py` observes.
 
-Each returns what is wrong, in words, or "".
+Each judgement returns what is wrong, in words, or "".
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INVARIANTS",
+    "MOST_TURNS",
     "Exclusion",
     "Fences",
     "Leftover",
@@ -23,32 +24,37 @@ __all__ = [
     "effort",
     "inside_lost",
     "lingering",
+    "out_of_turn",
     "overdue",
+    "overled",
     "overrun",
     "overtaken",
+    "too_early",
     "too_many",
     "too_soon",
 ]
 
 INVARIANTS = {
-    "exclusion": "no two leases of one resource are valid at one true time",
+    "exclusion": "no two leases of one resource are valid at the same true time, but those of readers",
+    "kept": "no client is granted a lock before a min_hold of it has ended",
     "limit": "a semaphore has no more holders than the greatest limit in use",
     "fences": "fences strictly increase",
-    "told": "who lost a lease is told by its deadline, or when the process goes on",
-    "leftovers": "no key outlives its owner beyond the rules",
-    "waiters": "nobody waits while the resource is free and a quorum is well",
+    "told": "a holder is notified of a loss by its deadline, or when its process runs again",
+    "terms": "the body of a leader has ended step_down seconds before its lease",
+    "leftovers": "no key outlives its owner for longer than promised",
+    "waiters": "no task waits for a free resource while a quorum is well",
     "order": "no waiter is overtaken for ever",
     "effort": "a calm crowd asks the nodes a bounded number of times",
     "timeout": "no acquisition takes longer than its blocking_timeout",
-    "minority": "faults of a minority block nobody, and take no lease away",
-    "callbacks": "no callback raises, no loop spins, everything ends",
+    "minority": "faults of a minority stop no client, and end no lease",
+    "callbacks": "no callback raises, no loop spins, and every task ends",
 }
 """Every invariant by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What was found wrong, at which true time."""
+    """A broken invariant, and the true time of the observation."""
 
     invariant: str
     at: float
@@ -59,28 +65,42 @@ class Violation:
         return f"{self.invariant} violated at {self.at:.6f} s: {self.detail} ({INVARIANTS[self.invariant]})"
 
 
+MOST_TURNS = 3
+"""Turns of the other side that a reader or a writer waits for at most.
+
+The rule is one. Another one may have been requested in the instant in which the waiter took its
+place, and the waiter may let one offer lapse.
+"""
+
+
 class Exclusion:
-    """No two valid leases of one resource."""
+    """Judges that no two leases of one resource are valid, unless both are to read."""
 
     @staticmethod
-    def judge(leases: Iterable[tuple[str, frozenset[bytes], bool]]) -> str:
-        """Of each lease: its name, its keys, and whether its holder takes it to be valid at this very moment."""
-        holders: dict[bytes, str] = {}
-        for name, keys, valid in leases:
+    def judge(leases: Iterable[tuple[str, frozenset[bytes], bool, bool]]) -> str:
+        """Return what is wrong now.
+
+        Args:
+            leases: The name and the keys of each lease. Then True if it is valid by its holder's
+                clock, and True if it is to read.
+        """
+        holders: dict[bytes, tuple[str, bool]] = {}
+        for name, keys, valid, reads in leases:
             if not valid:
                 continue
             for key in keys:
-                if key in holders:
-                    return f"{key.decode()} is held by {holders[key]} and by {name}"
-                holders[key] = name
+                other, beside = holders.setdefault(key, (name, True))
+                if other != name and not (reads and beside):
+                    return f"{key.decode()} is held by {other} and by {name}"
+                holders[key] = name, reads
         return ""
 
 
 def too_many(holders: Iterable[tuple[str, bytes, bool]], limits: Mapping[bytes, int]) -> str:
-    """A semaphore has more holders than slots.
+    """Return what is wrong if a semaphore has more holders than slots.
 
     Args:
-        holders: Of each lease: its name, the name of its semaphore, and whether its holder takes it to be valid.
+        holders: The name of each lease, its semaphore, and True if it is valid by its holder's clock.
         limits: The greatest limit in use of each semaphore.
     """
     within: defaultdict[bytes, list[str]] = defaultdict(list)
@@ -94,70 +114,96 @@ def too_many(holders: Iterable[tuple[str, bytes, bool]], limits: Mapping[bytes, 
 
 
 class Fences:
-    """Fences strictly increase.
+    """Judges that fences strictly increase.
+
+    The fence of a reader is at least that of the last writer, and below that of the next.
 
     Args:
-        order: "success": every lease has a higher fence than all that were granted before it. "interval": than all that
-            were granted before its own attempt began, which is all that can be promised once keys vanish early.
+        order: "success": a fence is above those of all leases that were granted before. "interval":
+            it is above those of all leases that were granted before its own attempt began. Once
+            keys vanish early, the library promises no more.
     """
 
     def __init__(self, order: Literal["success", "interval"]) -> None:
         self.order = order
-        self._granted: defaultdict[bytes, list[tuple[float, int]]] = defaultdict(list)
+        self._granted: defaultdict[bytes, list[tuple[float, int, bool]]] = defaultdict(list)
 
-    def granted(self, keys: Iterable[bytes], fence: int, began: float, at: float) -> str:
-        """A lease was granted at `at`, by an attempt that began at `began`."""
+    def granted(self, keys: Iterable[bytes], fence: int, began: float, at: float, *, reads: bool = False) -> str:
+        """Return what is wrong with a lease granted at `at`, by an attempt that began at `began`."""
         wrong = ""
         for key in keys:
-            for earlier_at, earlier in self._granted[key]:
-                before = earlier_at <= at if self.order == "success" else earlier_at < began
-                if (before and fence <= earlier) or fence == earlier:
-                    wrong = f"{key.decode()}: fence {fence} at {at:.6f} after {earlier} at {earlier_at:.6f}"
-            self._granted[key].append((at, fence))
+            for earlier_at, earlier, read in self._granted[key]:
+                # Readers that ask at the same time may see different versions.
+                whole = self.order == "success" and not (reads and read)
+                before = earlier_at <= at if whole else earlier_at < began
+                unique = not reads and not read
+                if (before and (fence < earlier if reads else fence <= earlier)) or (unique and fence == earlier):
+                    what = "version" if reads else "fence"
+                    wrong = f"{key.decode()}: {what} {fence} at {at:.6f} after {earlier} at {earlier_at:.6f}"
+            self._granted[key].append((at, fence, reads))
         return wrong
 
 
 def overdue(name: str, late: float, tolerance: float) -> str:
-    """A lease still counts as held `late` seconds after its deadline, while its process was running."""
+    """Return what is wrong if a lease is held `late` seconds after its deadline by a running process."""
     return f"{name} was not told {late:.3f} s after its deadline" if late > tolerance else ""
 
 
 def inside_lost(name: str, since: float, tolerance: float) -> str:
-    """A body goes on `since` seconds after its lease was lost."""
+    """Return what is wrong if a body goes on `since` seconds after its lease was lost."""
     return f"the body of {name} goes on {since:.3f} s after the loss" if since > tolerance else ""
 
 
+def overled(name: str, late: float, tolerance: float) -> str:
+    """Return what is wrong if a leader works on `late` seconds after it should have stepped down."""
+    return f"the leader of {name} goes on {late:.3f} s after its step_down" if late > tolerance else ""
+
+
 def overrun(name: str, took: float, allowed: float, tolerance: float) -> str:
-    """An acquisition took `took` seconds of its process's running time."""
+    """Return what is wrong if an acquisition took `took` seconds of its process's running time."""
     return f"{name} took {took:.3f} s, {allowed:.3f} s were allowed" if took > allowed + tolerance else ""
 
 
+def too_early(name: str, key: bytes, early: float) -> str:
+    """Return what is wrong if a lease is granted `early` seconds before a `min_hold` of its key ends."""
+    return f"{name} was granted {key.decode()} {early:.3f} s before the end of a min_hold" if early > 0.0 else ""
+
+
 def too_soon(name: str, left: float) -> str:
-    """A lease was lost for its max_hold while `left` seconds of that were left."""
+    """Return what is wrong if `left` seconds of the max_hold remained at the loss for it."""
     return f"{name} was lost for its max_hold {left:.3f} s before that was over" if left > 0.0 else ""
 
 
 def lingering(node: str, key: bytes, member: bytes, since: float, allowed: float) -> str:
-    """Somebody stands in a queue `since` seconds after it should have left."""
+    """Return what is wrong if a waiter is in a queue `since` seconds after it stopped to wait."""
     who = f"{node} still has {member.decode()} in the queue of {key.decode()}"
     return f"{who}, {since:.3f} s after it stopped to wait" if since > allowed else ""
 
 
 def overtaken(name: str, times: int, waiters: int) -> str:
-    """A waiter stands in the queues while others got `times` grants that they asked for later.
+    """Return what is wrong if `times` grants that were asked for later came before a waiter.
 
-    Those before it come once, and those that let a turn lapse once more, with the ticket that they had. A first attempt
-    that finds the key free, between two offers, comes besides.
+    Each other waiter may be served once, and once more with its old ticket if it let an offer
+    lapse. A first attempt may find the key free between two offers.
     """
     most = 2 * waiters + 8
     return f"{name} was overtaken {times} times, beside {waiters} that waited" if times > most else ""
 
 
-def effort(acquired: int, attempts: int, commands: float) -> str:
-    """A crowd in which nothing failed took `attempts`, and `commands` per node.
+def out_of_turn(name: str, turns: int) -> str:
+    """Return what is wrong if a waiter waits for so many turns of the other side.
 
-    An acquisition is refused once, stands, and is granted. Its commands are two attempts, the release of the first one, two
-    looks and the release, and with fences and in a line of a process one more each.
+    A reader counts the writers that enter. A writer counts how often one process enters to read.
+    """
+    return f"{name} waited for {turns} turns of the other side" if turns > MOST_TURNS else ""
+
+
+def effort(acquired: int, attempts: int, commands: float) -> str:
+    """Return what is wrong if a crowd without faults took so many attempts, and commands per node.
+
+    An acquisition is refused once, waits in the queue, and is granted. Its commands are two
+    attempts, the release of the first one, two looks and the release. Fences and a line in the
+    process add one each.
     """
     if not acquired:
         return ""
@@ -170,12 +216,12 @@ def effort(acquired: int, attempts: int, commands: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A key whose token nobody holds or asks for any more.
+    """A key whose token belongs to no lease and no attempt any more.
 
     Attributes:
-        since: True time from when on it should have been on its way out: owner gone, and everything well.
-        soon: Seconds that a release may take from then on; None: only expiry is promised.
-        allowed: Seconds that it may live at most.
+        since: True time from which the key should go: its owner is gone, and all is well.
+        soon: Seconds that its release may take from then on. None: only its expiry is promised.
+        allowed: Seconds that the key may live at most.
     """
 
     node: str
@@ -187,11 +233,11 @@ class Leftover:
 
 
 class Leftovers:
-    """No key outlives its owner beyond the rules."""
+    """Judges that no key outlives its owner for longer than promised."""
 
     @staticmethod
     def judge(now: float, left: Iterable[Leftover]) -> str:
-        """Each time the world is looked at."""
+        """Return what is wrong with the keys that are left now."""
         for key in left:
             age = now - key.since
             if age > (key.allowed if key.soon is None else min(key.soon, key.allowed)):
@@ -201,10 +247,10 @@ class Leftovers:
 
 
 class Stall:
-    """Somebody waits for what is free.
+    """Judges how long a task waits for a free resource.
 
     Attributes:
-        longest: Seconds for which somebody has.
+        longest: Seconds of the longest wait of this kind.
     """
 
     def __init__(self) -> None:
@@ -212,13 +258,13 @@ class Stall:
         self.longest = 0.0
 
     def judge(self, now: float, bound: float, waited_for: Sequence[tuple[bytes, ...]], excused: set[tuple[bytes, ...]]) -> str:
-        """Each time the world is looked at.
+        """Return what is wrong with the waits now.
 
         Args:
             now: True time.
-            bound: Seconds that a free resource may be waited for.
-            waited_for: What somebody waits for who could ask a quorum.
-            excused: What is held, or was granted since the last look.
+            bound: Seconds that a task may wait for a free resource.
+            waited_for: The keys of each waiter that could ask a quorum.
+            excused: Keys that are held, or were granted since the last observation.
         """
         since = {keys: self._since.get(keys, now) for keys in waited_for if keys not in excused}
         self._since = since

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from aioredlock_ng import _electing, _term
 from aioredlock_ng import lease as lease_module
 from aioredlock_ng._core.fencing import BLOCK, FenceClock
-from aioredlock_ng._core.guard import next_steps
 from aioredlock_ng._core.keys import slot_in, slot_key
 from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
+from aioredlock_ng._core.readers import READERS
+from aioredlock_ng._core.recovery_guard import next_steps
 from aioredlock_ng._core.tickets import OFFER
-from aioredlock_ng._core.votes import Refusal, is_granted
+from aioredlock_ng._core.votes import Refusal, counter_of, is_granted
 from aioredlock_ng._engine import engine, parts
 from aioredlock_ng._engine.attempt import acquisition, releases
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
-from aioredlock_ng._engine.keeping import extender
-from aioredlock_ng._engine.keeping.holding import Holding
+from aioredlock_ng._engine.attempt.attempts import Attempts
+from aioredlock_ng._engine.keeping import extender, min_hold, renewals
+from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
+from aioredlock_ng._engine.keeping.read_grant import ReadGrant
 from aioredlock_ng._engine.keeping.schedule import Schedule
-from aioredlock_ng._engine.trust import guard, markers
-from aioredlock_ng._engine.waiting import entry, lines
+from aioredlock_ng._engine.trust import markers, recovery_guard
+from aioredlock_ng._engine.waiting import entry, slot_lines
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
 from aioredlock_ng._nodes.channel import Channel
-from aioredlock_ng._nodes.memory import queues
+from aioredlock_ng._nodes.memory import queue_store, queues
 from aioredlock_ng._nodes.memory import server as memory_server
+from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
 from aioredlock_ng._nodes.memory.queues import Queues
 from aioredlock_ng._nodes.memory.server import MemoryServer
 from aioredlock_ng._nodes.memory.standing import as_bytes
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts import Command, replies
+from aioredlock_ng._term import Term
 from aioredlock_ng.options import Options
 from tests.simulation.world import ProcessLoop
 
@@ -70,23 +76,23 @@ def _clock() -> float:
     return loop.clock()
 
 
-def _holding_from_now(spec: Any, token: bytes, _started: float, *rest: Any) -> Holding:
-    return Holding(spec, token, _clock(), *rest)
+def _record_from_now(spec: Any, token: bytes, _started: float, *rest: Any) -> LeaseRecord:
+    return LeaseRecord(spec, token, _clock(), *rest)
 
 
 def _refusal(*_: object) -> Refusal:
     return Refusal("it cannot be read")
 
 
-_passed_on = Holding.passed_on
+_passed_on = LeaseRecord.passed_on
 
 
-def _passed_on_from_now(self: Holding, spec: Any, now: float) -> Holding | None:
-    heir = _passed_on(self, spec, now)
-    if heir is not None:
-        heir.started = now
-        heir.deadline += now - self.started
-    return heir
+def _passed_on_from_now(self: LeaseRecord, spec: Any, now: float) -> LeaseRecord | None:
+    successor = _passed_on(self, spec, now)
+    if successor is not None:
+        successor.started = now
+        successor.deadline += now - self.started
+    return successor
 
 
 def _propose_any(self: FenceClock, now_us: int, _slots: object, above: int = 0) -> int:
@@ -125,9 +131,9 @@ _release_lease = lease_module.Lease.release
 
 
 async def _release_by_resource(self: lease_module.Lease) -> bool:
-    for holding in self._engine.extender.holdings:
-        if holding.spec.keys == self._holding.spec.keys:
-            holding.unschedule()
+    for record in self._engine.extender.leases:
+        if record.spec.keys == self._record.spec.keys:
+            record.unschedule()
     return await _release_lease(self)
 
 
@@ -169,15 +175,15 @@ def _forgive_releases(_self: RedisNode, _channel: object, _owed: object) -> None
     pass
 
 
-def _released_only(self: extender.Extender, holding: Holding) -> Any:
-    if holding.phase is not Phase.HELD:
+def _released_only(self: extender.Extender, record: LeaseRecord) -> Any:
+    if record.phase is not Phase.HELD:
         return None
-    holding.end(Phase.RELEASED)
-    self._forget(holding)
-    return self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, self._context.clock())
+    record.end(Phase.RELEASED)
+    self._forget(record)
+    return self._releases.send(record.spec, record.token, record.granted, record.longest_ttl, self._context.clock())
 
 
-_notify = queues._notify
+_notify = queue_store.notify
 
 _take_keys = MemoryServer._take
 
@@ -199,13 +205,23 @@ def _served_and_keeping(self: Queues, keys: Any, key: bytes, claim: bytes, *_: b
     self.notify_first(keys, queues.queue_for(member, key))
 
 
+_retirement = min_hold.retirement
+
+
+def _rest_of_ttl(context: Any, record: LeaseRecord, now: float) -> Any:
+    kept, record.kept_until = record.kept_until, min(record.kept_until, record.deadline)
+    command = _retirement(context, record, now)
+    record.kept_until = kept
+    return command
+
+
 _pass_on = Lines.pass_on
 
 
-def _pass_on_and_forget(self: Lines, holding: Any, successor: Any) -> None:
+def _pass_on_and_forget(self: Lines, record: Any, successor: Any) -> None:
     """Give the place of a contender that is served to nobody."""
     with patch.object(self, "_inherit", lambda line, *_: self._leave_place(line)):
-        _pass_on(self, holding, successor)
+        _pass_on(self, record, successor)
 
 
 _back_off = Place.back_off
@@ -216,60 +232,128 @@ def _back_off_in_line(self: Place) -> None:
     _back_off(self)
 
 
-_stand = Place.stand
+_acquire_read = MemoryServer._acquire_read
+
+
+def _read_beside(self: MemoryServer, command: Command, by: Any) -> Any:
+    """Replace the token of a writer by the entry of a reader."""
+    key = command.keys[0]
+    value = self.get(key) or READERS
+    if value != READERS and not value.startswith(OFFER):
+        self.delete(key, by)
+    return _acquire_read(self, command, by)
+
+
+def _agree_on_the_highest(self: Attempts, attempt: Any) -> bool:
+    """Take the highest counter as the fence, and store it on no other node."""
+    self._fence = max(map(counter_of, filter(is_granted, attempt.replies)))
+    attempt.agree(self._fence)
+    return True
+
+
+_extend_read = MemoryServer._extend_read
+
+
+def _release_and_acquire(self: MemoryServer, command: Command, by: Any) -> Any:
+    """Free the key of a writer that downgrades. It comes back as a reader if no waiting writer is offered the key."""
+    freed = False
+    for at, key in enumerate(command.keys[:-1]):
+        entry = as_bytes(command.args[3 * at + 1])
+        if self.get(key) == entry:
+            freed = True
+            self.queues.give_back(Writing(self, by), key)
+            if self.get(key) in (None, READERS):
+                self.keep_entry(key, entry, int(command.args[0]) / 1000, by)
+    return 1 if freed else _extend_read(self, command, by)
+
+
+_renew_entries = Keyspace._renew_entries
+
+
+def _live_together(self: Keyspace, key: bytes, entries: Any, by: Any) -> None:
+    """Let each entry live as long as the key."""
+    _renew_entries(self, key, dict.fromkeys(entries, max(entries.values(), default=0.0)), by)
+
+
+def _writers_first(self: Queues, keys: Any, key: bytes) -> bool:
+    return self.offer_after_readers(keys, key)
+
+
+_margins_of = _term.margins_of
+
+
+def _without_margin(*given: Any) -> _term.Margins:
+    return replace(_margins_of(*given), step_down=0.0)
 
 
 def _mutants() -> Iterator[Mutant]:
     def one(name: str, what: str, *patches: tuple[object, str, Any]) -> Mutant:
         return Mutant(name, what, patches)
 
-    yield one("quorum", "a quorum is one node less", (parts, "quorum_of", lambda n: max(1, n // 2)))
+    yield one("quorum", "a quorum has one node too few", (parts, "quorum_of", lambda n: max(1, n // 2)))
     yield one(
         "elapsed",
         "the time that an attempt took is not subtracted",
-        (acquisition, "Holding", _holding_from_now),
+        (acquisition, "LeaseRecord", _record_from_now),
         (acquisition, "deadline_of", lambda *_: float("inf")),
     )
-    yield one("drift", "drift is ignored", (Options, "drift", lambda *_: 0.0))
+    yield one("drift", "the drift is not subtracted", (Options, "drift", lambda *_: 0.0))
     yield one("cleanup", "a failed attempt is not undone", (Acquisition, "_undo", _nothing))
     yield one("release", "a release deletes the key whatever its token", (MemoryServer, "_release", _delete_anybodys))
     yield one("repair", "a renewal sets a missing key again, and counts it", (MemoryServer, "_extend", _set_again))
     yield one("deadline", "a renewal's deadline counts from its reply", (LeaseState, "renewed", _renewed_from_reply))
-    yield one("fence", "fences are acknowledged by maximum", (MemoryServer, "_store", _store_maximum))
-    yield one("block", "a fence is proposed that another grant may own", (FenceClock, "propose", _propose_any))
-    yield one("below", "a grant owns fences of grants before it", (acquisition, "first_of", lambda stored, _: stored - BLOCK))
-    yield one("passed-on", "a passed-on grant counts from the passing on", (Holding, "passed_on", _passed_on_from_now))
+    yield one("fence", "a node acknowledges every fence, and stores the maximum", (MemoryServer, "_store", _store_maximum))
+    yield one("block", "a client proposes a fence that another grant may own", (FenceClock, "propose", _propose_any))
+    yield one("below", "a grant owns fences of earlier grants", (acquisition, "first_of", lambda stored, _: stored - BLOCK))
+    yield one("passed-on", "a passed-on grant gets a new deadline", (LeaseRecord, "passed_on", _passed_on_from_now))
     yield one("extender", "a release stops the renewals of its resource", (lease_module.Lease, "release", _release_by_resource))
-    yield one("late-grant", "a grant that comes after the refusal is ignored", (releases, "may_have_set", is_granted))
-    yield one("unshielded", "a cancelled release is given up", (lease_module.Lease, "release", _release_unshielded))
-    yield one("cancelled", "a cancelled acquisition is not given up", (engine.Engine, "cancelled", _nothing))
+    yield one("late-grant", "a late grant of a failed attempt is not undone", (releases, "may_have_set", is_granted))
+    yield one("unshielded", "a cancelled release is not sent", (lease_module.Lease, "release", _release_unshielded))
+    yield one("cancelled", "a cancelled acquisition goes on", (engine.Engine, "cancelled", _nothing))
     yield one("wakeups", "messages to waiters are lost", (Lines, "notified", _nothing))
     yield one("anybody", "an offer admits every client", (memory_server, "admits", lambda value, _: value.startswith(OFFER)))
-    yield one("entry", "a grant leaves its entry in the queue", (Queues, "served", _nothing))
+    yield one("entry", "a grant leaves the entry of its waiter in the queue", (Queues, "served", _nothing))
     yield one("no-offer", "a release offers the key to no waiter", (Queues, "offer", lambda *_: False))
-    yield one("out-of-reach", "a waiter without a quorum stays in the queues", (Place, "back_off", _back_off_in_line))
-    yield one("refusing", "a waiter that is served stays where it was refused", (Place, "served", lambda self, _: self.stop()))
-    yield one("kept", "names kept for a set stay kept for ever", (entry, "KEPT_FOR", 1000.0))
+    yield one("out-of-reach", "a waiter that reaches no quorum stays in the queues", (Place, "back_off", _back_off_in_line))
+    yield one("refusing", "a served waiter stays in the queues of other nodes", (Place, "served", lambda self, _: self.stop()))
+    yield one("kept", "names that are kept for a set are kept for ever", (entry, "KEPT_FOR", 1000.0))
     yield one("undying", "a queue never expires", (entry, "QUEUE_LIFE", 1e6))
     yield one("handoff", "a release does not pass the grant on", (extender.Extender, "release", _released_only))
     yield one("guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded))
     yield one(
         "founding",
-        "nodes that do not answer are forgotten, and left out of a founding",
+        "a founding leaves out the nodes that do not answer",
         (markers.Markers, "_take", _forget_the_silent),
-        (guard, "next_steps", _found_without_the_silent),
+        (recovery_guard, "next_steps", _found_without_the_silent),
     )
-    yield one("witness", "a witness founds and promotes", (guard, "next_steps", _remember_nothing))
-    yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
-    yield one("shapes", "numbers are read whatever their type and range", (replies, "is_int", lambda *_: True))
-    yield one("garbled", "a reply that cannot be read counts as a refusal", (Channel, "_garbled", _refusal))
-    yield one("counting", "nodes count the holders of a semaphore", (MemoryServer, "_take", _count_slots))
-    yield one("beyond", "an attempt asks for a slot beyond the limit", (lines, "free_slot", lambda *_: 5))
+    yield one("witness", "a witness makes nodes founding and trusted", (recovery_guard, "next_steps", _remember_nothing))
+    yield one("owed", "owed releases are not sent after a reconnect", (RedisNode, "_pay", _forgive_releases))
+    yield one("shapes", "the type and range of numbers are not checked", (replies, "is_int", lambda *_: True))
+    yield one("garbled", "an unreadable reply counts as a refusal", (Channel, "_garbled", _refusal))
+    yield one("counting", "nodes count the holders of a semaphore, not its slots", (MemoryServer, "_take", _count_slots))
+    yield one("beyond", "an attempt asks for a slot beyond the limit", (slot_lines, "free_slot", lambda *_: 5))
     yield one("hoarding", "a served waiter keeps offers of other slots", (Queues, "served", _served_and_keeping))
     yield one("unheard", "a slot is offered to no waiter of its semaphore", (Queues, "_offer_slot", lambda *_: False))
-    yield one("forgotten", "the line of a served contender is forgotten", (Lines, "pass_on", _pass_on_and_forget))
+    yield one("forgotten", "after a grant the rest of the line is forgotten", (Lines, "pass_on", _pass_on_and_forget))
+    yield one("forgone", "a release frees the keys in spite of a min_hold", (min_hold, "retirement", _nothing))
+    yield one("short-mark", "an over value lives for the rest of the ttl only", (min_hold, "retirement", _rest_of_ttl))
+    yield one("shortened", "a renewal shortens the keys of a min_hold to the ttl", (renewals, "kept_for", lambda *_: 0.0))
+    yield one(
+        "shared-grant",
+        "a shared read grant ends with the first of its leases",
+        (ReadGrant, "outlives", lambda *_: False),
+        (ReadGrant, "leave", lambda self, lease: bool(self.leases.pop(lease, None) or True)),
+    )
+    yield one("beside", "a node whose key has a writer's token grants reads", (MemoryServer, "_acquire_read", _read_beside))
+    yield one("write-back", "a reader stores its fence on no other node", (Attempts, "_agree", _agree_on_the_highest))
+    yield one("downgrade", "a downgrade releases the key first", (MemoryServer, "_extend_read", _release_and_acquire))
+    yield one("carried", "a reader's entry lives as long as the longest entry", (Keyspace, "_renew_entries", _live_together))
+    yield one("barging", "a waiting writer does not keep readers out", (Queues, "writer_waits", lambda *_: False))
+    yield one("writers-first", "a writer's release ignores waiting readers", (Queues, "offer", _writers_first))
+    yield one("no-step-down", "a leader works until its lease ends", (_electing, "margins_of", _without_margin))
+    yield one("term-goes-on", "the end of a term does not cancel its body", (Term, "end", _nothing))
     yield one("timer", "no timer watches the deadline", (Schedule, "watch_deadline", _nothing))
-    yield one("monotonic", "the clock stands still during a suspend", (ProcessLoop, "clock", ProcessLoop.time))
+    yield one("monotonic", "the library's clock stands still during a suspend", (ProcessLoop, "clock", ProcessLoop.time))
 
 
 MUTANTS = {mutant.name: mutant for mutant in _mutants()}

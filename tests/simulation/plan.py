@@ -24,10 +24,14 @@ class Action:
 
     Attributes:
         name: In what is printed, and by which it is kept when a run is made shorter: process, task and number.
-        how: "with", "acquire" or "try".
-        then: What happens while it is held: "", "extend", "verify", "abandon", "leave" (never released).
+        how: "with", "acquire", "try", or "lead" (a term of the election with the name of the only resource).
+        then: What happens while it is held: "", "extend", "verify", "abandon", "leave" (never released), "downgrade" of a
+            writer's lease, "again" (a reader reads again), "resign" (the leader resigns).
         cancel_after: When the task is cancelled: after so many seconds, or (a whole number from 1) callbacks; None.
         limit: Of the semaphore with the name of the only resource; 0 for a lock.
+        min_hold: Seconds after the grant for which nobody else may be granted; None: none.
+        side: "read" or "write": of the read-write lock with the name of the only resource; "" for a lock.
+        fair: True if it shares no line with other tasks of its process.
     """
 
     name: str
@@ -44,6 +48,14 @@ class Action:
     then: str
     cancel_after: float | int | None
     limit: int = 0
+    min_hold: float | None = None
+    side: str = ""
+    fair: bool = False
+
+    @property
+    def step_down(self) -> float:
+        """Seconds before the end of its lease at which a leader is cancelled."""
+        return self.ttl / 3
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -114,6 +126,8 @@ class Plan:
         """True for a crowd in which nothing fails, and everybody waits until it is served."""
         patient = all(action.blocking_timeout is None and action.cancel_after is None for action in self.actions)
         sure = not any(profile.tail or profile.loss for row in self.profiles for profile in row)
+        # The waits of candidates have no limit in any run, so they do not show that a crowd is patient.
+        patient = patient and not any(action.how == "lead" for action in self.actions)
         return self.theme == "queue" and self.network != "continents" and not self.faults and patient and sure
 
     def keeping(self, names: Collection[str]) -> Plan:
@@ -145,6 +159,19 @@ _QUEUES = 0.1
 
 _SEMAPHORES = 0.3
 """Share of the runs in which names are semaphores, for some clients with another limit, and for a few a lock of one slot."""
+
+_MIN_HOLDS = 0.2
+"""Share of the runs in which some leases have a `min_hold`, and most of them end before it."""
+_RWLOCKS = 0.3
+"""Share of the runs in which names are read-write locks, and for some clients and sets locks."""
+_MIXED = 0.3
+"""Share of the runs with semaphores in which names, also those of slots, are read-write locks for other clients."""
+
+_ELECTIONS = 0.2
+"""Share of the runs in which tasks lead terms of elections, beside others that have locks of the same names."""
+
+_FAIR = 0.15
+"""Share of the runs in which tasks wait by themselves, beside others that share the lines of their processes."""
 
 _LIARS = 0.1
 """Share of the runs in which a server answers with what no script can return, for a while."""
@@ -236,7 +263,8 @@ def plan_of(seed: int) -> Plan:
         actions=(),
         faults=(),
     )
-    actions = _with_semaphores(seed, plan, _actions(rng, plan))
+    actions = _with_min_holds(seed, plan, _with_semaphores(seed, plan, _actions(rng, plan)))
+    actions = _with_fair(seed, plan, _with_elections(seed, plan, _with_rwlocks(seed, plan, actions)))
     length = ttl * rng.choice((4, 6, 10))
     special = {"forgetting": _bursts, "founding": _founding, "witness": _witnessed, "queue": _unfair}
     faults = special[theme](rng, plan) if theme in special else _faults(rng, plan, length)
@@ -249,6 +277,11 @@ def plan_of(seed: int) -> Plan:
     return replace(plan, actions=actions, faults=faults, skews=skews, beyond_guard=forgetting and guard is None)
 
 
+def _is_mixed(seed: int) -> bool:
+    """True if the plan of a seed with semaphores has read-write locks too, also of the names of slots."""
+    return Random(f"mixed {seed}").random() < _MIXED
+
+
 def _with_semaphores(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
     """Drawn by itself, as lies are. What steady crowds cost is judged as that of locks."""
     rng = Random(f"semaphores {seed}")
@@ -256,17 +289,104 @@ def _with_semaphores(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tupl
         return actions
     limit = rng.choice((1, 2, 2, 3, 4))
     others = rng.choice((0.0, 0.0, 0.3))
+    mix, mixed = Random(f"mix {seed}"), _is_mixed(seed)
     changed = []
     for action in actions:
         own = rng.randint(1, 4) if rng.random() < others else limit
-        as_lock = rng.random() < 0.05
-        if len(action.resources) > 1:
+        as_lock = rng.random() < 0.05 or (mixed and mix.random() < 0.2)
+        if len(action.resources) > 1 or (mixed and mix.random() < 0.3):
             changed.append(action)
         elif as_lock:
             changed.append(replace(action, resources=(f"{action.resources[0]}#{rng.randint(1, limit)}",)))
         else:
             changed.append(replace(action, limit=own))
     return tuple(changed)
+
+
+def _with_min_holds(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """Give some leases a `min_hold`. It is drawn by itself, as lies are.
+
+    Calm and steady runs keep their timing, because their cost is judged. Where many wait for one
+    name, few leases have a short one, so that the run does not last too long.
+    """
+    rng = Random(f"min_hold {seed}")
+    if rng.random() >= _MIN_HOLDS or plan.theme == "calm" or (plan.theme == "queue" and _is_steady(seed)):
+        return actions
+    crowded = plan.theme in ("crowd", "queue")
+    often = 0.1 if crowded else rng.choice((0.3, 1.0))
+    shares = (0.02, 0.1, 0.3) if crowded else (0.2, 0.5, 1.0, plan.max_ttl / plan.ttl)
+    changed = []
+    for action in actions:
+        min_hold, early = plan.ttl * rng.choice(shares), rng.choice((0.0, 0.01, 0.3, 0.7))
+        if rng.random() >= often:
+            changed.append(action)
+            continue
+        max_hold = action.max_hold
+        if max_hold is not None:
+            max_hold = max(max_hold, min_hold)
+        hold = min(action.hold, min_hold * early) if rng.random() < 0.8 else action.hold
+        changed.append(replace(action, min_hold=min_hold, max_hold=max_hold, hold=hold))
+    return tuple(changed)
+
+
+def _with_rwlocks(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """Turn names that are no semaphores into read-write locks. It is drawn by itself, as lies are."""
+    rng = Random(f"rwlocks {seed}")
+    mixed = _is_mixed(seed) and any(action.limit for action in actions)
+    if (rng.random() >= _RWLOCKS and not mixed) or (plan.theme == "queue" and _is_steady(seed)):
+        return actions
+    # Mostly readers, as many of both, or mostly writers.
+    shares = rng.choice(((85, 10, 5), (45, 45, 10), (20, 70, 10)))
+    downgraded, again = rng.choice((0.0, 0.2, 0.5)), rng.choice((0.0, 0.0, 0.2))
+    changed = []
+    for action in actions:
+        side = rng.choices(("read", "write", ""), shares)[0]
+        draw = rng.random()
+        if action.limit or len(action.resources) > 1 or ("#" in action.resources[0] and not mixed):
+            changed.append(action)
+            continue
+        then = action.then
+        if then == "" and side == "write" and draw < downgraded:
+            then = "downgrade"
+        elif then == "" and side == "read" and action.how == "with" and draw < again:
+            then = "again"
+        changed.append(replace(action, side=side, then=then, min_hold=None if side else action.min_hold))
+    return tuple(changed)
+
+
+def _with_elections(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """Turn locks of one name into terms of an election. It is drawn by itself, as lies are.
+
+    A term waits without a time limit, and is always renewed. Elections need labels, which no manager without fencing and
+    guard writes.
+    """
+    rng = Random(f"elections {seed}")
+    labelled = plan.fencing or plan.guard is not None
+    if rng.random() >= _ELECTIONS or not labelled or (plan.theme == "queue" and _is_steady(seed)):
+        return actions
+    often, resigned = rng.choice((0.2, 0.6, 1.0)), rng.choice((0.0, 0.2))
+    changed = []
+    for action in actions:
+        draw = rng.random()
+        plain = len(action.resources) == 1 and not action.limit and not action.side and action.min_hold is None
+        if rng.random() >= often or not plain:
+            changed.append(action)
+            continue
+        then = "resign" if draw < resigned else action.then if action.then in ("extend", "verify") else ""
+        changed.append(replace(action, how="lead", then=then, blocking_timeout=None, auto_extend=True))
+    return tuple(changed)
+
+
+def _with_fair(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """Let tasks wait for locks by themselves. It is drawn by itself, as lies are."""
+    rng = Random(f"fair {seed}")
+    if rng.random() >= _FAIR or (plan.theme == "queue" and _is_steady(seed)):
+        return actions
+    often = rng.choice((0.2, 1.0))
+    return tuple(
+        replace(action, fair=rng.random() < often and not action.limit and not action.side and action.how != "lead")
+        for action in actions
+    )
 
 
 def _lies(seed: int, plan: Plan, length: float) -> tuple[Fault, ...]:

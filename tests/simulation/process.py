@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng import LockLost, LockNotAcquired, QuorumUnreachable, Redlock, RedlockClosed, RedlockError
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.context import Counters
-from aioredlock_ng._nodes.connect import ConnectFailed
+from aioredlock_ng._nodes.wire import ConnectFailed
 from aioredlock_ng.errors import LockReleased
 from tests.simulation.network import Connection, Link
 from tests.simulation.world import ProcessLoop
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from aioredlock_ng import Lease, Lock
     from aioredlock_ng._engine.engine import Engine
-    from aioredlock_ng.guarded import LockOptions
+    from aioredlock_ng.election import Election
+    from aioredlock_ng.rwlock import RWLockOptions
     from tests.simulation.plan import Action, Plan
     from tests.simulation.server import Server
     from tests.simulation.watch import Watch
@@ -31,7 +32,7 @@ CLOSE_TIMEOUT = 1.0
 
 
 class SimWire:
-    """See `connect.Wire`."""
+    """See `wire.Wire`."""
 
     def __init__(self, transport: Connection) -> None:
         self.transport = transport
@@ -219,20 +220,30 @@ class Process:
             self.loop.within(task.cancel)
 
     async def _act(self, action: Action) -> None:
-        options: LockOptions = {
+        options: RWLockOptions = {
             "ttl": action.ttl,
             "blocking_timeout": action.blocking_timeout,
             "auto_extend": action.auto_extend,
             "max_hold": action.max_hold,
         }
         if action.limit:
-            lock: Lock = self.redlock.semaphore(action.resources[0], action.limit, **options)
+            lock: Lock = self.redlock.semaphore(action.resources[0], action.limit, min_hold=action.min_hold, **options)
+        elif action.side:
+            both = self.redlock.rwlock(action.resources[0], **options)
+            lock = both.read() if action.side == "read" else both.write()
         else:
-            lock = self.redlock.lock(*action.resources, **options)
+            lock = self.redlock.lock(*action.resources, min_hold=action.min_hold, fair=action.fair, **options)
         called = self.watch.calls(self, action)
         lease: Lease | None = None
         try:
-            if action.how == "with":
+            if action.how == "lead":
+                async with (election := self._election(action)) as lease:
+                    self.watch.answered(called, None)
+                    self._got(action, lease)
+                    await self._body(action, lease)
+                    if action.then == "resign":
+                        await election.resign()
+            elif action.how == "with":
                 async with lock as lease:
                     self.watch.answered(called, None)
                     self._got(action, lease)
@@ -252,13 +263,18 @@ class Process:
             if lease is not None:
                 self.watch.ended(self, lease)
 
+    def _election(self, action: Action) -> Election:
+        return self.redlock.election(
+            action.resources[0], label=action.name, ttl=action.ttl, step_down=action.step_down, max_hold=action.max_hold
+        )
+
     def _got(self, action: Action, lease: Lease) -> None:
         self.acquired += 1
         self.watch.got(lease, left=action.then == "leave")
         self.world.note(self.name, action.name, "got", lease.resource, lease.token[:6], lease.fence)
 
     async def _body(self, action: Action, lease: Lease) -> None:
-        """Inside `async with`: whoever loses the lease must be cancelled here."""
+        """Inside `async with`: whoever loses the lease, or must step down, is cancelled here."""
         until = self.loop.time() + action.hold
         step = max(action.hold / 5, 0.001)
         self.watch.enters(self, lease)
@@ -266,7 +282,7 @@ class Process:
             await self._do(action, lease)
             while self.loop.time() < until:
                 await asyncio.sleep(step)
-                self.watch.still_inside(self, lease)
+                self.watch.still_inside(self, lease, action.step_down if action.how == "lead" else 0.0)
         finally:
             self.watch.leaves(self, lease)
 
@@ -276,10 +292,20 @@ class Process:
             if action.hold:
                 await asyncio.sleep(action.hold)
         finally:
-            if action.then != "leave" and lease._holding.phase is not Phase.ABANDONED:
+            if action.then != "leave" and lease._record.phase is not Phase.ABANDONED:
                 released = await lease.release()
                 self.world.note(self.name, action.name, "released", released)
                 self.watch.ended(self, lease)
+
+    async def _read_again(self, action: Action) -> None:
+        """A task that reads may read again, also while a writer waits for it."""
+        inner = await self.redlock.rwlock(action.resources[0], ttl=action.ttl).read().acquire()
+        self._got(action, inner)
+        try:
+            await asyncio.sleep(action.hold / 3)
+        finally:
+            await inner.release()
+            self.watch.ended(self, inner)
 
     async def _do(self, action: Action, lease: Lease) -> None:
         try:
@@ -289,6 +315,12 @@ class Process:
                 await lease.verify()
             elif action.then == "abandon":
                 lease.abandon()
+            elif action.then == "downgrade":
+                await asyncio.sleep(action.hold / 3)
+                await lease.downgrade()
+                self.world.note(self.name, action.name, "downgraded", lease.fence)
+            elif action.then == "again":
+                await self._read_again(action)
         except QuorumUnreachable as error:
             self.world.note(self.name, action.name, "unreachable", action.then)
             self.watch.unreachable(self, lease, error)

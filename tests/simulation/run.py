@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.outlook import MOST_AHEAD
+from aioredlock_ng._core.over import without_mark
 from tests.simulation.faults import Faults
 from tests.simulation.invariants import effort
 from tests.simulation.process import Process
@@ -42,6 +43,7 @@ class Outcome:
         acquired: Leases granted.
         waited: See `Watch.longest`.
         overtaken: See `Watch.most_overtaken`.
+        turns: See `Watch.most_turns`.
         crowd: Acquisitions, attempts and commands per node of a crowd in which nothing fails; else nothing.
         log: Everything that happened.
     """
@@ -52,6 +54,7 @@ class Outcome:
     acquired: int
     waited: tuple[float, float]
     overtaken: int
+    turns: int
     crowd: tuple[int, int, float]
     faults: Counter[str]
     log: list[tuple[object, ...]] = field(default_factory=list)
@@ -93,7 +96,7 @@ def _simulate(plan: Plan) -> Outcome:
         return watch.violation is not None or not busy
 
     last = max((fault.at + fault.lasts for fault in plan.faults), default=0.0)
-    work = sum(action.hold + action.think + plan.ttl for action in plan.actions)
+    work = sum(action.hold + action.think + plan.ttl + (action.min_hold or 0.0) for action in plan.actions)
     world.run(last + work + PATIENCE, stop)
     if watch.violation is None and busy:
         watch.found("callbacks", f"not over: {', '.join(p.name for p in processes if p in busy)}")
@@ -110,7 +113,9 @@ def _simulate(plan: Plan) -> Outcome:
         if watch.violation is None:
             for server in servers:
                 for key, token in server.locks():
-                    watch.found("leftovers", f"at the end {server.name} has {key!r} of {server.owners.get(token)}")
+                    watch.found(
+                        "leftovers", f"at the end {server.name} has {key!r} of {server.owners.get(without_mark(token)[0])}"
+                    )
                 for key, offer, _ in server.offers():
                     watch.found("leftovers", f"at the end {server.name} has {key!r} of {offer!r}")
     if watch.violation is None:
@@ -132,6 +137,7 @@ def _simulate(plan: Plan) -> Outcome:
         watch.grants,
         watch.longest,
         watch.most_overtaken,
+        watch.most_turns,
         crowd,
         faults.counts,
         world.log,

@@ -9,6 +9,7 @@ import hiredis
 
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.marker import Trust, read_marker
+from aioredlock_ng._core.readers import READERS, is_reader
 from aioredlock_ng._core.tickets import OFFER, is_offer
 from aioredlock_ng._nodes.memory import MemoryServer
 from aioredlock_ng._scripts import Command
@@ -18,6 +19,8 @@ from tests.simulation.resp import encode, invalidation, message, subscribed
 from tests.simulation.world import ProcessLoop
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.simulation.network import Connection
     from tests.simulation.world import World
 
@@ -36,18 +39,24 @@ _OF_LOCKS = frozenset(
         "acquire",
         "acquire_guarded",
         "acquire_each",
+        "acquire_read",
         "hand_over_each",
         "confirm",
+        "confirm_read",
         "release",
         "release_each",
+        "release_read",
+        "retire",
         "stand",
+        "stand_read",
         "stand_slots",
         "leave",
         "watch",
     }
 )
 
-_SETTING = frozenset({"acquire", "acquire_guarded", "repair"})
+_SETTING = frozenset({"acquire", "acquire_guarded", "acquire_read", "repair", "repair_read"})
+_STANDING = frozenset({"stand", "stand_read", "stand_slots"})
 
 
 def manager_in(member: bytes) -> bytes:
@@ -56,8 +65,9 @@ def manager_in(member: bytes) -> bytes:
 
 
 def offered_to(value: bytes) -> bytes:
-    """The member of a queue that an offer is for."""
-    return value.removeprefix(OFFER).partition(b":")[2]
+    """The member of a queue that an offer is for. An offer to a reader has no ticket."""
+    claim = value.removeprefix(OFFER)
+    return claim if is_reader(claim) else claim.partition(b":")[2]
 
 
 class Server:
@@ -68,6 +78,7 @@ class Server:
         life: Its processes are numbered from 1: a connection to one that has ended is reset.
         running_since: True time since when it has been running.
         queue_deleted_at: True time at which another client deleted a queue.
+        scripts_flushed_at: True time at which its scripts were flushed.
         well_since: The same, and trusted, and it has forgotten nothing.
         trusted_since: True time since when its marker has said so.
         owners: Which process every token came from.
@@ -85,14 +96,15 @@ class Server:
         self.name = f"n{index}"
         self.loop = ProcessLoop(world, self.name, rate)  # type: ignore[abstract]
         self.memory = MemoryServer(self.name)
-        self.memory.skew = skew
+        # Wall clocks show the true time but for their skew, as those of processes do.
+        self.memory.skew = skew - self.loop.time()
         self.up = True
         self.life = 1
         self.forgot = 0
         self.voted = self.lying = False
         self.calls = 0
         self.running_since = 0.0
-        self.queue_deleted_at = -math.inf
+        self.queue_deleted_at = self.scripts_flushed_at = -math.inf
         self.well_since = self.trusted_since = math.inf
         self.owners: dict[bytes, str] = {}
         self.late: set[bytes] = set()
@@ -140,23 +152,36 @@ class Server:
 
     def flush_scripts(self) -> None:
         """SCRIPT FLUSH."""
+        self.scripts_flushed_at = self.world.now
         self._scripts.clear()
 
-    def locks(self) -> list[tuple[bytes, bytes]]:
-        """The locks' keys that have not expired, and their tokens."""
+    def _values(self) -> Iterator[tuple[bytes, bytes, float]]:
+        """The locks' keys, their values, and when these end by the server's clock; of readers, each of their entries."""
         now = self.loop.time()
-        keys = self.memory._keys.items()
-        return [
-            (key, token) for key, (token, over) in keys if over > now and not key.startswith(OWN_KEYS) and not is_offer(token)
-        ]
+        for key, (value, over) in self.memory._keys.items():
+            if over <= now or key.startswith(OWN_KEYS):
+                continue
+            if value != READERS:
+                yield key, value, over
+                continue
+            for entry, until in self.memory._entries[key].items():
+                if until >= now:
+                    yield key, entry, until
+
+    def locks(self) -> list[tuple[bytes, bytes]]:
+        """The locks' keys that have not expired, and their values: a token, the mark of one, or the entry of each reader."""
+        return [(key, token) for key, token, _ in self._values() if not is_offer(token)]
+
+    def read(self) -> set[bytes]:
+        """The locks' keys held by readers."""
+        return {key for key, (value, _) in self.memory._keys.items() if value == READERS}
 
     def offers(self) -> list[tuple[bytes, bytes, float]]:
-        """The locks' keys that are kept for a waiter, the offers, and when these end by the server's clock."""
-        now = self.loop.time()
-        return [(key, value, over) for key, (value, over) in self.memory._keys.items() if over > now and is_offer(value)]
+        """The locks' keys that are kept for a waiter, the waiters, and when the offers end by the server's clock."""
+        return [(key, offered_to(value), over) for key, value, over in self._values() if is_offer(value)]
 
     def queues(self) -> list[tuple[bytes, list[bytes]]]:
-        """The keys that somebody waits for here, and the members of their queues, the first one first."""
+        """The queues in which somebody waits here, and their members, the first one first."""
         now = self.loop.time()
         queues = self.memory.queues._queues.items()
         return [
@@ -166,9 +191,13 @@ class Server:
         ]
 
     def has(self, key: bytes, token: bytes) -> bool:
-        """True while `key` holds `token`."""
+        """True while `key` holds `token`, which may be the entry of a reader."""
         held = self.memory._keys.get(key)
-        return held is not None and held[0] == token and held[1] > self.loop.time()
+        if held is None or held[1] <= self.loop.time():
+            return False
+        if held[0] == READERS:
+            return self.memory._entries[key].get(token, -math.inf) >= self.loop.time()
+        return held[0] == token
 
     @property
     def trusted(self) -> bool:
@@ -178,8 +207,8 @@ class Server:
             return False
         # The same one is looked at again and again.
         if self._judged[0] is not marker[0]:
-            vouch = b"%b:0" % self.memory.run_id
-            self._judged = marker[0], read_marker(marker[0], 0, vouch, 0.0, 0.0).trust is Trust.TRUSTED
+            own_marker = b"%b:0" % self.memory.run_id
+            self._judged = marker[0], read_marker(marker[0], 0, own_marker, 0.0, 0.0).trust is Trust.TRUSTED
         return self._judged[1]
 
     def lost(self) -> None:
@@ -262,7 +291,7 @@ class Server:
             self.owners[token] = end.owner
             if end.late:
                 self.late.add(token)
-        if end.late and name in ("stand", "stand_slots"):
+        if end.late and name in _STANDING:
             self.late.add(bytes(command.args[0]).partition(b":")[2])
         reply = self.memory.execute(command, end)
         self.voted |= self.trusted
@@ -277,7 +306,7 @@ def _one_by_one(script: str, keys: list[bytes], args: list[bytes]) -> list[tuple
     handing = script == "hand_over_each"
     if not handing and script != "acquire_each":
         return [(script, keys, args)]
-    own, vouch, *each = args
+    own, own_marker, *each = args
     calls = []
     for key in keys[:-2] if own == b"2" else keys:
         if handing:
@@ -285,7 +314,7 @@ def _one_by_one(script: str, keys: list[bytes], args: list[bytes]) -> list[tuple
         token, ttl, *each = each
         if own == b"2":
             fence, slot, *each = each
-            calls.append(("acquire_guarded", [key, *keys[-2:]], [token, ttl, vouch, fence, b"", b"", slot]))
+            calls.append(("acquire_guarded", [key, *keys[-2:]], [token, ttl, own_marker, fence, b"", b"", slot]))
         else:
             calls.append(("acquire", [key], [token, ttl]))
     return calls
@@ -328,7 +357,7 @@ class End:
         if connection is not None:
             connection.hang_up()
 
-    def told(self, keys: list[bytes] | None) -> None:
+    def invalidated(self, keys: list[bytes] | None) -> None:
         """Tracked keys changed."""
         self._push(invalidation(keys))
 

@@ -11,11 +11,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from unittest.mock import patch
 
-import aioredlock_ng._opening as opening_module
 import aioredlock_ng.redlock as redlock_module
 from aioredlock_ng._engine import engine, parts, wheel
 from aioredlock_ng._engine.keeping import batch, extender, labels, watcher
-from aioredlock_ng._nodes import node
+from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
+from aioredlock_ng._nodes import connect, node
 from aioredlock_ng._nodes.channel import joint as joint_module
 from aioredlock_ng._nodes.memory import server as memory_server
 from aioredlock_ng.events import NodeUp
@@ -25,7 +25,6 @@ from tests.simulation.world import ProcessLoop
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng.events import Event
 
 __all__ = ["OrderedSet", "surroundings"]
@@ -113,10 +112,17 @@ def surroundings(*, joint: bool) -> Iterator[None]:
     """For the time of some runs; `joint`: what can be sent with others is sent so even where it is alone."""
     adopt = extender.Extender.adopt
 
-    def observed(self: extender.Extender, holding: Holding) -> None:
-        adopt(self, holding)
+    def observed(self: extender.Extender, record: LeaseRecord) -> None:
+        adopt(self, record)
         loop: Any = self._context.loop
-        loop.process.watch.adopted(loop, holding)
+        loop.process.watch.adopted(loop, record)
+
+    downgrade = LeaseRecord.downgrade
+
+    def seen(self: LeaseRecord) -> None:
+        downgrade(self)
+        loop: Any = _loop()
+        loop.process.watch.downgraded(self)
 
     with ExitStack() as stack:
         for module in (batch, engine, extender, parts, watcher, wheel, memory_server):
@@ -124,10 +130,10 @@ def surroundings(*, joint: bool) -> Iterator[None]:
         stack.enter_context(patch.object(node, "random", _Jitter))
         stack.enter_context(patch.object(labels, "os", _Place))
         stack.enter_context(patch.object(labels, "socket", _Place))
-        for module in (redlock_module, opening_module):
-            stack.enter_context(patch.object(module, "Connector", SimConnector))
+        stack.enter_context(patch.object(connect, "Connector", SimConnector))
         stack.enter_context(patch.object(redlock_module, "log_event", _hear))
         stack.enter_context(patch.object(extender.Extender, "adopt", observed))
+        stack.enter_context(patch.object(LeaseRecord, "downgrade", seen))
         if joint:
             stack.enter_context(patch.object(joint_module, "LEAST", 1))
         yield

@@ -25,6 +25,7 @@ class Totals:
     prompt: float = 0.0
     slow: float = 0.0
     overtaken: int = 0
+    turns: int = 0
     crowd: tuple[int, int, float] = (0, 0, 0.0)
     faults: Counter[str] = field(default_factory=Counter)
 
@@ -37,6 +38,7 @@ class Totals:
         self.prompt = max(self.prompt, outcome.waited[0])
         self.slow = max(self.slow, outcome.waited[1])
         self.overtaken = max(self.overtaken, outcome.overtaken)
+        self.turns = max(self.turns, outcome.turns)
         (acquired, attempts, commands), more = self.crowd, outcome.crowd
         self.crowd = acquired + more[0], attempts + more[1], commands + more[2]
 
@@ -53,6 +55,7 @@ class Totals:
             (
                 f"longest wait beside what is free: {self.prompt:.2f} s, {self.slow:.2f} s where a look has to end it;"
                 f" most overtaken: {self.overtaken:+} beyond the number of waiters;"
+                f" most turns of the other side of a read-write lock: {self.turns};"
                 f" calm crowds: {acquired:,} acquisitions, {attempts / max(1, acquired):.2f} attempts and"
                 f" {commands / max(1, acquired):.2f} commands per node for each"
             ),

@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulation.invariants import (
     INVARIANTS,
+    MOST_TURNS,
     Exclusion,
     Fences,
     Leftover,
@@ -15,9 +16,12 @@ from tests.simulation.invariants import (
     effort,
     inside_lost,
     lingering,
+    out_of_turn,
     overdue,
+    overled,
     overrun,
     overtaken,
+    too_early,
     too_many,
     too_soon,
 )
@@ -28,9 +32,17 @@ A, B = frozenset({b"a"}), frozenset({b"a", b"b"})
 
 
 def test_two_valid_leases_of_one_resource_are_told() -> None:
-    assert Exclusion.judge([("one", A, True), ("two", B, True)]) == "a is held by one and by two"
-    assert Exclusion.judge([("one", A, True), ("two", B, False)]) == ""
-    assert Exclusion.judge([("one", A, True), ("two", frozenset({b"c"}), True)]) == ""
+    assert Exclusion.judge([("one", A, True, False), ("two", B, True, False)]) == "a is held by one and by two"
+    assert Exclusion.judge([("one", A, True, False), ("two", B, False, False)]) == ""
+    assert Exclusion.judge([("one", A, True, False), ("two", frozenset({b"c"}), True, False)]) == ""
+
+
+def test_a_reader_beside_a_writer_is_told_and_one_beside_readers_is_not() -> None:
+    readers = [("one", A, True, True), ("two", A, True, True)]
+    assert Exclusion.judge(readers) == ""
+    assert Exclusion.judge([*readers, ("three", B, False, False)]) == ""
+    assert Exclusion.judge([*readers, ("three", B, True, False)]) == "a is held by two and by three"
+    assert Exclusion.judge([("three", B, True, False), *readers]) == "a is held by three and by one"
 
 
 def test_a_holder_beyond_the_limit_is_told() -> None:
@@ -49,6 +61,23 @@ def test_a_fence_that_does_not_rise_is_told() -> None:
     assert fences.granted([b"a", b"b"], 6, began=2.0, at=5.0) == ""
 
 
+def test_a_version_below_that_of_an_earlier_writer_is_told() -> None:
+    fences = Fences("success")
+    assert fences.granted([b"a"], 16, began=0.0, at=1.0) == ""
+    assert fences.granted([b"a"], 16, began=1.0, at=2.0, reads=True) == ""
+    assert fences.granted([b"a"], 16, began=1.0, at=3.0, reads=True) == ""
+    assert "version 15 at 4.0" in fences.granted([b"a"], 15, began=3.5, at=4.0, reads=True)
+    assert "fence 16 at 5.0" in fences.granted([b"a"], 16, began=4.5, at=5.0)
+    assert fences.granted([b"a"], 32, began=5.5, at=6.0) == ""
+
+
+def test_only_readers_that_asked_later_need_the_version_of_an_earlier_reader() -> None:
+    fences = Fences("success")
+    assert fences.granted([b"a"], 31, began=0.0, at=2.0, reads=True) == ""
+    assert fences.granted([b"a"], 15, began=1.0, at=3.0, reads=True) == ""
+    assert "version 15" in fences.granted([b"a"], 15, began=3.5, at=4.0, reads=True)
+
+
 def test_where_keys_vanish_early_only_attempts_that_began_later_need_a_higher_fence() -> None:
     fences = Fences("interval")
     assert fences.granted([b"a"], 5, began=0.0, at=2.0) == ""
@@ -62,6 +91,17 @@ def test_a_holder_that_is_not_told_is_told_of() -> None:
     assert overdue("one", 0.04, tolerance=0.03) == "one was not told 0.040 s after its deadline"
     assert inside_lost("one", -1.0, tolerance=0.03) == ""
     assert inside_lost("one", 0.04, tolerance=0.03) == "the body of one goes on 0.040 s after the loss"
+
+
+def test_a_leader_that_works_on_after_its_step_down_is_noticed() -> None:
+    assert overled("one", 0.02, tolerance=0.03) == ""
+    assert overled("one", 0.04, tolerance=0.03) == "the leader of one goes on 0.040 s after its step_down"
+
+
+def test_a_grant_before_the_end_of_a_min_hold_is_told() -> None:
+    assert too_early("one", b"a", 0.0) == too_early("one", b"a", -0.1) == ""
+    words = "one was granted a 0.250 s before the end of a min_hold"
+    assert too_early("one", b"a", 0.25) == words
 
 
 def test_a_lease_that_ends_before_its_max_hold_is_told_of() -> None:
@@ -107,6 +147,11 @@ def test_an_entry_that_stays_in_a_queue_is_told() -> None:
 def test_a_waiter_that_is_overtaken_again_and_again_is_told() -> None:
     assert overtaken("one", times=12, waiters=2) == ""
     assert overtaken("one", times=13, waiters=2) == "one was overtaken 13 times, beside 2 that waited"
+
+
+def test_a_waiter_that_waits_for_many_turns_of_the_other_side_is_told() -> None:
+    assert out_of_turn("one", MOST_TURNS) == ""
+    assert out_of_turn("one", MOST_TURNS + 1) == "one waited for 4 turns of the other side"
 
 
 def test_a_crowd_that_asks_too_often_is_told() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._engine.attempt import acquisition
-from aioredlock_ng._engine.keeping.holding import Holding
+from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng._engine.keeping.renewals import Renewals
 from tests.simulation.plan import plan_of
 from tests.simulation.shrink import play
@@ -29,38 +29,38 @@ def noticed(target: object, name: str, by: Any) -> Violation:
         return next(violation for violation in found if violation is not None)
 
 
-def _unlimited(spec: Any, token: bytes, started: float, *rest: Any) -> Holding:
-    holding = Holding(spec, token, started, *rest)
-    holding.ends_at = None
-    holding.deadline = deadline_of(started, spec.life.ttl, spec.life.drift)
-    return holding
+def _unlimited(spec: Any, token: bytes, started: float, *rest: Any) -> LeaseRecord:
+    record = LeaseRecord(spec, token, started, *rest)
+    record.ends_at = None
+    record.deadline = deadline_of(started, spec.life.ttl, spec.life.drift)
+    return record
 
 
-def _half(spec: Any, token: bytes, started: float, *rest: Any) -> Holding:
-    holding = Holding(spec, token, started, *rest)
+def _half(spec: Any, token: bytes, started: float, *rest: Any) -> LeaseRecord:
+    record = LeaseRecord(spec, token, started, *rest)
     if spec.max_hold is not None:
-        holding.ends_at = started + spec.max_hold / 2
-        holding.deadline = min(holding.deadline, holding.ends_at)
-    return holding
+        record.ends_at = started + spec.max_hold / 2
+        record.deadline = min(record.deadline, record.ends_at)
+    return record
 
 
 _schedule_next = Renewals._schedule_next
 
 
-def _take_away(self: Renewals, holding: Holding) -> None:
-    _schedule_next(self, holding)
-    if holding.spec.max_hold is not None:
-        self._lose(holding)
+def _take_away(self: Renewals, record: LeaseRecord) -> None:
+    _schedule_next(self, record)
+    if record.spec.max_hold is not None:
+        self._lose(record)
 
 
 def test_a_lease_that_goes_on_beyond_its_max_hold_is_noticed() -> None:
-    violation = noticed(acquisition, "Holding", _unlimited)
+    violation = noticed(acquisition, "LeaseRecord", _unlimited)
     assert violation.invariant == "told"
     assert "after its deadline" in violation.detail
 
 
 def test_a_lease_that_ends_before_its_max_hold_is_noticed() -> None:
-    violation = noticed(acquisition, "Holding", _half)
+    violation = noticed(acquisition, "LeaseRecord", _half)
     assert violation.invariant == "minority"
     assert "before that was over" in violation.detail
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,12 @@ from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.keys import slot_in, slot_key
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.outlook import MOST_AHEAD
+from aioredlock_ng._core.over import without_mark
 from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._core.readers import READER_QUEUE_KEYS
 from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
-from aioredlock_ng._engine.keeping.extender import _MAX_HOLD
+from aioredlock_ng._core.validity import keys_life
+from aioredlock_ng._engine.keeping.reasons import MAX_HOLD
 from tests.simulation.invariants import (
     Exclusion,
     Fences,
@@ -27,19 +31,23 @@ from tests.simulation.invariants import (
     Violation,
     inside_lost,
     lingering,
+    out_of_turn,
     overdue,
+    overled,
     overrun,
     overtaken,
+    too_early,
     too_many,
     too_soon,
 )
-from tests.simulation.server import manager_in, offered_to
+from tests.simulation.plan import DRIFT_FACTOR
+from tests.simulation.server import manager_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioredlock_ng import Lease
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.spec import LineKey
     from aioredlock_ng._engine.waiting.line import Line
     from aioredlock_ng._engine.waiting.place import Place
@@ -59,7 +67,7 @@ TOLERANCE = 0.03
 """Seconds by which a timer's work may be seen late: one look, and rounding."""
 
 AFTER_SUSPEND = 0.55
-"""Seconds after a suspend for which timers armed before may be late (`wheel.MAX_SLEEP`)."""
+"""Seconds of a process's clock after a suspend for which timers armed before may be late (`wheel.MAX_SLEEP`)."""
 
 
 PROMPT = 0.2
@@ -77,7 +85,7 @@ SAFETY_NET = 16.0
 class _Tracked:
     name: str
     process: Process
-    holding: Holding
+    record: LeaseRecord
     keys: frozenset[bytes]
     at: float
     lost_at: float = math.inf
@@ -87,10 +95,15 @@ class _Tracked:
     left: bool = False
 
     @property
+    def reads(self) -> bool:
+        """True for a read lease, also for one that was a writer's before."""
+        return self.record.spec.kind.shared
+
+    @property
     def limit(self) -> float:
         """Instant, by its process's clock, at which its max_hold is over; infinity without one."""
-        max_hold = self.holding.spec.max_hold
-        return math.inf if max_hold is None else self.holding.since + max_hold
+        max_hold = self.record.spec.max_hold
+        return math.inf if max_hold is None else self.record.since + max_hold
 
 
 @dataclass(slots=True)
@@ -108,6 +121,7 @@ class _Standing:
     since: float
     times: int = 0
     waiters: int = 0
+    turns: Counter[Process] = field(default_factory=Counter)
     tokens: set[bytes] = field(default_factory=set)
 
 
@@ -127,6 +141,7 @@ class Watch:
         grants: How many.
         contested: True while more than one lease of a resource is about.
         most_overtaken: How many grants passed a waiter, beyond the number of those that waited with it.
+        most_turns: How many turns of the other side a reader or a writer waited for.
     """
 
     def __init__(self, world: World, plan: Plan) -> None:
@@ -136,19 +151,30 @@ class Watch:
         self.violation: Violation | None = None
         self.grants = 0
         self._tracked: list[_Tracked] = []
-        self._of: dict[Holding, _Tracked] = {}
+        self._of: dict[LeaseRecord, _Tracked] = {}
         self.contested = False
+        min_holds = [action.min_hold or 0.0 for action in plan.actions] or [0.0]
         self._fences = {"success": Fences("success"), "interval": Fences("interval")}
         self._stall = Stall()
         self._granted_now: set[bytes] = set()
+        # Leases with a `min_hold`, and the true time of its end, by key. Its length by token.
+        self._keeping: dict[bytes, list[tuple[_Tracked, float]]] = {}
+        self._min_holds: dict[bytes, float] = {}
+        self._life = max(keys_life(plan.ttl, hold, 2 * plan.node_timeout + 0.1, DRIFT_FACTOR) for hold in min_holds)
         self._shaky: dict[bytes, float] = {}
         self._entries: dict[tuple[int, bytes, bytes], _Entry] = {}
         self._offers: dict[tuple[int, bytes, bytes, float], float] = {}
         self._overtaken: dict[tuple[Process, bytes], _Standing] = {}
-        self.most_overtaken = 0
+        self.most_overtaken = self.most_turns = 0
         self._before = 0, 0
+        # When a process died that held a key and waited for it too, by key.
+        self._deserted: dict[bytes, float] = {}
+        # When the attempt of each read grant began, by token.
+        self._began: dict[bytes, float] = {}
         self._orphans: dict[tuple[int, bytes, bytes], float] = {}
+        # Per node: the keys that nobody has who could give them back, and those of them that keep readers out too.
         self._stuck: list[bytes] = []
+        self._stuck_to_all: list[bytes] = []
         self._abandoned: set[bytes] = set()
         self._inside: dict[Process, list[tuple[Lease, _Tracked]]] = {}
         slowest = max(profile.usual for row in plan.profiles for profile in row)
@@ -195,7 +221,7 @@ class Watch:
         """Nodes that forgot their counters leave the order to the clients' clocks."""
         return not self._faults.forgetting or (self._plan.within_drift and not self._plan.beyond_guard)
 
-    def adopted(self, loop: ProcessLoop, holding: Holding) -> None:
+    def adopted(self, loop: ProcessLoop, record: LeaseRecord) -> None:
         """A lease was granted."""
         now = self._world.now
         process = self._by_loop[loop]
@@ -203,35 +229,70 @@ class Watch:
             # Until then the nodes were being founded, or everybody asked at one instant.
             self._before = self._asked()
         self.grants += 1
-        name = f"lease {self.grants} ({holding.token[:6].decode()}) of {process.name}"
-        tracked = _Tracked(name, process, holding, frozenset(holding.spec.keys), now)
+        name = f"lease {self.grants} ({record.token[:6].decode()}) of {process.name}"
+        tracked = _Tracked(name, process, record, frozenset(record.spec.keys), now)
         self._world.note(
-            process.name, "GRANTED", name, holding.spec.resource, holding.fence, round(holding.deadline - loop.clock(), 6)
+            process.name, "GRANTED", name, record.spec.resource, record.fence, round(record.deadline - loop.clock(), 6)
         )
         self._tracked.append(tracked)
-        self._of[holding] = tracked
+        self._of[record] = tracked
         self._granted_now |= tracked.keys
-        if holding.fence is not None:
+        self._judge_min_hold(tracked)
+        if record.fence is not None:
             in_success = self.exclusion_promised and not self._faults.forgetting
             fences = self._fences["success" if in_success else "interval"]
+            began = loop.true(record.started)
+            if tracked.reads:
+                # A lease that shares a grant has its fence, however often the grant was renewed since.
+                began = self._began.setdefault(record.token, began)
             for known in self._fences.values():
-                words = known.granted(tracked.keys, holding.fence, loop.true(holding.started), now)
+                words = known.granted(tracked.keys, record.fence, began, now, reads=tracked.reads)
                 if known is fences and self._fences_promised:
                     self.found("fences", words)
         self.contested = True
         self.after_step()
         self._judge_order(tracked)
 
+    def _judge_min_hold(self, tracked: _Tracked) -> None:
+        """Judge a grant by the minimum holds of its keys, and note its own.
+
+        A lease that no caller received keeps nothing.
+        """
+        now, record = self._world.now, tracked.record
+        for key in tracked.keys:
+            keeping = [(other, end) for other, end in self._keeping.get(key, ()) if end > now]
+            for other, end in keeping:
+                if self.exclusion_promised and other.record.taken:
+                    self.found("kept", too_early(tracked.name, key, end - now))
+            if record.spec.life.min_hold:
+                # By the clock of its process.
+                end = now + record.spec.life.min_hold / tracked.process.loop.rate
+                self._min_holds[record.token] = record.spec.life.min_hold
+                keeping.append((tracked, end))
+            self._keeping[key] = keeping
+
+    def downgraded(self, record: LeaseRecord) -> None:
+        """A writer's lease became one to read. Its fence counts from now on as that of a reader."""
+        tracked, now = self._of[record], self._world.now
+        self._world.note(tracked.process.name, "DOWNGRADED", tracked.name, record.fence)
+        self._began[record.token] = now
+        if record.fence is not None:
+            for known in self._fences.values():
+                known.granted(tracked.keys, record.fence, now, now, reads=True)
+
     def _judge_order(self, tracked: _Tracked) -> None:
         """Count, for everybody who waits for one of these keys alone, how many it was passed by since.
 
+        Readers enter together, and take turns with writers. So a reader counts writers only, of which one may pass it. A
+        writer counts how often a process enters to read between two writers.
+
         A waiter whose entries another client has deleted comes back with its next look. Until then nothing is counted.
         """
-        now, holding = self._world.now, tracked.holding
+        now, record = self._world.now, tracked.record
         if any(map(self._may_be_forgotten, (line for process in self._processes for line in _lines(process)))):
             self._overtaken.clear()
             return
-        began = tracked.process.loop.true(holding.started)
+        began = tracked.process.loop.true(record.started)
         standing: dict[tuple[Process, bytes], _Standing] = {}
         lines = [
             (process, member, line)
@@ -248,30 +309,42 @@ class Watch:
                 mine = _Standing(line.place, now)
             standing[name] = mine
             wanted = not tracked.keys.isdisjoint(line.keys)
-            if wanted and not line.holders and holding.token not in mine.tokens and began > mine.since:
+            if tracked.reads and line.shared:
+                continue
+            if wanted and (line.shared or not line.holders) and record.token not in mine.tokens and began > mine.since:
+                mine.tokens.add(record.token)
+                who = f"{process.name} ({member.decode()})"
+                if tracked.reads or line.shared:
+                    mine.turns[tracked.process if tracked.reads else process] += 1
+                    turns = max(mine.turns.values())
+                    self.most_turns = max(self.most_turns, turns)
+                    self.found("order", out_of_turn(who, turns))
+                    continue
                 mine.times += 1
-                mine.tokens.add(holding.token)
+                mine.turns.clear()
                 rivals = sum(not set(line.keys).isdisjoint(other.keys) for _, _, other in lines)
                 mine.waiters = max(mine.waiters, rivals)
                 self.most_overtaken = max(self.most_overtaken, mine.times - mine.waiters)
-                self.found("order", overtaken(f"{process.name} ({member.decode()})", mine.times, mine.waiters))
+                self.found("order", overtaken(who, mine.times, mine.waiters))
         self._overtaken = standing
 
     def after_step(self) -> None:
         """Judge exclusion where more than one lease of a resource is about."""
         if not self.contested or not self.exclusion_promised:
             return
-        rivals = [(t.name, t.keys, t.holding.remaining(t.process.loop.clock()) > 0.0) for t in self._tracked]
+        rivals = [(t.name, t.keys, t.record.remaining(t.process.loop.clock()) > 0.0, t.reads) for t in self._tracked]
         self.found("exclusion", Exclusion.judge(rivals))
         holders = [
             (name, slot[0], valid)
-            for (name, keys, valid), tracked in zip(rivals, self._tracked, strict=True)
-            if tracked.holding.spec.number is not None and (slot := slot_in(next(iter(keys)))) is not None
+            for (name, keys, valid, _), tracked in zip(rivals, self._tracked, strict=True)
+            if tracked.record.spec.number is not None and (slot := slot_in(next(iter(keys)))) is not None
         ]
         self.found("limit", too_many(holders, self._limits))
         keys = [key for tracked in self._tracked for key in tracked.keys]
+        alone = {key for tracked in self._tracked if not tracked.reads for key in tracked.keys}
+        several = len(keys) != len(set(keys)) and any(keys.count(key) > 1 for key in alone)
         # Another lease may be valid for as long as it is not known to have ended.
-        self.contested = len(keys) != len(set(keys)) or len(holders) > min(self._limits.values(), default=0)
+        self.contested = several or len(holders) > min(self._limits.values(), default=0)
 
     def calls(self, process: Process, action: Action) -> _Call:
         """An acquisition begins."""
@@ -294,63 +367,69 @@ class Watch:
         patient = action.how == "try" or action.blocking_timeout is None or action.blocking_timeout > self._settled
         # A node on which somebody's release is late says "held" in earnest.
         patient = patient and not any(name.encode() in self._stuck for name in action.keys)
+        # An attempt takes two trips to a server whose scripts were flushed.
+        flushed = sum(server.scripts_flushed_at > -math.inf for server in self._servers)
+        slow = 2 * self._round_trip + TOLERANCE > self._plan.node_timeout and flushed > self._plan.nodes - self._quorum
+        patient = patient and not (slow and action.how == "try")
         if isinstance(error, QuorumUnreachable) and patient and self._well_since(process) < call.at - 0.1:
             self.found("minority", f"{action.name}: {error}")
 
     def got(self, lease: Lease, *, left: bool) -> None:
         """A task got a lease; `left`: it will not be released by that task."""
-        tracked = self._of[lease._holding]
+        tracked = self._of[lease._record]
         tracked.owner, tracked.left = asyncio.current_task(), left
 
     def ended(self, process: Process, lease: Lease) -> None:
         """Its task is through with it; was it right to be told, if it was, that it had been gone before its release?"""
-        holding = lease._holding
-        tracked = self._of[holding]
-        if process.dead or holding.phase is not Phase.RELEASED or not holding.reason:
+        record = lease._record
+        tracked = self._of[record]
+        if process.dead or record.phase is not Phase.RELEASED or not record.reason:
             return
         if self._well_on(tracked, tracked.at):
-            self.found("minority", f"{tracked.name} was told that it was gone while a quorum had it: {holding.reason}")
+            self.found("minority", f"{tracked.name} was told that it was gone while a quorum had it: {record.reason}")
 
     def unreachable(self, process: Process, lease: Lease, error: QuorumUnreachable) -> None:
         """A lease could not be extended or verified."""
-        tracked = self._of[lease._holding]
+        tracked = self._of[lease._record]
         asked = self._world.now - 3 * self._plan.node_timeout
         if tracked.whole_since < asked and self._well_on(tracked, min(tracked.at, asked)):
             self.found("minority", f"{lease.token[:6]}: {error}")
 
     def enters(self, process: Process, lease: Lease) -> None:
         """A body begins."""
-        tracked = self._of[lease._holding]
+        tracked = self._of[lease._record]
         self._inside.setdefault(process, []).append((lease, tracked))
 
-    def still_inside(self, process: Process, lease: Lease) -> None:
-        """It goes on."""
+    def still_inside(self, process: Process, lease: Lease, step_down: float) -> None:
+        """It goes on, although a leader must end `step_down` seconds before its lease."""
         for inside, tracked in self._inside.get(process, ()):
             if inside is lease:
                 self._update(tracked)
                 since = self._world.now - max(tracked.lost_at, process.loop.resumed_at)
                 self.found("told", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
+                late = min(step_down - lease.remaining(), self._running_for(process)) if step_down else 0.0
+                self.found("terms", overled(tracked.name, late, TOLERANCE))
 
     def leaves(self, process: Process, lease: Lease) -> None:
         """It ends."""
         self._inside[process] = [entry for entry in self._inside.get(process, []) if entry[0] is not lease]
 
     def _update(self, tracked: _Tracked) -> None:
-        phase = tracked.holding.phase
+        phase = tracked.record.phase
         if phase is Phase.LOST and tracked.lost_at == math.inf:
             tracked.lost_at = self._world.now
             self._lost(tracked)
 
     def _lost(self, tracked: _Tracked) -> None:
         """Was it right to lose it?"""
-        holding, process = tracked.holding, tracked.process
-        self._world.note(process.name, "LOST", tracked.name, holding.reason)
-        if process.dead or "closed" in holding.reason:
+        record, process = tracked.record, tracked.process
+        self._world.note(process.name, "LOST", tracked.name, record.reason)
+        if process.dead or "closed" in record.reason:
             return
-        if holding.reason == _MAX_HOLD:
+        if record.reason == MAX_HOLD:
             self.found("minority", too_soon(tracked.name, tracked.limit - process.loop.clock()))
-        elif holding.spec.auto_extend and self._well_on(tracked, tracked.at):
-            self.found("minority", f"{tracked.name} was lost while a quorum was well: {holding.reason}")
+        elif record.spec.auto_extend and self._well_on(tracked, tracked.at):
+            self.found("minority", f"{tracked.name} was lost while a quorum was well: {record.reason}")
 
     def _well_on(self, tracked: _Tracked, since: float) -> bool:
         """True when a quorum has been well all the time, and has had its keys all the time, or for a ttl.
@@ -360,7 +439,7 @@ class Watch:
         """
         if not self._plan.within_drift:
             return False
-        had = max(since + LOOK_EVERY, self._world.now - tracked.holding.ttl)
+        had = max(since + LOOK_EVERY, self._world.now - tracked.record.ttl)
         links = [link for link in tracked.process.links if tracked.on.get(link.server.index, math.inf) <= had]
         well = [link for link in links if max(link.calm_since, link.server.well_since) < since]
         return len(well) >= self._quorum and tracked.process.loop.resumed_at < since
@@ -380,6 +459,8 @@ class Watch:
             server.look(guarded=self._plan.guard is not None)
         for process in self._processes:
             engine = process.engine
+            if process.dead and now - process.died_at <= LOOK_EVERY:
+                self._note_deserted(process)
             if engine is not None and not process.dead and not process.loop.stopped:
                 for node, link in zip(engine.context.fleet.nodes, process.links, strict=True):
                     if not node.ready:
@@ -387,11 +468,11 @@ class Watch:
         live: list[_Tracked] = []
         for tracked in self._tracked:
             self._update(tracked)
-            phase, clock = tracked.holding.phase, tracked.process.loop.clock()
+            phase, clock = tracked.record.phase, tracked.process.loop.clock()
             if phase is Phase.HELD:
                 self._judge_told(tracked, clock)
                 self._judge_owner(tracked)
-                token = tracked.holding.token
+                token = tracked.record.token
                 having = [s.index for s in self._servers if all(s.has(key, token) for key in tracked.keys)]
                 tracked.on = {index: tracked.on.get(index, now) for index in having}
                 if len(tracked.on) < self._plan.nodes:
@@ -400,8 +481,8 @@ class Watch:
                     tracked.whole_since = now
                 live.append(tracked)
             elif phase is Phase.ABANDONED:
-                self._abandoned.add(tracked.holding.token)
-                if tracked.holding.remaining(clock) > 0:
+                self._abandoned.add(tracked.record.token)
+                if tracked.record.remaining(clock) > 0:
                     live.append(tracked)
         self._tracked = live
         self._judge_leftovers()
@@ -412,12 +493,15 @@ class Watch:
 
     def _judge_told(self, tracked: _Tracked, clock: float) -> None:
         process = tracked.process
-        loop = process.loop
-        if process.dead or loop.stopped:
+        if process.dead or process.loop.stopped:
             return
-        running = (self._world.now - loop.resumed_at) - (AFTER_SUSPEND if loop.was_suspended else 0.0)
-        late = min(clock - min(tracked.holding.deadline, tracked.limit), running)
+        late = min(clock - min(tracked.record.deadline, tracked.limit), self._running_for(process))
         self.found("told", overdue(tracked.name, late, TOLERANCE))
+
+    def _running_for(self, process: Process) -> float:
+        """Return the seconds since which the timers of a process come in time."""
+        loop = process.loop
+        return (self._world.now - loop.resumed_at) - (AFTER_SUSPEND / loop.rate if loop.was_suspended else 0.0)
 
     def _judge_owner(self, tracked: _Tracked) -> None:
         loop, now = tracked.process.loop, self._world.now
@@ -435,7 +519,7 @@ class Watch:
             engine = process.engine
             if engine is None:
                 continue
-            live |= {holding.token for holding in engine.extender.holdings}
+            live |= {record.token for record in engine.extender.leases}
             for asking in [*engine.lines.contenders(), *engine._past_the_lines]:
                 for round_ in (asking.round, asking._second):  # type: ignore[attr-defined]
                     if round_ is not None and (round_.open or round_ is asking._second) and asking.round is not None:  # type: ignore[attr-defined]
@@ -443,16 +527,18 @@ class Watch:
         seen: dict[tuple[int, bytes, bytes], float] = {}
         left = []
         owners = {process.name: process for process in self._processes}
-        self._stuck = []
+        self._stuck, self._stuck_to_all = [], []
         for server in self._servers:
-            for key, token in server.locks():
+            stuck: dict[bytes, None] = {}
+            for key, value in server.locks():
+                token, marked = without_mark(value)
                 owner = owners.get(server.owners.get(token, ""))
                 if token in live:
                     # Who is stopped in the middle of an attempt stands in everybody's way.
                     if owner is None or owner.dead or owner.loop.stopped:
-                        self._stuck.append(key)
+                        stuck[key] = None
                     continue
-                self._stuck.append(key)
+                stuck[key] = None
                 name = server.index, key, token
                 since = seen[name] = self._orphans.get(name, now)
                 if owner is None:
@@ -461,7 +547,7 @@ class Watch:
                 link = owner.links[server.index]
                 calm = link.calm_since
                 troubled = max(since, calm if calm < math.inf else now, server.running_since, owner.loop.resumed_at)
-                soon = None
+                soon, slow = None, 1 / min(plan.rates)
                 # Who closes without a connection to a node cannot tell it.
                 parted = calm + LOOK_EVERY >= owner.closing
                 # Where clocks are beyond drift, keys may outlive the time for which their owner owes the release.
@@ -475,8 +561,12 @@ class Watch:
                     and token not in server.late
                 ):
                     soon = 0.15 + 2 * self._round_trip
-                slow = 1 / min(plan.rates)
-                left.append(Leftover(server.name, key, token, troubled, soon, plan.ttl * slow + self._round_trip + 0.1))
+                if soon is not None and marked:
+                    # The mark lives for the rest of the min_hold, from when it comes to the node.
+                    soon += self._min_holds[token] * (1 + DRIFT_FACTOR) * slow * max(1.0, *plan.rates)
+                left.append(Leftover(server.name, key, token, troubled, soon, self._life * slow + self._round_trip + 0.1))
+            self._stuck += stuck
+            self._stuck_to_all += stuck.keys() - server.read()
         self._orphans = seen
         self.found("leftovers", Leftovers.judge(now, left))
 
@@ -500,12 +590,12 @@ class Watch:
         entries: dict[tuple[int, bytes, bytes], _Entry] = {}
         offers: dict[tuple[int, bytes, bytes, float], float] = {}
         for server in self._servers:
-            offered = {}
-            for key, value, over in server.offers():
-                offered[key] = member = offered_to(value)
+            offered: dict[bytes, list[bytes]] = {}
+            for key, member, over in server.offers():
+                offered.setdefault(key, []).append(member)
                 process = self._by_manager[manager_in(member)]
                 if not process.dead and not _stands(process, member):
-                    since = offers[server.index, key, value, over] = self._offers.get((server.index, key, value, over), now)
+                    since = offers[server.index, key, member, over] = self._offers.get((server.index, key, member, over), now)
                     self._judge_offer(server, key, member, since)
             taken = {*offered, *(key for key, _ in server.locks())}
             for key, members in server.queues():
@@ -521,7 +611,7 @@ class Watch:
                         self._judge_entry(server, key, member, entry, process)
                 # Beside a free key only the first knows of it: the offer to the one before has ended.
                 told = 1 + sum(slot in taken for slot in slots)
-                first = [*(offered[slot] for slot in slots if slot in offered), *members]
+                first = [*(member for slot in slots for member in offered.get(slot, ())), *members]
                 if not any(map(self._can_ask, [member for member in first if not self._is_known_dead(member)][:told])):
                     self._shaky.update(dict.fromkeys(slots, now))
         self._entries, self._offers = entries, offers
@@ -544,7 +634,9 @@ class Watch:
         if process.loop.stopped or process.closing < math.inf or trouble > since - self._settled:
             return
         late = self._world.now - since
-        if late > self._round_trip + 0.02:
+        # A server without the script is sent all of it in a second trip.
+        trips = 2 if server.scripts_flushed_at > since - self._settled else 1
+        if late > trips * self._round_trip + 0.02:
             self.found("leftovers", f"{server.name} keeps {key!r} for {member!r}, which does not wait, for {late:.3f} s")
 
     def _judge_entry(self, server: Server, key: bytes, member: bytes, entry: _Entry, process: Process) -> None:
@@ -559,18 +651,41 @@ class Watch:
         allowed = 0.15 + self._plan.node_timeout + 2 * self._round_trip
         self.found("leftovers", lingering(server.name, key, member, self._world.now - entry.over, allowed))
 
-    def _may_be_forgotten(self, line: Line[Holding]) -> bool:
-        """True until a waiter has looked again after another client has deleted its entries."""
+    def _may_be_forgotten(self, line: Line[LeaseRecord]) -> bool:
+        """True until a waiter has looked again after another client has deleted its entries, or the holder died.
+
+        A holder may die that also was the first waiter, in another line. Only the second waiter for a lock is notified of
+        the expiry: for a slot, or to read, it is found by looks (docs/how-it-works.md).
+        """
         rank = 0 if line.place is None else min(line.place.queued[2] or 0, MOST_AHEAD)
-        deleted = max(server.queue_deleted_at for server in self._servers)
-        return self._world.now - deleted < SAFETY_NET * (1 + 2 * rank)
+        since = max(server.queue_deleted_at for server in self._servers)
+        if line.shared or slot_in(line.keys[0]) is not None:
+            since = max(since, *(self._deserted.get(key, -math.inf) for key in line.keys))
+        return self._world.now - since < SAFETY_NET * (1 + 2 * rank)
+
+    def _note_deserted(self, process: Process) -> None:
+        """Note the keys that a killed process held while it also waited for them."""
+        held = {key for tracked in self._tracked if tracked.process is process for key in tracked.keys}
+        waited = {key for line in _lines(process) for key in line.keys}
+        self._deserted.update(dict.fromkeys(held & waited, self._world.now))
+
+    def _wanted_to_write(self) -> set[bytes]:
+        """The keys whose readers cannot get a quorum, because a writer waits that may be alive."""
+        wanted = [
+            key for server in self._servers for key, members in server.queues() if not all(map(self._is_known_dead, members))
+        ]
+        return {key for key in wanted if wanted.count(key) > self._plan.nodes - self._quorum}
 
     def _judge_waiters(self) -> None:
         now = self._world.now
         waited_for: dict[tuple[bytes, ...], None] = {}
         excused = set()
         forgotten: dict[tuple[Process, LineKey], float] = {}
-        held = {key for tracked in self._tracked if _counts(tracked) for key in tracked.keys} | self._granted_now
+        counting = [tracked for tracked in self._tracked if _counts(tracked)]
+        held = {key for tracked in counting for key in tracked.keys} | self._granted_now
+        # Readers wait for a writer only: for one that has the key, or stands in the queues before them.
+        barred_to_read = {key for tracked in counting if not tracked.reads for key in tracked.keys} | self._granted_now
+        barred_to_read |= self._wanted_to_write()
         well = True
         for process in self._processes:
             engine = process.engine
@@ -580,20 +695,26 @@ class Watch:
                 keys = line.keys
                 if line.queue and line.contender is None and not line.full:
                     forgotten[process, line.key] = self._forgotten.get((process, line.key), now)
-                if line.contender is None or line.holders:
+                if line.contender is None or (line.holders and not line.shared):
                     continue
                 since = self._well_since(process)
                 if now - since < self._settled:
                     continue
                 quiet = now - self._settled
                 well = well and all(max(link.calm_since, link.server.well_since) < quiet for link in process.links)
-                waited_for[keys] = None
-                barred = {key for key in keys if key in held or self._stuck.count(key) > self._plan.nodes - self._quorum}
-                if line.slots is None:
+                stuck_keys = self._stuck_to_all if line.shared else self._stuck
+                taken = barred_to_read if line.shared else held
+                barred = {key for key in keys if key in taken or stuck_keys.count(key) > self._plan.nodes - self._quorum}
+                if line.shared:
+                    excuses = bool(barred)
+                    # The readers of a key wait for something else than its writers.
+                    keys = (*keys, b"to read")
+                elif line.slots is None:
                     stuck = sum(key in keys for key in self._stuck) > self._plan.nodes - self._quorum
                     excuses = bool(barred) or stuck
                 else:
                     excuses = len(barred) == len(keys)
+                waited_for[keys] = None
                 if excuses or self._may_be_forgotten(line):
                     excused.add(keys)
         self._forgotten = forgotten
@@ -616,17 +737,17 @@ def _slots_of(queue: bytes, members: Sequence[bytes]) -> list[bytes]:
     """The keys that a queue is for."""
     name = queue.removeprefix(SLOT_QUEUE_KEYS)
     if name == queue:
-        return [queue]
+        return [queue.removeprefix(READER_QUEUE_KEYS)]
     limits = [int(member.rpartition(b":")[2].partition(b"#")[0]) for member in members]
     return sorted({slot_key(name, number) for number in range(1, max(limits, default=1) + 1)})
 
 
 def _counts(tracked: _Tracked) -> bool:
     """False for what a process that is stopped or killed has left of a lease that has expired."""
-    return tracked.holding.remaining(tracked.process.loop.clock()) > 0.0 or not tracked.process.loop.stopped
+    return tracked.record.remaining(tracked.process.loop.clock()) > 0.0 or not tracked.process.loop.stopped
 
 
-def _lines(process: Process) -> list[Line[Holding]]:
+def _lines(process: Process) -> list[Line[LeaseRecord]]:
     return [] if process.engine is None else list(process.engine.lines._standing.values())
 
 
@@ -635,4 +756,4 @@ def _stands(process: Process, member: bytes) -> bool:
     line = None if process.engine is None else process.engine.lines._standing.get(member)
     if line is None or line.place is None:
         return False
-    return line.contender is None or not line.contender.unreachable or line.place.waiting
+    return line.contender is None or not line.contender.unreachable or line.place.waiting or line.place.standing

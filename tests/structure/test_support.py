@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -199,6 +200,18 @@ def test_make_test_runs_the_tests_of_its_folders_but_for_those_that_are_marked_f
     for name in tiers.SPARSE:
         path, _, test = name.partition("::")
         assert f"def {test}(" in (tests / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("tier", "folder", "ignored"), [("quick", "chaos", True), ("quick", "unit", None), (None, "chaos", None)]
+)
+def test_make_test_imports_no_tests_of_other_folders(tier: str | None, folder: str, ignored: bool | None) -> None:
+    config: Any = _Options({"--tier": tier})
+    assert tiers.pytest_ignore_collect(Path(__file__).parents[1] / folder, config) is ignored
+
+
+def test_a_garbage_collection_does_not_visit_the_collected_tests() -> None:
+    assert gc.get_freeze_count() > 0
 
 
 def test_of_cases_in_a_row_make_test_runs_the_first_and_the_last() -> None:

@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[2]
 API = ROOT / "tests" / "typing" / "api.py"
 
 
+# `make check` reads the same file with the same checker.
 @pytest.mark.once
+@pytest.mark.slow
 def test_the_public_api_has_the_promised_types() -> None:
     command = [sys.executable, "-m", "mypy", "--strict", str(API)]
     told = subprocess.run(command, cwd=ROOT, env=untraced(), capture_output=True, text=True, timeout=55)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.waiting.line import Line
     from aioredlock_ng._engine.waiting.lines import Lines
     from aioredlock_ng._nodes.port import Sink
@@ -30,7 +30,7 @@ NODE_TIMEOUT = 0.1
 """The default of `Redlock`."""
 
 
-def occupied(lines: Lines) -> list[Line[Holding]]:
+def occupied(lines: Lines) -> list[Line[LeaseRecord]]:
     """Return the lines in use. A manager keeps some of the others for the next locks of their names."""
     return [line for line in lines._all() if line.occupied]
 

@@ -49,11 +49,14 @@ def check(config: Options) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: Options) -> int:
-    """One more than processors, for tests wait as much as they compute; only this one where all would flush the same nodes."""
+    """More processes than processors, for tests also wait. Only this process if all of them would flush the same nodes.
+
+    Tests of the quick tier wait as much as they compute. Many others start processes that compute.
+    """
     if given_urls(config.getoption("--nodes")):
         return 0
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(_MOST, processors + 1)
+    return min(_MOST, processors + (2 if config.getoption("--tier", None) == "quick" else 1))
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:

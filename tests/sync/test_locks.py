@@ -119,6 +119,7 @@ def test_a_thread_that_would_wait_for_itself_is_refused(redlock: Redlock) -> Non
                 job.result(PATIENCE)
 
 
+@pytest.mark.slow
 def test_a_thread_that_computes_for_four_ttls_keeps_its_lock(three_nodes: NodeSet) -> None:
     with Redlock(three_nodes.urls, ttl=1.0) as redlock, redlock.lock("order") as lease:
         end = time.monotonic() + 4.0

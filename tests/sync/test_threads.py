@@ -115,6 +115,49 @@ def test_a_manager_whose_thread_dies_loses_its_leases_and_says_so(three_nodes: N
         assert redlock.lock("other").try_acquire() is not None
 
 
+def dying(thread: thread_module.EngineThread) -> threading.Event:
+    """Let a thread die, up to its last act. Return the event on which the last act waits."""
+    may_end, last_act = threading.Event(), thread.last_act
+    assert last_act is not None
+
+    async def wait_first() -> None:
+        assert may_end.wait(PATIENCE)
+        await last_act()
+
+    thread.last_act = wait_first
+    thread.post(sys.exit, "on purpose")
+    wait_until(lambda: thread.dead)
+    return may_end
+
+
+def test_a_lease_of_a_dying_thread_is_lost_before_the_thread_declares_it(three_nodes: NodeSet) -> None:
+    redlock = Redlock(three_nodes.urls)
+    lease = redlock.lock("order", ttl=20).acquire()
+    may_end = dying(lease._thread)
+    assert lease.lost
+    assert not lease.release()
+    assert lease.was_gone
+    with pytest.raises(LockLost, match="SystemExit: on purpose"):
+        lease.check()
+    may_end.set()
+    lease._thread.ended.result(PATIENCE)
+    redlock.close()
+
+
+def test_a_close_waits_for_a_dying_thread(three_nodes: NodeSet) -> None:
+    redlock = Redlock(three_nodes.urls).open()
+    thread = redlock._process.here.thread  # type: ignore[union-attr]
+    may_end = dying(thread)
+    closing = threading.Thread(target=redlock.close)
+    closing.start()
+    closing.join(0.05)
+    assert closing.is_alive()
+    may_end.set()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    assert thread.ended.done()
+
+
 def in_child(work: object) -> int:
     """Run this in a forked child; return its exit status, 0 if it raised nothing."""
     assert callable(work)

@@ -125,8 +125,8 @@ def test_the_dashboard_can_be_imported_anywhere() -> None:
     assert DASHBOARD["schemaVersion"] >= 39
 
 
-def test_there_are_four_rules() -> None:
-    told = ["RedlockLeaseLost", "RedlockMemoryLost", "RedlockNodeAway", "RedlockAcquiresFail"]
+def test_there_are_five_rules() -> None:
+    told = ["RedlockLeaseLost", "RedlockMemoryLost", "RedlockTermOutlived", "RedlockNodeAway", "RedlockAcquiresFail"]
     assert [rule["alert"] for rule in RULES] == told
     assert set(GROUP) == {"name", "rules"}
 

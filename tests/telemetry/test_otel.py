@@ -92,7 +92,7 @@ async def test_a_span_is_as_long_as_the_wait(rig: Rig, listener: Listener) -> No
     assert span.end_time is not None
     assert (span.end_time - span.start_time) / 1e9 == pytest.approx(0.3, abs=10 * WAY)
     assert attributes(span)["aioredlock_ng.attempts"] == 2
-    assert listener.total("wakeups", aioredlock_ng__cause="told") == 1
+    assert listener.total("wakeups", aioredlock_ng__cause="notified") == 1
     (wait,) = listener.points("acquire.wait")
     assert wait.sum == pytest.approx(0.3, abs=10 * WAY)
 
@@ -164,7 +164,7 @@ async def test_metrics_agree_with_the_manager_and_name_no_lock(three_nodes: Node
     assert listener.total("leases.held") == 0
     assert listener.total("leases.lost") == listener.total("leases.lost", aioredlock_ng__cause="gone") == stats.lost == 1
     assert listener.total("handoffs") == stats.handoffs
-    assert listener.total("wakeups", aioredlock_ng__cause="told") == stats.wakeups
+    assert listener.total("wakeups", aioredlock_ng__cause="notified") == stats.wakeups
     assert listener.total("acquire.failures", error__type="AcquireTimeout") == stats.timeouts == 1
     assert listener.total("acquire.cancellations") == 1
     assert listener.total("node.state", aioredlock_ng__state="up") == 3

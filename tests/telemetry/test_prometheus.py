@@ -48,7 +48,7 @@ async def test_a_scrape_shows_what_happened(three_nodes: NodeSet, registry: Coll
     assert seen.value("leases_held") == stats.held == 0
     assert seen.value("leases_renewed_total") == stats.renewals >= seen.value("renewal_round_seconds_count") >= 1
     assert seen.value("handoffs_total") == stats.handoffs >= 1
-    assert seen.value("wakeups_total", cause="told") == stats.wakeups >= 1
+    assert seen.value("wakeups_total", cause="notified") == stats.wakeups >= 1
     assert {seen.state(url.removeprefix("redis://")) for url in three_nodes.urls} == {"up"}
     assert NAME not in seen.text
 
@@ -68,7 +68,7 @@ async def test_waits_holds_and_wake_ups_are_measured(rig: Rig, registry: Collect
     seen = exposed(registry)
     assert seen.value("acquire_wait_seconds_sum") == pytest.approx(0.2, abs=10 * WAY)
     assert seen.value("lease_hold_seconds_sum") == pytest.approx(3.0, abs=10 * WAY)
-    assert [seen.value("wakeups_total", cause=cause) for cause in ("told", "expiry", "look")] == [1, 0, 0]
+    assert [seen.value("wakeups_total", cause=cause) for cause in ("notified", "expiry", "look")] == [1, 0, 0]
 
 
 def test_wake_ups_are_counted_by_the_causes_that_waiters_can_have(registry: CollectorRegistry) -> None:

@@ -63,7 +63,7 @@ from aioredlock_ng.events import *
 from aioredlock_ng.telemetry.prometheus import PrometheusSink
 sink = PrometheusSink()
 for event in (LockAcquired("a", "abc123", 1, 0.02, 1, ()), LockAcquired("b", "abc124", 2, 0.02, 1, ()),
-              LeaseReleased("a", "abc123", 0.1), NodeUp("n", ""), WaiterWoken("a", "told")):
+              LeaseReleased("a", "abc123", 0.1), NodeUp("n", ""), WaiterWoken("a", "notified")):
     sink(event)
 if sys.argv[1] == "sees the node down":
     sink(NodeDown("n", ""))
@@ -87,7 +87,7 @@ sys.stdin.read()
         assert seen.value("acquire_wait_seconds_count") == 4
         assert seen.value("acquire_wait_seconds_bucket", le="0.025") == 4
         assert seen.value("leases_held") == 2
-        assert seen.value("wakeups_total", cause="told") == 2
+        assert seen.value("wakeups_total", cause="notified") == 2
         assert seen.value("node_state", node="n", state="down") == seen.value("node_state", node="n", state="up") == 1
         assert seen.value("node_outages_total", node="n") == 1
     finally:

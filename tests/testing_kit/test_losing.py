@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aioredlock_ng import Lease
+    from aioredlock_ng.testing import Point
     from tests.support.node_set import NodeSet
 
 ON_PURPOSE = "on purpose"
@@ -414,3 +415,46 @@ async def test_a_function_under_a_limit_loses_its_slot_too(redlock: Redlock) -> 
 
     with lose_at("api:a", "acquired"), pytest.raises(LockLost):
         await call("a")
+
+
+async def test_a_reader_is_lost_alone_and_its_grant_stays_with_the_others(redlock: Redlock) -> None:
+    lost, other = [await redlock.rwlock("catalog").read().acquire() for _ in range(2)]
+    assert lost.token == other.token
+    await lose(lost)
+    assert lost.lost
+    await other.verify()
+    assert await redlock.lock("catalog").try_acquire() is None
+    assert await other.release()
+    assert not await redlock.locked("catalog")
+
+
+async def test_by_name_all_readers_lose_a_read_write_lock(five_nodes: NodeSet) -> None:
+    async with Redlock(five_nodes.urls) as holder, Redlock(five_nodes.urls, node_timeout=1.0) as test:
+        leases = [await manager.rwlock("catalog").read().acquire() for manager in (holder, holder, test)]
+        await lose_lock(test, "catalog")
+        assert leases[2].lost
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(lease.wait_lost() for lease in leases))
+        assert all(lease.lost for lease in leases)
+        async with test.rwlock("catalog").write():
+            pass
+
+
+@pytest.mark.parametrize(
+    ("point", "side"), [("acquired", "read"), ("checked", "read"), ("released", "read"), ("checked", "write")]
+)
+async def test_either_side_of_a_read_write_lock_is_lost_at_a_point(redlock: Redlock, point: Point, side: str) -> None:
+    steps: list[str] = []
+
+    async def work() -> None:
+        lock = redlock.rwlock("catalog")
+        async with lock.read() if side == "read" else lock.write() as lease:
+            steps.append("began")
+            await asyncio.sleep(0.01)
+            await lease.downgrade()
+            steps.append("ended")
+
+    with lose_at("catalog", point), pytest.raises(LockLost, match=ON_PURPOSE):
+        await work()
+    assert steps == (["began", "ended"] if point == "released" else ["began"])
+    assert not await redlock.locked("catalog")

@@ -254,6 +254,27 @@ async def test_a_semaphore_keeps_its_slots_through_faults_and_frees_those_of_a_s
 
 
 @virtual
+async def test_a_read_write_lock_keeps_its_sides_through_faults_and_is_free_after_a_standstill() -> None:
+    nodes = MemoryNodes(3)
+    async with nodes.redlock(ttl=5.0) as one, nodes.redlock(ttl=5.0) as two:
+        readers = [await manager.rwlock("catalog").read().acquire() for manager in (one, two)]
+        nodes.crash(0)
+        assert await one.lock("catalog").try_acquire() is None
+        writing = asyncio.create_task(two.rwlock("catalog").write().acquire())
+        await asyncio.sleep(0.1)
+        assert not writing.done()
+        nodes.restart(0)
+        nodes.advance(6.0)
+        assert not any(reader.valid for reader in readers)
+        async with asyncio.timeout(5):
+            lease = await writing
+        await lease.downgrade()
+        async with one.rwlock("catalog").read() as reader:
+            assert reader.fence == lease.fence
+        await lease.release()
+
+
+@virtual
 async def test_latency_is_paid_each_way() -> None:
     loop, nodes = asyncio.get_running_loop(), MemoryNodes(3, latency=0.01)
     async with nodes.redlock() as redlock:
@@ -406,3 +427,16 @@ def test_what_a_node_cannot_suffer_now_is_refused() -> None:
         with pytest.raises(ConfigurationError, match="index must be a whole number, not str"):
             fault("1")  # type: ignore[arg-type]
     assert repr(nodes) == "<MemoryNodes 2 paused=[1] down=[0]>"
+
+
+async def test_a_function_that_is_begun_once_is_begun_again_after_the_time_is_advanced() -> None:
+    nodes, began = MemoryNodes(3), []
+    async with Redlock(nodes) as redlock:
+
+        @redlock.once("job", within=30)
+        async def run() -> None:
+            began.append("run")
+
+        assert [await run(), await run()] == [True, False]
+        nodes.advance(31)
+        assert [await run(), len(began)] == [True, 2]

@@ -47,8 +47,8 @@ async def held(rig: Rig, limit: float | None, loop: Loop) -> Lease:
     process = await rig.process(ttl=1.0, thread=False)
     lease = await process.lock("a").acquire()
     engine: Any = process.redlock.engine()
-    (holding,) = engine.extender.holdings
-    holding.home = Mailbox(loop)  # type: ignore[arg-type]
+    (record,) = engine.extender.leases
+    record.home = Mailbox(loop)  # type: ignore[arg-type]
     Stalls(engine, limit)
     return lease
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -280,6 +281,102 @@ async def test_a_manager_whose_thread_dies_loses_its_leases_and_says_so(nodes: M
         assert await redlock.lock("c").try_acquire() is not None
 
 
+async def test_a_dying_thread_is_named_before_it_declares_its_leases_lost_and_is_awaited_by_aclose(nodes: MemoryNodes) -> None:
+    redlock = await Redlock(nodes, thread=True).open()
+    lease = await redlock.lock("a").acquire()
+    thread, may_end = engine_thread(redlock), threading.Event()
+    last_act = thread.last_act
+
+    async def wait_first() -> None:
+        assert may_end.wait(PATIENCE)
+        await last_act()
+
+    thread.last_act = wait_first
+    thread.post(die)
+    await eventually(lambda: lease.lost)
+    with pytest.raises(LockLost, match="SystemExit: on purpose") as raised:
+        lease.check()
+    assert raised.value.elapsed < lease.ttl / 2
+    closing = asyncio.ensure_future(redlock.aclose())
+    await asyncio.sleep(0.05)
+    assert not closing.done()
+    may_end.set()
+    await closing
+    assert thread.ended.done()
+
+
+async def test_a_sink_may_close_the_manager_on_the_thread_itself(nodes: MemoryNodes) -> None:
+    closing: list[asyncio.Task[None]] = []
+
+    def close(event: Event) -> None:
+        if isinstance(event, LockAcquired):
+            closing.append(asyncio.get_running_loop().create_task(redlock.aclose()))
+
+    redlock = await Redlock(nodes, thread=True, sinks=[close]).open()
+    thread = engine_thread(redlock)
+    with suppress(RedlockClosed):
+        await redlock.lock("a").acquire()
+    await eventually(thread.ended.done)
+    assert closing[0].done()
+    assert closing[0].exception() is None
+    async with Redlock(nodes) as other:
+        assert await other.lock("a").try_acquire() is not None
+
+
+async def test_a_sink_that_exits_keeps_no_lease_of_a_dying_thread_from_being_lost(nodes: MemoryNodes) -> None:
+    def exit_again(event: Event) -> None:
+        if isinstance(event, LeaseLost):
+            raise SystemExit("again")
+
+    redlock = await Redlock(nodes, thread=True, sinks=[exit_again]).open()
+    leases = [await redlock.lock(name).acquire() for name in "ab"]
+    engine_thread(redlock).post(die)
+    await eventually(lambda: all(lease._record.reason for lease in leases))
+    await asyncio.wait_for(redlock.aclose(), PATIENCE)
+    for lease in leases:
+        with pytest.raises(LockLost, match="SystemExit: on purpose"):
+            lease.check()
+
+
+async def test_further_exits_keep_a_dying_thread_from_nothing(nodes: MemoryNodes) -> None:
+    redlock = await Redlock(nodes, thread=True).open()
+    leases = [await redlock.lock(name).acquire() for name in "ab"]
+    thread = engine_thread(redlock)
+
+    def die_often() -> None:
+        for after in (0.0, 0.0, 0.0, 0.001, 0.002):
+            thread._loop.call_later(after, die)
+
+    thread.post(die_often)
+    await eventually(thread.ended.done)
+    for lease in leases:
+        assert lease._record.reason, "it was declared lost"
+    await asyncio.wait_for(redlock.aclose(), PATIENCE)
+
+
+async def test_a_cancelled_close_on_the_thread_itself_ends_the_thread(nodes: MemoryNodes) -> None:
+    closing: list[asyncio.Task[None]] = []
+
+    async def close() -> None:
+        closing.append(asyncio.get_running_loop().create_task(redlock.aclose()))
+        await asyncio.sleep(0)
+        closing[0].cancel()
+
+    def close_and_cancel(event: Event) -> None:
+        if isinstance(event, LockAcquired):
+            closers.append(asyncio.get_running_loop().create_task(close()))
+
+    closers: list[asyncio.Task[None]] = []
+    redlock = await Redlock(nodes, thread=True, sinks=[close_and_cancel]).open()
+    thread = engine_thread(redlock)
+    with suppress(RedlockClosed):
+        await redlock.lock("a").acquire()
+    await eventually(thread.ended.done)
+    assert closing[0].cancelled()
+    async with Redlock(nodes) as other:
+        assert await other.lock("a").try_acquire() is not None, "it was released"
+
+
 async def test_the_death_of_the_thread_cancels_a_body_that_does_not_look(nodes: MemoryNodes) -> None:
     redlock = await Redlock(nodes, thread=True).open()
 
@@ -336,7 +433,8 @@ async def test_a_manager_must_be_opened_and_only_once(nodes: MemoryNodes) -> Non
 async def test_a_manager_that_cannot_open_leaves_no_thread(three_nodes: NodeSet) -> None:
     before = set(threading.enumerate())
     same = three_nodes.urls[0].replace("127.0.0.1", "localhost")
-    redlock = Redlock([*three_nodes.urls[:2], same], thread=True)
+    # A busy machine may take seconds for a connection, and a node without one is compared with no other.
+    redlock = Redlock([*three_nodes.urls[:2], same], connect_timeout=PATIENCE, thread=True)
     with pytest.raises(ConfigurationError, match="same server"):
         await redlock.open()
     await eventually(lambda: not [one for one in set(threading.enumerate()) - before if one.name.startswith("aioredlock_ng:")])
@@ -603,3 +701,28 @@ async def test_an_unreachable_quorum_is_named(three_nodes: NodeSet) -> None:
             await redlock.lock("a", blocking_timeout=0).acquire()
         with pytest.raises(QuorumUnreachable):
             await redlock.wait_ready(0)
+
+
+SELECTOR = """
+import os, sys
+from aioredlock_ng.sync import Redlock
+
+redlock = Redlock(sys.argv[1].split(",")).open()
+lease = redlock.lock("a", ttl=30).acquire()
+thread = redlock._process.here.thread
+# The process closes all its files, as some ways to become a daemon do.
+os.close(thread._loop._selector.fileno())
+thread.post(print, "awake")
+thread.ended.result(10)
+assert lease.lost
+redlock.close()
+print("closed", flush=True)
+os._exit(0)
+"""
+
+
+def test_a_thread_whose_selector_fails_ends_and_keeps_nobody_waiting(three_nodes: NodeSet) -> None:
+    command = [sys.executable, "-c", SELECTOR, ",".join(three_nodes.urls)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("closed\n")

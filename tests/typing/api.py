@@ -27,16 +27,22 @@ from aioredlock_ng import (
     Owner,
     Queued,
     QuorumUnreachable,
+    ReaderInfo,
+    ReadLock,
     Redlock,
     RedlockClosed,
     RedlockError,
     Refused,
     RoundTrips,
+    RWLock,
+    RWLockOptions,
     Semaphore,
     SemaphoreInfo,
     Severity,
     Stats,
+    UpgradeRefused,
     Vote,
+    WriteLock,
 )
 from aioredlock_ng import sync as threads
 from aioredlock_ng.events import Event, LockAcquired
@@ -127,6 +133,58 @@ async def semaphores(redlock: Redlock) -> None:
     redlock.semaphore("gpu")  # type: ignore[call-arg]
 
 
+async def rwlocks(redlock: Redlock) -> None:
+    lock = redlock.rwlock("catalog", ttl=30, blocking_timeout=2, auto_extend=False, max_hold=60, on_lost="flag", fail_fast=True)
+    assert_type(lock, RWLock)
+    assert_type(lock.resource, str)
+    assert_type(lock.read(), ReadLock)
+    assert_type(lock.write(), WriteLock)
+    options: RWLockOptions = {"ttl": 30.0, "owner": "a reader"}
+    assert_type(redlock.rwlock("catalog", **options).read().ttl, float)
+    async with lock.read() as reader:
+        assert_type(reader, Lease)
+    async with lock.write() as lease:
+        assert_type(await lease.downgrade(), None)
+    assert_type(await lock.read().acquire(), Lease)
+    assert_type(await lock.write().try_acquire(), Lease | None)
+    refused: type[LockHeld] = UpgradeRefused
+    assert refused
+    readers = (await redlock.inspect("catalog")).readers
+    assert_type(readers, tuple[ReaderInfo, ...])
+    assert_type((readers[0].token, readers[0].remaining, readers[0].owner), tuple[str, float, Owner | None])
+    redlock.rwlock("catalog", fair=True)  # type: ignore[call-arg]
+    redlock.rwlock("catalog", min_hold=30)  # type: ignore[call-arg]
+    async with lock:  # type: ignore[attr-defined]
+        pass
+    await lock  # type: ignore[misc]
+    lock.acquire()  # type: ignore[attr-defined]
+
+
+def rwlocks_for_threads(redlock: threads.Redlock) -> None:
+    def on_lost(lease: threads.Lease) -> None: ...
+
+    lock = redlock.rwlock("catalog", ttl=30, blocking_timeout=2, auto_extend=False, max_hold=60, on_lost=on_lost)
+    assert_type(lock, threads.RWLock)
+    assert_type(lock.resource, str)
+    assert_type(lock.read(), threads.ReadLock)
+    assert_type(lock.write(), threads.WriteLock)
+    options: threads.RWLockOptions = {"ttl": 30.0, "fail_fast": True}
+    assert_type(redlock.rwlock("catalog", **options).read().ttl, float)
+    with lock.read() as reader:
+        assert_type(reader, threads.Lease)
+    with lock.write() as lease:
+        assert_type(lease.downgrade(), None)
+    assert_type(lock.read().acquire(), threads.Lease)
+    assert_type(lock.write().try_acquire(), threads.Lease | None)
+    redlock.rwlock("catalog", fair=True)  # type: ignore[call-arg]
+
+    @redlock.guard("catalog:{shop}", shared=True, on_lost=on_lost)
+    def read(shop: str) -> int:
+        return 1
+
+    assert_type(read("a"), int)
+
+
 def semaphores_for_threads(redlock: threads.Redlock) -> None:
     def on_lost(lease: threads.Lease) -> None: ...
 
@@ -146,6 +204,13 @@ def semaphores_for_threads(redlock: threads.Redlock) -> None:
         return "done"
 
     assert_type(render(7), str)
+
+    @redlock.once("report:{day}", within=30)
+    def report(day: str) -> bytes:
+        return b""
+
+    assert_type(report("monday"), bool)
+    report(7)  # type: ignore[arg-type]
 
 
 async def leases(lease: Lease) -> None:
@@ -169,6 +234,7 @@ async def leases(lease: Lease) -> None:
     assert_type(await lease.verify(), None)
     assert_type(await lease.extend(), None)
     assert_type(await lease.extend(ttl=5), None)
+    assert_type(await lease.downgrade(), None)
     assert_type(await lease.release(), bool)
     assert_type(lease.abandon(), None)
     assert_type(await lease.wait_lost(), None)
@@ -269,9 +335,25 @@ async def guarded_functions(redlock: Redlock) -> None:
         return b""
 
     assert_type(await export("monday"), bytes)
+
+    @redlock.guard("catalog:{shop}", shared=True, blocking_timeout=60)
+    async def read(shop: str) -> int:
+        return 1
+
+    assert_type(await read("a"), int)
+    redlock.guard("x", shared="yes")  # type: ignore[arg-type]
     redlock.guard("x", limit="4")  # type: ignore[arg-type]
     redlock.guard("x", timeout=3)  # type: ignore[call-arg]
     await report("seven")  # type: ignore[arg-type]
+
+    @redlock.once("mail:{day}", within=30)
+    async def mail(day: str, *, draft: bool = False) -> bytes:
+        return b""
+
+    assert_type(await mail("monday", draft=True), bool)
+    await mail(7)  # type: ignore[arg-type]
+    redlock.once("x")  # type: ignore[call-arg]
+    redlock.once("x", within="30")  # type: ignore[arg-type]
 
 
 async def owners_and_events(redlock: Redlock) -> None:

@@ -220,10 +220,27 @@ async def test_a_server_that_knows_no_script_ends_calls_sent_as_one_in_a_few_com
         line.take_written()
         sent += (pending := line.channel.pending)
         line.receive(NOSCRIPT * pending)
-    # Two calls that stand for all, two loads of their scripts, and each call alone, by name and in full.
-    assert sent == 2 + 2 + 10 + 10
+    # Two calls that stand for all, two loads of their scripts, and each call alone: the first one of either script in full,
+    # and the others by name and then in full.
+    assert sent == 2 + 2 + 10 + 8
     assert all(isinstance(asker.replies[0], Refusal) and len(asker.replies) == 1 for asker in [*releases, *acquires])
     assert line.refused == [asker.command for asker in releases]
+
+
+async def test_calls_sent_as_one_to_a_server_that_forgot_scripts_are_sent_again_once() -> None:
+    line = Line(outbox := Outbox(asyncio.get_running_loop(), Clock()))
+    releases = [Asker(command=MUTEX.releasing((b"%d" % number,), b"token", 1e9)) for number in range(5)]
+    for asker in releases:
+        outbox.ask_all(asker)
+    await asyncio.sleep(0)
+    line.take_written()
+    line.receive(NOSCRIPT)
+    await asyncio.sleep(0)
+    load, first, *others = line.take_written()[0].split(b"EVAL")[1:]
+    assert load
+    assert MUTEX.release.source in first
+    assert len(others) == 4
+    assert all(call.startswith(b"SHA") and MUTEX.release.sha in call for call in others)
 
 
 async def test_an_answer_too_large_for_the_memory_closes_the_connection_and_is_no_exception() -> None:

@@ -74,6 +74,8 @@ def test_the_names_in_a_queue_are_read_as_they_were_written() -> None:
     assert message_of(b"0 %b a key" % member) == Message(0.0, member, b"a key")
     assert message_of(b"1500 %b a" % member) == Message(1.5, member, b"a")
     assert message_of(b"-1 %b a" % member) == Message(None, member, b"a")
+    assert message_of(b"-1500 %b a" % member) == Message(1.5, member, b"a", second=True)
+    assert message_of(b"0:42 %b a#1" % member) == Message(0.0, member, b"a#1", highest=42)
 
 
 @given(st.binary(max_size=40) | st.lists(st.binary(max_size=8), max_size=4).map(b" ".join))

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioredlock_ng._core.guard import (
+from aioredlock_ng._core.marker import (
+    LONGEST_MS,
+    NO_RUN_ID,
+    Reading,
+    Trust,
+    process_name,
+    read_marker,
+)
+from aioredlock_ng._core.recovery_guard import (
     FRESH,
     Memory,
     Step,
@@ -16,14 +24,6 @@ from aioredlock_ng._core.guard import (
     new_set_words,
     next_steps,
     remembered,
-)
-from aioredlock_ng._core.marker import (
-    LONGEST_MS,
-    NO_RUN_ID,
-    Reading,
-    Trust,
-    read_marker,
-    vouching,
 )
 
 MINE = b"a" * 40
@@ -154,11 +154,11 @@ def test_the_longest_guard_time_that_any_node_names_holds() -> None:
 
 
 def test_a_process_is_named_by_forty_characters() -> None:
-    assert vouching("a" * 40) == MINE
-    assert vouching("") == NO_RUN_ID
+    assert process_name("a" * 40) == MINE
+    assert process_name("") == NO_RUN_ID
     for odd in ("short", "x:" * 20, "a" * 64):
-        assert len(vouching(odd)) == 40
-        assert vouching(odd).isalnum()
+        assert len(process_name(odd)) == 40
+        assert process_name(odd).isalnum()
 
 
 def test_a_guard_time_above_a_day_is_never_copied_and_its_own_node_waits() -> None:
@@ -272,4 +272,4 @@ def test_a_new_set_names_who_is_missing_and_says_nothing_of_forgetting() -> None
     assert words == "new set: the nodes vote when 127.0.0.1:7203 is up too (connection refused), or in 61 s"
     both = new_set_words([("a", "down"), ("b", "no answer")], 30.4)
     assert both == "new set: the nodes vote when a is up too (down) and b is up too (no answer), or in 30 s"
-    assert new_set_words([], 61.0) == "new set: the nodes vote when each is read as new, or in 61 s"
+    assert new_set_words([], 61.0) == "new set: the nodes vote once all answer within a second, or in 61 s"

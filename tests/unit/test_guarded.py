@@ -284,6 +284,48 @@ async def test_with_a_limit_as_many_calls_run_at_a_time_in_the_whole_fleet(rig: 
 
 
 @pytest.mark.virtual_time
+async def test_shared_calls_run_at_the_same_time_and_beside_no_other_call(rig: Rig) -> None:
+    processes, running, most = [await rig.process() for _ in range(2)], [], {"read": 0, "write": 0}
+
+    async def read(shop: str) -> int:
+        assert "write" not in running
+        running.append("read")
+        most["read"] = max(most["read"], len(running))
+        await asyncio.sleep(0.1)
+        running.remove("read")
+        return len(running)
+
+    async def write(shop: str) -> int:
+        assert not running
+        running.append("write")
+        most["write"] = max(most["write"], len(running))
+        await asyncio.sleep(0.1)
+        running.remove("write")
+        return len(running)
+
+    guards = [process.redlock.guard for process in processes]
+    reads = [guard("catalog:{shop}", shared=True)(read) for guard in guards]
+    writes = [guard("catalog:{shop}", shared=False)(write) for guard in guards]
+    await asyncio.gather(*(call("a") for number in range(4) for call in (reads[number % 2], writes[number % 2])))
+    assert (most["read"] > 1, most["write"]) == (True, 1)
+    assert rig.clean
+
+
+def test_shared_excludes_what_readers_cannot_have() -> None:
+    redlock = Redlock(["redis://127.0.0.1:1"])
+    for options, told in (
+        ({"limit": 2}, "shared and limit exclude each other"),
+        ({"min_hold": 5.0}, "min_hold is not possible for a read-write lock"),
+        ({"fair": True}, "fair is not possible for a read-write lock"),
+        ({"ttl": -1.0}, "ttl"),
+    ):
+        with pytest.raises(ConfigurationError, match=told):
+            redlock.guard("catalog", shared=True, **options)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="shared must be True or False, not int"):
+        redlock.guard("catalog", shared=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.virtual_time
 async def test_it_excludes_the_lock_of_the_same_name_and_passes_options_on(rig: Rig) -> None:
     one, other = await rig.process(), await rig.process()
 

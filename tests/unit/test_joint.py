@@ -11,7 +11,7 @@ from aioredlock_ng._nodes.channel.joint import LEAST, MOST, Joint, joined
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
 
-KINDS = [MUTEX, guarded_mutex(fencing=True, vouch=b"a:1")]
+KINDS = [MUTEX, guarded_mutex(fencing=True, own_marker=b"a:1")]
 
 
 class Asker:

@@ -41,7 +41,13 @@ def test_a_message_is_read_as_it_was_written_whatever_the_key_is(milliseconds: i
     assert message_of(b"%d %b %b" % (milliseconds, member, key)) == Message(left, member, key)
 
 
-@pytest.mark.parametrize("payload", [b"turn a", b"1", b"1 m", b"x m k", b" m k", b"1.5 m k"])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(b"turn a", b"1", b"1 m", b"x m k", b" m k", b"1.5 m k"),
+        *(b"0: m k", b"5:1 m k", b"0:-1 m k", b"0:9007199254740993 m k"),
+    ],
+)
 def test_what_this_library_does_not_send_is_no_message(payload: bytes) -> None:
     assert message_of(payload) is None
 

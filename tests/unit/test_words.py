@@ -252,7 +252,7 @@ def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(cap
     redlock = Redlock.from_env(nodes | {"AIOREDLOCK_NG_NODE_TIMOUT": "0.5"})
     assert redlock._options.node_timeout == 0.1
     assert caplog.messages == [
-        "AIOREDLOCK_NG_NODE_TIMOUT is no setting and was not read; did you mean AIOREDLOCK_NG_NODE_TIMEOUT?"
+        "AIOREDLOCK_NG_NODE_TIMOUT is not a setting and was not read; did you mean AIOREDLOCK_NG_NODE_TIMEOUT?"
     ]
 
 

@@ -40,6 +40,5 @@ def test_files_and_figures_of_the_page_are_those_of_the_examples() -> None:
     files = set(re.findall(r"\]\(\.\./(examples/\w+\.py)\)", TEXT))
     assert {file for file in files if not (ROOT / file).exists()} == set()
     assert {file for file, _ in QUOTED.values()} < files
-    assert f"`KEEP - LATE` = {cron_once.KEEP - cron_once.LATE:g} s" in TEXT
-    assert f"`KEEP` = {cron_once.KEEP:g} s" in TEXT
-    assert f"`LATE` = {cron_once.LATE:g} s" in TEXT
+    assert f"`PERIOD` = {cron_once.PERIOD:g} s" in TEXT
+    assert re.search(rf"differ by up to\s+{cron_once.PERIOD / 2 - 1:g} s", TEXT)

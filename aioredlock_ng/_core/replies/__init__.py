@@ -1,8 +1,8 @@
 """The replies of scripts as small frozen records.
 
 `_scripts/attempt_replies.py` and `_scripts/state_replies.py` decode each reply once, right after
-the parser. Other code
-compares records and reads their attributes. No other code reads the lists of a server.
+the parser has read it. All other code compares records and reads their attributes, and never
+reads the lists that a server sent.
 """
 
 from aioredlock_ng._core.replies.keeping import (
@@ -21,6 +21,8 @@ from aioredlock_ng._core.replies.looking import (
     Looked,
     MarkerRead,
     NotALock,
+    Reader,
+    ReadLocked,
     UnknownCommands,
 )
 from aioredlock_ng._core.replies.taking import (
@@ -70,6 +72,8 @@ __all__ = [
     "MarkerRead",
     "NotALock",
     "Quarantined",
+    "ReadLocked",
+    "Reader",
     "Record",
     "Refused",
     "Released",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -17,7 +17,10 @@ __all__ = [
 
 
 class KeyState(Enum):
-    """The holder of a key. A renewal and a watch report a key of another type as missing."""
+    """The state of a key: it holds our token, is missing, or holds another value.
+
+    A renewal and a watch report a key of another type as missing.
+    """
 
     OURS = auto()
     MISSING = auto()
@@ -52,8 +55,9 @@ class KeyStates:
 class Repaired(Enum):
     """The result of a repair.
 
-    `OUTRUN` means that another holder was faster: a key is foreign, or a counter is above the
-    lease's fence. `UNTRUSTED` means that the node may have forgotten locks.
+    `OUTRUN` means that another holder was faster. Either a key is foreign, or a key is missing and
+    a fence counter is above the fence of the repair. `UNTRUSTED` means that the node may have
+    forgotten locks.
     """
 
     DONE = auto()
@@ -66,17 +70,21 @@ class Released:
     """A release was executed.
 
     Attributes:
-        deleted: The number of the lock's keys that held the token and are deleted now.
+        deleted: The number of the lock's keys that held the token. The node has deleted these keys,
+            offered them to a waiter, or keeps them taken until the end of `min_hold`.
+        ticket: The highest ticket of the waiters for the lock's only key, if the node has offered
+            the key to one of them; else 0.
     """
 
     deleted: int
+    ticket: int = field(default=0, compare=False)
 
 
 _RELEASED: Final = tuple(map(Released, range(33)))
 
 
 def released(deleted: int) -> Released:
-    """Return the record of a release. Records of few keys are not allocated anew."""
+    """Return the record of a release. The records for few keys are made once and shared."""
     return _RELEASED[deleted] if deleted < len(_RELEASED) else Released(deleted)
 
 
@@ -85,7 +93,8 @@ class ForceReleased:
     """A forced release was executed.
 
     Attributes:
-        deleted: The number of the keys that it deleted.
+        deleted: The number of keys that the node deleted or offered to a waiter, plus the number of
+            readers' entries that the node removed.
     """
 
     deleted: int

@@ -14,6 +14,8 @@ __all__ = [
     "Looked",
     "MarkerRead",
     "NotALock",
+    "ReadLocked",
+    "Reader",
     "UnknownCommands",
 ]
 
@@ -24,7 +26,8 @@ class Free:
 
     Attributes:
         offered: Seconds for which the key is reserved for a waiter; None if there is no key.
-        waiting: Number of waiters; None if the node was not asked, or does not know.
+        waiting: Number of waiters; None if the command did not ask for the number, or if the node
+            cannot count the waiters.
     """
 
     offered: float | None = None
@@ -36,14 +39,15 @@ FREE: Final = Free()
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A string is under the key.
+    """The value of the key is a string.
 
     Attributes:
-        remaining: Seconds that it has left. Infinite without an expiry, which every lock of this
-            library has.
-        token: Its value, without the mark of a lease that is over.
+        remaining: Remaining time to live of the key, in seconds. Infinite for a key without expiry,
+            which cannot be a lock of this library.
+        token: The value of the key. If the lease is over, the mark before its token is left out.
         label: The value of the label's key, b"" for none.
-        waiting: Number of waiters; None if the node was not asked, or does not know.
+        waiting: Number of waiters; None if the command did not ask for the number, or if the node
+            cannot count the waiters.
         over: True if the lease is over, and the key stays taken until the end of `min_hold`.
     """
 
@@ -59,9 +63,9 @@ class NotALock:
     """A key that cannot be a lock of this library.
 
     Attributes:
-        kind: Its type as the server names it. "string" for a string without expiry, "other" if the
-            server does not say.
-        remaining: Seconds that it has left; infinite without an expiry.
+        kind: The type of the key, as the server names it. "string" for a string without expiry,
+            "other" if the server does not say.
+        remaining: Remaining time to live of the key, in seconds; infinite for a key without expiry.
     """
 
     kind: str
@@ -75,7 +79,38 @@ class NotALock:
         return f"{what}, {self.remaining:.3g} s left"
 
 
-KeyLook = Free | Held | NotALock
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One read lease.
+
+    Attributes:
+        remaining: Remaining time to live of the lease's entry on the node, in seconds.
+        token: The token of the lease.
+        label: The value of the label's key, b"" for none.
+    """
+
+    remaining: float
+    token: bytes = field(repr=False)
+    label: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLocked:
+    """The key of a read-write lock, which is held by readers or reserved for waiting readers.
+
+    Attributes:
+        remaining: Remaining time to live of the key, in seconds.
+        readers: The read leases. Empty if the key has only offers to waiting readers.
+        waiting: Number of waiters; None if the command did not ask for the number, or if the node
+            cannot count the waiters.
+    """
+
+    remaining: float
+    readers: tuple[Reader, ...]
+    waiting: int | None = None
+
+
+KeyLook = Free | Held | NotALock | ReadLocked
 """The contents of one key of a node."""
 
 
@@ -84,7 +119,7 @@ class Looked:
     """The answer to an inspection of some keys.
 
     Attributes:
-        keys: The contents of each, in the order of the command.
+        keys: The contents of each key, in the order of the command.
     """
 
     keys: tuple[KeyLook, ...]
@@ -97,12 +132,12 @@ class MarkerRead:
     Attributes:
         marker: The present marker, b"" for none.
         node_ms: The node's own time in milliseconds.
-        vouch: The run id and the guard time that the connection sent.
+        own_marker: The run id and the guard time that the connection sent.
     """
 
     marker: bytes
     node_ms: int
-    vouch: bytes
+    own_marker: bytes
 
 
 @dataclass(frozen=True, slots=True)

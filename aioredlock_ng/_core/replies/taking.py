@@ -26,15 +26,16 @@ class Granted:
     """Every key of an acquire holds the attempt's token.
 
     Attributes:
-        counter: The counter that kept the node from acknowledging the fence. 0 if the node
-            acknowledged it, or without fencing. The record with 0 is always `GRANTED`.
+        counter: The fence counter because of which the node did not acknowledge the fence. 0 if the
+            node acknowledged the fence, or if the lock has no fence. The record with the counter 0
+            is always `GRANTED`.
     """
 
     counter: int
 
 
 GRANTED: Final = Granted(0)
-"""The usual answer to an acquire. It is compared by identity: no allocation, no call."""
+"""The usual answer to an acquire. A comparison by identity needs no allocation and no call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,9 @@ class Fenced:
     """Every key of an acquire holds the attempt's token, and the node stored the attempt's fence.
 
     Attributes:
-        before: The node's highest counter until then. If there was no counter, it is one less than
-            the fence, because a lost counter may have been any lower number.
+        before: The node's highest counter before it stored the fence. If a counter was missing,
+            the number is one less than the fence, because a lost counter may have been any lower
+            number.
     """
 
     before: int
@@ -51,9 +53,10 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class BrokenCounter:
-    """Every key holds the attempt's token, but the library cannot have written the counter.
+    """Every key holds the attempt's token, but the node's counter is damaged.
 
-    The node counts as refusing. A fence above that counter would spread it to every node.
+    The node counts as a node that refused. A fence above a damaged counter would spread the damage
+    to every node.
     """
 
 
@@ -65,8 +68,8 @@ class Refused:
     """The node set nothing, because a key is held by another holder or reserved for a waiter.
 
     Attributes:
-        left: Seconds that the key has left; None without an expiry.
-        place: The place of the key among those of the command, from 1.
+        left: Remaining time to live of the key, in seconds; None if the key has no expiry.
+        place: The place of the key among the keys of the command, from 1.
         ticket: The highest ticket of the waiters for any of the keys; 0 if there are none.
     """
 
@@ -80,7 +83,7 @@ class Quarantined:
     """The node set nothing, because it may have forgotten locks.
 
     Attributes:
-        left: Seconds until it grants; None if its marker does not say.
+        left: Seconds until the node grants; None if its marker is missing or does not match.
     """
 
     left: float | None
@@ -92,7 +95,7 @@ Acquired = Granted | Fenced | BrokenCounter | Refused | Quarantined
 
 @dataclass(frozen=True, slots=True)
 class Unacknowledged:
-    """The node did not acknowledge the second fence of an attempt.
+    """The node did not acknowledge the fence of an attempt's second round.
 
     Attributes:
         counter: The node's highest counter. 0 if a key no longer holds the attempt's token. A
@@ -108,8 +111,9 @@ class Standing:
 
     Attributes:
         left: Seconds until the node may grant; 0.0 means now, None means unknown.
-        rank: Number of waiters before it; -1 if the node could not put it in the queue.
-        slots: The slots of a semaphore that the node may grant then; empty for a lock.
+        rank: Number of waiters before this waiter; -1 if the node could not put it in the queue.
+        slots: The slots of a semaphore that the node may grant after `left` seconds; empty for a
+            lock.
     """
 
     left: float | None

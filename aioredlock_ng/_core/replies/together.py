@@ -23,7 +23,7 @@ __all__ = [
 class Whole(Enum):
     """A reply in which all parts are the same.
 
-    It is compared by identity, without an allocation.
+    The reply is compared by identity, without an allocation.
     """
 
     ALL_OURS = auto()
@@ -31,18 +31,19 @@ class Whole(Enum):
 
 
 ALL_OURS: Final = Whole.ALL_OURS
-"""The answer to a renewal or a watch: every key holds its token."""
+"""The answer to a renewal or a watch if every key holds its token."""
 
 ALL_DONE: Final = Whole.ALL_DONE
-"""The answer to several calls sent as one: each of them succeeded."""
+"""The answer to several calls that were sent as one, if each call succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasedEach:
-    """Several releases were executed as one.
+    """Several releases were executed by one script.
 
     Attributes:
-        calls: One record per call. The calls behind one that the server refused are missing.
+        calls: One record per call. If the server refused a call, the records from that call on are
+            missing.
     """
 
     calls: tuple[Released, ...]
@@ -50,10 +51,11 @@ class ReleasedEach:
 
 @dataclass(frozen=True, slots=True)
 class AcquiredEach:
-    """Several acquires were executed as one.
+    """Several acquires were executed by one script.
 
     Attributes:
-        calls: One record per call. The calls behind one that the server refused are missing.
+        calls: One record per call. Empty if the server refused a call or the node is not trusted.
+            No key is set then.
     """
 
     calls: tuple[Acquired, ...]
@@ -61,11 +63,11 @@ class AcquiredEach:
 
 @dataclass(frozen=True, slots=True)
 class HandedOverEach:
-    """Several releases, each with an acquire behind it, were executed as one.
+    """Several releases, each with an acquire behind it, were executed by one script.
 
     Attributes:
-        calls: A record of the release and a record of the acquire for each hand-over. The calls
-            behind one that the server refused are missing.
+        calls: A record of the release and a record of the acquire for each hand-over. If the server
+            refused a call, the records from that call on are missing.
     """
 
     calls: tuple[Released | Acquired, ...]

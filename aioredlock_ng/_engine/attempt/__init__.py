@@ -1,1 +1,1 @@
-"""Attempts to get a lock: rounds to the nodes, the acquisition around them, releases."""
+"""Attempts to get a lock: the acquisition that makes them, their requests, and releases."""

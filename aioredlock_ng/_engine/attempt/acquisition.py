@@ -1,8 +1,8 @@
-"""One acquisition, from the call to a lease or an error. It runs in callbacks only.
+"""One acquisition, from the call to a lease or an error. An acquisition runs in callbacks only.
 
 The caller awaits one future. Nothing is awaited between sending a request to a node and registering
-the receiver of the answer. So an acquisition is atomic under cancellation: `give_up` undoes it in
-any state, and in the same tick.
+the receiver of the answer. So an acquisition is atomic under cancellation: `give_up` undoes an
+acquisition in any state, within one tick of the event loop.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._engine.attempt.call import Call
 from aioredlock_ng._engine.attempt.errand import Errand
 from aioredlock_ng._engine.attempt.refusal import (
-    ask_for_label,
     held_by_another,
     not_acquired,
 )
 from aioredlock_ng._engine.attempt.slot_look import SlotLook
-from aioredlock_ng._engine.keeping.holding import Holding
+from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Acquisition"]
 
 MOST_TRIES = 5
-"""Slots of a semaphore that a call without waiting asks for. Each is free when the nodes are asked,
-but other clients may be quicker."""
+"""Largest number of slots that a call without waiting tries. Each slot was free when the nodes were
+asked, but another client may take it first."""
 
 
 class Acquisition(Call):
@@ -44,32 +43,35 @@ class Acquisition(Call):
     __slots__ = ()
 
     def start(self) -> None:
-        """Join the line, or ask the nodes at once, before this returns.
+        """Join the waiting line, or send the first attempt to the nodes immediately.
 
         Raises:
-            LockHeld: The calling task holds the lock through an enclosing `async with`, and would
-                wait for itself for ever.
+            LockHeld: Raised if the calling task holds the lock through an enclosing `async with`,
+                and would wait for itself for ever.
         """
         if self._blocking_timeout:
             loop = self.context.loop
             ends_at = loop.time() + self._blocking_timeout
-            # The label of the holder is asked for before the limit, so that the error is not late.
+            # The label of the holder is read before the time limit, so that the error is not late.
             early = min(self.context.options.node_timeout, self._blocking_timeout / 2)
             self._limit = loop.call_at(ends_at - early, self._nearly_time_out, ends_at)
         if self._alone:
-            if self._blocking_timeout is None:
-                # The call may join a line after this attempt. That happens in a callback, where no
-                # current task can be compared with the holder's.
+            if self.spec.kind.shared and self._lines.shared(self):
+                return
+            upgrade = self.spec.slots is None and self._lines.reads(self.keys)
+            if self._blocking_timeout is None or upgrade:
+                # If the call joins a line later, it does so in a callback, which has no current
+                # task. So the task of the caller is compared with the task of the holder now.
                 self.refuse_deadlock(self._lines.holders(self.keys))
         elif not self._lines.join(self):
             return
         self._ask(self.called_at)
 
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None, number: int = 0) -> None:
-        """Ask all nodes.
+        """Ask all nodes for the lock.
 
         Args:
-            claim: The claim of a waiter in the queues; empty outside of them.
+            claim: The ticket and the name of a waiter in the queues; empty without a ticket.
             cause: The event that woke the waiter; None for an attempt without a wait.
             number: The slot of a semaphore that the nodes may grant; 0 if it is not known.
         """
@@ -91,8 +93,8 @@ class Acquisition(Call):
         attempt = self._begin(now, claim, followed=followed)
         attempt.ask()
         if followed:
-            # The same write also asks the nodes to report changes of the keys. A grant whose keys
-            # may be gone must not be passed on.
+            # In the same write the nodes are asked to report changes of the keys. A grant whose
+            # keys may be gone must not be passed on.
             self._covers = True
             keys = self.target.keys
             command = self.spec.kind.watching(keys, (attempt.token,) * len(keys))
@@ -119,10 +121,10 @@ class Acquisition(Call):
                 self._extender.release(future.result())
             return
         self._stop()
-        # `leave` reads whether an attempt is under way, so the attempt is still open here.
+        # `leave` reads whether an attempt is under way, so the attempt is closed only afterwards.
         self._lines.leave(self)
         attempt, self.round = self.round, None
-        # `name_holder` reads later which key was refused.
+        # `name_holder` finds the refused key in the attempt `before`.
         self.before = attempt or self.before
         second, self._second = self._second, None
         if attempt is not None and (attempt.open or (second is not None and second.open)):
@@ -146,14 +148,18 @@ class Acquisition(Call):
         if attempt.won:
             now = context.clock()
             if deadline_of(attempt.started, life.ttl, life.drift) - now >= life.least_validity:
-                if attempt.unfenced and spec.kind.fencing:
+                if (
+                    attempt.unfenced
+                    and spec.kind.fencing
+                    and not (spec.kind.shared and self._agree(attempt))
+                ):
                     self._fence_again(attempt, now)
                     return
                 stored = self._fence
                 fence = stored if spec.kind.fencing else None
                 if attempt.before is not None and second is None:
                     fence = first_of(stored, attempt.before)
-                holding = Holding(
+                lease = LeaseRecord(
                     spec,
                     attempt.token,
                     attempt.started,
@@ -163,13 +169,13 @@ class Acquisition(Call):
                     stored,
                     self._covers,
                 )
-                self.take(holding)
+                self.take(lease)
                 if self._doubted:
-                    # Without this the holder would notice lost keys only after
+                    # Without this watch the holder would notice lost keys only after
                     # `validity.WATCH_AFTER` seconds.
-                    self._extender.watch(holding)
+                    self._extender.watch(lease)
                 self.round = self._second = None
-                self._lines.granted(self, holding, now, attempt)
+                self._lines.granted(self, lease, now, attempt)
                 return
             trouble = "granted so late that too little of the ttl was left"
             if life.min_hold:
@@ -180,7 +186,7 @@ class Acquisition(Call):
         self._refused(attempt, trouble, granted)
 
     def _refused(self, attempt: Round, trouble: str, granted: list[Reply]) -> None:
-        """Undo a failed attempt, and wait, ask again or end the acquisition.
+        """Undo a failed attempt. Then wait, ask again, or end the acquisition.
 
         Args:
             attempt: The attempt.
@@ -197,8 +203,8 @@ class Acquisition(Call):
         )
         if waits and reachable and not self._alone and not counted.hopeless:
             self.unreachable = False
-            # The entry in the queues is sent before the release. At the release a node that granted
-            # offers the key to the first in its queue.
+            # The command to enter the queues is sent before the release. At the release, a node
+            # that granted offers the key to the first in its queue.
             self._lines.refused(self, attempt)
             self._undo(attempt, granted)
             return
@@ -209,8 +215,8 @@ class Acquisition(Call):
         elif not waits:
             self._fail(attempt, trouble, counted)
         elif self._alone:
-            # No quorum could grant when the call began. This has changed, so the call joins the
-            # line.
+            # No quorum could grant when the call began. Now a quorum may grant, so the call joins
+            # the line.
             self._alone = False
             self.round = self._second = None
             if self._lines.join(self):
@@ -221,7 +227,7 @@ class Acquisition(Call):
             self._lines.unreachable(self)
 
     def _fail(self, attempt: Round, trouble: str, counted: Tally) -> None:
-        """End an acquisition that does not wait, or schedule its only second attempt."""
+        """End an acquisition that does not wait, or schedule its second and last attempt."""
         context = self.context
         others = self._lines.holders(self.keys)
         if not counted.reachable or trouble:
@@ -245,7 +251,7 @@ class Acquisition(Call):
             self.give_up(held_by_another(LockHeld, self._held_by, self, others, self._look))
 
     def _look_for_free_slot(self) -> None:
-        """Ask the nodes which slots of the semaphore are free, and try one of them."""
+        """Ask the nodes which slots of the semaphore are free, and try one of the free slots."""
         SlotLook(self.context, self.spec, self._looked).ask()
 
     def _looked(self, look: Round) -> None:
@@ -256,6 +262,8 @@ class Acquisition(Call):
         if number:
             self._ask(self.context.clock(), b"", number)
             self.context.fleet.hurry()
+        elif not look.won:
+            self.give_up(not_acquired(QuorumUnreachable, "no quorum showed its slots", self))
         else:
             left = soonest(look.replies)
             self.give_up(held_by_another(LockHeld, self._held_by, self, (), retry_after=left))
@@ -263,26 +271,21 @@ class Acquisition(Call):
     def _try_again(self) -> None:
         """Make the second attempt.
 
-        Several clients that ask in the same instant can split the nodes, and none gets a quorum.
-        Without a second attempt after a random pause the lock would stay free.
+        If several clients ask at the same instant, the votes can be split, and no client gets a
+        quorum. Without a second attempt after a random pause, the lock would stay free.
         """
         self._limit = None
-        # A cancelled caller has not called `give_up` yet.
+        # The caller may have been cancelled in this tick, and has not called `give_up` yet.
         if self.spec.slots is not None:
             self._look_for_free_slot()
         elif not self.future.cancelled():
             self._ask(self.context.clock())
             self.context.fleet.hurry()
 
-    def _nearly_time_out(self, ends_at: float) -> None:
-        self._limit = self.context.loop.call_at(ends_at, self._time_out)
-        if not self._lines.holders(self.keys):
-            self._look = ask_for_label(self)
-
     def _time_out(self) -> None:
         self.context.counters.timeouts += 1
-        # A call behind others in its line has asked no node. It waits for the same reason as the
-        # first call in that line.
+        # A call behind the first call of its line has asked no node. Both calls wait for the same
+        # reason.
         if self.unreachable if self.round is not None else self._lines.left_behind(self):
             why = f"no quorum answered within {self._blocking_timeout:g} s"
             self.give_up(not_acquired(QuorumUnreachable, why, self))

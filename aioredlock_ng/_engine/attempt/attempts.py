@@ -1,7 +1,7 @@
 """The attempts of one acquisition: each has a token of its own, a fence, and an undo.
 
-A second round confirms a higher fence where too few nodes have stored the first one. The subclass
-decides what the answers mean for the caller.
+If too few nodes have stored the fence, a second round proposes a higher one. The subclass decides
+what the answers mean for the caller.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from aioredlock_ng._core.replies import GRANTED, Granted
 from aioredlock_ng._core.tally import with_second_round
 from aioredlock_ng._core.votes import counter_of, is_granted, may_have_set
 from aioredlock_ng._engine.attempt.round import Round
+from aioredlock_ng._engine.attempt.write_back import WriteBack
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
@@ -25,7 +26,8 @@ __all__ = ["Attempts"]
 class Attempts:
     """The requests that an acquisition has sent to the nodes so far.
 
-    The constructor of `Call` sets all attributes. A constructor here would add a call to each lock.
+    The constructor of `Call` sets all attributes. A constructor here would cost each lock one more
+    call.
 
     Attributes:
         context: The surroundings of the engine.
@@ -33,7 +35,7 @@ class Attempts:
         target: The lock that the latest attempt asks for: `spec`, or a slot of the semaphore.
         called_at: Instant of the call, by the engine's clock.
         attempts: Number of attempts so far.
-        round: The latest attempt; None before the first one and after the end.
+        round: The latest attempt; None before the first attempt and after the acquisition.
         before: The attempt before the latest one.
     """
 
@@ -92,11 +94,11 @@ class Attempts:
         return any(round_ is not None and round_.open for round_ in (self.round, self._second))
 
     def doubt(self, index: int | None = None) -> None:
-        """Do not pass on a grant of the attempt under way, and verify its keys once it is granted.
+        """Forbid passing on the grant of the current attempt, and verify its keys after the grant.
 
         Args:
-            index: The node whose key may have changed; None: all nodes. If the node has not granted
-                yet, the change came before the grant and is ignored.
+            index: The node on which a key may have changed; None for all nodes. If the node has not
+                granted yet, the change came before the grant and is ignored.
         """
         if (
             index is not None
@@ -110,15 +112,14 @@ class Attempts:
     def _begin(self, now: float, claim: bytes, *, followed: bool) -> Round:
         """Return a new attempt that is not sent yet.
 
-        Its token is fresh. With one token for several attempts the model checker finds two holders
-        of one lock in 11 steps.
+        Each attempt has a fresh token. If several attempts had the same token, a lock could have
+        two holders: the model checker finds a case with 11 steps.
 
         Args:
             now: The instant at which the attempt begins.
-            claim: The claim of a waiter in the queues; empty outside of them.
-            followed: True if other tasks wait in the same line. Each node then also answers with
-                the counter that the fence replaces. The fences above that counter are for those
-                tasks.
+            claim: The ticket and the name of a waiter in the queues; empty without a ticket.
+            followed: True if other tasks wait in the same line. Each node then also returns the
+                counter that the fence replaces. The waiting tasks get fences above that counter.
         """
         context, spec = self.context, self.target
         if self.round is not None:
@@ -129,10 +130,10 @@ class Attempts:
         self.attempts += 1
         self._covers = self._doubted = False
         kind = spec.kind
-        if kind.fencing:
+        if kind.fencing and not kind.shared:
             self._fence = context.fences.propose(context.wall_us(), spec.counters)
             self._proposed_us = self._fence - context.fences.offset
-        token = context.new_token()
+        token = kind.token(context.new_token(), context.manager)
         command = kind.acquiring(
             spec.keys,
             spec.counters,
@@ -146,24 +147,46 @@ class Attempts:
         attempt.token = token
         return attempt
 
-    def _fence_again(self, attempt: Round, now: float) -> None:
-        """Begin the second round: propose a fence above every counter seen.
+    def _agree(self, attempt: Round) -> bool:
+        """Set the fence of an attempt to read: the highest counter of the nodes that granted.
 
-        The nodes that granted are asked, and those that have not answered yet. On each of them the
-        request arrives after the acquire. A node confirms the fence only if its key holds the token
-        of the attempt. So a node that hangs now can still be part of the quorum.
+        If all these nodes have the same counter, each of them acknowledges the fence. See
+        docs/model.md for the proof.
+
+        Returns:
+            False if the counters differ, so that a second round must store the fence.
+        """
+        counters = set(map(counter_of, filter(is_granted, attempt.replies)))
+        self._fence = max(counters)
+        if len(counters) > 1:
+            return False
+        attempt.agree(self._fence)
+        return True
+
+    def _fence_again(self, attempt: Round, now: float) -> None:
+        """Begin the second round: propose a fence above every counter that a node has reported.
+
+        The second round of an attempt to read stores the fence of `_agree` instead. The request
+        goes to the nodes that granted, and to the nodes that have not answered yet. On each node
+        the request arrives after the acquire. A node confirms the fence only if its key holds the
+        token of the attempt. So a node that hangs now can still be part of the quorum.
         """
         context, spec = self.context, self.target
         context.counters.second_rounds += 1
-        highest = max(map(counter_of, filter(is_granted, attempt.replies)))
-        wall_us = context.wall_us()
-        if attempt.decider is not None:
-            counter = counter_of(attempt.replies[attempt.decider])
-            context.fences.overtaken(counter, attempt.decider, self._proposed_us, wall_us)
-        self._fence = context.fences.propose(wall_us, spec.counters, highest)
+        if not spec.kind.shared:
+            highest = max(map(counter_of, filter(is_granted, attempt.replies)))
+            wall_us = context.wall_us()
+            if attempt.decider is not None:
+                counter = counter_of(attempt.replies[attempt.decider])
+                context.fences.overtaken(counter, attempt.decider, self._proposed_us, wall_us)
+            self._fence = context.fences.propose(wall_us, spec.counters, highest)
         command = spec.kind.confirming(spec.keys, spec.counters, attempt.token, self._fence)
-        self._second = Round(context, command, GRANTED, context.quorum, now, self._fenced)
-        self._second.ask_some(
+        self._second = second = (
+            WriteBack(context, command, attempt, self._fence, now, self._fenced)
+            if spec.kind.shared
+            else Round(context, command, GRANTED, context.quorum, now, self._fenced)
+        )
+        second.ask_some(
             [
                 index
                 for index, reply in enumerate(attempt.replies)
@@ -174,8 +197,8 @@ class Attempts:
     def _fenced(self, second: Round) -> None:
         """Count the answers to the second round as votes of the attempt.
 
-        With a quorum of acknowledgements its fence is the fence of the lease. Otherwise the attempt
-        has failed.
+        With a quorum of acknowledgements, the fence of the second round is the fence of the lease.
+        Otherwise the attempt has failed.
         """
         attempt = self.round
         if self._second is not second or attempt is None:
@@ -191,8 +214,8 @@ class Attempts:
     def _without_fence(self, attempt: Round, second: Round) -> None:
         """Replace the grants of a failed attempt by the nodes' answers to its second round.
 
-        Later answers replace them, too. The undo still finds every grant, because it uses an
-        earlier copy of the replies.
+        Late answers to the second round replace grants, too. The undo of the attempt still finds
+        every grant, because the undo uses an earlier copy of the replies.
         """
 
         def count(_index: int = 0) -> None:

@@ -1,14 +1,14 @@
-"""The state of one call of `acquire()` for its caller and its waiting line. It asks no node."""
+"""The state of one call of `acquire()` for its caller and its line. No attempt begins here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.slots import blocks_itself
-from aioredlock_ng._engine.acting import acting_task
+from aioredlock_ng._engine.acting import acting_inside, in_words
 from aioredlock_ng._engine.attempt.attempts import Attempts
-from aioredlock_ng._engine.attempt.refusal import held_by_another, name_holder
-from aioredlock_ng.errors import LockHeld
+from aioredlock_ng._engine.attempt.refusal import ask_for_label, held_by_another, name_holder
+from aioredlock_ng.errors import LockHeld, UpgradeRefused
 from aioredlock_ng.events import WaiterWoken
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.keeping.extender import Extender
-    from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.keeping.label_look import Look
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._engine.waiting.line import Line
     from aioredlock_ng._engine.waiting.lines import Lines
@@ -35,21 +35,22 @@ class Call(Attempts):
     Args:
         context: The surroundings of the engine.
         lines: The waiting lines of this manager.
-        releases: Sends the undo of an attempt.
-        extender: Takes over the lease that is granted.
+        releases: Sends the release that undoes a failed attempt.
+        extender: Owns the lease after the grant.
         spec: The lock that is wanted.
         blocking_timeout: Longest wait in seconds. None waits for ever; 0.0 makes one attempt and
             does not queue.
-        alone: True if the first attempt does not join a line.
+        alone: True if the call makes its first attempt outside of any line.
 
     Attributes:
-        unreachable: True before the first attempt, and if the latest attempt reached no quorum.
-        future: Resolves to the `Holding`, or to the error.
+        unreachable: True before the first attempt, and after an attempt that reached no quorum.
+        future: Resolves to the `LeaseRecord`, or to the error.
         keys: The keys of the lock, or of all slots of the semaphore.
         line_key: The name of the line.
-        fair: True if the call stands in the queues by itself, and takes no grant that is passed on.
-        line: The line in which the call waits, from `Lines.join` on.
-        booked: See `Contender`.
+        fair: True if the call has a place of its own in the queues, and gets no grant from another
+            task of its process.
+        line: The line in which the call waits; set by `Lines.join`.
+        booked: The line in which the latest attempt has booked a slot; see `Contender`.
     """
 
     __slots__ = (
@@ -98,59 +99,73 @@ class Call(Attempts):
         self.keys = spec.keys
         self.line_key = spec.line
         self.fair = spec.fair
-        self.line: Line[Holding] | None = None
-        self.booked: Line[Holding] | None = None
-        self.future: asyncio.Future[Holding] = context.loop.create_future()
+        self.line: Line[LeaseRecord] | None = None
+        self.booked: Line[LeaseRecord] | None = None
+        self.future: asyncio.Future[LeaseRecord] = context.loop.create_future()
 
-    def successor(self, holding: Holding, now: float) -> Holding | None:
-        """Return the lease that follows `holding` in its grant; None if the nodes must be asked."""
-        # A caller that was cancelled in this tick has not called `give_up` yet. It takes no lease.
+    def successor(self, lease: LeaseRecord, now: float) -> LeaseRecord | None:
+        """Return the next lease of the grant of `lease`; None if the nodes must be asked."""
+        # A caller that was cancelled in this tick, and has not called `give_up` yet, gets no lease.
         if self.future.cancelled():
             return None
-        slots, number = self.spec.slots, holding.spec.number
+        slots, number = self.spec.slots, lease.spec.number
         wanted = self.spec if slots is None or number is None else slots[number]
-        return holding.passed_on(wanted, now)
+        return lease.passed_on(wanted, now)
 
-    def take(self, holding: Holding) -> None:
+    def take(self, lease: LeaseRecord) -> None:
         """End the wait: the caller gets this lease."""
         self._stop()
         self.context.counters.acquired += 1
-        self._extender.adopt(holding)
-        self.future.set_result(holding)
+        self._extender.adopt(lease)
+        self.future.set_result(lease)
 
-    def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
-        """Raise if the calling task itself holds the lock and would wait for ever.
+    def refuse_deadlock(self, holders: Sequence[LeaseRecord]) -> None:
+        """Raise an error if the caller would wait for ever for a lock that it holds itself.
 
-        For a semaphore it must hold all slots. A call with a time limit ends by itself, so it is
-        not refused.
+        The holder of a semaphore waits for itself only if it holds all slots. A call with a time
+        limit ends by itself, so it is not refused. A call to write is always refused while its
+        caller has a read lease of the lock.
 
         Raises:
-            LockHeld: The task holds the lock through an enclosing `async with`.
+            LockHeld: Raised if the calling task or thread holds the lock in an enclosing block.
+            UpgradeRefused: Raised if the caller reads the lock that it wants to write.
         """
-        task = acting_task()
-        if self._blocking_timeout is not None or task is None:
+        inside = acting_inside()
+        if inside is None:
             return
+        who, block = in_words()
         now = self.context.clock()
+        reading = [held for held in holders if held.spec.kind.shared]
+        if self.spec.kind.shared:
+            holders = [held for held in holders if not held.spec.kind.shared]
+        elif any(inside(held) and held.remaining(now) > 0.0 for held in reading):
+            why = (
+                f"this very {who} reads it in an enclosing `{block}`, and a read lease cannot"
+                " become a write lease; leave that block first, acquire `write()`, read again"
+            )
+            raise held_by_another(UpgradeRefused, why, self, ())
+        if self._blocking_timeout is not None:
+            return
         own = {
             key
             for held in holders
-            if held.task is task and held.remaining(now) > 0.0
+            if inside(held) and held.remaining(now) > 0.0
             for key in held.spec.keys
         }
         if blocks_itself(self.keys, own, any_one=self.spec.slots is not None):
-            why = "this very task holds it in an enclosing `async with` and would wait for ever"
+            why = f"this very {who} holds it in an enclosing `{block}` and would wait for ever"
             raise held_by_another(LockHeld, why, self, holders)
 
     @property
     def _held_by(self) -> str:
-        """Say who has the lock, for messages."""
+        """The words about the holder of the lock, for messages."""
         slots = self.spec.slots
         return "held by another" if slots is None else f"held by others, in all {slots.limit} slots"
 
     def _woken(self, cause: WakeCause) -> None:
         counters = self.context.counters
         counters.looks += 1
-        if cause == "told":
+        if cause == "notified":
             counters.wakeups += 1
         elif cause == "expiry":
             counters.wakeups_expiry += 1
@@ -160,11 +175,20 @@ class Call(Attempts):
             report(WaiterWoken(self.spec.resource, cause))
 
     async def name_holder(self, error: LockHeld) -> None:
-        """Add the label of the holder to the error that ended this call, unless it has one.
+        """Add the label of the holder to the error of this call, unless the error has a label.
 
         Safety: a cancellation leaves the error as it was.
         """
         await name_holder(error, self)
+
+    def _nearly_time_out(self, ends_at: float) -> None:
+        self._limit = self.context.loop.call_at(ends_at, self._time_out)
+        if not self._lines.holders(self.keys):
+            self._look = ask_for_label(self)
+
+    def _time_out(self) -> None:
+        """End the call, because `blocking_timeout` has passed. The subclass implements this."""
+        raise NotImplementedError
 
     def _stop(self) -> None:
         self._hear_no_more()

@@ -1,4 +1,4 @@
-"""A command that is sent outside of rounds. Its answers are not counted."""
+"""A command whose answers are not counted, unlike the answers to the command of a `Round`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Errand"]
 
 
 class Errand:
-    """A `Sink` for one command.
+    """One command and the receiver of its answers, as a `Sink`.
 
     Args:
         command: The command.
         started: Instant at which the command is sent, by the engine's clock.
         answered: Called with the index of a node and its answer. None ignores all answers.
-        wanted: Returns False once the command must not be sent any more. A node sends it again
-            if the server did not know the script.
+        wanted: Returns False once the command must not be sent any more. A command is sent a second
+            time if a server did not have its script.
     """
 
     __slots__ = ("_answered", "_wanted", "command", "started")
@@ -43,6 +43,6 @@ class Errand:
         return self._wanted is None or self._wanted()
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Take the answer of node `index`."""
+        """Pass the answer of node `index` to the callback."""
         if self._answered is not None:
             self._answered(index, reply)

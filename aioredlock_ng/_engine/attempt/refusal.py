@@ -1,4 +1,4 @@
-"""The errors of an acquisition that failed: the vote of each node, the holder, and advice."""
+"""The errors of failed acquisitions, with the vote of each node, the holder, and advice."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.attempts import Attempts
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.keeping.label_look import Look
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng.errors import AcquireTimeout, LockHeld, LockNotAcquired
 
 __all__ = ["ask_for_label", "held_by_another", "name_holder", "not_acquired"]
@@ -31,7 +31,7 @@ def not_acquired(kind: type[_Error], why: str, asked: Attempts) -> _Error:
     Args:
         kind: The class of the error.
         why: The reason, in words.
-        asked: The acquisition. The error has the votes of its last attempt, if it made one.
+        asked: The failed acquisition. The error has the votes of its last attempt, if it made one.
     """
     context, attempt = asked.context, _most_telling(asked.round, asked.before)
     votes = [] if attempt is None else _votes(context, attempt)
@@ -41,7 +41,10 @@ def not_acquired(kind: type[_Error], why: str, asked: Attempts) -> _Error:
                 votes[index] = replace(vote, detail=words)
             elif (advice := flush_advice()) and advice not in why:
                 why = f"{why} ({advice})"
-    told = f": {'; '.join(map(str, votes))}" if votes else ""
+    # The votes are about one slot of a semaphore. Another slot may be free earlier.
+    one_of_many = asked.spec.slots is not None
+    shown = [replace(vote, remaining=None) if one_of_many else vote for vote in votes]
+    told = f": {'; '.join(map(str, shown))}" if shown else ""
     message = f"{_failed(asked.resource)}{why}{told}"
     error = kind(message, resource=asked.resource, votes=tuple(votes), elapsed=asked.waited)
     if isinstance(error, QuorumUnreachable):
@@ -53,24 +56,32 @@ def held_by_another(
     kind: type[LockHeld | AcquireTimeout],
     why: str,
     asked: Attempts,
-    holders: Sequence[Holding],
+    holders: Sequence[LeaseRecord],
     look: Look | None = None,
     *,
     retry_after: float | None = None,
 ) -> LockNotAcquired:
-    """Return the error for a lock that another task or process holds, with its label if known.
+    """Return the error for a lock that another task or process holds.
+
+    The error has the label of the holder if it is known.
 
     Args:
         kind: The class of the error.
         why: The reason, in words.
         asked: The acquisition.
-        holders: Leases of this process that stand in the way.
+        holders: The leases of this process for any of the wanted keys.
         look: The request for the label of the holder, if there was one.
-        retry_after: Seconds until the first holder's keys expire. None: as the nodes said when they
-            refused the latest attempt.
+        retry_after: Seconds until the earliest of the held keys may expire; None if that is not
+            known. For a lock, None is replaced by the remaining time in the latest refusals of the
+            nodes. The refusals of a semaphore concern one slot only, so they are not used.
     """
+    left = retry_after
+    if asked.spec.slots is None:
+        left = _expires_in(asked) if retry_after is None else retry_after
+    elif left is not None:
+        why = f"{why}; the first slot may be free in {left:.1f} s"
     error, labels = not_acquired(kind, why, asked), asked.context.labels
-    error.retry_after = _expires_in(asked) if retry_after is None else retry_after
+    error.retry_after = left
     seen = None if look is None else look.label
     owner = labels.text(holders[0]) if holders and labels is not None else seen
     if owner is not None:
@@ -85,13 +96,13 @@ def ask_for_label(asked: Attempts) -> Look | None:
         return None
     attempt = asked.round or asked.before
     keys = asked.target.keys
-    # Several keys can be wanted. The label belongs to the key that most nodes refused.
+    # If several keys are wanted, the nodes are asked about the key that most of them refused.
     key = keys[0] if attempt is None else blocking_key(attempt.replies, keys)
     return labels.looks.ask(asked.context, asked.spec.kind, key)
 
 
 async def name_holder(error: LockHeld, asked: Attempts) -> None:
-    """Ask the nodes for the label of the holder, and add it to the error unless it has one.
+    """Ask the nodes for the label of the holder, and add it to an error without a label.
 
     Safety: a cancellation leaves the error as it was.
     """
@@ -102,7 +113,7 @@ async def name_holder(error: LockHeld, asked: Attempts) -> None:
 
 
 def _expires_in(asked: Attempts) -> float | None:
-    """Return the shortest remaining life that the nodes named; None if they named none."""
+    """Return the shortest remaining life of a key in the refusals; None if no refusal has one."""
     attempt = _most_telling(asked.round, asked.before)
     replies = () if attempt is None else attempt.replies
     lives = [reply.left for reply in replies if is_held(reply) and reply.left is not None]
@@ -118,13 +129,13 @@ def _most_telling(latest: Round | None, before: Round | None) -> Round | None:
         and before is not None
         and not any(map(_is_news, latest.replies))
     ):
-        # The latest attempt has no answers yet. The votes of the attempt before explain more.
+        # The latest attempt has no answers yet. The votes of the previous attempt explain more.
         return before
     return latest
 
 
 def _is_news(reply: Reply) -> bool:
-    """True for an answer of the node. `Unsent` comes at once from a node that is down."""
+    """True if the reply came from the server. `Unsent` means that the server was not asked."""
     return reply is not None and type(reply) is not Unsent
 
 
@@ -133,7 +144,7 @@ def _name_owner(error: LockHeld | AcquireTimeout, owner: str) -> None:
     error.owner = owner
     (message,) = error.args
     failed = _failed(error.resource)
-    # The name of the lock may contain the same words, so only the rest of the message is searched.
+    # The name of the lock may contain "held by another". So only the text after it is searched.
     error.args = (
         failed + message.removeprefix(failed).replace("held by another", f"held by {owner}", 1),
     )

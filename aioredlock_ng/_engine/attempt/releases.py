@@ -1,6 +1,6 @@
 """Releases of attempts and leases. A release is sent in the tick in which it is decided.
 
-A caller may wait for the answers, but need not.
+A caller may wait for the answers to a release, or continue without them.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Releases:
     ) -> Round:
         """Release the keys of an attempt on every node that may have set them.
 
-        Nothing is awaited. When this returns, the command is queued on each connection behind the
-        acquire, so that no cancellation can prevent the release.
+        Nothing is awaited. When the method returns, the command is queued on each connection behind
+        the acquire, so that no cancellation can prevent the release.
 
         Args:
             spec: The lock.
@@ -53,7 +53,7 @@ class Releases:
             ttl: The longest life of the keys in seconds. The release is kept for that time if a
                 node cannot be reached.
             now: The present instant, by the engine's clock.
-            label_keys: Keys of the labels beside the keys, if there may be any.
+            label_keys: Keys under which the nodes may have labels of the lease.
 
         Returns:
             The round of the release.
@@ -62,7 +62,7 @@ class Releases:
         return self._send(command, len(spec.keys), replies, now)
 
     def retire(self, command: Command, replies: list[Reply], now: float) -> Round:
-        """Send a command that keeps the keys of a lease taken, in place of its release.
+        """Send, in place of a release, a command that keeps the keys of a lease taken.
 
         Args:
             command: The command. All its KEYS are keys of the lock.
@@ -75,7 +75,7 @@ class Releases:
         context = self._context
         for reply in replies:
             # Usually each reply is a grant or still missing. The release then goes to all nodes,
-            # and `may_have_set` need not be called for each.
+            # and `may_have_set` need not be called for each reply.
             if reply is not GRANTED and reply is not None:
                 indexes = [i for i, reply in enumerate(replies) if may_have_set(reply)]
                 release = Round(
@@ -91,14 +91,15 @@ class Releases:
 async def outlast_cancellation(
     unfinished: Callable[[], bool], wait: Callable[[], Awaitable[object]]
 ) -> None:
-    """Wait even though the task is cancelled, once or several times.
+    """Wait until some work is finished, even if the task is cancelled several times meanwhile.
 
     Args:
-        unfinished: True as long as the wait must go on. It must become False in bounded time.
+        unfinished: Returns True while the wait must go on. The result must become False in bounded
+            time.
         wait: Waits once.
     """
-    # anyio cancels a scope again at each await. The shield stops these cancellations, and the loop
-    # continues after further calls of `task.cancel`.
+    # anyio repeats the cancellation of a scope at each await. The shield stops these cancellations,
+    # and the loop continues after further calls of `task.cancel`.
     with anyio.CancelScope(shield=True):
         while unfinished():
             try:

@@ -1,4 +1,4 @@
-"""One round: send a command to all nodes at once, and decide as early as the answers allow.
+"""One round: a command to all nodes, and a decision as early as their answers allow.
 
 A round sends its command to each node once.
 """
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["TIMEOUT_WIDTH", "Round"]
 
 TIMEOUT_WIDTH = 0.005
-"""Seconds by which the timeout of a round may be late. So one timer serves all rounds of a slot."""
+"""Seconds by which the timeout of a round may be late. With this tolerance, one timer serves all
+rounds in one slot of the timer wheel."""
 
 
 _STILL_ASKING = 1 << 30
-"""Placeholder for the number of nodes while the command is handed to them.
+"""Placeholder for the number of asked nodes until the command is queued on all of them.
 
-Nodes that are down answer at once. If their answers decided the round, its release would be queued
-on the other nodes before the acquire.
+A node that is down delivers its failure immediately. If such early failures decided the round, the
+release of an attempt would be queued on the other nodes before its acquire.
 """
 
 
@@ -41,20 +42,24 @@ class Round:
     Args:
         context: The surroundings of the engine.
         command: The command.
-        full: The reply that counts as a yes. None if no reply counts.
+        full: The reply that counts as a yes. None if no reply counts as a yes.
         quorum: Number of nodes that must answer yes.
-        started: Instant before the first byte is queued, by the engine's clock.
-        on_decided: Called once, at a quorum, when a quorum has become impossible, or at the node
-            timeout.
+        started: Instant by the engine's clock, before the first byte of the command is queued.
+        on_decided: Called once: when a quorum has answered yes, when a quorum has become
+            impossible, or at the node timeout.
 
     Attributes:
         replies: The answer of each node of the manager. None for a node that was not asked or has
             not answered. Answers after the decision are stored, too.
         yes: Number of nodes that answered yes before the decision.
-        unfenced: Number of nodes among them that granted an acquire without storing its fence.
+        unfenced: Number of nodes, counted in `yes`, that granted an acquire but did not store its
+            fence.
         before: The highest counter that the fence of an acquire has replaced on a node. None until
             a node has answered with its counter.
-        decider: Index of the node whose grant without a fence completed the quorum, if any.
+        agreed: The fence of an attempt to read, if it is the counter of all nodes that granted; 0
+            otherwise. A later answer with this counter acknowledges the fence.
+        decider: Index of the node that completed the quorum by a grant without the fence. None if
+            no node did so.
         open: True until the decision.
         on_late: Called with the index of the node at each answer after the decision.
         expired: True if the node timeout decided the round.
@@ -71,6 +76,7 @@ class Round:
         "_quorum",
         "_slot",
         "_waiter",
+        "agreed",
         "before",
         "command",
         "decider",
@@ -103,6 +109,7 @@ class Round:
         self.replies: list[Reply] = [None] * n
         self.yes = self.unfenced = self._no = 0
         self.before: int | None = None
+        self.agreed = 0
         self.open = True
         self.expired = False
         self.decider: int | None = None
@@ -111,7 +118,7 @@ class Round:
         self.token = b""
 
     def ask(self) -> None:
-        """Queue the command on all nodes before this returns."""
+        """Queue the command on all nodes, without an await."""
         context = self._context
         fleet = context.fleet
         self._slot = context.timeouts.add(self, self.started + context.patience)
@@ -123,7 +130,7 @@ class Round:
             fleet.ask_present(self)
 
     def ask_some(self, indexes: Sequence[int]) -> None:
-        """Queue the command on the nodes at `indexes`. Only these can form the quorum."""
+        """Queue the command on the nodes at `indexes`. Only these nodes can form the quorum."""
         context = self._context
         self._slot = context.timeouts.add(self, self.started + context.patience)
         self._asked = len(indexes)
@@ -144,8 +151,8 @@ class Round:
                 self._look_at(index, reply)
             if self.on_late is not None:
                 self.on_late(index)
-        # Most replies are shared records, so the identity decides without a comparison of fields.
-        # A release of more than 32 keys gets a new record each time; see `replies.released`.
+        # Most replies are shared records, so `is` usually saves a comparison of fields. A release
+        # of more than 32 keys gets a new record each time; see `replies.released`.
         elif reply is self._full or reply == self._full:
             self.yes = yes = self.yes + 1
             # A yes never makes a quorum impossible, so `is_decided` is not needed.
@@ -170,14 +177,16 @@ class Round:
                 self._decide()
 
     def _look_at(self, index: int, reply: Reply) -> None:
-        """Report a node that is in quarantine or whose counter is broken, late answers included.
+        """Report a node that is in quarantine or has a broken counter, even if its answer is late.
 
-        A quorum of other nodes must not hide such an answer. A server without tracking reports no
-        flush, and its node would stay in quarantine unnoticed.
+        Without this report, a quorum of other nodes would hide the trouble of one node. A server
+        without tracking reports no flush, and its node would stay in quarantine unnoticed.
         """
         if self._full is not GRANTED:
             return
-        if type(reply) is Fenced:
+        if type(reply) is Fenced or (
+            self.agreed and type(reply) is Granted and reply.counter == self.agreed
+        ):
             self.replies[index] = GRANTED
             return
         context = self._context
@@ -187,12 +196,17 @@ class Round:
             context.fences.refused.add(index)
             context.emit(NodeDegraded(context.fleet.nodes[index].address, BEYOND_CLOCKS))
 
+    def agree(self, counter: int) -> None:
+        """Record that all nodes that granted an attempt to read acknowledge its fence."""
+        self.agreed, self.unfenced = counter, 0
+        self.replies[:] = [GRANTED if is_granted(reply) else reply for reply in self.replies]
+
     def stands(self) -> bool:
         """True while the command may still be sent: until the decision."""
         return self.open
 
     def expire(self) -> None:
-        """Decide without the nodes that have not answered: the node timeout has passed."""
+        """Decide without the missing answers, because the node timeout has passed."""
         if self.open:
             self.expired = True
             self._decide()
@@ -202,15 +216,15 @@ class Round:
         """True if a quorum answered yes."""
         return self.yes >= self._quorum
 
-    def held(self, _holding: object) -> int:
+    def held(self, _lease: object) -> int:
         """Return the number of nodes that granted, late answers included."""
         return sum(map(is_granted, self.replies))
 
     def decided(self) -> asyncio.Future[None]:
         """Return a future that is done after the decision.
 
-        Only the future that was returned last is resolved. No future is resolved for a round with
-        `on_decided`.
+        After several calls, only the future of the last call is resolved. The decision of a round
+        with `on_decided` resolves no future.
         """
         self._waiter = future = self._context.loop.create_future()
         if not self.open:
@@ -220,7 +234,8 @@ class Round:
     def _decide(self) -> None:
         self.open = False
         self._slot.discard(self)
-        # A bound method of the owner would form a reference cycle with each attempt.
+        # The callback is dropped. A bound method of the owner would form a reference cycle with
+        # each attempt.
         on_decided, self._on_decided = self._on_decided, None
         if on_decided is not None:
             on_decided(self)

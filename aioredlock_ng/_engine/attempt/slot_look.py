@@ -1,4 +1,4 @@
-"""The question which slots of a semaphore are free, for calls that do not wait."""
+"""Ask the nodes which slots of a semaphore are free, for a call of `acquire` that does not wait."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import is_decided
 from aioredlock_ng._core.replies import Looked
+from aioredlock_ng._core.slots import free_slots, may_be_free
 from aioredlock_ng._engine.attempt.round import Round
 
 if TYPE_CHECKING:
@@ -19,16 +20,15 @@ __all__ = ["SlotLook"]
 
 
 class SlotLook(Round):
-    """Asks all nodes for the keys of all slots, until a quorum of nodes has shown them.
+    """A request to all nodes for the keys of all slots, decided once a slot is free on a quorum.
 
-    A node that is down answers at once, and shows no keys. If its answer counted, the round could
-    end before a quorum has shown a free slot.
+    A node that is down counts immediately as a node that shows no free slot.
 
     Args:
         context: The surroundings of the engine.
         spec: The semaphore.
-        on_decided: Called once: at a quorum, when a quorum has become impossible, or at the node
-            timeout.
+        on_decided: Called once: when a slot is free on a quorum of nodes, when no slot can turn out
+            to be free on a quorum, or at the node timeout.
     """
 
     __slots__ = ()
@@ -48,5 +48,14 @@ class SlotLook(Round):
             self.yes += 1
         else:
             self._no += 1
-        if is_decided(self._asked, self._quorum, self.yes, self._no):
+        if free_slots(self.replies, self._quorum) or self._all_shown():
             self._decide()
+
+    def _all_shown(self) -> bool:
+        """Return True if a quorum has shown its slots or can no longer do so.
+
+        The result stays False while missing answers could show a free slot.
+        """
+        asked, quorum, yes, no = self._asked, self._quorum, self.yes, self._no
+        pending = asked - yes - no
+        return is_decided(asked, quorum, yes, no) and not may_be_free(self.replies, quorum, pending)

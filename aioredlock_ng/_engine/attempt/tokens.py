@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 __all__ = ["system_tokens"]
 
 TOKEN_BYTES = 16
-"""Bytes of a token. With 128 bits no token can be guessed, and none comes twice by chance."""
+"""Bytes of a token. With 128 bits, no token can be guessed, and no two are equal by chance."""
 
 _AT_ONCE = 256
-"""Tokens per system call. Each manager has a buffer of its own and does not work after a fork. So
-no two processes use the same tokens."""
+"""Tokens per system call. Each manager has its own buffer, and refuses to work after a fork. So no
+two processes use the same tokens."""
 
 
 def system_tokens() -> Iterator[bytes]:
-    """Yield tokens of 32 hexadecimal digits, each of them once."""
+    """Yield fresh tokens of 32 hexadecimal digits."""
     step = 2 * TOKEN_BYTES
     while True:
         digits = os.urandom(TOKEN_BYTES * _AT_ONCE).hex().encode()

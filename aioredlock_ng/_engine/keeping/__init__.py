@@ -1,1 +1,1 @@
-"""From a grant to its end: renewal, repair, notice of loss, and the labels of owners."""
+"""The life of a grant: renewal, repair, notice of loss, and the labels of owners."""

@@ -1,6 +1,7 @@
-"""One command per node about many leases, and a decision for each lease from the answers.
+"""One command about many leases, which is sent to all nodes.
 
-The callbacks of a batch decide what follows. A batch itself changes no lease.
+The answers show for each lease whether a quorum of nodes has its keys. A batch passes the result to
+its callbacks, and changes no lease itself.
 """
 
 from __future__ import annotations
@@ -16,59 +17,59 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._scripts import Command
 
 __all__ = ["BATCH", "Batch", "parts"]
 
 BATCH = 256
-"""Keys per command at most, unless one lease has more. A server needs about half a millisecond for
-that many keys."""
+"""Largest number of keys per command. A lease with more keys has a command of its own. A server
+needs about half a millisecond for `BATCH` keys."""
 
 
-def parts(holdings: Sequence[Holding]) -> Iterator[Sequence[Holding]]:
-    """Yield the holdings in groups, each with the keys of one command at most. See `BATCH`."""
+def parts(leases: Sequence[LeaseRecord]) -> Iterator[Sequence[LeaseRecord]]:
+    """Yield the leases in groups. The keys of a group fit into one command, see `BATCH`."""
     start = keys = 0
-    widths = [len(holding.spec.keys) for holding in holdings]
+    widths = [len(lease.spec.keys) for lease in leases]
     if sum(widths) <= BATCH:
         widths = []
     for end, width in enumerate(widths):
         keys += width
         if keys > BATCH and end > start:
-            yield holdings[start:end]
+            yield leases[start:end]
             start, keys = end, width
-    if start < len(holdings):
-        yield holdings[start:]
+    if start < len(leases):
+        yield leases[start:]
 
 
 class Batch:
-    """One command about the keys of several holdings; a `Sink`.
+    """One command about the keys of several leases. A batch is the `Sink` of its answers.
 
-    Late answers still count for holdings that were not decided within the node timeout. A late yes
-    is sound: the ttl counts from before the command was sent. A late no proves nothing, because a
-    repair may have set the keys since.
+    Late answers still count for leases that were undecided at the node timeout. A late confirmation
+    is valid, because the ttl counts from an instant before the command was sent. A late answer that
+    keys are missing proves nothing, because a repair may have set the keys meanwhile.
 
     Args:
         context: The engine's surroundings.
-        command: The command. Its keys begin with those of the holdings, in order.
-        holdings: The holdings.
+        command: The command. Its keys begin with the keys of the leases, in order.
+        leases: The leases.
         started: Instant before the first byte is queued, by the engine's clock.
-        on_yes: Called with holdings whose keys a quorum of nodes has, once for each holding.
-        on_no: Called within the node timeout for each holding whose keys no quorum can have.
-        on_unsure: Called within the node timeout for each undecided holding that no outstanding
+        on_yes: Called with leases whose keys a quorum of nodes has. No lease is passed twice.
+        on_no: Called within the node timeout for each lease whose keys no quorum can have.
+        on_unsure: Called within the node timeout for each undecided lease that no outstanding
             answer can decide any more.
-        on_late: Called at the node timeout for each holding that is not decided.
-        on_missing: Called with holdings whose keys a node lacks, and the node's index. Late answers
-            call it too.
-        on_answer: Called with each answer and the node's index, before it is counted.
+        on_late: Called at the node timeout for each lease that is not decided.
+        on_missing: Called with leases whose keys a node lacks, and the node's index. Late answers
+            cause this call, too.
+        on_answer: Called with each answer and the node's index, before the answer is counted.
         stands: Returns False once the command must not be sent again.
 
     Attributes:
         command: The command.
         started: Instant before the first byte is queued.
-        replies: The answer of each node; None while there is none.
-        done: A future to resolve once the batch is decided, or at the node timeout. None: no caller
-            waits.
+        replies: The answer of each node; None until the node has answered.
+        done: A future to resolve once the batch is decided, or at the node timeout. None if no
+            caller waits.
         open: True until the batch is decided or the node timeout has passed.
     """
 
@@ -77,8 +78,8 @@ class Batch:
         "_confirmed",
         "_context",
         "_full",
-        "_holdings",
         "_late",
+        "_leases",
         "_on_answer",
         "_on_late",
         "_on_missing",
@@ -101,20 +102,20 @@ class Batch:
         self,
         context: Context,
         command: Command,
-        holdings: Sequence[Holding],
+        leases: Sequence[LeaseRecord],
         started: float,
         *,
-        on_yes: Callable[[Batch, Sequence[Holding]], None],
-        on_no: Callable[[Holding], None],
-        on_unsure: Callable[[Holding], None],
-        on_late: Callable[[Holding], None],
-        on_missing: Callable[[Iterable[Holding], int], None],
+        on_yes: Callable[[Batch, Sequence[LeaseRecord]], None],
+        on_no: Callable[[LeaseRecord], None],
+        on_unsure: Callable[[LeaseRecord], None],
+        on_late: Callable[[LeaseRecord], None],
+        on_missing: Callable[[Iterable[LeaseRecord], int], None],
         on_answer: Callable[[Reply, int], None] | None = None,
         stands: Callable[[], bool] = lambda: True,
     ) -> None:
         self._context = context
         self.command = command
-        self._holdings = holdings
+        self._leases = leases
         self._on_yes = on_yes
         self._on_no = on_no
         self._on_unsure = on_unsure
@@ -127,8 +128,8 @@ class Batch:
         self.started = started
         self.replies: list[Reply] = [None] * len(context.fleet.nodes)
         self._full = self._partial = self._answered = 0
-        self._settled: set[Holding] = set()
-        self._confirmed: set[Holding] = set()
+        self._settled: set[LeaseRecord] = set()
+        self._confirmed: set[LeaseRecord] = set()
         self.done: asyncio.Future[None] | None = None
 
     def ask(self) -> None:
@@ -138,7 +139,7 @@ class Batch:
         context.fleet.ask(self)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Count the answer of a node, and decide about holdings as soon as it is possible."""
+        """Process the answer of a node, and decide about leases as early as possible."""
         self.replies[index] = reply
         self._answered += 1
         if self._on_answer is not None:
@@ -162,27 +163,27 @@ class Batch:
         """Return True while the command may be sent again."""
         return self.open and self._stands()
 
-    def has(self, holding: Holding) -> bool:
-        """Return True if a quorum has confirmed the holding."""
-        return holding in self._confirmed
+    def has(self, lease: LeaseRecord) -> bool:
+        """Return True if a quorum has confirmed the lease."""
+        return lease in self._confirmed
 
     def expire(self) -> None:
-        """End the wait for answers: the node timeout has passed."""
+        """End the wait for answers, because the node timeout has passed."""
         if self.open:
             self._late = True
             self._close()
-            for _, holding in self._positions():
-                if holding.phase is Phase.HELD and holding not in self._settled:
-                    self._on_late(holding)
+            for _, lease in self._positions():
+                if lease.phase is Phase.HELD and lease not in self._settled:
+                    self._on_late(lease)
 
-    def held(self, holding: object) -> int:
-        """Return how many nodes have the keys of the holding, late answers included."""
+    def held(self, lease: object) -> int:
+        """Return how many nodes have the keys of the lease, late answers included."""
         if not self._partial:
-            # All answers so far are the same for all holdings. A search for each of them would take
-            # quadratic time when many end at once.
+            # So far, each answer is the same for all leases. A search for the position of each
+            # lease would take quadratic time when many leases end together.
             return self._full
         return next(
-            (self._count(at, known)[0] for at, known in self._positions() if known is holding), 0
+            (self._count(at, known)[0] for at, known in self._positions() if known is lease), 0
         )
 
     def _close(self) -> None:
@@ -192,7 +193,7 @@ class Batch:
             self.done.set_result(None)
 
     def _can_decide(self) -> bool:
-        """Return False while no holding can be decided, which spares the check of each holding."""
+        """Return False while no lease can be decided. The check of each lease is then skipped."""
         quorum, silent = self._context.quorum, len(self.replies) - self._answered
         some = self._full + self._partial
         return (
@@ -205,7 +206,7 @@ class Batch:
         quorum, total = self._context.quorum, len(self.replies)
         self._pending = False
         if self._full >= quorum and not self._settled:
-            self._confirm([holding for holding in self._holdings if holding.phase is Phase.HELD])
+            self._confirm([lease for lease in self._leases if lease.phase is Phase.HELD])
         else:
             self._judge_each(quorum, total, total - self._answered)
         if self.open and not self._pending:
@@ -213,40 +214,40 @@ class Batch:
 
     def _judge_each(self, quorum: int, total: int, silent: int) -> None:
         confirmed = []
-        for position, holding in self._positions():
-            if holding.phase is not Phase.HELD or holding in self._settled:
+        for position, lease in self._positions():
+            if lease.phase is not Phase.HELD or lease in self._settled:
                 continue
-            yes, no = self._count(position, holding)
+            yes, no = self._count(position, lease)
             if yes >= quorum:
-                confirmed.append(holding)
+                confirmed.append(lease)
             elif self._late:
                 self._pending = True
             elif total - no < quorum:
-                self._settled.add(holding)
-                self._on_no(holding)
+                self._settled.add(lease)
+                self._on_no(lease)
             elif yes + silent < quorum <= total - no - silent:
-                self._settled.add(holding)
-                self._on_unsure(holding)
+                self._settled.add(lease)
+                self._on_unsure(lease)
             else:
                 self._pending = True
         self._confirm(confirmed)
 
-    def _confirm(self, confirmed: list[Holding]) -> None:
+    def _confirm(self, confirmed: list[LeaseRecord]) -> None:
         if confirmed:
             self._settled.update(confirmed)
             self._confirmed.update(confirmed)
             self._on_yes(self, confirmed)
 
-    def _positions(self) -> Iterator[tuple[int, Holding]]:
+    def _positions(self) -> Iterator[tuple[int, LeaseRecord]]:
         position = 0
-        for holding in self._holdings:
-            yield position, holding
-            position += len(holding.spec.keys)
+        for lease in self._leases:
+            yield position, lease
+            position += len(lease.spec.keys)
 
-    def _count(self, position: int, holding: Holding) -> tuple[int, int]:
-        """Return how many nodes have the keys of a holding, and how many certainly lack some."""
+    def _count(self, position: int, lease: LeaseRecord) -> tuple[int, int]:
+        """Return how many nodes have all keys of a lease, and how many certainly lack a key."""
         yes = no = 0
-        width = len(holding.spec.keys)
+        width = len(lease.spec.keys)
         for reply in self.replies:
             if reply is ALL_OURS:
                 yes += 1

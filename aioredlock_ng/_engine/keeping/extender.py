@@ -1,7 +1,7 @@
-"""The holdings of one manager from grant to end.
+"""The leases of one manager from grant to end.
 
-A holding is adopted when a quorum grants it. It ends once: passed on to a waiting task, released,
-abandoned or lost. `renewals.py` keeps it alive until then.
+A lease is adopted when a quorum grants it. Each lease ends once: it is passed on to a waiting task,
+released, abandoned or lost. Until this end, `renewals.py` renews the lease.
 """
 
 from __future__ import annotations
@@ -9,20 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._core.owners import owner_key
-from aioredlock_ng._core.validity import STALL_SHARE
+from aioredlock_ng._core.validity import STALL_SHARE, renew_at
 from aioredlock_ng._engine.keeping import min_hold
 from aioredlock_ng._engine.keeping.batch import Batch
-from aioredlock_ng._engine.keeping.holding import Counted
+from aioredlock_ng._engine.keeping.endings import Endings
+from aioredlock_ng._engine.keeping.lease_record import Counted
+from aioredlock_ng._engine.keeping.reasons import (
+    CLOSED,
+    EXPIRED,
+    LOOP_CLOSED,
+    MAX_HOLD,
+    STOOD_STILL,
+    UNKEPT,
+    UNRENEWED,
+)
 from aioredlock_ng._engine.keeping.renewals import Renewals
 from aioredlock_ng._engine.keeping.repair import Repairs
 from aioredlock_ng._engine.keeping.watcher import Watcher
 from aioredlock_ng.events import (
-    LeaseAbandoned,
-    LeaseLost,
+    LeaseDowngraded,
     LeaseReleased,
     LockHandedOn,
-    LossFound,
 )
 
 if TYPE_CHECKING:
@@ -31,268 +38,257 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.releases import Releases
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.waiting.lines import Lines
 
 __all__ = ["CLOSED", "LOOP_CLOSED", "UNKEPT", "Extender"]
 
-CLOSED = "its Redlock was closed"
-LOOP_CLOSED = "the event loop of its holder was closed"
-UNKEPT = "no thread renews it any more"
-_UNRENEWED = "its deadline passed before a quorum renewed it"
-_MAX_HOLD = "held longer than max_hold"
-_EXPIRED = "its deadline passed, and it was not to be renewed (auto_extend=False)"
-_STOOD_STILL = "event loop stood still for"
-_CAUSES = {
-    CLOSED: "closed",
-    LOOP_CLOSED: "closed",
-    UNKEPT: "unrenewed",
-    _UNRENEWED: "unrenewed",
-    _MAX_HOLD: "max_hold",
-    _EXPIRED: "expired",
-}
-"""`LeaseLost.cause` for each reason, up to a ";". Any other reason means that the keys are gone."""
 
-
-class Extender:
-    """Owns every holding of one manager from grant to end.
+class Extender(Endings):
+    """Owns every lease of one manager from grant to end.
 
     Args:
         context: The engine's surroundings.
         releases: Sends releases to the nodes.
-        lines: The waiting lines of the manager. The end of a holding lets the next task ask.
+        lines: The lines of waiting tasks. At the end of a lease, the next task in line asks the
+            nodes.
 
     Attributes:
-        holdings: The holdings that have not ended.
-        watcher: Notices changed keys of holdings.
+        leases: The leases that have not ended.
+        watcher: Notices changed keys of leases.
     """
 
     def __init__(self, context: Context, releases: Releases, lines: Lines) -> None:
         self._context = context
         self._releases = releases
         self._lines = lines
-        self.holdings: set[Holding] = set()
+        self.leases: set[LeaseRecord] = set()
         repairs = Repairs(context)
-        self.watcher = Watcher(context, self.holdings, self._vanished, self.check, repairs)
+        self.watcher = Watcher(context, self.leases, self._vanished, self.check, repairs)
         self._renewals = Renewals(context, self.watcher, repairs, self._vanished, self._overdue)
         self._schedule = self._renewals.schedule
 
-    def adopt(self, holding: Holding) -> None:
-        """Take over a holding that was just granted, and schedule its first watching."""
-        self.holdings.add(holding)
-        if holding.spec.life.min_hold:
-            min_hold.begin(holding, self._context.clock())
-        at = holding.since + holding.spec.life.watch_after
-        holding.slot = self._schedule.add(
-            holding, at if holding.spec.max_hold is None else min(holding.deadline, at)
+    def adopt(self, lease: LeaseRecord) -> None:
+        """Take over a lease that was just granted, and schedule the first watch of its keys."""
+        self.leases.add(lease)
+        if lease.spec.life.min_hold:
+            min_hold.begin(lease, self._context.clock())
+        at = lease.since + lease.spec.life.watch_after
+        if lease.spec.kind.shared:
+            # The grant may be much older than this lease of it.
+            at = min(at, renew_at(lease.started, lease.ttl, 0.0))
+        lease.slot = self._schedule.add(
+            lease, at if lease.spec.max_hold is None else min(lease.deadline, at)
         )
 
-    def watch(self, holding: Holding) -> None:
-        """Read the keys of a holding now, so that the nodes report each change from now on."""
-        if holding.phase is Phase.HELD and not holding.watched:
-            self.watcher.watch([holding])
+    def watch(self, lease: LeaseRecord) -> None:
+        """Read the keys of a lease now, so that the nodes report each change from now on."""
+        if lease.phase is Phase.HELD and not lease.watched:
+            self.watcher.watch([lease])
 
-    def pass_on(self, holding: Holding) -> bool:
+    def pass_on(self, lease: LeaseRecord) -> bool:
         """End a lease, and give the next task in line a lease of the same grant.
 
         Returns:
-            False if the nodes must be asked. Nothing has changed then; the caller uses `release`.
+            False if the lease has not ended. In this case the caller must call `release`.
         """
-        line = holding.line
+        line = lease.line
+        now = self._context.clock()
+        if lease.read_grant is not None and lease.read_grant.outlives(lease):
+            if lease.deadline <= now:
+                return False
+            lease.end(Phase.RELEASED)
+            self._forget(lease)
+            lease.read_grant.leave(lease)
+            self._lines.freed(lease)
+            self._released(lease, now)
+            return True
         if line is None or (not line.queue and line.contender is None):
             return False
-        now = self._context.clock()
-        successor = self._lines.successor(holding, now)
+        successor = self._lines.successor(lease, now)
         if successor is None:
             return False
-        holding.end(Phase.RELEASED)
-        self._forget(holding)
-        self._lines.pass_on(holding, successor)
+        lease.end(Phase.RELEASED)
+        self._forget(lease)
+        self._lines.pass_on(lease, successor)
         if (report := self._context.report) is not None:
-            report(LockHandedOn(holding.spec.resource))
-        self._released(holding, now)
+            report(LockHandedOn(lease.spec.resource))
+        self._released(lease, now)
         return True
 
-    def release(self, holding: Holding) -> Round | None:
+    def release(self, lease: LeaseRecord) -> Round | None:
         """End a lease, and release its keys on the nodes.
 
-        Before the end of `min_hold` the keys get a mark instead, and stay taken until then.
-        When this returns, the release is queued. The attempt of the next task in line is queued
-        behind it.
+        If `min_hold` is not over, a mark replaces the token, and the keys stay taken until the end
+        of `min_hold`. When the method returns, the release is queued. The attempt of the next task
+        in line is queued behind the release.
 
         Returns:
-            The round of the release; None if the lease was over already.
+            The round of the release. None if the lease had ended already, or if its shared grant
+            must not be released yet.
         """
-        if holding.phase is not Phase.HELD:
+        if lease.phase is not Phase.HELD:
             return None
         now = self._context.clock()
-        if holding.deadline <= now:
-            self._overdue(holding)
+        if lease.deadline <= now:
+            self._overdue(lease)
             return None
-        holding.end(Phase.RELEASED)
-        release = self._end(holding, now)
-        self._released(holding, now)
+        lease.end(Phase.RELEASED)
+        release = self._end(lease, now)
+        self._released(lease, now)
         return release
 
-    def _released(self, holding: Holding, now: float) -> None:
+    def _released(self, lease: LeaseRecord, now: float) -> None:
         self._context.counters.released += 1
-        if (report := self._context.report) is not None and holding.taken:
-            report(LeaseReleased(holding.spec.resource, holding.token_prefix, now - holding.since))
+        if (report := self._context.report) is not None and lease.taken:
+            spec, held_for = lease.spec, now - lease.since
+            report(LeaseReleased(spec.resource, lease.token_prefix, held_for, spec.kind.shared))
 
-    def abandon(self, holding: Holding) -> None:
+    def abandon(self, lease: LeaseRecord) -> None:
         """Stop renewing a lease without releasing it, so that its keys expire.
 
         A lease whose deadline has passed is declared lost instead.
         """
-        self.check(holding)
-        if holding.phase is Phase.HELD:
-            holding.end(Phase.ABANDONED)
-            self._forget(holding)
-            self._lines.freed(holding)
-            if holding.taken:
-                self.report_end(holding)
+        self.check(lease)
+        if lease.phase is Phase.HELD:
+            lease.end(Phase.ABANDONED)
+            self._forget(lease)
+            if lease.read_grant is not None:
+                lease.read_grant.leave_to_expire(lease)
+            self._lines.freed(lease)
+            if lease.taken:
+                self.report_end(lease)
 
-    def lose(self, holding: Holding, reason: str) -> None:
-        """Declare a lease lost, unless it is over already.
+    def lose(self, lease: LeaseRecord, reason: str) -> None:
+        """Declare a lease lost, unless it has already ended.
 
-        The holder is notified, keys that are left are released, and the next task in line asks.
-
-        Args:
-            holding: The lease.
-            reason: The reason, for errors and events.
-        """
-        if holding.phase is not Phase.HELD:
-            return
-        now = self._lost(holding, reason)
-        self._end(holding, now)
-        # A task that renews the lease at this moment gets an exception instead.
-        if holding.asking is None:
-            holding.notify_body()
-        if holding.taken:
-            self.report_end(holding)
-
-    def forsake(self, holding: Holding, reason: str) -> None:
-        """Declare a lease lost, unless it is over already, and leave its keys to expire.
-
-        The holder may be unable to stop its work at once. A release of the keys would let the next
-        holder work beside it.
+        The holder is notified, the remaining keys are released, and the next task in line asks the
+        nodes.
 
         Args:
-            holding: The lease.
+            lease: The lease.
             reason: The reason, for errors and events.
         """
-        if holding.phase is not Phase.HELD:
+        if lease.phase is not Phase.HELD:
             return
-        self._lost(holding, reason)
-        self._forget(holding)
-        self._lines.freed(holding)
-        holding.notify_body()
-        if holding.taken:
-            self.report_end(holding)
+        now = self._lost(lease, reason)
+        self._end(lease, now)
+        # While the body waits for a renewal, the waiting call raises an exception instead.
+        if lease.asking is None:
+            lease.notify_body()
+        if lease.taken:
+            self.report_end(lease)
 
-    def _lost(self, holding: Holding, reason: str) -> float:
-        counters, now = self._context.counters, self._context.clock()
-        counters.lost += 1
-        counters.stalled += _STOOD_STILL in reason
-        # `lost_at` is set before the phase, because another thread may read it once the lease is
-        # over.
-        holding.lost_at = min(now, holding.deadline)
-        holding.end(Phase.LOST, reason)
-        return now
+    def forsake(self, lease: LeaseRecord, reason: str) -> None:
+        """Declare a lease lost, unless it has already ended, and leave its keys to expire.
 
-    def found_lost(self, holding: Holding, reason: str) -> None:
-        """Record that the lease was lost before its release, as the answers to the release show."""
-        holding.reason = reason
-        holding.lost_at = self._context.clock()
-        self._context.counters.lost += 1
-        if holding.taken:
-            self._context.emit(LossFound(holding.spec.resource, holding.token_prefix, reason))
+        The holder may be unable to stop its work immediately. If the keys were released, another
+        holder could work at the same time.
 
-    def report_end(self, holding: Holding) -> None:
-        """Report to listeners that a caller's lease is lost or abandoned."""
-        context, resource = self._context, holding.spec.resource
-        if holding.phase is Phase.LOST:
-            cause = _CAUSES.get(holding.reason.partition(";")[0], "gone")
-            if _STOOD_STILL in holding.reason:
-                cause = "stalled"
-            context.emit(
-                LeaseLost(
-                    resource,
-                    holding.token_prefix,
-                    holding.reason,
-                    holding.lost_at - holding.since,
-                    cause,
-                )
-            )
-        elif context.report is not None:
-            context.report(
-                LeaseAbandoned(resource, holding.token_prefix, context.clock() - holding.since)
-            )
-
-    def check(self, holding: Holding) -> None:
-        """Declare a holding lost if its deadline has passed before its timer ran.
-
-        Must run on the event loop.
+        Args:
+            lease: The lease.
+            reason: The reason, for errors and events.
         """
-        if holding.phase is Phase.HELD and holding.remaining(self._context.clock()) <= 0.0:
-            self._overdue(holding)
+        if lease.phase is not Phase.HELD:
+            return
+        self._lost(lease, reason)
+        lease.forsaken = True
+        self._forget(lease)
+        if lease.read_grant is not None:
+            lease.read_grant.leave_to_expire(lease)
+        self._lines.freed(lease)
+        lease.notify_body()
+        if lease.taken:
+            self.report_end(lease)
 
-    def renew(self, holdings: Sequence[Holding], ttl: float) -> Batch:
-        """Send a renewal of these holdings now. See `Renewals.renew`."""
-        return self._renewals.renew(holdings, ttl)
+    def check(self, lease: LeaseRecord) -> None:
+        """Declare a lease lost if its deadline has passed before its timer ran.
+
+        The method must run on the event loop.
+        """
+        if lease.phase is Phase.HELD and lease.remaining(self._context.clock()) <= 0.0:
+            self._overdue(lease)
+
+    def renew(self, leases: Sequence[LeaseRecord], ttl: float) -> Batch:
+        """Send a renewal of these leases now. See `Renewals.renew`."""
+        return self._renewals.renew(leases, ttl)
 
     def close(self) -> None:
         """Stop all timers."""
         self._schedule.stop()
 
-    def _vanished(self, holding: Holding) -> None:
-        self.lose(holding, "a quorum of nodes no longer holds its key")
+    def _vanished(self, lease: LeaseRecord) -> None:
+        # All leases of a read grant have the same entry on the nodes.
+        for each in [lease] if lease.read_grant is None else list(lease.read_grant.leases):
+            self.lose(each, "a quorum of nodes no longer holds its key")
 
-    def _overdue(self, holding: Holding) -> None:
-        if holding.deadline == holding.ends_at:
-            self.lose(holding, _MAX_HOLD)
-        elif holding.spec.auto_extend or holding.unconfirmed:
-            self.lose(holding, _UNRENEWED + self._standstill(holding))
+    def _overdue(self, lease: LeaseRecord) -> None:
+        if lease.deadline == lease.ends_at:
+            self.lose(lease, MAX_HOLD)
+        elif lease.spec.auto_extend or lease.unconfirmed:
+            self.lose(lease, UNRENEWED + self._standstill(lease))
         else:
-            self.lose(holding, _EXPIRED)
+            self.lose(lease, EXPIRED)
 
-    def _standstill(self, holding: Holding) -> str:
+    def _standstill(self, lease: LeaseRecord) -> str:
         """Return a remark on a standstill of the event loop.
 
-        It is empty if the standstill was too short to delay renewals.
+        The remark is empty if the standstill was too short to delay renewals.
         """
         now = self._context.clock()
-        stall = max(now - holding.deadline, self._schedule.stall(holding.started, now))
-        return f"; the {_STOOD_STILL} {stall:.1f} s" if stall >= holding.ttl * STALL_SHARE else ""
+        stall = max(now - lease.deadline, self._schedule.stall(lease.started, now))
+        return f"; the {STOOD_STILL} {stall:.1f} s" if stall >= lease.ttl * STALL_SHARE else ""
 
-    def _end(self, holding: Holding, now: float) -> Round:
-        self._forget(holding)
-        if holding.repairing:
-            # A repair under way sets `granted` to None, but a late answer to the acquire may have
-            # replaced that. The release would then skip a node to which the repair gives our keys.
-            for index in range(len(holding.granted)):
-                if holding.repairing & (1 << index):
-                    holding.granted[index] = None
+    def downgrade(self, lease: LeaseRecord) -> Batch:
+        """Turn a writer's lease into a read lease, and send the change to the nodes.
+
+        The lease becomes a read lease before the first request is sent, and stays a read lease even
+        if no node answers.
+        """
+        if lease.watched:
+            self.watcher.forget(lease)
+        lease.downgrade()
+        if (report := self._context.report) is not None and lease.taken:
+            report(LeaseDowngraded(lease.spec.resource, lease.token_prefix))
+        renewal = self._renewals.renew([lease], lease.ttl)
+        self._lines.downgraded(lease)
+        return renewal
+
+    def _end(self, lease: LeaseRecord, now: float) -> Round | None:
+        self._forget(lease)
+        if lease.read_grant is not None and not lease.read_grant.leave(lease):
+            self._lines.freed(lease)
+            return None
+        if lease.repairing:
+            # A repair sets the node's item of `granted` to None. While the repair is under way, a
+            # late answer to the acquire may replace this None. The release would then skip a node
+            # on which the repair sets our keys.
+            for index in range(len(lease.granted)):
+                if lease.repairing & (1 << index):
+                    lease.granted[index] = None
         retirement = None
-        if holding.kept_until > now:
-            retirement = min_hold.retirement(self._context, holding, now)
+        if lease.kept_until > now:
+            retirement = min_hold.retirement(self._context, lease, now)
         if retirement is not None:
-            release = self._releases.retire(retirement, holding.granted, now)
+            release = self._releases.retire(retirement, lease.granted, now)
         else:
-            label_keys = tuple(map(owner_key, holding.spec.keys)) if holding.labelled_until else ()
+            label_keys: tuple[bytes, ...] = ()
+            if lease.labelled_until:
+                label_key = lease.spec.kind.label_key
+                label_keys = tuple([label_key(key, lease.token) for key in lease.spec.keys])
             release = self._releases.send(
-                holding.spec, holding.token, holding.granted, holding.longest_ttl, now, label_keys
+                lease.spec, lease.token, lease.granted, lease.longest_ttl, now, label_keys
             )
-        self._lines.freed(holding)
+        self._lines.freed(lease, release)
         return release
 
-    def _forget(self, holding: Holding) -> None:
-        if holding.slot is not None or holding.timer is not None:
-            holding.unschedule()
-        if isinstance(holding.ballot, Batch):
-            holding.ballot = Counted(holding.ballot.held(holding))
-        self.holdings.discard(holding)
-        if holding.watched:
-            self.watcher.forget(holding)
-        if holding.waiters:
-            holding.wake_waiters()
+    def _forget(self, lease: LeaseRecord) -> None:
+        if lease.slot is not None or lease.timer is not None:
+            lease.unschedule()
+        if isinstance(lease.ballot, Batch):
+            lease.ballot = Counted(lease.ballot.held(lease))
+        self.leases.discard(lease)
+        if lease.watched:
+            self.watcher.forget(lease)
+        if lease.waiters:
+            lease.wake_waiters()

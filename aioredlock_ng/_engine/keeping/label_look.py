@@ -22,9 +22,10 @@ __all__ = ["Look", "Looks", "Surroundings"]
 
 
 class Surroundings(Protocol):
-    """The parts of `Context` that a look needs.
+    """The parts of `Context` that a `Look` needs.
 
-    `Context` refers to `Labels`, and `Labels` to this module, so this module cannot import it.
+    `Context` refers to `Labels`, and `Labels` refers to this module. So this module cannot import
+    `Context`.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -33,20 +34,20 @@ class Surroundings(Protocol):
     options: Options
 
     def clock(self) -> float:
-        """Return the seconds of the engine's clock."""
+        """Return the time of the engine's clock, in seconds."""
 
 
 class Looks:
-    """The looks of one manager, at most one at a time for each key.
+    """One manager's questions for labels. Each key has at most one question at a time.
 
-    When many waiters of a key time out together, they share one question to the nodes.
+    When many waiters of a key time out together, they share one question.
     """
 
     def __init__(self) -> None:
         self._open: dict[bytes, Look] = {}
 
     def ask(self, context: Surroundings, kind: LockKind, key: bytes) -> Look:
-        """Ask for the label of the holder of `key`, or return the look that is under way."""
+        """Ask for the label of the holder of `key`. A question that is under way is reused."""
         look = self._open.get(key)
         if look is None:
             look = self._open[key] = Look(context, kind, key, self._open)
@@ -55,13 +56,13 @@ class Looks:
 
 
 class Look:
-    """One question to all nodes; a `Sink`.
+    """One question to all nodes for the label of a key's holder. A look is a `Sink`.
 
-    The look ends with the answers of a majority, after `node_timeout` at most.
+    The question ends when the answers of a majority decide the label, or at the node timeout.
 
     Attributes:
-        label: The label of the holder. None until the look ends, if the lock is free, and if its
-            holder has no label.
+        label: The label of the holder. None until the question ends. The label stays None if
+            no majority shows a holder, or if the holder has no label.
     """
 
     def __init__(
@@ -79,18 +80,18 @@ class Look:
         self._timer = context.loop.call_later(context.options.node_timeout, self._end, None)
 
     def stands(self) -> bool:
-        """Return True until the look ends."""
+        """Return True until the question ends."""
         return self._looks.get(self._key) is self
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Count the answer of a node, and end the look if a majority agrees."""
+        """Store the answer of a node, and end the question if the answers decide the label."""
         self._replies[index] = reply
         decided, label = holder_label(self._replies, self._quorum)
         if decided and self.stands():
             self._end(label)
 
     async def ended(self) -> str | None:
-        """Wait for the end, and return the label.
+        """Wait for the end of the question, and return the label.
 
         Safety: a cancelled call changes nothing.
         """

@@ -1,6 +1,7 @@
-"""The owner labels of leases: texts beside the lock's key that say who holds it.
+"""The owner labels of leases. A label is a text beside the lock's key that names the holder.
 
-Only leases that are held long enough to be watched get a label. The watcher sends it.
+Only leases that are held long enough to be watched get a label. The watcher writes the label to the
+nodes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Protocol
 
-from aioredlock_ng._core.owners import label_life, owner_key, pack_owner, printable_label
+from aioredlock_ng._core.owners import label_life, pack_owner, printable_label
 from aioredlock_ng._engine.keeping.label_look import Looks
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ __all__ = ["Labelled", "Labels"]
 
 
 class Labelled(Protocol):
-    """The attributes of a lease that a label needs. See `Holding` for their meaning."""
+    """The attributes of a lease that a label needs. See `LeaseRecord` for their meaning."""
 
     spec: LockSpec
     token: bytes
@@ -36,9 +37,10 @@ class Labels:
     """Makes the labels of one manager's leases.
 
     Args:
-        owner: The text of the labels, unless a lock names its own; True: host, process and task.
+        owner: The text of the labels, unless a lock has a text of its own. True makes a text of
+            host, process and task.
         clock: The engine's clock, in seconds.
-        wall_us: Microseconds of the wall clock.
+        wall_us: Returns the time of the wall clock, in microseconds.
 
     Attributes:
         by_task: True if the labels name the task.
@@ -54,33 +56,33 @@ class Labels:
         self._clock = clock
         self._wall_us = wall_us
 
-    def text(self, holding: Labelled) -> str:
-        """Return the text of a holding's label."""
-        if holding.spec.owner is not None:
-            return holding.spec.owner
+    def text(self, lease: Labelled) -> str:
+        """Return the text of a lease's label."""
+        if lease.spec.owner is not None:
+            return lease.spec.owner
         # The name of a task may contain line breaks and control characters.
-        return printable_label(f"{self._text}:{holding.taken_by}") if self.by_task else self._text
+        return printable_label(f"{self._text}:{lease.taken_by}") if self.by_task else self._text
 
-    def value(self, holding: Labelled) -> bytes:
-        """Return the value of the key of a holding's label."""
-        return self._value(holding, self._clock(), self._wall_us())
+    def value(self, lease: Labelled) -> bytes:
+        """Return the value that is stored under the key of a lease's label."""
+        return self._value(lease, self._clock(), self._wall_us())
 
-    def _value(self, holding: Labelled, now: float, wall_us: int) -> bytes:
-        since_ms = (wall_us - int((now - holding.since) * 1e6)) // 1000
-        return pack_owner(holding.token, holding.fence, since_ms, self.text(holding))
+    def _value(self, lease: Labelled, now: float, wall_us: int) -> bytes:
+        since_ms = (wall_us - int((now - lease.since) * 1e6)) // 1000
+        return pack_owner(lease.token, lease.fence, since_ms, self.text(lease))
 
     def words(
-        self, holdings: Sequence[Labelled]
+        self, leases: Sequence[Labelled]
     ) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
         """Return the keys of the labels, and for each key its ttl in milliseconds and its value."""
         now, wall_us = self._clock(), self._wall_us()
         keys: list[bytes] = []
         args: list[bytes | int] = []
-        for holding in holdings:
-            life = label_life(holding.longest_ttl)
-            holding.labelled_until = now + life / 2
-            label = self._value(holding, now, wall_us)
-            for key in holding.spec.keys:
-                keys.append(owner_key(key))
+        for lease in leases:
+            life = label_life(lease.longest_ttl)
+            lease.labelled_until = now + life / 2
+            label = self._value(lease, now, wall_us)
+            for key in lease.spec.keys:
+                keys.append(lease.spec.kind.label_key(key, lease.token))
                 args += (int(life * 1000), label)
         return tuple(keys), tuple(args)

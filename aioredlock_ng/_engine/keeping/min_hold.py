@@ -1,8 +1,8 @@
-"""The minimum hold of a lease: how long its keys stay taken, whatever happens to the lease.
+"""The minimum hold of a lease. Its keys stay taken for this time, even if the lease ends early.
 
-The first life of the keys covers the minimum hold, so that a crash keeps it. Renewals and repairs
-give the keys no shorter life. A lease that ends early replaces its token by a mark, and the keys
-expire at the end of the minimum hold.
+The first ttl of the keys is at least as long as the minimum hold, so even a crash does not free the
+keys early. After a renewal or a repair, the keys still live until the end of the minimum hold. If a
+lease ends early, a mark replaces its token, and the keys expire at the end of the minimum hold.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from aioredlock_ng._core.validity import ttl_ms
 
 if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._scripts import Command
 
 __all__ = ["begin", "kept_for", "retirement"]
 
 
-def begin(holding: Holding, now: float) -> None:
+def begin(lease: LeaseRecord, now: float) -> None:
     """Begin the minimum hold of a lease that is granted now."""
-    life = holding.spec.life
-    holding.kept_until = now + life.min_hold
-    holding.longest_ttl = max(holding.longest_ttl, int(life.ttl_word) / 1000)
+    life = lease.spec.life
+    lease.kept_until = now + life.min_hold
+    lease.longest_ttl = max(lease.longest_ttl, int(life.ttl_word) / 1000)
 
 
-def kept_for(context: Context, holding: Holding, now: float) -> float:
-    """Return the seconds that the keys must live from `now` on, drift included; 0.0 if none."""
-    left = holding.kept_until - now
+def kept_for(context: Context, lease: LeaseRecord, now: float) -> float:
+    """Return for how many seconds the minimum hold still keeps the keys, drift included."""
+    left = lease.kept_until - now
     return left + context.options.drift(left) if left > 0.0 else 0.0
 
 
-def retirement(context: Context, holding: Holding, now: float) -> Command | None:
+def retirement(context: Context, lease: LeaseRecord, now: float) -> Command | None:
     """Return the command that replaces the release of a lease; None if the keys may be freed.
 
-    A lease that no caller has received is released at once. If it was lost, its caller may still
-    receive it.
+    If no caller has received the lease, its keys are freed immediately, unless the lease was lost.
+    The caller may still receive a lost lease.
     """
-    left = kept_for(context, holding, now)
-    if not left or not (holding.taken or holding.phase is Phase.LOST):
+    left = kept_for(context, lease, now)
+    if not left or not (lease.taken or lease.phase is Phase.LOST):
         return None
-    label = b"" if context.labels is None else context.labels.value(holding)
-    return holding.spec.kind.retiring(
-        holding.spec.keys, holding.token, ttl_ms(left), now + holding.longest_ttl, label
+    label = b"" if context.labels is None else context.labels.value(lease)
+    return lease.spec.kind.retiring(
+        lease.spec.keys, lease.token, ttl_ms(left), now + lease.longest_ttl, label
     )

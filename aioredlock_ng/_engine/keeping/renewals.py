@@ -1,9 +1,9 @@
-"""Renewals of leases: sent in batches, judged for each lease, and tried again.
+"""Renewals of leases, which are sent in batches, decided for each lease, and repeated if they fail.
 
-No task runs here. The schedule calls this module with the holdings that are due. Their renewals
-leave in a few commands, and the answers arrive as callbacks. A renewal compares the token of the
-lease, so that it never extends the key of another lease of the same name. A renewal never sets a
-missing key.
+The module has no task. The schedule calls the module with the leases that are due. The renewals of
+these leases are sent in a few commands, and callbacks receive the answers. A renewal compares the
+token of the lease, so that it never extends the key of another lease of the same name. A renewal
+never sets a missing key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.keeping.repair import Repairs
     from aioredlock_ng._engine.keeping.watcher import Watcher
 
@@ -35,17 +35,17 @@ __all__ = ["Renewals"]
 
 
 class Renewals:
-    """Renews the holdings of one manager.
+    """Renews the leases of one manager.
 
     Args:
         context: The engine's surroundings.
-        watcher: Reads keys of holdings, so that the nodes track them.
+        watcher: Reads keys of leases, so that the nodes track them.
         repairs: Sets keys again on nodes that lost them.
-        lose: Called for a holding whose keys a quorum no longer has.
-        overdue: Called for a holding whose deadline has passed.
+        lose: Called for a lease if no quorum of nodes has its keys any more.
+        overdue: Called for a lease whose deadline has passed.
 
     Attributes:
-        schedule: The timers of the holdings.
+        schedule: The timers of the leases.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Renewals:
         context: Context,
         watcher: Watcher,
         repairs: Repairs,
-        lose: Callable[[Holding], None],
-        overdue: Callable[[Holding], None],
+        lose: Callable[[LeaseRecord], None],
+        overdue: Callable[[LeaseRecord], None],
     ) -> None:
         self._context = context
         self._watcher = watcher
@@ -65,12 +65,14 @@ class Renewals:
         # Nodes whose last answer to a renewal was a refusal.
         self._refusing: set[int] = set()
 
-    def renew(self, holdings: Sequence[Holding], ttl: float) -> Batch:
-        """Send one batch. Its outcome moves deadlines, schedules another try, or declares a loss.
+    def renew(self, leases: Sequence[LeaseRecord], ttl: float) -> Batch:
+        """Send one batch of renewals.
+
+        After the answers, a lease has a new deadline, is scheduled for another try, or is lost.
 
         Args:
-            holdings: The holdings to renew, all of the same kind of lock. Their keys get the same
-                life, so their minimum holds should end at about the same time.
+            leases: The leases to renew, all of the same kind of lock. All keys get the same ttl, so
+                the minimum holds of the leases should end at about the same time.
             ttl: Their new ttl, in seconds from now.
         """
         context = self._context
@@ -78,40 +80,41 @@ class Renewals:
         started = context.clock()
         renewal = Renewal(started, ttl, deadline_of(started, ttl, options.drift(ttl)))
         decided_by = started + options.node_timeout + 2 * RENEW_WIDTH
-        # An unwatched lease is watched now, because the renewal takes it out of the slot in which
-        # it would have been watched. Watching also writes the label, which is due at
+        # An unwatched lease is watched now, because the renewal removes the lease from the slot of
+        # the wheel in which the watch was due. Watching also writes the label, which is due at
         # `labelled_until` or when the ttl grows.
         unread = [
-            holding
-            for holding in holdings
-            if not holding.watched
+            lease
+            for lease in leases
+            if not lease.watched
             or (
-                holding.labelled_until
-                and (started >= holding.labelled_until or ttl > holding.longest_ttl)
+                lease.labelled_until
+                and (started >= lease.labelled_until or ttl > lease.longest_ttl)
             )
         ]
         life = ttl
-        for holding in holdings:
-            if holding.kept_until > started:
+        for lease in leases:
+            if lease.kept_until > started:
                 # The keys must not expire before the end of `min_hold`, not even after a crash.
-                life = max(life, kept_for(context, holding, started))
-            holding.asked(renewal)
-            if ttl > holding.longest_ttl:
-                holding.longest_ttl = ttl
-            # The callbacks of the batch schedule the holding again. A deadline that comes before
-            # them needs its own entry, or it would pass unnoticed.
-            if holding.deadline < decided_by:
-                self.schedule.put(holding, holding.deadline)
-            elif holding.slot is not None or holding.timer is not None:
-                holding.unschedule()
+                life = max(life, kept_for(context, lease, started))
+            lease.asked(renewal)
+            if ttl > lease.longest_ttl:
+                lease.longest_ttl = ttl
+            # The callbacks of the batch schedule the lease again. A deadline before these
+            # callbacks is scheduled here, because it would pass unnoticed otherwise.
+            if lease.deadline < decided_by:
+                self.schedule.put(lease, lease.deadline)
+            elif lease.slot is not None or lease.timer is not None:
+                lease.unschedule()
 
-        kind = holdings[0].spec.kind
-        keys = tuple([key for holding in holdings for key in holding.spec.keys])
-        tokens = [holding.token for holding in holdings for _ in holding.spec.keys]
+        kind = leases[0].spec.kind
+        keys = tuple([key for lease in leases for key in lease.spec.keys])
+        tokens = [lease.token for lease in leases for _ in lease.spec.keys]
+        marks = [(lease.stored, lease.spec.counters[0]) for lease in leases] if kind.shared else ()
         batch = Batch(
             context,
-            kind.extending(keys, tokens, ttl_ms(life)),
-            holdings,
+            kind.extending(keys, tokens, ttl_ms(life), marks),
+            leases,
             started,
             on_yes=partial(self._renewed, renewal),
             on_no=self._lose,
@@ -120,47 +123,48 @@ class Renewals:
             on_missing=self._repairs.missing,
             on_answer=self._answered,
             # A renewal that is sent again behind a later renewal would undo the later one.
-            stands=lambda: all(holding.is_latest(renewal) for holding in holdings),
+            stands=lambda: all(lease.is_latest(renewal) for lease in leases),
         )
         batch.ask()
         if kind.repairing:
-            self._repairs.complete(holdings)
+            self._repairs.complete(leases)
         if unread:
-            self._watcher.watch([holding for holding in unread if holding.phase is Phase.HELD])
+            self._watcher.watch([lease for lease in unread if lease.phase is Phase.HELD])
         return batch
 
-    def _renewed(self, renewal: Renewal, batch: Batch, confirmed: Sequence[Holding]) -> None:
+    def _renewed(self, renewal: Renewal, batch: Batch, confirmed: Sequence[LeaseRecord]) -> None:
         context = self._context
         context.counters.renewals += len(confirmed)
-        # The slot must be later than the present one. Otherwise the shortest leases would be
-        # renewed in a loop.
+        # The next renewal must be in a later slot than this renewal. Otherwise leases with the
+        # shortest ttl would be renewed in a loop.
         at = max(
             renew_at(renewal.started, renewal.ttl, context.draw()), context.clock() + RENEW_WIDTH
         )
         newest = []
-        for holding in confirmed:
-            if holding.renewed(renewal):
-                holding.ballot = batch
-                if holding.deadline > at and holding.spec.auto_extend and not holding.unconfirmed:
-                    newest.append(holding)
+        for lease in confirmed:
+            if lease.renewed(renewal):
+                lease.ballot = batch
+                if lease.deadline > at and lease.spec.auto_extend and not lease.unconfirmed:
+                    newest.append(lease)
                 elif (
-                    holding.spec.auto_extend
-                    and not holding.unconfirmed
-                    and holding.deadline != holding.ends_at
+                    lease.spec.auto_extend
+                    and not lease.unconfirmed
+                    and lease.deadline != lease.ends_at
                 ):
-                    self.schedule.renew_before_deadline(holding)
-                elif holding.slot is None and holding.timer is None:
-                    # No further renewal is scheduled here: another one is under way, or none is
-                    # wanted. The wheel still has to notice the deadline.
-                    self.schedule.put(holding, holding.deadline)
+                    self.schedule.renew_before_deadline(lease)
+                elif lease.slot is None and lease.timer is None:
+                    # No renewal is scheduled here, because another renewal is under way, or because
+                    # the lease must not be renewed. The wheel still has to notice the deadline.
+                    self.schedule.put(lease, lease.deadline)
         self.schedule.put_all(newest, at)
         if (report := context.report) is not None:
             report(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """Report a node whose user may not renew, but only once before it renews a key again.
+        """Report a node that refuses renewals. Report it again only after it has renewed a key.
 
-        An answer that all keys are missing proves nothing: the script writes nothing then.
+        If all keys are missing, the script writes nothing. So an answer that all keys are missing
+        does not show that the node accepts renewals again.
         """
         if isinstance(reply, Refusal):
             if index not in self._refusing:
@@ -174,68 +178,69 @@ class Renewals:
         ):
             self._refusing.discard(index)
 
-    def _failed(self, holding: Holding) -> None:
-        """Try again soon: no quorum can confirm this renewal any more."""
-        self._again(holding, RETRY_SHARE)
+    def _failed(self, lease: LeaseRecord) -> None:
+        """Schedule another try soon, because no quorum can confirm this renewal any more."""
+        self._again(lease, RETRY_SHARE)
 
-    def _late(self, holding: Holding) -> None:
-        """Try again later: no quorum answered in time.
+    def _late(self, lease: LeaseRecord) -> None:
+        """Schedule another try after a longer pause, because no quorum answered in time.
 
         A quick second try would add to the load of nodes that are busy.
         """
-        self._again(holding, SILENT_SHARE)
+        self._again(lease, SILENT_SHARE)
 
-    def _again(self, holding: Holding, share: float) -> None:
+    def _again(self, lease: LeaseRecord, share: float) -> None:
         self._context.counters.renewals_failed += 1
         now = self._context.clock()
-        # The slot must be later than the present one. Otherwise refusals, which arrive at once,
-        # would cause renewals in a loop.
-        at = min(now + max(holding.shortest_ttl * share, 2 * RENEW_WIDTH), holding.deadline)
-        self.schedule.put(holding, at if holding.spec.auto_extend else holding.deadline)
-        # This report comes last, because a listener may end the lease.
+        # The next renewal must be in a later slot than this renewal. Otherwise refusals, which
+        # arrive immediately, would cause renewals in a loop.
+        at = min(now + max(lease.shortest_ttl * share, 2 * RENEW_WIDTH), lease.deadline)
+        self.schedule.put(lease, at if lease.spec.auto_extend else lease.deadline)
+        # The report comes last, because a listener may end the lease.
         if (report := self._context.report) is not None:
             report(
                 RenewalFailed(
-                    holding.spec.resource, holding.remaining(now), silent=share == SILENT_SHARE
+                    lease.spec.resource, lease.remaining(now), silent=share == SILENT_SHARE
                 )
             )
 
-    def _due(self, holdings: set[Holding]) -> None:
+    def _due(self, leases: set[LeaseRecord]) -> None:
         now = self._context.clock()
         soon = now + RENEW_WIDTH
-        here = list(holdings)
-        for holding in here:
-            holding.slot = holding.timer = None
-        for holding in [holding for holding in here if holding.deadline <= now]:
-            self._overdue(holding)
-        unwatched: list[Holding] = []
-        due: dict[tuple[float, int], list[Holding]] = {}
-        for holding in here:
-            # A listener may have ended other leases when one was lost.
-            if holding.phase is not Phase.HELD:
+        here = list(leases)
+        for lease in here:
+            lease.slot = lease.timer = None
+        for lease in [lease for lease in here if lease.deadline <= now]:
+            self._overdue(lease)
+        unwatched: list[LeaseRecord] = []
+        due: dict[tuple[float, int, bool], list[LeaseRecord]] = {}
+        for lease in here:
+            # A listener may have ended this lease when another lease was lost.
+            if lease.phase is not Phase.HELD:
                 continue
-            last = not holding.spec.auto_extend or holding.deadline == holding.ends_at
-            if holding.deadline <= soon and (last or holding.unconfirmed):
-                self.schedule.watch_deadline(holding)
-            elif not holding.watched:
-                unwatched.append(holding)
+            last = not lease.spec.auto_extend or lease.deadline == lease.ends_at
+            if lease.deadline <= soon and (last or lease.unconfirmed):
+                self.schedule.watch_deadline(lease)
+            elif not lease.watched:
+                unwatched.append(lease)
             elif last:
-                self.schedule.put(holding, holding.deadline)
+                self.schedule.put(lease, lease.deadline)
             else:
-                kept = ceil(holding.kept_until - now) if holding.kept_until > now else 0
-                due.setdefault((holding.ttl, kept), []).append(holding)
+                kept = ceil(lease.kept_until - now) if lease.kept_until > now else 0
+                alike = (lease.ttl, kept, lease.spec.kind.shared)
+                due.setdefault(alike, []).append(lease)
         if unwatched:
             self._watcher.watch(unwatched)
-            for holding in unwatched:
-                if holding.phase is Phase.HELD:
-                    self._schedule_next(holding)
-        for (ttl, _), alike in due.items():
-            for part in parts(alike):
-                if held := [holding for holding in part if holding.phase is Phase.HELD]:
+            for lease in unwatched:
+                if lease.phase is Phase.HELD:
+                    self._schedule_next(lease)
+        for (ttl, _, _), renewable in due.items():
+            for part in parts(renewable):
+                if held := [lease for lease in part if lease.phase is Phase.HELD]:
                     self.renew(held, ttl)
 
-    def _schedule_next(self, holding: Holding) -> None:
-        at = holding.deadline
-        if holding.spec.auto_extend:
-            at = min(at, renew_at(holding.started, holding.ttl, self._context.draw()))
-        self.schedule.put(holding, at)
+    def _schedule_next(self, lease: LeaseRecord) -> None:
+        at = lease.deadline
+        if lease.spec.auto_extend:
+            at = min(at, renew_at(lease.started, lease.ttl, self._context.draw()))
+        self.schedule.put(lease, at)

@@ -1,9 +1,9 @@
-"""Repairs: sets the lost keys and the unacknowledged fence of a lease on a node again.
+"""Repairs of leases: a repair sets the keys and the fence that a node lacks.
 
-A repair never counts as a renewal, and none begins after the local deadline. The script checks the
-recovery guard and the fence on the node itself. Without the guard a repair can give two holders, as
-the model checker found. A node in quarantine would refuse every repair, so none is sent to it. The
-first renewal after the quarantine shows again which keys the node lacks.
+A repair never counts as a renewal, and no repair begins after the local deadline. The script checks
+the recovery guard and the fence on the node itself. Without the guard a repair can give a lock two
+holders, as the model checker found. A node in quarantine would refuse every repair, so no repair is
+sent to this node. The first renewal after the quarantine shows again which keys the node lacks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._scripts import Command
 
 __all__ = ["Repairs"]
@@ -32,23 +32,23 @@ keys on one node after the other. A repair in between would delay the notificati
 
 
 class Repairs:
-    """Sends repairs, at most one at a time for each lease and node."""
+    """Sends repairs. A lease has at most one repair at a time on each node."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def missing(self, lacking: Iterable[Holding], index: int) -> None:
-        """Schedule repairs of holdings whose keys node `index` lacks."""
+    def missing(self, lacking: Iterable[LeaseRecord], index: int) -> None:
+        """Schedule repairs of leases, because node `index` lacks their keys."""
         if self._context.quarantined(index):
             return
-        due = [holding for holding in lacking if self._wanted(holding, index)]
+        due = [lease for lease in lacking if self._wanted(lease, index)]
         if due:
-            for holding in due:
-                holding.repairing |= 1 << index
+            for lease in due:
+                lease.repairing |= 1 << index
             self._context.loop.call_later(REPAIR_AFTER, self._due, due, index)
 
-    def complete(self, holdings: Iterable[Holding]) -> None:
-        """Repair holdings on nodes that did not grant, or did not acknowledge the fence.
+    def complete(self, leases: Iterable[LeaseRecord]) -> None:
+        """Repair leases on nodes that did not grant them, or did not acknowledge their fences.
 
         Only connected nodes outside quarantine are asked.
         """
@@ -60,66 +60,66 @@ class Repairs:
             for index, node in enumerate(nodes)
             if node.ready and not context.quarantined(index)
         ]
-        for holding in [holding for holding in holdings if holding.granted != everywhere]:
+        for lease in [lease for lease in leases if lease.granted != everywhere]:
             for index in able:
-                if holding.granted[index] is not GRANTED and self._wanted(holding, index):
-                    self._repair(holding, index)
+                if lease.granted[index] is not GRANTED and self._wanted(lease, index):
+                    self._repair(lease, index)
 
-    def _due(self, lacking: Iterable[Holding], index: int) -> None:
+    def _due(self, lacking: Iterable[LeaseRecord], index: int) -> None:
         quarantined = self._context.quarantined(index)
-        for holding in lacking:
-            holding.repairing &= ~(1 << index)
-            if not quarantined and self._wanted(holding, index):
-                self._repair(holding, index)
+        for lease in lacking:
+            lease.repairing &= ~(1 << index)
+            if not quarantined and self._wanted(lease, index):
+                self._repair(lease, index)
 
-    def _wanted(self, holding: Holding, index: int) -> bool:
-        """Return True if the holding may be repaired, and no repair is under way or scheduled."""
-        if not holding.spec.kind.repairing or holding.repairing & (1 << index):
+    def _wanted(self, lease: LeaseRecord, index: int) -> bool:
+        """Return True if the lease may be repaired, and no repair is under way or scheduled."""
+        if not lease.spec.kind.repairing or lease.repairing & (1 << index):
             return False
-        return holding.phase is Phase.HELD and holding.remaining(self._context.clock()) > 0.0
+        return lease.phase is Phase.HELD and lease.remaining(self._context.clock()) > 0.0
 
-    def _repair(self, holding: Holding, index: int) -> None:
-        context, spec = self._context, holding.spec
+    def _repair(self, lease: LeaseRecord, index: int) -> None:
+        context, spec = self._context, lease.spec
         context.counters.repairs += 1
-        holding.repairing |= 1 << index
-        # The node may have our keys from now on. The release must go there too, behind the repair.
-        holding.granted[index] = None
-        # The repair stores the fence of the grant, and not of the lease. A counter above the
-        # lease's fence may be the grant's own. A counter above the grant's fence may be that of a
-        # forced release.
-        life = max(holding.ttl, kept_for(context, holding, context.clock()))
+        lease.repairing |= 1 << index
+        # The node may have our keys from now on. So the release must also be sent to this node,
+        # behind the repair.
+        lease.granted[index] = None
+        # The repair stores the fence of the grant, because the grant itself may have raised a
+        # counter above the lease's fence. If a node's counter is above the grant's fence, for
+        # example after a forced release, the node sets no missing key.
+        life = max(lease.ttl, kept_for(context, lease, context.clock()))
         command = spec.kind.repairing_of(
-            spec.keys, spec.counters, holding.token, ttl_ms(life), holding.stored
+            spec.keys, spec.counters, lease.token, ttl_ms(life), lease.stored
         )
-        context.fleet.nodes[index].ask(_Repair(context, holding, command), index)
+        context.fleet.nodes[index].ask(_Repair(context, lease, command), index)
 
 
 class _Repair:
-    """One repair under way; a `Sink`."""
+    """One repair under way. A repair is the `Sink` of its answer."""
 
-    __slots__ = ("_context", "_holding", "command", "started")
+    __slots__ = ("_context", "_lease", "command", "started")
 
-    def __init__(self, context: Context, holding: Holding, command: Command) -> None:
+    def __init__(self, context: Context, lease: LeaseRecord, command: Command) -> None:
         self._context = context
-        self._holding = holding
+        self._lease = lease
         self.command = command
         self.started = context.clock()
 
     def stands(self) -> bool:
-        """Return True while the lease is valid, and so while the repair may be sent again."""
+        """Return True while the lease is valid. A repair of an invalid lease is not sent again."""
         return (
-            self._holding.remaining(self._context.clock()) > 0.0
-            and self._holding.phase is Phase.HELD
+            self._lease.remaining(self._context.clock()) > 0.0 and self._lease.phase is Phase.HELD
         )
 
     def deliver(self, index: int, reply: Reply) -> None:
         """Record the answer of the repaired node."""
-        holding = self._holding
-        holding.repairing &= ~(1 << index)
+        lease = self._lease
+        lease.repairing &= ~(1 << index)
         if reply is Repaired.DONE:
-            holding.granted[index] = GRANTED
+            lease.granted[index] = GRANTED
         elif reply is Repaired.UNTRUSTED:
             self._context.doubt()
         elif isinstance(reply, Dropped):
-            # The node may have set our keys, and the answer is lost. The release must go there.
-            holding.granted[index] = reply
+            # The node may have set our keys, but the answer is lost. The node must get the release.
+            lease.granted[index] = reply

@@ -1,11 +1,11 @@
-"""The timers of all holdings: a wheel for watching and renewing, and exact timers for deadlines."""
+"""The timers of all leases: a wheel for watching and renewing, and exact timers for deadlines."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._engine.keeping.holding import Holding
+from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng._engine.wheel import Wheel
 
 if TYPE_CHECKING:
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["RENEW_WIDTH", "Schedule"]
 
 RENEW_WIDTH = 0.02
-"""Seconds per slot of the wheel. The renewals of one slot leave in the same commands."""
+"""Seconds per slot of the wheel. The renewals of one slot are sent in the same commands."""
 
 
-class Schedule(Wheel[Holding]):
-    """The timer wheel of one manager's holdings, and an exact timer for each deadline that is near.
+class Schedule(Wheel[LeaseRecord]):
+    """The timer wheel of one manager's leases, and an exact timer for each deadline that is near.
 
     Args:
         context: The engine's surroundings.
-        due: Called with the holdings of a slot, to watch or to renew them.
-        overdue: Called for a holding whose deadline has passed.
+        due: Called with the leases of a slot, to watch or to renew them.
+        overdue: Called for a lease whose deadline has passed.
     """
 
     __slots__ = ("_context", "_due", "_overdue")
@@ -33,52 +33,54 @@ class Schedule(Wheel[Holding]):
     def __init__(
         self,
         context: Context,
-        due: Callable[[set[Holding]], None],
-        overdue: Callable[[Holding], None],
+        due: Callable[[set[LeaseRecord]], None],
+        overdue: Callable[[LeaseRecord], None],
     ) -> None:
         super().__init__(context.loop, context.clock, RENEW_WIDTH, due)
         self._context = context
         self._due = due
         self._overdue = overdue
 
-    def put(self, holding: Holding, at: float) -> None:
-        """Move a holding to the slot of the instant `at`."""
-        holding.unschedule()
-        holding.slot = self.add(holding, at)
+    def put(self, lease: LeaseRecord, at: float) -> None:
+        """Move a lease to the slot of the instant `at`."""
+        lease.unschedule()
+        lease.slot = self.add(lease, at)
 
-    def put_all(self, holdings: Sequence[Holding], at: float) -> None:
-        """Move several holdings to the slot of the instant `at`."""
-        if holdings:
+    def put_all(self, leases: Sequence[LeaseRecord], at: float) -> None:
+        """Move several leases to the slot of the instant `at`."""
+        if leases:
             slot = self.slot(at)
-            for holding in holdings:
-                if holding.slot is not None or holding.timer is not None:
-                    holding.unschedule()
-                holding.slot = slot
-            slot.update(holdings)
+            for lease in leases:
+                if lease.slot is not None or lease.timer is not None:
+                    lease.unschedule()
+                lease.slot = slot
+            slot.update(leases)
 
-    def renew_before_deadline(self, holding: Holding) -> None:
-        """Call `due` for a holding after half of the time to its deadline.
+    def renew_before_deadline(self, lease: LeaseRecord) -> None:
+        """Call `due` for a lease after half of the time to its deadline.
 
-        The wheel is too coarse for so near a deadline: its slot may have begun already.
+        The wheel is too coarse for a deadline that is so near. The slot of the next renewal may
+        have begun already.
         """
-        holding.unschedule()
-        left = max(0.0, holding.deadline - self._context.clock())
-        holding.timer = self._context.loop.call_later(left / 2, self._due, {holding})
+        lease.unschedule()
+        left = max(0.0, lease.deadline - self._context.clock())
+        lease.timer = self._context.loop.call_later(left / 2, self._due, {lease})
 
-    def watch_deadline(self, holding: Holding) -> None:
-        """Call `overdue` at the holding's deadline.
+    def watch_deadline(self, lease: LeaseRecord) -> None:
+        """Call `overdue` at the lease's deadline.
 
-        The wheel may be early by one slot. A lease must not be declared lost before its deadline.
+        A lease must not be declared lost before its deadline, but the wheel may call one slot too
+        early.
         """
-        holding.unschedule()
-        delay = max(0.0, holding.deadline - self._context.clock())
-        holding.timer = self._context.loop.call_later(delay, self._at_deadline, holding)
+        lease.unschedule()
+        delay = max(0.0, lease.deadline - self._context.clock())
+        lease.timer = self._context.loop.call_later(delay, self._at_deadline, lease)
 
-    def _at_deadline(self, holding: Holding) -> None:
-        holding.timer = None
-        if holding.phase is not Phase.HELD:
+    def _at_deadline(self, lease: LeaseRecord) -> None:
+        lease.timer = None
+        if lease.phase is not Phase.HELD:
             return
-        if holding.deadline <= self._context.clock():
-            self._overdue(holding)
+        if lease.deadline <= self._context.clock():
+            self._overdue(lease)
         else:
-            self.watch_deadline(holding)
+            self.watch_deadline(lease)

@@ -1,9 +1,9 @@
 """Detect missing keys of held leases as soon as the nodes report a change.
 
-A lease is watched when it is held for longer than `validity.WATCH_AFTER`. Reading its keys makes
-the server track them for our connection, and each renewal reads them again. After a report of a
-change the watcher reads the keys on all nodes. A deleted key is a loss if no quorum is left. A
-PEXPIRE by another client is no loss.
+A lease is watched when it is held for longer than `validity.WATCH_AFTER`. A read of the lease's
+keys makes the server track these keys for our connection. Each renewal reads the keys again. After
+a report of a change the watcher reads the keys on all nodes. A deleted key is a loss if no quorum
+of nodes still has the key. If another client sends PEXPIRE, the lease is not lost.
 """
 
 from __future__ import annotations
@@ -16,57 +16,58 @@ from aioredlock_ng._engine.keeping.batch import Batch, parts
 from aioredlock_ng.events import NodeDegraded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.keeping.repair import Repairs
 
 __all__ = ["Watcher"]
 
 
 class Watcher:
-    """Watches the keys of one manager's holdings.
+    """Watches the keys of one manager's leases.
 
     Args:
         context: The engine's surroundings.
-        holdings: All holdings of the manager that have not ended.
-        lose: Called for a holding whose keys a quorum no longer has.
-        check: Called for a holding whose deadline may have passed, before its keys are read.
+        leases: All leases of the manager that have not ended.
+        lose: Called for a lease if no quorum of nodes has its keys any more.
+        check: Called for a lease whose deadline may have passed, before its keys are read.
         repairs: Sets keys again on nodes that lost them.
     """
 
     def __init__(
         self,
         context: Context,
-        holdings: Collection[Holding],
-        lose: Callable[[Holding], None],
-        check: Callable[[Holding], None],
+        leases: Collection[LeaseRecord],
+        lose: Callable[[LeaseRecord], None],
+        check: Callable[[LeaseRecord], None],
         repairs: Repairs,
     ) -> None:
         self._context = context
-        self._holdings = holdings
+        self._leases = leases
         self._repairs = repairs
         self._check = check
         self._lose = lose
-        self._by_key: dict[bytes, Holding] = {}
-        self._doubted: dict[Holding, None] = {}
+        self._by_key: dict[bytes, LeaseRecord] = {}
+        self._doubted: dict[LeaseRecord, None] = {}
 
-    def watch(self, holdings: Sequence[Holding], *, label: bool = True) -> None:
-        """Read the keys of holdings on all nodes, so that the nodes track them.
+    def watch(self, leases: Sequence[LeaseRecord], *, label: bool = True) -> None:
+        """Read the keys of leases on all nodes, so that the nodes track them.
 
         Args:
-            holdings: The holdings, watched before or not.
-            label: True to write their labels too.
+            leases: The leases. Some of the leases may already be watched.
+            label: True to write the labels of the leases, too.
         """
-        for part in parts(holdings):
-            for holding in part:
-                holding.watched = True
-                for key in holding.spec.keys:
-                    self._by_key[key] = holding
-            keys = tuple(key for holding in part for key in holding.spec.keys)
-            tokens = tuple(holding.token for holding in part for _ in holding.spec.keys)
+        for part in _alike(leases):
+            for lease in part:
+                lease.watched = True
+                if not lease.spec.kind.shared:
+                    for key in lease.spec.keys:
+                        self._by_key[key] = lease
+            keys = tuple(key for lease in part for key in lease.spec.keys)
+            tokens = tuple(lease.token for lease in part for _ in lease.spec.keys)
             labels = (
                 self._context.labels.words(part)
                 if label and self._context.labels is not None
@@ -87,14 +88,16 @@ class Watcher:
                 on_answer=self._answered,
             ).ask()
 
-    def forget(self, holding: Holding) -> None:
-        """Stop watching a holding that is over."""
-        for key in holding.spec.keys:
-            if self._by_key.get(key) is holding:
+    def forget(self, lease: LeaseRecord) -> None:
+        """Stop watching a lease that has ended."""
+        for key in lease.spec.keys:
+            if self._by_key.get(key) is lease:
                 del self._by_key[key]
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
-        """Schedule a check of the holdings whose keys changed. Changes of one tick share it.
+        """Schedule a check of the leases whose keys changed.
+
+        All changes in one tick of the event loop cause one check together.
 
         Args:
             index: The node that reported the change.
@@ -102,13 +105,17 @@ class Watcher:
         """
         if keys is None:
             # Unwatched leases are checked too, because a restarted server may have lost their keys.
-            touched: Iterable[Holding] = list(self._holdings)
+            touched: Iterable[LeaseRecord] = list(self._leases)
         else:
             touched = [self._by_key[key] for key in keys if key in self._by_key]
-        for holding in touched:
+        self.doubt(touched)
+
+    def doubt(self, leases: Iterable[LeaseRecord]) -> None:
+        """Schedule a check of these leases."""
+        for lease in leases:
             if not self._doubted:
                 self._context.loop.call_soon(self._verify)
-            self._doubted[holding] = None
+            self._doubted[lease] = None
 
     def _answered(self, reply: Reply, index: int) -> None:
         """Stop writing labels if a node refuses access to their keys.
@@ -123,28 +130,37 @@ class Watcher:
         ):
             return
         context.labels = None
-        holdings = dict.fromkeys(self._by_key.values())
-        for holding in holdings:
-            holding.labelled_until = 0.0
+        leases = dict.fromkeys(self._by_key.values())
+        for lease in leases:
+            lease.labelled_until = 0.0
         context.emit(
             NodeDegraded(context.fleet.nodes[index].address, f"no labels of owners: {reply}")
         )
-        self.watch([holding for holding in holdings if holding.phase is Phase.HELD])
+        self.watch([lease for lease in leases if lease.phase is Phase.HELD])
 
     def _verify(self) -> None:
         doubted, self._doubted = self._doubted, {}
-        for holding in doubted:
-            self._check(holding)
-        held = [holding for holding in doubted if holding.phase is Phase.HELD]
-        # The labels of watched holdings exist already. Writing them again would delay the
+        for lease in doubted:
+            self._check(lease)
+        held = [lease for lease in doubted if lease.phase is Phase.HELD]
+        # The labels of watched leases exist already. Writing them again would delay the
         # notification of a loss.
-        self.watch([holding for holding in held if holding.watched], label=False)
-        self.watch([holding for holding in held if not holding.watched])
+        self.watch([lease for lease in held if lease.watched], label=False)
+        self.watch([lease for lease in held if not lease.watched])
 
 
-def _nothing(_batch: Batch, _confirmed: Sequence[Holding]) -> None:
-    """Change nothing: the lease is still held."""
+def _alike(leases: Sequence[LeaseRecord]) -> Iterator[Sequence[LeaseRecord]]:
+    """Yield the leases in groups of one kind. The keys of a group fit into one command."""
+    reading = [lease for lease in leases if lease.spec.kind.shared]
+    if reading:
+        leases = [lease for lease in leases if not lease.spec.kind.shared]
+    yield from parts(leases)
+    yield from parts(reading)
 
 
-def _unsure(_holding: Holding) -> None:
-    """Change nothing: the next renewal or the deadline decides."""
+def _nothing(_batch: Batch, _confirmed: Sequence[LeaseRecord]) -> None:
+    """Change nothing, because the lease is still held."""
+
+
+def _unsure(_lease: LeaseRecord) -> None:
+    """Change nothing. The next renewal or the deadline decides whether the lease is lost."""

@@ -1,1 +1,1 @@
-"""Nodes without a vote (quarantine, duplicate nodes), a missing quorum, and forced release."""
+"""Rules for quarantined nodes, duplicate nodes, a missing quorum, and forced release."""

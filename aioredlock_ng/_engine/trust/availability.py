@@ -1,6 +1,7 @@
-"""Wait for a quorum of able nodes, and report when the quorum is lost and regained.
+"""Wait for a quorum of nodes that can grant. Report when the quorum is lost and regained.
 
-This part asks no node. The parts that notice a change of a node call `update`.
+The module sends no requests to nodes. Parts of the engine that notice a change of a node call
+`update`.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class Availability:
         self._waiting: set[asyncio.Future[None]] = set()
         self._stopped = False
         self._lost_at = 0.0
-        # Before all nodes were tried once, a missing quorum is no loss.
+        # Before all nodes were tried once, a missing quorum is not a loss.
         self._begun = False
         self.ready = self.lost = False
 
     def begin(self) -> None:
-        """Report a missing quorum from now on: all nodes were tried once."""
+        """Report a missing quorum from now on, because all nodes were tried once."""
         self._begun = True
         self.update()
 
@@ -65,9 +66,9 @@ class Availability:
             return
         context, markers = self._context, self._markers
         connected = [index for index, node in enumerate(context.fleet.nodes) if node.ready]
-        # After a new connection the marker of a node is not read yet. Until then the node can
-        # neither regain the quorum nor lose it. Otherwise a restart of all nodes would regain the
-        # quorum, and lose it again as soon as the markers are read.
+        # After a new connection the marker of a node is not read yet. Until the marker is read, the
+        # node neither helps to regain a quorum nor counts as missing. Otherwise the quorum would
+        # seem regained after a restart of all nodes, and lost again once the markers are read.
         able = [index for index in connected if markers is None or markers.admits(index)]
         sure = sum(markers is None or markers.has_read(index) for index in able)
         if sure >= context.quorum:
@@ -116,10 +117,10 @@ class Availability:
             within: Longest wait in seconds; None waits for ever.
 
         Raises:
-            QuorumUnreachable: No quorum could grant within that time.
-            RedlockClosed: The manager was closed meanwhile.
+            QuorumUnreachable: Raised if the wait ended before a quorum could grant.
+            RedlockClosed: Raised if the manager was closed meanwhile.
 
-        Safety: a cancellation ends the wait only.
+        Safety: a cancellation only ends the wait.
         """
         if self.ready:
             return

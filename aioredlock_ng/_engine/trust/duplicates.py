@@ -1,7 +1,7 @@
 """Detection of duplicate nodes among servers that hide their run id.
 
-A probe writes a key to one node and reads it on the others. Servers that show their run id are
-compared at each connection instead, by `Reports.identify`.
+A probe writes a key to one node, and reads this key on the other nodes. Servers that show their run
+id need no probe, because `Reports.identify` compares the run ids at each connection.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ PROBE_TTL = 10.0
 """Life of a probe key in seconds, in case it cannot be deleted."""
 
 AGAIN, SELDOM = 1.0, 60.0
-"""Shortest and longest pause in seconds before an incomplete probe is repeated. Pauses double."""
+"""Shortest and longest pause in seconds before an incomplete probe is repeated. Each pause is twice
+as long as the pause before."""
 
 
 class DuplicateNodes:
-    """The probes of one manager."""
+    """The probes by which one manager finds duplicate nodes."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -74,10 +75,10 @@ class DuplicateNodes:
                 pause = min(2 * pause, SELDOM)
 
     async def _probe(self, index: int) -> bool:
-        """Write a key to node `index`, and read it on all others.
+        """Write a key to node `index`, and read this key on all other nodes.
 
-        A node that has the key, too, is the same server. Then the later node in the order given is
-        refused for good.
+        If another node has the key, too, both nodes are the same server. The node that comes later
+        in the order given to the manager is then refused for good.
 
         Returns:
             True if the probe was complete: the key was written, and each connected node was read.
@@ -95,8 +96,8 @@ class DuplicateNodes:
         for other in others:
             look = look_of(seen[other])
             if isinstance(look, Held) and look.token == token:
-                # Both nodes may be probed. Both probes must refuse the same node, so the order
-                # decides.
+                # Both nodes may be probed. Both probes must refuse the same node, so each probe
+                # refuses the node with the higher index.
                 first, second = nodes[min(index, other)], nodes[max(index, other)]
                 second.refuse(f"{second.address} and {first.address} are the same server")
                 break

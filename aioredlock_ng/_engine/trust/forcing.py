@@ -1,4 +1,4 @@
-"""Forced release: it takes a lock from its holder, but not from a client about to get it."""
+"""Forced release: take a lock from its holder, but not from a client about to receive it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import as_text
 from aioredlock_ng._core.over import over_mark
-from aioredlock_ng._core.replies import ForceReleased, Held, NotALock
+from aioredlock_ng._core.replies import ForceReleased, Held, NotALock, ReadLocked
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["force_release"]
 
 _LONGEST_ATTEMPT = 2
-"""The longest attempt in node timeouts: one round for the keys, and one for the fence."""
+"""Longest duration of an attempt, as a number of node timeouts. An attempt has a round for the
+keys, and may have a second round for the fence."""
 
 
 async def force_release(
@@ -36,42 +37,43 @@ async def force_release(
     *,
     any_key: bool = False,
 ) -> list[int]:
-    """Delete the key of a lock by the token of its holder.
+    """Delete the key of a lock on the nodes where it has the holder's token.
 
-    Only keys with that token are deleted. Without this rule the deletion could hit a node that
-    has just granted an attempt. The client of the attempt would count that node in its majority,
-    and the next client would get the lock, too.
+    Only keys with the holder's token are deleted. Without this rule, the deletion could hit a node
+    that has just granted an attempt of another client. The other client would count the node in its
+    majority, and the next client would get the lock, too.
 
     If no token has a majority, each token belongs to an attempt under way or is left over. An
-    attempt is won or undone within two node timeouts, unless its client waits longer for nodes
-    than this manager. A token that is still there after that time is left over, and its keys are
-    deleted.
+    attempt is won or undone within two node timeouts, unless its client has a longer node timeout
+    than this manager. A token that is still there after two node timeouts counts as left over, and
+    its keys are deleted.
 
     Args:
         context: The surroundings of the engine.
-        ask: Asks all nodes. It raises if fewer than a quorum answer, because these may not include
-            the holder.
+        ask: Asks all nodes. The function raises if fewer nodes than a quorum answer, because their
+            answers may not show the holder.
         kind: The scripts of the lock.
         key: The key of the lock.
-        slot: The slot of its fence counter.
-        only: The token that may be deleted, as in `LockInfo`. None deletes any token.
-        any_key: True if keys may be deleted that cannot be locks of this library. These are keys of
-            other types, and strings without expiry.
+        slot: The slot of the fence counter of this key.
+        only: The only token whose keys may be deleted, in the form of `LockInfo`. None allows any
+            token.
+        any_key: True if keys that cannot be locks of this library may be deleted, too. These are
+            keys of other types, and strings without expiry.
 
     Returns:
         The number of keys that each node has deleted.
 
     Raises:
-        ConfigurationError: The key cannot be a lock of this library, and `any_key` is False.
-            Nothing was deleted.
+        ConfigurationError: Raised if the key cannot be a lock of this library, and `any_key` is
+            False. Nothing was deleted then.
 
-    Safety: after a cancellation the key is deleted on all nodes that answer, or on none.
+    Safety: after a cancellation, the key is deleted on all nodes that answer, or on none.
     """
 
     def refuse(looks: Sequence[Look]) -> None:
-        """Raise if there are keys that may not be deleted.
+        """Raise an error if there are keys that may not be deleted.
 
-        With `only`, only the keys that hold this token matter.
+        If the argument `only` names a token, keys with other values are ignored.
         """
         told = []
         for node, look in zip(context.fleet.nodes, looks, strict=True):
@@ -100,10 +102,10 @@ async def force_release(
         tokens = {token for token in tokens if as_text(token) == only}
         if not tokens:
             # The fence counters are not raised. The present holder may have to repair its keys, and
-            # a node with a higher counter refuses that.
+            # a node with a higher counter refuses a repair.
             return [0] * len(context.fleet.nodes)
     fence = context.fences.propose(context.wall_us(), (slot,))
-    # The lease may end meanwhile, and leave its mark until the end of `min_hold`.
+    # The lease may end meanwhile. A mark then replaces its token until the end of `min_hold`.
     values = (*tokens, *map(over_mark, tokens))
     answers = await ask(kind.force_releasing((key,), (slot,), fence, values, any_key=any_key))
     deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
@@ -114,8 +116,9 @@ async def force_release(
 
 
 def _tokens(looks: Sequence[Look], *, any_key: bool) -> list[bytes]:
-    """Return the tokens in the key on the nodes where the key may be deleted."""
-    return [
+    """Return the tokens on the nodes, without the tokens of keys that must not be deleted."""
+    readers = [reader for look in looks if isinstance(look, ReadLocked) for reader in look.readers]
+    return [reader.token for reader in readers] + [
         look.token
         for look in looks
         if isinstance(look, Held) and (any_key or _foreign(look) is None)
@@ -123,7 +126,10 @@ def _tokens(looks: Sequence[Look], *, any_key: bool) -> list[bytes]:
 
 
 def _foreign(look: Look) -> NotALock | None:
-    """Return the content of a key that cannot be a lock of this library, because locks expire."""
+    """Return a description of a key that cannot be a lock; None for any other key.
+
+    A string without expiry cannot be a lock of this library, because its locks expire.
+    """
     if isinstance(look, Held) and isinf(look.remaining):
         return NotALock("string", look.remaining)
     return look if isinstance(look, NotALock) else None

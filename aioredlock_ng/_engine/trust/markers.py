@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.guard import remembered
 from aioredlock_ng._core.marker import Trust, read_marker
+from aioredlock_ng._core.recovery_guard import remembered
 from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.votes import Garbled, Refusal
 from aioredlock_ng._engine.attempt.round import Round
@@ -17,8 +17,8 @@ from aioredlock_ng._scripts.node_requests import reading_marker, replacing_marke
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._core.guard import Memory, Step
     from aioredlock_ng._core.marker import Reading
+    from aioredlock_ng._core.recovery_guard import Memory, Step
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
 
@@ -38,7 +38,7 @@ class Markers:
         known_ms: The longest guard time that was ever read, in milliseconds.
         readings: The marker of each node, as last read; None if the node has not answered.
         memories: The last trusted marker of each node; None if there was none.
-        refusals: For each node the reason why it cannot be judged; "" if it can.
+        refusals: For each node the reason why its marker cannot be read or kept; "" if all is well.
         excessive: Nodes whose marker named a guard time that no manager writes.
         unread: Nodes whose marker was not read on their present connection.
     """
@@ -47,7 +47,7 @@ class Markers:
         self._context = context
         self._trusted = trusted
         self.guard_ms = self.known_ms = context.options.guard_ms
-        self._vouch = b"%b:%d" % (run_id, self.guard_ms)
+        self._own_marker = b"%b:%d" % (run_id, self.guard_ms)
         self.readings: list[Reading | None] = [None] * len(context.fleet.nodes)
         self.memories: list[Memory | None] = [None] * len(context.fleet.nodes)
         self.refusals = [""] * len(context.fleet.nodes)
@@ -67,11 +67,11 @@ class Markers:
         )
 
     def refuses(self, index: int) -> bool:
-        """True while a node refuses to show or to keep its marker, for an unknown time."""
+        """True while a node refuses to show or keep its marker. The refusal has no known end."""
         return bool(self.refusals[index])
 
     def admits(self, index: int) -> bool:
-        """True if a node may vote, by its marker as last read.
+        """True if the last reading of a node's marker allows the node to vote.
 
         A node that refuses its marker may not vote.
         """
@@ -85,9 +85,9 @@ class Markers:
         """Read the markers of all nodes that answer within the node timeout.
 
         Returns:
-            For each node the reason why it cannot be judged; "" if it can.
+            For each node the reason why its marker cannot be read; "" if there is none.
         """
-        command = reading_marker(self._vouch)
+        command = reading_marker(self._own_marker)
         round_ = Round(self._context, command, None, 1, self._context.clock())
         round_.ask()
         await round_.decided()
@@ -102,18 +102,20 @@ class Markers:
             steps: The marker to write to each node; None for no change.
 
         Returns:
-            False if a server refused a marker. Another attempt at once would be refused, too.
+            False if a server refused a marker. An immediate second write would be refused, too.
         """
         asked = []
         for index, step in enumerate(steps):
             reading = self.readings[index]
             if step is not None and reading is not None:
-                # The marker names the process that was read. The run id placeholder would name
-                # the server process that runs now. That may be a new one, which was not judged.
-                vouch = b"%b:%d" % (reading.run_id, step.guard_ms)
+                # The new marker names the process whose marker was read. The placeholder of a run
+                # id would name the process that runs now, even if its marker was not read.
+                own_marker = b"%b:%d" % (reading.run_id, step.guard_ms)
                 nonce = self._context.new_token()
                 become = step.trust.encode()
-                command = replacing_marker(become, reading.marker, reading.node_ms, vouch, nonce)
+                command = replacing_marker(
+                    become, reading.marker, reading.node_ms, own_marker, nonce
+                )
                 round_ = Round(self._context, command, None, 1, self._context.clock())
                 round_.ask_some([index])
                 asked.append((index, round_))
@@ -128,19 +130,19 @@ class Markers:
 
         Args:
             index: The node.
-            reply: Its answer.
+            reply: The answer of the node.
             asked_at: The instant of the question.
 
         Returns:
-            The reason why the node cannot be judged; "" if it can.
+            The reason why the marker cannot be read or kept; "" if there is none.
         """
         before = self.readings[index]
         words, after = self._read_reply(reply, asked_at)
         if words and before is not None:
             return words
         if reply is None and before is not None and before.trust is Trust.TRUSTED:
-            # A slow node stays trusted. Without its reading the other nodes could look like a new
-            # set.
+            # A slow node stays trusted. If its reading were discarded, the other nodes could look
+            # like a new set.
             return ""
         now = self._context.clock()
         if after is not None:
@@ -161,10 +163,10 @@ class Markers:
         return words
 
     def _read_reply(self, reply: Reply, asked_at: float) -> tuple[str, Reading | None]:
-        """Return the fault of an answer, "" without one; and its reading, None without one."""
+        """Return the fault in an answer, or "", and the reading of its marker, or None."""
         if isinstance(reply, (Refusal, Garbled)):
             return str(reply), None
         if not isinstance(reply, MarkerRead):
             return "", None
         now = self._context.clock()
-        return "", read_marker(reply.marker, reply.node_ms, reply.vouch, asked_at, now)
+        return "", read_marker(reply.marker, reply.node_ms, reply.own_marker, asked_at, now)

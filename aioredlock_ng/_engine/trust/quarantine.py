@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.guard import all_forgot, new_set_words
 from aioredlock_ng._core.marker import LONGEST_MS, Trust
+from aioredlock_ng._core.recovery_guard import all_forgot, new_set_words
 from aioredlock_ng.events import AllNodesForgot, NodeQuarantined, NodeTrusted
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Quarantine:
     Args:
         context: The surroundings of the engine.
         markers: The markers as last read.
-        strict: True if a new set of nodes waits for the guard time, too.
+        strict: True if even a new set of nodes must wait for the guard time.
     """
 
     def __init__(self, context: Context, markers: Markers, *, strict: bool) -> None:
@@ -53,7 +53,7 @@ class Quarantine:
         self._quarantined: set[int] = set()
 
     def connected(self, index: int) -> None:
-        """Report the quarantine of a node once more, because the node has a new connection."""
+        """Allow `report` to announce the quarantine of a node again, after a new connection."""
         self._quarantined.discard(index)
 
     def state(self, index: int, state: NodeState) -> NodeState:
@@ -77,10 +77,10 @@ class Quarantine:
         return replace(state, state="quarantined", reason=why)
 
     def words(self, index: int) -> str:
-        """Return why a node is in quarantine; "" if it may have forgotten locks.
+        """Return why a node is in quarantine; "" if the reason is that it may have forgotten locks.
 
-        If a server refuses to keep a marker, the reason is its own error, and the quarantine never
-        ends. The other reason is that the set of nodes is new.
+        There are two other reasons. If a server refuses its marker, the reason is the error of the
+        server, and the quarantine does not end by itself. The second reason is a new set of nodes.
         """
         reading = self._markers.readings[index]
         if (

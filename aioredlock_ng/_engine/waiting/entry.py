@@ -1,7 +1,8 @@
 """The entry of a waiting line in the queues on the nodes.
 
-An entry has a name, the member, and a ticket. Two commands change it: stand enters the queues or
-confirms the entry, and leave removes it.
+An entry consists of a name, which is called the member, and a ticket. Two commands change it:
+`stand` adds the entry, and `leave` removes it. A further `stand` is called a refresh: it confirms
+the entry, and its answer shows when the node may grant.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import slot_in
 from aioredlock_ng._core.outlook import Outlook
-from aioredlock_ng._core.tickets import LARGEST_TICKET, claim_of
+from aioredlock_ng._core.tickets import claim_of
 from aioredlock_ng._core.votes import is_granted, is_held
 from aioredlock_ng._engine.attempt.errand import Errand
 from aioredlock_ng._scripts import node_requests
@@ -26,23 +27,25 @@ if TYPE_CHECKING:
 __all__ = ["KEPT_FOR", "QUEUE_LIFE", "Entry", "leaving"]
 
 QUEUE_LIFE = 20.0
-"""Seconds until a queue expires, counted from the latest look of its head. A look of another waiter
-keeps the queue for twice as long as that waiter needs until its next look."""
+"""Seconds until a queue expires, counted from the latest refresh by the head of the queue. A
+refresh by a later waiter keeps the queue for twice the longest time until that waiter's next
+refresh."""
 
 KEPT_FOR = 2.0
-"""Seconds for which the free keys of a set are reserved for a waiter, while another key of the set
-is held. Reservations of nested locks can block each other. After this time they end."""
+"""Seconds for which the free keys of a lock are reserved for a waiter, while another key of this
+lock is held. Reservations of nested locks can block each other, so they end after this time."""
 
 
 class Entry:
-    """The entry of one line, and the latest news of each node about it.
+    """The entry of one waiting line in the queues, and the latest answers of each node about it.
 
     Args:
         context: The engine's surroundings.
         keys: The keys that the line wants.
         member: The name of the line in the queues.
         left: Called with a node's index and its answer to the command to leave.
-        any_key: True if the line wants any one of the keys, the slots of a semaphore.
+        any_key: True for a semaphore: the keys are its slots, and the line wants any one of them.
+        reader: True if the line wants to read.
 
     Attributes:
         keys: The keys that the line wants.
@@ -55,6 +58,7 @@ class Entry:
         "_context",
         "_left",
         "_outlook",
+        "_reader",
         "_refused_at",
         "_ticket",
         "keys",
@@ -70,9 +74,11 @@ class Entry:
         left: Callable[[int, Reply], None],
         *,
         any_key: bool = False,
+        reader: bool = False,
     ) -> None:
         self._context = context
         self._any_key = any_key
+        self._reader = reader
         self._left = left
         self._outlook = Outlook(len(context.fleet.nodes), context.quorum)
         self._ticket = 0
@@ -83,22 +89,28 @@ class Entry:
 
     @property
     def queued(self) -> tuple[tuple[bytes, ...], int, int | None]:
-        """The keys, the ticket, and the number of waiters before this one.
+        """The keys and the ticket of the line, and the number of waiters before the line.
 
-        For a semaphore the only key is its own. The number is None until a node has answered.
+        For a semaphore, the only key is the key of the semaphore. The number of waiters is None
+        until a node has answered.
         """
         slot = slot_in(self.keys[0]) if self._any_key else None
         return self.keys if slot is None else (slot[0],), self._ticket, self._outlook.rank
 
     @property
     def free_in(self) -> float | None:
-        """Seconds until the first node may grant; None if no node has said."""
+        """Seconds until the first node may grant; None if no node has named a time."""
         at = min(node.free_at for node in self._outlook.nodes)
         return None if at == inf else max(0.0, at - self._context.clock())
 
     @property
+    def tickets_at(self) -> float:
+        """The instant at which the offers to this line showed the highest tickets in the queue."""
+        return self._outlook.tickets_at
+
+    @property
     def claim(self) -> bytes:
-        """The ticket and the member as one word for attempts; empty without a ticket."""
+        """The ticket and the member as one argument of attempts; empty without a ticket."""
         return claim_of(self._ticket, self.member) if self._ticket else b""
 
     def leave(self) -> None:
@@ -110,17 +122,17 @@ class Entry:
     def served(self, attempt: Round) -> None:
         """Leave the queues of the nodes that did not grant.
 
-        A node that granted has removed the entry. The others would offer the keys to a line that
-        no longer waits.
+        A node that granted has removed the entry. The other nodes would offer the keys to a line
+        that no longer waits.
 
         Args:
-            attempt: The round that was granted. Its late answers count too.
+            attempt: The round that was granted. Late answers to this round are processed, too.
         """
         if not self.standing:
             return
 
-        # The closure refers neither to the attempt nor to this entry. A cycle would keep both in
-        # memory while an answer is missing.
+        # The closure refers neither to the attempt nor to this entry. A cycle of references would
+        # keep the attempt and the entry in memory while an answer is missing.
         replies, known, nodes = attempt.replies, self._outlook.nodes, self._context.fleet.nodes
         errand = self._leaving()
 
@@ -134,21 +146,24 @@ class Entry:
         attempt.on_late = answered
 
     def _refused(self, replies: Sequence[Reply]) -> None:
-        """Take a ticket if there is none, and discard old news, after a refused attempt.
+        """Discard outdated answers after a refusal, and choose a ticket if the line has none.
 
         Args:
-            replies: The answer of each node to the attempt.
+            replies: The answer of each node to the attempt; empty if there was no attempt.
         """
         context = self._context
         self._refused_at = context.clock()
-        seen = max((reply.ticket for reply in replies if is_held(reply)), default=0)
-        if seen < LARGEST_TICKET:
-            context.last_ticket = max(context.last_ticket, seen)
+        context.see_ticket(max((reply.ticket for reply in replies if is_held(reply)), default=0))
         if not self._ticket:
             context.last_ticket += 1
             self._ticket = context.last_ticket
-        for node, reply in zip(self._outlook.nodes, replies, strict=True):
+        for node, reply in zip(self._outlook.nodes, replies, strict=bool(replies)):
             node.refused(votes=reply is None or is_held(reply) or is_granted(reply))
+
+    def _offered(self, index: int, highest: int) -> None:
+        """Record that node `index` offered a slot, and the highest ticket in its queue."""
+        self._outlook.nodes[index].tickets_at = self._context.clock()
+        self._context.see_ticket(highest)
 
     def _stand_at(
         self,
@@ -164,7 +179,7 @@ class Entry:
             indexes: The nodes.
             answered: Called with a node's index and its answer.
             awaited: Returns False once the command must not be sent any more.
-            tracked: True if the nodes shall track the key.
+            tracked: True if the nodes must track the key.
         """
         if not indexes:
             return
@@ -176,6 +191,8 @@ class Entry:
         life = round(QUEUE_LIFE * 1000)
         if self._any_key:
             command = node_requests.standing_for_slot(self.keys, self.claim, life, tracked=tracked)
+        elif self._reader:
+            command = node_requests.standing_to_read(self.keys, self.claim, life, tracked=tracked)
         else:
             # The reservation is counted from the refused attempt, and never prolonged. Otherwise
             # nested locks could block each other for ever.
@@ -199,12 +216,12 @@ def leaving(
     started: float,
     answered: Callable[[int, Reply], None] | None = None,
 ) -> Errand:
-    """Return the errand that removes an entry from the queues.
+    """Return an `Errand` with the command that removes an entry from the queues.
 
     Args:
         keys: The keys of the queues.
         member: The name of the entry.
-        started: Instant by the engine's clock.
-        answered: Called with a node's index and its answer; None: no answer matters.
+        started: Instant at which the command is sent, by the engine's clock.
+        answered: Called with a node's index and its answer. None ignores all answers.
     """
     return Errand(node_requests.leaving(keys, member), started, answered)

@@ -1,7 +1,8 @@
 """One waiting line: the tasks of a process that want the same lock, in order of arrival.
 
 A line is for the keys of a lock, or for a semaphore with its limit. One task of a line contends: it
-asks the nodes, or stands in their queues for the whole line. The other tasks wait behind it.
+asks the nodes, or stands in their queues for the whole line. The other tasks of the line wait
+behind this contender.
 """
 
 from __future__ import annotations
@@ -13,26 +14,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioredlock_ng._core.tickets import WakeCause
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.spec import LineKey, LockSpec, Numbered
     from aioredlock_ng._engine.waiting.place import Place
 
 __all__ = ["Contender", "Line"]
 
 _H = TypeVar("_H")
-"""The type of a lease. `Holding` refers to `Line`, so this module cannot import `Holding`."""
+"""The type of a lease: `LeaseRecord`, which refers to `Line` and so cannot be imported here."""
 
 
 class Contender(Protocol[_H]):
     """One acquisition that waits.
 
     Attributes:
-        keys: The keys that it wants: all of them, or any one slot of a semaphore.
-        line_key: The name of its line.
+        keys: The wanted keys: all keys of a lock, or any one slot of a semaphore.
+        line_key: The name of the waiting line.
         spec: The lock or the semaphore.
-        fair: True if it shares no line, and stands in the queues by itself.
-        line: The line in which it waits; set by `Lines.join`.
-        unreachable: True while its latest attempt reached no quorum.
-        booked: The line whose `taken` has the slot of its latest attempt for this attempt alone.
+        fair: True if the acquisition has its own line and its own place in the queues.
+        line: The line in which the acquisition waits; set by `Lines.join`.
+        unreachable: True if the latest attempt reached no quorum.
+        booked: The line in whose set `taken` the latest attempt has entered its slot. None if the
+            set had that slot before the attempt.
     """
 
     keys: tuple[bytes, ...]
@@ -48,42 +51,47 @@ class Contender(Protocol[_H]):
         """True while an attempt is under way."""
 
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None, number: int = 0) -> None:
-        """Ask all nodes.
+        """Ask all nodes for the lock.
 
         Args:
-            claim: The claim of the line in the queues; empty without a ticket.
+            claim: The ticket and the name of the line in the queues; empty without a ticket.
             cause: The reason why a waiter asks again; None for an attempt that did not wait.
             number: The slot of a semaphore that the nodes may grant; 0 if it is not known.
         """
 
-    def successor(self, holding: _H, now: float) -> _H | None:
-        """Return the lease that this acquisition would get from the grant of an ending lease.
+    def successor(self, lease: _H, now: float) -> _H | None:
+        """Return the lease that this acquisition would get from the grant of another lease.
 
-        None: the grant does not suit, so the nodes must be asked.
+        The result is None if this acquisition cannot use the grant, and must ask the nodes.
+
+        Args:
+            lease: The other lease, which ends or is shared.
+            now: Instant by the engine's clock.
         """
 
-    def take(self, holding: _H) -> None:
+    def take(self, lease: _H) -> None:
         """End the wait with this lease."""
 
     def doubt(self, index: int | None = None) -> None:
-        """Forbid to pass on the grant of the attempt under way.
+        """Forbid passing on the grant of the current attempt.
 
         Args:
-            index: The node that reported a change; None: the change may concern all nodes. If the
-                node has not granted yet, the change came before the grant and is ignored.
+            index: The node that reported a change; None if the change may concern all nodes. If
+                the node has not granted yet, the change came before the grant and is ignored.
         """
 
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition with this error; None if its caller was cancelled."""
 
     def refuse_deadlock(self, holders: Sequence[_H]) -> None:
-        """Refuse to let a task wait for itself.
+        """Raise an error if the task would wait for a lease of its own.
 
         Args:
-            holders: The leases that this process has of any of the keys.
+            holders: The leases of this process for any of the keys.
 
         Raises:
-            LockHeld: The current task has one of the leases, and would wait without a time limit.
+            LockHeld: Raised if the current task has one of the leases, and would wait without a
+                time limit.
         """
 
 
@@ -92,16 +100,22 @@ class Line(Generic[_H]):
 
     Attributes:
         key: The name of the line in its process.
-        keys: The keys: all of them are wanted, or any one slot of a semaphore.
+        keys: The keys that the tasks want: all keys of a lock, or any one slot of a semaphore.
         slots: The slots of the semaphore; None for a lock.
+        shared: True if the tasks want to read. One grant may serve all of them.
+        shared_until: Instant until which readers share the grants that this process has. From then
+            on the nodes are asked, because a writer may wait.
         number: A unique number, which is part of the line's name in the queues.
         contender: The task that asks the nodes or stands in their queues.
+        unreachable: True if the latest contender gave up without having reached a quorum.
         queue: The tasks behind the contender, in order of arrival.
-        holders: The leases of the keys that this process has: one of a lock, and one for each slot
-            of a semaphore.
-        place: The place of the line in the queues; None if it has none.
-        scarce: True if the line had to queue for its latest slot of a semaphore. An attempt without
-            a place in the queues then has little chance.
+        holders: The leases of this process for the keys, the latest last. A lock has at most one
+            lease, a semaphore has one for each slot, and readers have any number.
+        place: The place of the line in the queues; None if the line is in no queue.
+        trip: Duration in seconds of the round of the latest grant, if the line had to queue for it;
+            else 0.0.
+        released: The answers to the latest release and the instant of its beginning. None if the
+            line had not queued for the released grant.
         taken: The slots that this process holds or asks for.
         recent: The slots that this process has released, the latest last.
     """
@@ -115,23 +129,37 @@ class Line(Generic[_H]):
         "place",
         "queue",
         "recent",
-        "scarce",
+        "released",
+        "shared",
+        "shared_until",
         "slots",
         "taken",
+        "trip",
+        "unreachable",
     )
 
     def __init__(
-        self, key: LineKey, keys: tuple[bytes, ...], number: int, slots: Numbered | None = None
+        self,
+        key: LineKey,
+        keys: tuple[bytes, ...],
+        number: int,
+        slots: Numbered | None = None,
+        *,
+        shared: bool = False,
     ) -> None:
         self.key = key
         self.keys = keys
         self.slots = slots
+        self.shared = shared
+        self.shared_until = 0.0
         self.number = number
         self.contender: Contender[_H] | None = None
+        self.unreachable = False
         self.queue: OrderedDict[Contender[_H], None] | None = None
         self.holders: dict[_H, None] = {}
         self.place: Place | None = None
-        self.scarce = False
+        self.trip = 0.0
+        self.released: tuple[list[Reply], float] | None = None
         self.taken: set[int] = set()
         self.recent: dict[int, None] = {}
 
@@ -147,5 +175,10 @@ class Line(Generic[_H]):
 
     @property
     def full(self) -> bool:
-        """True if this process holds the lock, or all slots of the semaphore."""
+        """True if this process holds the lock, or all slots of the semaphore.
+
+        The result is False for readers, because a further reader may always ask the nodes.
+        """
+        if self.shared:
+            return False
         return len(self.holders) >= (1 if self.slots is None else self.slots.limit)

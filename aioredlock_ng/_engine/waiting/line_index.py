@@ -9,44 +9,46 @@ from aioredlock_ng._engine.waiting.line import Line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioredlock_ng._engine.keeping.holding import Holding
-    from aioredlock_ng._engine.spec import LineKey
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
+    from aioredlock_ng._engine.spec import LineKey, LockSpec
     from aioredlock_ng._engine.waiting.line import Contender
 
 __all__ = ["LineIndex"]
 
 _MOST_IDLE = 4096
-"""Largest number of lines, and of keys of sets and semaphores, that are kept. Above it a line
-without tasks is dropped. That many lines take about 1 MB."""
+"""Largest size of the index at which a line without tasks is kept. If the index is larger, the line
+is dropped. The size counts each line, and each key of a lock with several names or of a semaphore.
+An index with this number of lines takes about 1 MB."""
 
 
 class LineIndex:
     """All waiting lines of one manager, by their keys."""
 
     def __init__(self) -> None:
-        self._lines: dict[LineKey, Line[Holding]] = {}
-        # The lines of several keys, of semaphores and of `fair` waiters, by each of their keys.
-        self._others: dict[bytes, dict[Line[Holding], None]] = {}
-        # All numbers have as many digits. Queues compare members with equal tickets as text, and
-        # would serve line 10 before line 2.
+        self._lines: dict[LineKey, Line[LeaseRecord]] = {}
+        # Maps each key to its lines, except the line that `_lines` has under this single key.
+        self._others: dict[bytes, dict[Line[LeaseRecord], None]] = {}
+        # The numbers of all lines have equally many digits. Queues compare members with equal
+        # tickets as text, and would otherwise serve line 10 before line 2.
         self._count = 1_000_000_000
 
-    def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
-        """Return the leases that this process has of any of the keys."""
-        lines: dict[Line[Holding], None] = {}
-        # A semaphore may have a thousand keys, and this runs for each call that waits.
+    def holders(self, keys: tuple[bytes, ...]) -> list[LeaseRecord]:
+        """Return the leases of this process for any of the keys."""
+        lines: dict[Line[LeaseRecord], None] = {}
+        # The loop over the keys must be cheap. A semaphore may have a thousand keys, and each call
+        # that waits runs this loop.
         for key in keys:
             if (line := self._lines.get((key,))) is not None:
                 lines[line] = None
             if (others := self._others.get(key)) is not None:
                 lines.update(others)
-        held = [holding for line in lines for holding in line.holders]
+        held = [lease for line in lines for lease in line.holders]
         if not held:
             return held
         wanted = set(keys)
-        return [holding for holding in held if not wanted.isdisjoint(holding.spec.keys)]
+        return [lease for lease in held if not wanted.isdisjoint(lease.spec.keys)]
 
-    def contenders(self) -> list[Contender[Holding]]:
+    def contenders(self) -> list[Contender[LeaseRecord]]:
         """Return all tasks that contend or wait."""
         return [
             task
@@ -55,29 +57,33 @@ class LineIndex:
             if task is not None
         ]
 
-    def _new_line(self, contender: Contender[Holding], *, alone: bool) -> Line[Holding]:
+    def _new_line(self, contender: Contender[LeaseRecord], *, alone: bool) -> Line[LeaseRecord]:
+        return self._add_line(contender.line_key, contender.keys, contender.spec, alone=alone)
+
+    def _add_line(
+        self, key: LineKey, keys: tuple[bytes, ...], spec: LockSpec, *, alone: bool = False
+    ) -> Line[LeaseRecord]:
         self._count += 1
-        keys, key = contender.keys, contender.line_key
-        line: Line[Holding] = Line(key, keys, self._count, contender.spec.slots)
+        line: Line[LeaseRecord] = Line(key, keys, self._count, spec.slots, shared=spec.kind.shared)
         if not alone:
             self._lines[key] = line
-        # Only the line of a lock with one key is found by that key alone.
+        # The line of a lock with one key is found in `_lines` by that key. Any other line is found
+        # in `_others` by each of its keys.
         if alone or len(keys) > 1 or key != keys:
             for each in keys:
                 self._others.setdefault(each, {})[line] = None
         return line
 
-    def _forget_idle(self, line: Line[Holding]) -> None:
+    def _forget_idle(self, line: Line[LeaseRecord]) -> None:
         if line.occupied:
             return
-        # Lines of sets of names and of `fair` waiters are not kept.
+        # Lines of locks with several names, and of `fair` waiters, are not kept.
         often = line.slots is not None or len(line.keys) == 1
         often = often and self._lines.get(line.key) is line
         if often and len(self._lines) + len(self._others) <= _MOST_IDLE:
-            # The line is kept, because a name is often locked again. It gets a new number, so that
-            # a late message to its last waiter does not reach the next waiter.
-            self._count += 1
-            line.number = self._count
+            # The line is kept, because a name is often locked again. With a new number of the line,
+            # a late message to the last waiter does not reach the next waiter.
+            self._renumber(line)
             return
         if self._lines.get(line.key) is line:
             del self._lines[line.key]
@@ -87,11 +93,15 @@ class LineIndex:
                 if not others:
                     del self._others[key]
 
-    def _wanting(self, key: bytes) -> list[Line[Holding]]:
+    def _renumber(self, line: Line[LeaseRecord]) -> None:
+        self._count += 1
+        line.number = self._count
+
+    def _wanting(self, key: bytes) -> list[Line[LeaseRecord]]:
         line = self._lines.get((key,))
         return [*(() if line is None else (line,)), *self._others.get(key, ())]
 
-    def _all(self) -> Iterator[Line[Holding]]:
+    def _all(self) -> Iterator[Line[LeaseRecord]]:
         lines = dict.fromkeys(self._lines.values())
         for others in self._others.values():
             lines.update(others)

@@ -1,8 +1,7 @@
 """The waiting lines of one process: each serves its tasks in order of arrival.
 
-Only the contender of a line asks the nodes; `place.py` has its place among other processes. A grant
-serves the line for a bounded run, one lease after the other, without a question to the nodes (lock
-cohorting: Dice, Marathe, Shavit 2012). After the run the nodes decide which process is next.
+Only the contender of a line, its first task, asks the nodes. `place.py` contains the place of a
+line in the queues of the nodes. `passing_on.py` lets a grant serve several tasks of the line.
 """
 
 from __future__ import annotations
@@ -10,67 +9,70 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.slots import free_slot
-from aioredlock_ng._engine.waiting.standing import StandingLines
+from aioredlock_ng._core.replies import Released
+from aioredlock_ng._core.tickets import LARGEST_TICKET
+from aioredlock_ng._engine.keeping.read_grant import ReadGrant
+from aioredlock_ng._engine.waiting.passing_on import RUN, RUN_TRIPS, PassingOn
 from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.keeping.holding import Holding
-    from aioredlock_ng._engine.spec import LockSpec, Numbered
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.waiting.line import Contender, Line
 
-__all__ = ["RUN", "RUN_TRIPS", "Lines"]
-
-RUN = 0.02
-"""Seconds that a run lasts at least. A change of process costs one or two round trips, which is a
-tenth of a run over loopback."""
-
-RUN_TRIPS = 10
-"""Round trips that a run lasts at least. If the nodes are far away, a change of process takes
-longer."""
+__all__ = ["Lines"]
 
 
-class Lines(StandingLines):
+class Lines(PassingOn):
     """Serves the waiting lines of one manager.
 
     Args:
         context: The engine's surroundings.
-        manager: 16 hexadecimal digits that tell managers apart in the queues.
+        manager: 16 hexadecimal digits by which the queues distinguish managers.
 
     Attributes:
-        passing: False if each lease must have a token of its own. Then no grant is passed on.
+        passing: False if no grant is passed on, because each lease must have a token of its own.
     """
 
     def __init__(self, context: Context, manager: bytes) -> None:
         super().__init__(context, manager)
         self.passing = True
 
-    def join(self, contender: Contender[Holding]) -> bool:
+    def join(self, contender: Contender[LeaseRecord]) -> bool:
         """Add a task to its line.
 
         Returns:
-            True if the task must ask the nodes at once: nothing is ahead of it in this process.
+            True if the task must ask the nodes now, because it need not wait for another task of
+            this process.
 
         Raises:
-            LockHeld: The task would wait for itself. See `Contender.refuse_deadlock`.
+            LockHeld: Raised if the task would wait for itself. See `Contender.refuse_deadlock`.
         """
         line = None if contender.fair else self._lines.get(contender.line_key)
         if line is None:
             line = self._new_line(contender, alone=contender.fair)
         full = line.full
-        if full or (self._others and not self._others.keys().isdisjoint(contender.keys)):
+        if line.shared:
+            rivals = self._has_rivals(contender.keys)
+        else:
+            rivals = not self._others.keys().isdisjoint(contender.keys)
+        if full or rivals:
             contender.refuse_deadlock(self.holders(contender.keys))
         contender.line = line
+        if line.shared and self._share_now(line, contender):
+            return False
         if line.contender is None and not full and not line.queue:
-            # A task that gave up in this tick has left its place. With its ticket the new task
-            # would overtake older waiters of other processes.
+            # The line may still have the place of a task that gave up in this tick. With the ticket
+            # of that place, the new task would overtake older waiters of other processes.
             if line.place is not None:
                 self._leave_place(line)
             line.contender = contender
+            if line.released is not None and self._queue_shown(line):
+                # A quorum has just answered, so the task is not cut off from the nodes.
+                contender.unreachable = False
+                self._place_of(line).stand()
+                return False
             return True
         if line.queue is None:
             line.queue = OrderedDict()
@@ -78,117 +80,113 @@ class Lines(StandingLines):
         return False
 
     def granted(
-        self, contender: Contender[Holding], holding: Holding, now: float, attempt: Round
+        self, contender: Contender[LeaseRecord], lease: LeaseRecord, now: float, attempt: Round
     ) -> None:
-        """Record that an attempt was granted, and begin a run.
+        """Record that an attempt was granted, and begin the time for which the grant is passed on.
 
         Args:
-            contender: The acquisition, in a line or not.
-            holding: Its lease.
+            contender: The acquisition, which may be in no line.
+            lease: The granted lease.
             now: Instant by the engine's clock.
             attempt: The round that was granted.
         """
         line = self._line_of(contender)
-        holding.line = line
-        line.holders[holding] = None
-        if holding.spec.number is not None:
-            line.taken.add(holding.spec.number)
-        holding.run_until = now + max(RUN, RUN_TRIPS * (now - holding.started))
+        lease.line = line
+        line.holders[lease] = None
+        if lease.spec.number is not None:
+            line.taken.add(lease.spec.number)
+        lease.run_until = now + max(RUN, RUN_TRIPS * (now - lease.started))
+        if line.shared:
+            # The nodes have just shown that no writer waits, so older grants may be shared too.
+            line.shared_until = lease.run_until
+            lease.read_grant = ReadGrant(lease)
         if line.contender is contender:
             line.contender = None
-            line.scarce = line.place is not None and line.slots is not None
+            line.trip = 0.0 if line.place is None else now - lease.started
+            tickets_known = (
+                line.place is not None and line.place.tickets_at >= lease.started - line.trip
+            )
             if line.place is not None:
                 self._standing.pop(line.place.member, None)
                 line.place.served(attempt)
                 line.place = None
+            if line.shared:
+                self._share_with_all(line)
             if line.queue and not line.full:
-                # Another slot of the semaphore may be free. A quorum has just answered.
+                # Another slot of the semaphore may be free. A quorum has just answered, so the next
+                # task is not cut off from the nodes.
                 following = self._next(line)
                 following.unreachable = False
-                following.attempt()
+                if tickets_known:
+                    # The line had to queue for this slot, so an attempt would most probably be
+                    # refused. The tickets that a refusal shows are known already. A late command to
+                    # leave must not remove the new entry, so the entry gets a new name.
+                    self._renumber(line)
+                    self._place_of(line).stand()
+                else:
+                    following.attempt()
 
-    def refused(self, contender: Contender[Holding], attempt: Round) -> None:
+    def refused(self, contender: Contender[LeaseRecord], attempt: Round) -> None:
         """Put the line of a contender into the queues, after a quorum refused its attempt."""
         line = contender.line
         if line is not None and line.contender is contender:
             self._place_of(line).stand(attempt.replies)
 
-    def unreachable(self, contender: Contender[Holding]) -> None:
-        """Take the line of a contender out of the queues, after no quorum could be asked."""
+    def unreachable(self, contender: Contender[LeaseRecord]) -> None:
+        """Remove the line of a contender from the queues, because no quorum could be asked."""
         line = contender.line
         if line is not None and line.contender is contender:
             self._place_of(line).back_off()
 
-    def left_behind(self, contender: Contender[Holding]) -> bool:
+    def left_behind(self, contender: Contender[LeaseRecord]) -> bool:
         """Return True if a task waits for nodes that its line cannot reach.
 
-        A line behind a lease of this process waits for that lease, and not for the nodes.
+        If this process has a lease of the lock, the line waits for that lease, and not for the
+        nodes.
         """
         line = contender.line
-        first = None if line is None else line.contender
-        return first is not None and first.unreachable and not self.holders(contender.keys)
+        if line is None or self.holders(contender.keys):
+            return False
+        # Several calls may time out in one tick, and the contender may be one of them.
+        return (line if line.contender is None else line.contender).unreachable
 
-    def leave(self, contender: Contender[Holding]) -> None:
-        """Remove a task that gave up. If it contended, the next task in line takes its place."""
+    def leave(self, contender: Contender[LeaseRecord]) -> None:
+        """Remove a task that gave up. The next task in line replaces a contender that gave up."""
         line = contender.line
         if line is None:
             return
         contender.line = None
         if line.contender is contender:
-            line.contender = None
-            # The next task asks in a later tick. Otherwise a thousand waiters that fail one after
-            # the other would nest a thousand calls.
-            self._context.loop.call_soon(
-                self._inherit, line, contender.asking, contender.unreachable
-            )
+            line.contender, line.unreachable = None, contender.unreachable
+            # The attempt of the next task begins in a later tick. Otherwise a thousand waiters that
+            # fail one after the other would nest a thousand calls.
+            self._context.loop.call_soon(self._inherit, line, contender.asking)
         elif line.queue:
             line.queue.pop(contender, None)
             self._forget_idle(line)
 
-    def successor(self, holding: Holding, now: float) -> Holding | None:
-        """Return the next lease of a grant whose lease ends; None if the nodes must be asked."""
-        line = holding.line
-        if line is None or not holding.covered or now >= holding.run_until:
-            return None
-        heir = self._heir(line) if holding in line.holders else None
-        return None if heir is None else heir.successor(holding, now)
-
-    def pass_on(self, holding: Holding, successor: Holding) -> None:
-        """Give the next task in line its lease of the same grant. See `successor`."""
-        line = holding.line
-        assert line is not None
-        contender = self._heir(line)
-        assert contender is not None
-        if contender is line.contender:
-            line.contender = None
-            self._context.loop.call_soon(self._inherit, line, False, False)
-        elif line.queue:
-            line.queue.pop(contender)
-        successor.line = line
-        successor.run_until = holding.run_until
-        del line.holders[holding]
-        line.holders[successor] = None
-        contender.line = None
-        self._context.counters.handoffs += 1
-        self._context.counters.passed_on += 1
-        contender.take(successor)
-
-    def is_followed(self, contender: Contender[Holding]) -> bool:
+    def is_followed(self, contender: Contender[LeaseRecord]) -> bool:
         """Return True if other tasks wait for the grant that the contender asks for now."""
         line = contender.line
-        if line is None or line.contender is not contender or (line.scarce and line.place is None):
+        if line is None or line.contender is not contender or line.shared:
             return False
         return bool(line.queue) and self.passing
 
-    def freed(self, holding: Holding) -> None:
-        """Let the next task in line ask, right behind the release of a lease that is over."""
-        line = holding.line
-        if line is None or holding not in line.holders:
+    def freed(self, lease: LeaseRecord, release: Round | None = None) -> None:
+        """Let the next task in line ask the nodes, right behind the release of an ended lease.
+
+        Args:
+            lease: The lease.
+            release: The round of its release, if there is one.
+        """
+        line = lease.line
+        if line is None or lease not in line.holders:
             return
-        del line.holders[holding]
-        self._remember(line, holding.spec.number)
-        # A place without a contender waits for `_inherit`, which lets the next task ask. A second
-        # attempt must not run beside the attempt of that task.
+        del line.holders[lease]
+        line.released = None
+        self._remember(line, lease.spec.number)
+        # If the line has a place but no contender, `_inherit` will soon begin the next task's
+        # attempt. A second attempt of the line must not run at the same time.
         if line.contender is None and line.place is None and line.queue:
             contender = self._next(line)
             # The task has waited for a lease of this process, and not for the nodes.
@@ -197,101 +195,56 @@ class Lines(StandingLines):
             contender.attempt()
             self._context.fleet.hurry()
             if (report := self._context.report) is not None:
-                report(LockHandedOn(holding.spec.resource))
+                report(LockHandedOn(lease.spec.resource))
         else:
+            if release is not None and line.trip and line.slots is None:
+                line.released = release.replies, release.started
             self._forget_idle(line)
 
-    def _inherit(self, line: Line[Holding], asking: bool, unreachable: bool) -> None:
-        """Give the place and the ticket of a contender that gave up to the next task in line."""
+    def _queue_shown(self, line: Line[LeaseRecord]) -> bool:
+        """Return True if the answers to the latest release have just shown the tickets of others.
+
+        The key was offered to another process, so an attempt would most probably be refused. The
+        attempt would only show the tickets once more.
+        """
+        assert line.released is not None
+        (replies, began), line.released = line.released, None
+        tickets = [reply.ticket for reply in replies if type(reply) is Released]
+        shown = [ticket for ticket in tickets if 0 < ticket < LARGEST_TICKET]
+        context = self._context
+        # Processes that queue within two round trips of each other may be served in any order. With
+        # older answers, this task would overtake tasks that have waited for longer.
+        if len(shown) < context.quorum or context.clock() - began > 2 * line.trip:
+            return False
+        context.see_ticket(max(shown))
+        return True
+
+    def _inherit(self, line: Line[LeaseRecord], asking: bool) -> None:
+        """Let the next task in line inherit the place and ticket of a contender that gave up."""
         if line.contender is not None:
             return
         place = line.place
-        # Behind a lease of this process the line stands in no queue, because no task would use an
-        # offer.
+        # While this process holds the lock, the line stands in no queue, because no task would use
+        # an offer.
         if line.queue and not line.full:
             # The task has made no attempt yet. The latest attempt of its line shows whether a
             # quorum can be reached.
             contender = self._next(line)
-            contender.unreachable = unreachable
+            contender.unreachable = line.unreachable
             if place is None or not place.claim:
                 if place is not None:
-                    # Without this the end of the back-off would start a second attempt.
+                    # Without this stop, the end of the back-off would start a second attempt.
                     place.stop()
                 contender.attempt()
             elif asking or not place.waiting:
-                # Nodes that granted the previous attempt removed the line from their queues. A look
-                # puts it back.
-                place.look()
+                # Nodes that granted the previous attempt removed the line from their queues. A
+                # refresh enters the line again.
+                place.refresh()
             return
         self._leave_place(line)
         self._forget_idle(line)
 
-    def choose(self, contender: Contender[Holding], slots: Numbered, number: int) -> LockSpec:
-        """Return the slot of a semaphore that an attempt asks for.
-
-        The slot that this process released last is most probably still free.
-
-        Args:
-            contender: The acquisition, in a line or not.
-            slots: The slots of the semaphore.
-            number: The slot that the nodes may grant; 0 if it is not known.
-        """
-        line = self._line_of(contender)
-        if not number:
-            number = free_slot(line.taken, list(line.recent), slots.limit, self._context.draw())
-        # Another task of this process may ask for the slot or have it. The end of this attempt must
-        # not take the slot out of the books of that task.
-        contender.booked = None if number in line.taken else line
-        line.taken.add(number)
-        return slots[number]
-
-    def pick(self, contender: Contender[Holding], free: Sequence[int]) -> int:
-        """Return a slot that no other task of this process has or asks for; 0 if there is none.
-
-        The choice is random, so that clients that look at the same time ask for different slots.
-        """
-        line = contender.line or self._lines.get(contender.line_key)
-        left = [number for number in free if line is None or number not in line.taken]
-        return left[int(self._context.draw() * len(left))] if left else 0
-
-    def unused(self, contender: Contender[Holding], number: int) -> None:
-        """Record that an attempt for a slot of a semaphore has failed."""
-        # The contender may have left its line by now.
-        line, contender.booked = contender.booked, None
-        if line is not None:
-            self._unbook(line, number)
-            self._forget_idle(line)
-
-    def _remember(self, line: Line[Holding], number: int | None) -> None:
-        if number is not None:
-            self._unbook(line, number)
-            line.recent.pop(number, None)
-            line.recent[number] = None
-
-    def _unbook(self, line: Line[Holding], number: int) -> None:
-        # Another attempt of this process may have been granted this slot meanwhile.
-        if all(holding.spec.number != number for holding in line.holders):
-            line.taken.discard(number)
-
-    def _line_of(self, contender: Contender[Holding]) -> Line[Holding]:
-        return (
-            contender.line
-            or self._lines.get(contender.line_key)
-            or self._new_line(contender, alone=False)
-        )
-
-    def _heir(self, line: Line[Holding]) -> Contender[Holding] | None:
-        """Return the task that gets the next grant which is passed on.
-
-        It is the contender, unless its attempt is under way. Only the line of a semaphore has a
-        lease and a contender at the same time for long.
-        """
-        contender = line.contender
-        if contender is not None and not contender.asking:
-            return contender
-        return next(iter(line.queue)) if line.queue else None
-
-    def _next(self, line: Line[Holding]) -> Contender[Holding]:
+    def _next(self, line: Line[LeaseRecord]) -> Contender[LeaseRecord]:
         """Make the first task in line its contender, and return it."""
         assert line.queue
         line.contender, _ = line.queue.popitem(last=False)

@@ -17,27 +17,28 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.tickets import WakeCause
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.waiting.line import Line
 
 __all__ = ["StandingLines"]
 
 
 class StandingLines(LineIndex):
-    """Gives lines their places in the queues, and takes the places back.
+    """Enters waiting lines in the queues on the nodes, and removes them.
 
     Args:
         context: The engine's surroundings.
-        manager: 16 hexadecimal digits that tell managers apart in the queues.
+        manager: 16 hexadecimal digits by which the queues distinguish managers.
     """
 
     def __init__(self, context: Context, manager: bytes) -> None:
         super().__init__()
         self._context = context
         self._manager = manager
-        self._standing: dict[bytes, Line[Holding]] = {}
-        # Per node: the members whose command to leave was lost, and their keys. Without this an old
-        # waiter would stay the head of a queue, and block the waiters behind it.
+        self._standing: dict[bytes, Line[LeaseRecord]] = {}
+        # For each node, the members (names of waiters) whose command to leave was lost, with their
+        # keys. The lost command is sent again when the node is back. Otherwise an old waiter would
+        # stay the head of a queue, and block the waiters behind it.
         self._unheard: dict[int, dict[bytes, tuple[bytes, ...]]] = {}
 
     def places(self) -> list[Place]:
@@ -48,29 +49,46 @@ class StandingLines(LineIndex):
             if line.place is not None and line.place.standing
         ]
 
-    def notified(self, index: int, payload: bytes) -> None:
-        """Take the message of node `index` about a waiter of this process."""
+    def notified(self, index: int, payload: bytes) -> list[LeaseRecord]:
+        """Process the message of node `index` about a waiter or a reader of this process.
+
+        Returns:
+            The read leases that may have been ended by force.
+        """
         message = message_of(payload)
+        if message is not None and message.member == self._manager:
+            readers = self._stop_sharing(message.key)
+            return readers if message.left is not None else []
         if message is None or not message.member.startswith(self._manager + b":"):
-            return
+            return []
         line = self._standing.get(message.member)
         if line is not None and line.place is not None and message.key in line.keys:
-            line.place.notified(index, message.key, message.left)
+            line.place.notified(index, message)
         else:
             # The waiter is gone, or has the lock. Its entry would block waiters of other processes.
             errand = leaving((message.key,), message.member, self._context.clock())
             self._context.fleet.nodes[index].ask(errand, index)
+        return []
+
+    def _stop_sharing(self, key: bytes) -> list[LeaseRecord]:
+        """Stop sharing grants of the key with new readers. Return the read leases of the key."""
+        line = self._lines.get((key, 0))
+        if line is None:
+            return []
+        line.shared_until = 0.0
+        return list(line.holders)
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
-        """Take the report of a node that keys have changed.
+        """Process a node's report that keys have changed.
 
         Args:
             index: The node.
             keys: The changed keys; None if any key may have changed.
         """
         if keys is None:
-            # The leave is sent before any look. A waiter may stand again with the same member, and
-            # a leave behind its look would remove the new entry.
+            # The command to leave is sent before any refresh. A waiter may have entered the queue
+            # again with the same member. If the command came after the refresh of this waiter, it
+            # would remove the new entry.
             for member, missed in self._unheard.pop(index, {}).items():
                 errand = leaving(
                     missed, member, self._context.clock(), partial(self._left, missed, member)
@@ -105,11 +123,11 @@ class StandingLines(LineIndex):
             if line.place is not None:
                 line.place.stop()
 
-    def _place_of(self, line: Line[Holding]) -> Place:
+    def _place_of(self, line: Line[LeaseRecord]) -> Place:
         if line.place is None:
             context = self._context
-            # A node that is away for a moment counts as one that sends messages. Otherwise the line
-            # would poll for as long as it stands.
+            # A disconnected node counts as a node that sends messages, because it may soon be back.
+            # Otherwise the line would poll for as long as it waits.
             notified = (
                 sum(node.messages or not node.ready for node in context.fleet.nodes)
                 >= context.quorum
@@ -120,6 +138,7 @@ class StandingLines(LineIndex):
                 _grace(context, notified=notified),
                 0 if line.slots is None else line.slots.limit,
                 notified=notified,
+                reader=line.shared,
             )
 
             def ask(claim: bytes, cause: WakeCause, number: int) -> None:
@@ -133,6 +152,7 @@ class StandingLines(LineIndex):
                 ask,
                 partial(self._left, line.keys, member),
                 any_key=line.slots is not None,
+                reader=line.shared,
             )
             self._standing[member] = line
         return line.place
@@ -141,17 +161,17 @@ class StandingLines(LineIndex):
         if type(reply) in (Unsent, Dropped):
             self._unheard.setdefault(index, {})[member] = keys
 
-    def _leave_place(self, line: Line[Holding]) -> None:
+    def _leave_place(self, line: Line[LeaseRecord]) -> None:
         if line.place is not None:
             self._standing.pop(line.place.member, None)
             line.place.leave()
             line.place = None
 
     def _doubt(
-        self, line: Line[Holding], index: int | None = None, key: bytes | None = None
+        self, line: Line[LeaseRecord], index: int | None = None, key: bytes | None = None
     ) -> None:
-        # A node that has not granted yet reports the release before the grant. If that report
-        # counted, a waiter that tracked the key as head of its queue could not pass its grant on.
+        # A node that has not granted yet may report the release that precedes the grant. If that
+        # report counted, a waiter that tracked the key as the head could never pass its grant on.
         for holder in line.holders:
             if key is not None and key not in holder.spec.keys:
                 continue
@@ -162,9 +182,10 @@ class StandingLines(LineIndex):
 
 
 def _grace(context: Context, *, notified: bool) -> float:
-    """Return the seconds that an offer to this process lives.
+    """Return the life of an offer to this process, in seconds.
 
-    A process whose round trip takes longer than `node_timeout` cannot acquire at all. Without
-    messages the process finds the offer at its next look.
+    An offer need not live longer than `node_timeout`, because a process with a longer round trip
+    cannot acquire at all. Without messages, the process finds an offer only at its next refresh. So
+    an offer to such a process lives longer.
     """
     return context.options.node_timeout + (0.0 if notified else 2 * POLL_EVERY)

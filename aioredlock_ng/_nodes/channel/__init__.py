@@ -1,4 +1,4 @@
-"""The only code that uses a socket: a connection, the outbox of a tick, and the merging of calls.
+"""The only code that uses a socket: connections, outboxes, and the merging of calls.
 
 From the bottom up, `joint` sends several calls as one, and `outbox` collects the requests of one
 tick. `sending` and `receiving` are the two halves of a `Channel`.

@@ -1,6 +1,6 @@
-"""Neighbouring requests that one script can do together, sent and answered as one.
+"""Merge neighbouring requests into one call of a script that does the same for several keys.
 
-The order of the requests stays.
+The order of the requests is kept.
 """
 
 from __future__ import annotations
@@ -23,23 +23,26 @@ if TYPE_CHECKING:
 __all__ = ["Joint", "joined"]
 
 LEAST = 2
-"""Fewest calls in a merged request.
+"""Smallest number of calls in a merged request.
 
-A merged request with a single call would be sent again after any reply but success."""
+Merging a single call would save nothing, and after an error the call would be sent once more."""
 
 MOST = 32
-"""Most calls in a merged request. They block a server for some 0.1 ms."""
+"""Largest number of calls in a merged request.
+
+A request of this size blocks a server for some 0.1 ms.
+"""
 
 _SUCCESS = 1
-"""The reply of each of these scripts to a successful call about one key."""
+"""The reply to a successful call about one key. It is the same for all scripts with a form."""
 
 _form = attrgetter("command.form")
 
 
 class _Together(Request):
-    """Several calls sent as one. The reply is their number if each of them succeeded.
+    """Several calls that are sent as one. If every call succeeds, the reply is the number of calls.
 
-    A list has a reply for each call. Each call decodes its own part.
+    Any other reply is a list of replies to the single calls. Each call decodes its own part.
     """
 
     __slots__ = ("_calls",)
@@ -49,7 +52,7 @@ class _Together(Request):
         self._calls = calls
 
     def read(self, reply: Any) -> Reply:
-        """Decode the number of the calls."""
+        """Return `ALL_DONE` if the reply is the number of calls, else a `Garbled`."""
         return ALL_DONE if type(reply) is int and reply == self._calls else garbled(self, reply)
 
     @property
@@ -59,13 +62,13 @@ class _Together(Request):
 
 
 class Joint:
-    """The askers of calls that are sent as one; a `Sink`.
+    """The sinks of several calls that are sent as one. A `Joint` is a `Sink` itself.
 
     Args:
-        sinks: The askers, in order. Empty if the reply is ignored.
-        script: The script that has the effect of all their commands.
-        packed: The call of that script.
-        started: Instant of the first question.
+        sinks: The sinks of the calls, in order. Empty if the reply is ignored.
+        script: The script that has the effect of all these calls.
+        packed: The call of `script`, as bytes for the wire.
+        started: Instant of the first call.
     """
 
     __slots__ = ("command", "script", "sinks", "started")
@@ -79,14 +82,14 @@ class Joint:
         self.command = _Together(packed, len(sinks))
 
     def stands(self) -> bool:
-        """True while any of the askers wants its request executed."""
+        """True while any of the sinks wants its request executed."""
         return any(sink.stands() for sink in self.sinks)
 
     def deliver(self, index: int, reply: Reply) -> None:
         """Give each call the record of its own success, or the failure that all calls share.
 
-        The last call is answered first. So after a hand-over the attempt continues before the
-        release.
+        The replies are delivered in reverse order. So the acquire of a hand-over gets its reply
+        before the release.
         """
         sinks = self.sinks
         if reply is ALL_DONE and sinks:
@@ -104,11 +107,11 @@ class Joint:
 
 
 def joined(sinks: list[Sink]) -> list[Sink]:
-    """Merge requests into as few as possible. Their order stays."""
+    """Merge requests into as few requests as possible, and keep their order."""
     if len(sinks) < LEAST:
         return sinks
     if len(sinks) == 2 and _hands_over(*sinks):
-        # The usual case if many tasks want one lock: a release and the next acquire, nothing else.
+        # If many tasks want one lock, there are usually only a release and the next acquire.
         given, taking = sinks[0].command, sinks[1].command
         if taking.form is not None and taking.form.hand_over is not None:
             packed = taking.form.fill_hand_over(given.blanks, taking.blanks)
@@ -129,7 +132,10 @@ def joined(sinks: list[Sink]) -> list[Sink]:
 
 
 def _rows(sinks: list[Sink]) -> Iterator[tuple[Form | None, Script | None, list[Sink]]]:
-    """Yield rows of requests, each with the form and the script that merge it, or None."""
+    """Yield rows of neighbouring requests. Each row comes with the form and script that merge it.
+
+    Form and script are None for requests that cannot be merged.
+    """
     rows = [(form, list(group)) for form, group in groupby(sinks, _form)]
     rows.append((None, []))
     handed: list[Sink] = []
@@ -138,7 +144,8 @@ def _rows(sinks: list[Sink]) -> Iterator[tuple[Form | None, Script | None, list[
         over = (
             [row.pop(), behind.pop(0)] if row and behind and _hands_over(row[-1], behind[0]) else []
         )
-        # A request before this hand-over, or a hand-over of another kind of lock, ends the row.
+        # Any other request ends a row of hand-overs. A hand-over of another kind of lock ends the
+        # row, too.
         if taking is not None and (row or (over and following is not taking)):
             yield taking, taking.hand_over, handed
             handed, taking = [], None
@@ -152,7 +159,7 @@ def _rows(sinks: list[Sink]) -> Iterator[tuple[Form | None, Script | None, list[
 
 
 def _hands_over(release: Sink, acquire: Sink) -> bool:
-    """True if one script can do both: the acquire takes exactly the key that the release frees."""
+    """True if the acquire wants the key that the release frees, so that one script can do both."""
     first, then = release.command, acquire.command
     return (
         first.owed_until is not None

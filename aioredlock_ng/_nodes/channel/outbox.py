@@ -1,6 +1,7 @@
-"""The requests of one tick, packed once for all nodes, and written once per connection.
+"""The requests of one tick of the event loop, packed once for all nodes.
 
-The first hand-over of a tick may leave in a write of its own.
+Each connection gets these requests in one write. Only the first hand-over of a tick may be written
+before the tick ends.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ class Outlet(Protocol):
         """Queue a command."""
 
     def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
-        """Queue several commands. Return True if they are the first of this tick."""
+        """Queue several commands. Return True if no command was in the queue before."""
 
     def write(self, pieces: list[bytes], sinks: Iterable[Sink], now: float) -> None:
-        """Write commands at once, with the channel's run_id between the pieces."""
+        """Write commands immediately, with the channel's run_id between the pieces."""
 
     def flush(self, now: float) -> None:
         """Write the commands that were queued for this channel alone."""
@@ -38,14 +39,15 @@ class Outlet(Protocol):
 class Outbox:
     """The commands for all live channels of one manager, until the end of the tick.
 
-    A command for one channel waits in that channel. Each channel sends both kinds in the order in
-    which they were asked. Therefore the commands for all are handed to the channels before a
-    channel takes a command of its own.
+    A command for one channel waits in that channel. Each channel sends all commands in the order in
+    which they were queued. Therefore every channel gets the commands for all channels before any
+    channel queues a command of its own.
 
     Args:
         loop: The event loop.
         clock: The engine's clock.
-        run_id: A placeholder in commands that each channel replaces by its server's run id.
+        run_id: The placeholder for a run id in commands. Each channel replaces it by the run id of
+            its server.
     """
 
     __slots__ = ("_hurried", "_live", "_scheduled", "_single", "_sinks", "clock", "loop", "run_id")
@@ -63,12 +65,12 @@ class Outbox:
         self._hurried = False
 
     def join(self, channel: Outlet) -> None:
-        """Add a channel. From now on it gets the commands that are for all channels."""
+        """Add a channel, which gets the commands for all channels from now on."""
         self.spill()
         self._live.append(channel)
 
     def leave(self, channel: Outlet) -> None:
-        """Remove a channel. It still gets the commands that were queued before."""
+        """Remove a channel, after it has got the commands that were queued before."""
         if channel in self._live:
             self.spill()
             self._live.remove(channel)
@@ -80,8 +82,7 @@ class Outbox:
                 channel.ask(sink)
             return
         if sink.command.tracked:
-            # Neither CACHING nor a tracked command has a form, so merging puts nothing between
-            # them.
+            # Neither CACHING nor a tracked command has a form, so merging never separates the two.
             self._sinks.append(Caching(sink.started))
         self._sinks.append(sink)
         if not self._scheduled:
@@ -103,7 +104,7 @@ class Outbox:
         return data.split(self.run_id) if self.run_id else [data]
 
     def spill(self) -> None:
-        """Hand the commands for all channels to each, as if each had been asked alone."""
+        """Move the commands for all channels into the queue of each channel."""
         if self._sinks:
             requests, packed = self._collected()
             for channel in self._live:
@@ -113,15 +114,15 @@ class Outbox:
     def hurry(self) -> None:
         """Write the commands for all channels now, but only once per tick.
 
-        Waiting for the end of the tick would cost a tenth of a hand-over. Later commands of the
-        tick still leave together in one write.
+        Waiting for the end of the tick would make a hand-over a tenth slower. Later commands of the
+        tick are still written together.
         """
         if self._sinks and not self._hurried:
             self._hurried = True
             self._write()
 
     def _collected(self) -> tuple[list[Sink], list[bytes]]:
-        """Take the commands for all, merged, and their bytes."""
+        """Remove the commands for all channels, and return them merged, with their bytes."""
         sinks, self._sinks = self._sinks, []
         requests = joined(sinks)
         return requests, [request.command.packed for request in requests]
@@ -145,6 +146,6 @@ class Outbox:
         now = self.clock()
         requests, packed = self._collected()
         pieces = self.pieces(packed)
-        # A copy, because a write that fails removes its channel from the list.
+        # The loop needs a copy, because a failed write removes its channel from the list.
         for channel in tuple(self._live):
             channel.write(pieces, requests, now)

@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 __all__ = ["Channel"]
 
 _RECEIVE_BUFFER = 65_536
-"""Bytes that one read from the socket takes at most."""
+"""Largest number of bytes that one read from the socket returns."""
 
 _MORE = object()
 """Returned by the parser when the rest of a reply is still to come."""
 
 _READONLY = re.compile(r"(ERR Error running script .*|@user_script: ?\d+: )?-?READONLY ")
-"""A replica's refusal to write, in the plain form and in that of scripts on Redis 6.2."""
+"""A replica's refusal to write, either plain or with the words that Redis 6.2 adds in scripts."""
 
 _Push = hiredis.PushNotification
 
 
 class Channel(Sender):
-    """One full-duplex connection to one server, connected and authenticated by somebody else.
+    """One full-duplex connection to one server. Other code connects and authenticates it.
 
     Args:
         index: The node's index, passed to the sinks.
         outbox: Shared by the channels of a manager.
         patience: Seconds without a reply after which the server is checked. If the reply is still
-            missing after the same time again, the server counts as silent.
+            missing after `patience` more seconds, the server counts as silent.
         on_push: Called with the keys of an invalidation message; None means all keys.
         on_message: Called with each message published on the channel of a confirmed `Subscription`.
         on_close: Called once when the connection is gone, with the reason and the unanswered
@@ -55,7 +55,7 @@ class Channel(Sender):
         on_silent: Called with True when the server stops answering, with False when it resumes.
         on_release_refused: Called with a release that the server refused (BUSY, MISCONF…) and the
             server's words. The release must be sent again.
-        on_garbled: Called with words about a reply that does not fit its request.
+        on_garbled: Called with a description of a reply that does not fit its request.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Channel(Sender):
         self._redact: Callable[[str], str] = str
         self._reader: Any = hiredis.Reader(
             protocolError=_ProtocolError,
-            # Every error of a server passes here. A server that quotes AUTH would show the
-            # password.
+            # Every error of a server passes through this function. Without `redact`, the error of a
+            # server that quotes AUTH would show the password.
             replyError=lambda words: Refusal(self._redact(words)),
             notEnoughData=_MORE,
         )
@@ -97,9 +97,9 @@ class Channel(Sender):
 
         Args:
             transport: The transport.
-            received: The bytes.
+            received: The bytes that were already read.
             keep: An object that must live as long as the channel.
-            redact: Takes the node's credentials out of every refusal.
+            redact: Removes the node's credentials from every refusal.
         """
         self._redact = redact
         self._open(transport, keep)
@@ -108,14 +108,14 @@ class Channel(Sender):
             self._dispatch()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """For the transport: the place for received bytes.
+        """Return the buffer into which the transport writes received bytes.
 
-        The place is no bytearray, because CPython's TLS corrupts a bytearray.
+        The buffer is a memoryview. With a bytearray, asyncio's TLS would lose what it reads.
         """
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """For the transport: bytes have come."""
+        """Parse the bytes that the transport has received."""
         self._reader.feed(self._view, 0, nbytes)
         self._dispatch()
         if self.silent:
@@ -129,7 +129,7 @@ class Channel(Sender):
                     reply = gets()
                 except TypeError:
                     # The parser cannot use a list as the key of a dict.
-                    raise _ProtocolError("a map whose key is no plain value") from None
+                    raise _ProtocolError("a map whose key is not a plain value") from None
                 except MemoryError:
                     # The parser allocates as many items as the server announces.
                     raise _ProtocolError("an answer too large for this machine") from None
@@ -157,33 +157,44 @@ class Channel(Sender):
             self._drained.set_result(None)
 
     def _one_by_one(self, joint: Joint, reply: list[Raw] | Refusal) -> None:
-        """Take a reply to several calls that were sent as one, if they did not all succeed.
+        """Process the reply to a merged request whose calls did not all succeed.
 
-        A list has a reply for each call before the first refused one. The others are asked again
-        alone. Otherwise it would stay unknown which of them the server refuses.
+        A list contains the replies to the calls before the first error. Each call without a reply
+        is sent again alone. Otherwise it would stay unknown which calls the server refuses.
         """
         replies = reply if type(reply) is list else []
         said = [sink.command.read(own) for sink, own in zip(joint.sinks, replies, strict=False)]
         if len(replies) > len(said) or any(type(own) is Garbled for own in said):
-            # A garbled part leaves unknown which of the calls behind it were executed.
+            # After a garbled part, it is unknown which of the following calls were executed.
             joint.deliver(self._index, self._garbled(joint, garbled(joint.command, reply)))
             return
         for sink, own in zip(joint.sinks, said, strict=False):
             sink.deliver(self._index, own)
-        # The request that loads a script is a joint without sinks. If that is answered with
-        # NOSCRIPT, the server never learns the script, and must not be asked without end.
-        if joint.sinks and type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
-            # The calls are sent one by one now, which loads their own scripts, but not the merging
-            # script. Without this request no later calls could be merged.
+        flushed = type(reply) is Refusal and str(reply).startswith("NOSCRIPT")
+        # The request that loads a script is a `Joint` without sinks. A server that answers this
+        # request with NOSCRIPT cannot load the script, and would get the request again for ever.
+        if joint.sinks and flushed:
+            # The calls are now sent one by one, and load their own scripts. The merging script
+            # needs a request of its own. Without that request no later calls could be merged.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
+        in_full: list[object] = []
         for sink in joint.sinks[len(replies) :]:
-            if not self._ask_again(sink, sink.command.packed):
+            command = sink.command
+            if flushed and command.form not in in_full:
+                # A server that forgot the merging script has forgotten the scripts of the calls,
+                # too. The first call of a form is sent with the source, and so loads the script for
+                # the later calls.
+                asked = self._ask_again(sink, command.packed_in_full(), InFull)
+                in_full += [command.form] * asked
+            else:
+                asked = self._ask_again(sink, command.packed)
+            if not asked:
                 sink.deliver(self._index, Unsent("given up before it could be asked alone"))
 
     def _garbled(self, sink: Sink, words: Garbled) -> Garbled:
-        """Report a reply that does not fit, and return its mark.
+        """Report a reply that does not fit its request, and return the `Garbled`.
 
-        It is unknown whether the server has executed the command.
+        It is unknown whether the server has executed the command, so releases are sent again.
         """
         for own in asking(sink):
             if own.command.owed_until is not None:
@@ -192,7 +203,7 @@ class Channel(Sender):
         return words
 
     def _refused(self, sink: Sink, refusal: Refusal) -> bool:
-        """Take an error of the server. Return False if that closes the connection."""
+        """Process an error reply of the server. Return False if the error closes the connection."""
         words = str(refusal)
         if type(sink) is InFull:
             sink = sink.sink
@@ -215,9 +226,9 @@ class Channel(Sender):
     ) -> bool:
         """Send a request again, because the server has not executed it.
 
-        Return False if it must not be sent. The release of an abandoned acquire is already queued.
-        If the acquire were sent again, it would set a key after that release. A release is always
-        sent again.
+        An abandoned acquire is not sent again. Its release is already queued, and the acquire would
+        set a key after that release. A release is always sent again, unless the connection is
+        closed. Return True if the request was sent again.
         """
         if self._transport is None:
             return False
@@ -227,7 +238,7 @@ class Channel(Sender):
         elif not sink.stands():
             return False
         if sink.command.tracked:
-            # The server spent the first CACHING on the command that it did not execute.
+            # The first CLIENT CACHING applied to the command that the server did not execute.
             self.ask_raw(CACHING.packed, Caching(sink.started))
         self.ask_raw(packed, sink if marked is None else marked(sink))
         return True
@@ -248,9 +259,9 @@ class Channel(Sender):
                 self._confirm(rest)
 
     def _confirm(self, confirmed: list[Raw]) -> None:
-        """Take the confirmation of a subscription, which is a push in the place of the reply."""
+        """Process the confirmation of a subscription, which comes as a push instead of a reply."""
         sink = self._waiting[0] if self._waiting else None
-        # Any other sink would get the reply to the next request.
+        # If another sink were removed here, each later reply would reach the wrong sink.
         if not isinstance(sink, Subscription) or confirmed != [sink.channel, 1]:
             raise _ProtocolError("a subscription that nobody asked for")
         self._waiting.popleft()

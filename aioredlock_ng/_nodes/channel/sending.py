@@ -1,8 +1,9 @@
 """The sending half of a channel: queueing, writing, noticing a silent server, and closing.
 
-A channel never times a request out, and an asker that gives up never closes it. Reconnecting is
+A channel never times a request out. A sink that gives up never closes the channel. Reconnecting is
 the task of `_nodes/node.py`. The server executes commands in the order in which they were queued.
-So a release queued after an acquire is executed after it, even if both are read late.
+So a release that is queued after an acquire is executed after the acquire, even if the server reads
+the two commands late.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["Sender"]
 
 MAX_PENDING = 65_536
-"""Requests in flight on one connection, about 10 MB.
+"""Largest number of unanswered requests on one connection. A full backlog takes about 10 MB.
 
-A server that is further behind counts as silent."""
+A server with more unanswered requests than `MAX_PENDING` counts as silent."""
 
 
 class Sender(asyncio.BufferedProtocol):
-    """One side of a `Channel`, which documents the arguments.
+    """The sending half of a `Channel`. The docstring of `Channel` describes the arguments.
 
     Attributes:
         silent: True while the server does not answer in time.
@@ -71,18 +72,21 @@ class Sender(asyncio.BufferedProtocol):
 
     @property
     def pending(self) -> int:
-        """Requests sent and not yet answered."""
+        """Number of requests that are sent and not yet answered."""
         return len(self._waiting)
 
     @property
     def oldest(self) -> Sink | None:
-        """The sink that has waited longest. It stays the same while the server does not answer."""
+        """The sink that has waited longest.
+
+        The oldest sink stays the same while the server does not answer.
+        """
         return self._waiting[0] if self._waiting else None
 
     async def drain(self, within: float) -> None:
-        """Wait until all requests are answered, for `within` seconds at most.
+        """Wait until all requests are answered, for at most `within` seconds.
 
-        A silent server is not waited for.
+        If the server is silent, return immediately.
         """
         self._outbox.spill()
         if self._waiting and not self.silent and self._transport is not None:
@@ -92,9 +96,9 @@ class Sender(asyncio.BufferedProtocol):
                     await self._drained
 
     async def gone(self, within: float) -> None:
-        """Wait for the server's goodbye after `close(goodbye=True)`, for `within` seconds at most.
+        """Wait for the server's goodbye after `close(goodbye=True)`, for at most `within` seconds.
 
-        The event loop may end after this.
+        After the return, the event loop may be closed.
         """
         try:
             if not self.silent:
@@ -108,8 +112,8 @@ class Sender(asyncio.BufferedProtocol):
     def disown(self) -> None:
         """In a forked child, replace the parent's socket by a socket whose peer is closed.
 
-        To close the parent's socket is not enough. The child may continue the event loop, where the
-        socket is registered, and would read the parent's replies.
+        Closing the parent's socket is not enough. The child may continue the event loop in which
+        the socket is registered. The loop would then read the parent's replies.
         """
         sock = self._opened.get_extra_info("socket")
         if sock is not None and sock.fileno() >= 0:
@@ -118,7 +122,10 @@ class Sender(asyncio.BufferedProtocol):
                 os.dup2(end.fileno(), sock.fileno(), inheritable=False)
 
     def ask(self, sink: Sink) -> None:
-        """Queue the command of `sink`, which gets the reply or the loss of the connection."""
+        """Queue the command of `sink`.
+
+        The sink gets the reply, or a `Dropped` if the connection is lost.
+        """
         if sink.command.tracked:
             self.ask_raw(CACHING.packed, Caching(sink.started))
         self.ask_raw(sink.command.packed, sink)
@@ -134,7 +141,7 @@ class Sender(asyncio.BufferedProtocol):
         self._waiting.append(sink)
 
     def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
-        """Queue several commands. Return True if they are the first of this tick."""
+        """Queue several commands. Return True if no command was in the queue before."""
         first = not self._out
         self._out += packed
         self._waiting += sinks
@@ -147,16 +154,16 @@ class Sender(asyncio.BufferedProtocol):
             self.write(self._outbox.pieces(out), (), now)
 
     def write(self, pieces: list[bytes], sinks: Iterable[Sink], now: float) -> None:
-        """Write commands, and schedule a check of a server whose oldest reply is overdue."""
+        """Write commands. If the oldest reply is overdue, schedule a check of the server."""
         if self._transport is None:
             return
         self._waiting += sinks
         if not self._waiting:
-            # A surplus reply took the place of the reply to this request.
+            # A surplus reply was matched to this request before the request was written.
             self.close("not the Redis protocol: an answer that nobody asked for")
             return
-        # All nodes get the same bytes, except for the run id. It names the server process to which
-        # this connection was made, and a node may vote only as that process.
+        # All nodes get the same bytes, except for the run id. The run id names the server process
+        # to which this connection was made, and a node may vote only as that process.
         self._transport.write(pieces[0] if len(pieces) == 1 else self.run_id.join(pieces))
         oldest = self._waiting[0]
         overdue = now - oldest.started > self._patience or len(self._waiting) > MAX_PENDING
@@ -165,11 +172,11 @@ class Sender(asyncio.BufferedProtocol):
             self._outbox.loop.call_later(self._patience, self._check, oldest)
 
     def _check(self, oldest: Sink) -> None:
-        """Declare the server silent if `oldest` still waits, or if the backlog is still too long.
+        """Declare the server silent if the sink `oldest` still waits, or the backlog is too long.
 
         A reply may be overdue because this process stalled. So this check runs some time later,
-        when the process has had time to read. A backlog that stays is too long, even if the process
-        is the cause.
+        when the process has had time to read. A server whose backlog is still too long counts as
+        silent, even if this process is the cause.
         """
         self._check_is_due = False
         waiting = self._waiting
@@ -184,7 +191,8 @@ class Sender(asyncio.BufferedProtocol):
     def _probe(self) -> None:
         """Send a request whose timely reply shows that a silent server has recovered.
 
-        One late reply is not enough: the reply to this request comes behind the whole backlog.
+        The reply to this request comes after all overdue replies. One overdue reply would not show
+        that the server has caught up.
         """
         if not self._probing and self._transport is not None:
             self._probing = True
@@ -197,21 +205,21 @@ class Sender(asyncio.BufferedProtocol):
             self._on_silent(False)
 
     def eof_received(self) -> bool:
-        """For the transport: the server closed its side."""
+        """Close the channel, because the server has closed its side."""
         self.close("closed by the server")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """For the transport: the connection is gone."""
+        """Close the channel, because the transport has lost the connection."""
         if not self._lost.done():
             self._lost.set_result(None)
         self.close(f"connection lost: {exc}" if exc else "connection lost")
 
     def close(self, reason: str, *, goodbye: bool = False) -> None:
-        """Close, and deliver a `Dropped` to every sink that still waits. Idempotent.
+        """Close the channel, and deliver a `Dropped` to every sink that still waits. Idempotent.
 
-        The transport is gone one tick later. With `goodbye` TLS needs a round trip to close: await
-        `gone` then.
+        The transport is gone one tick later. With `goodbye`, TLS needs a round trip to close, so
+        await `gone` afterwards.
         """
         if self._transport is None:
             return
@@ -220,7 +228,8 @@ class Sender(asyncio.BufferedProtocol):
         if self._out:
             transport.write(self.run_id.join(self._outbox.pieces(self._out)))
             self._out.clear()
-        # A hung server takes no bytes. A goodbye behind bytes in the buffer would never be sent.
+        # A hung server reads no bytes. A goodbye that waits behind unsent bytes would never be
+        # sent.
         if goodbye and not transport.get_write_buffer_size():
             transport.close()
         else:

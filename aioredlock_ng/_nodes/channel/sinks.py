@@ -1,6 +1,6 @@
 """Sinks of a channel: subscriptions, delayed releases, scripts sent in full, and probes.
 
-All but `Probe` pass the reply on to a caller's sink.
+All sinks but `Probe` pass the reply on to a caller's sink.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["PROBE", "Belated", "InFull", "Probe", "Subscription", "asking"]
 
 PROBE = pack_command(("TIME",))
-"""The request that tests a silent server. Locks need the right to TIME anyway."""
+"""The request that tests a silent server. A refusal counts as an answer, so no right is needed."""
 
 
 class Subscription:
     """A request for the messages of one channel. RESP3 only.
 
-    A refusal is a reply like any other. A confirmation is a push and not a reply.
+    A refusal of the subscription is an ordinary reply. A confirmation is a push, not a reply.
 
     Args:
         channel: The channel's name.
-        sink: Gets `OK`, the refusal, or the reply that does not fit.
+        sink: Gets `OK`, the refusal, or a reply that does not fit the request.
 
     Attributes:
         confirmed: True once the server has confirmed.
@@ -56,11 +56,11 @@ class Subscription:
 
 
 class Belated:
-    """A release that the server executes after requests that were queued later.
+    """A release that is sent again, and so is executed after later requests.
 
-    A later request may have been refused because of the key that this release deletes. The server
-    does not report to a connection the keys that this connection deleted (NOLOOP). So this sink
-    reports them.
+    A later request may have been refused because of the key that this release deletes. With NOLOOP,
+    the server does not report a deletion to the connection that requested it. So this sink reports
+    the key.
 
     Args:
         command: The release.
@@ -97,8 +97,8 @@ class Belated:
 class InFull:
     """A request sent with the script's source.
 
-    A second NOSCRIPT reply to this sink counts as a refusal. Otherwise the request would be sent
-    again without end.
+    A NOSCRIPT reply to this request counts as a refusal. Otherwise the request would be sent again
+    for ever.
     """
 
     __slots__ = ("command", "sink", "started")
@@ -122,7 +122,7 @@ class Probe:
 
     Args:
         started: Instant of the request.
-        answered: Called with that instant when the reply comes, or the connection is lost.
+        answered: Called with `started` when the reply comes or the connection is lost.
     """
 
     def __init__(self, started: float, answered: Callable[[float], None]) -> None:
@@ -140,5 +140,5 @@ class Probe:
 
 
 def asking(sink: Sink) -> Sequence[Sink]:
-    """Return the sinks whose calls were sent as one, or the sink itself."""
+    """Return the sinks of a merged request, or the sink of a single request."""
     return sink.sinks if isinstance(sink, Joint) else (sink,)

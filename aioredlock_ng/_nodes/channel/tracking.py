@@ -1,4 +1,7 @@
-"""The request CLIENT CACHING, without which the next command's keys are not tracked (OPTIN)."""
+"""The request CLIENT CACHING, after which the server tracks the keys of the next command.
+
+In the tracking mode OPTIN, the keys of other commands are not tracked.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.keys import OWN_KEYS
+from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._nodes.memory.queues import Queues
 
 if TYPE_CHECKING:
@@ -25,25 +26,25 @@ class Connection(Protocol):
     def disconnect(self) -> None:
         """Disconnect, because the server is gone."""
 
-    def told(self, keys: list[bytes] | None) -> None:
-        """Take a notice that tracked keys changed; None means any key."""
+    def invalidated(self, keys: list[bytes] | None) -> None:
+        """Process a notice of changed keys. If `keys` is None, any tracked key may have changed."""
 
     def notified(self, message: bytes) -> None:
-        """Take a message that was published on the channel of this connection."""
+        """Process a message that was published on the channel of this connection."""
 
 
 class Keyspace:
     """The keys of one server, which several connections share.
 
     Args:
-        address: Its name in messages.
-        clock: Returns the time in seconds that decides when keys expire. None: the running loop's
-            clock.
+        address: The server's name in messages.
+        clock: Returns the time in seconds by which keys expire. By default, the clock of the
+            running event loop.
 
     Attributes:
-        counters: Its fence counters.
-        up: False while it accepts no connections.
-        skew: Seconds by which its wall clock differs from `clock`.
+        counters: The fence counters.
+        up: False while the server accepts no connections.
+        skew: Seconds by which the server's wall clock differs from `clock`.
     """
 
     def __init__(self, address: str = "memory", clock: Callable[[], float] | None = None) -> None:
@@ -54,15 +55,20 @@ class Keyspace:
         self._past: list[bytes] = []
         self.counters: dict[bytes, int] = {}
         self._keys: dict[bytes, tuple[bytes, float]] = {}
-        # Dictionaries keep the order of arrival. The order of a set of objects differs between
-        # processes, so a seed would not repeat a run.
+        # The entries of keys held by readers, with the instant of their expiry.
+        self._entries: dict[bytes, dict[bytes, float]] = {}
+        # Dictionaries keep the order of arrival. The order of a set differs between processes, so a
+        # simulation with sets could not be repeated from its seed.
         self._trackers: dict[bytes, dict[Connection, None]] = {}
         self._nodes: dict[Connection, None] = {}
         self.queues = Queues(self._clock)
         self._subscribers: dict[bytes, dict[Connection, None]] = {}
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key; None if there is none or it has expired."""
+        """Return the value of a key; None if the key is missing or has expired.
+
+        The value is `READERS` if readers hold the key.
+        """
         held = self._keys.get(key)
         if held is None:
             return None
@@ -72,18 +78,57 @@ class Keyspace:
         return held[0]
 
     def set(self, key: bytes, value: bytes, ttl: float, by: Connection | None = None) -> None:
-        """Set a key for `ttl` seconds. Trackers other than `by` are notified."""
+        """Set a key for `ttl` seconds, and notify its trackers except the connection `by`."""
+        if value != READERS:
+            self._entries.pop(key, None)
         self._keys[key] = (value, self._clock() + ttl)
         if ttl < math.inf:
             asyncio.get_running_loop().call_later(ttl, self.get, key)
-        self._tell(key, by)
+        self._invalidate(key, by)
 
     def delete(self, key: bytes, by: Connection | None = None) -> bool:
-        """Delete a key. Trackers other than `by` are notified. Return True if it existed."""
+        """Delete a key, and notify its trackers except the connection `by`.
+
+        Return True if the key existed.
+        """
+        self._entries.pop(key, None)
         if self._keys.pop(key, None) is None:
             return False
-        self._tell(key, by)
+        self._invalidate(key, by)
         return True
+
+    def entries(self, key: bytes) -> dict[bytes, float]:
+        """Return the entries of readers, each with its remaining seconds."""
+        if self.get(key) != READERS:
+            return {}
+        now = self._clock()
+        return {
+            entry: until - now for entry, until in self._entries[key].items() if until - now >= 0
+        }
+
+    def keep_entry(self, key: bytes, entry: bytes, ttl: float, by: Connection | None) -> None:
+        """Keep an entry of a reader for at least `ttl` seconds. A writer's token is replaced."""
+        entries = self.entries(key)
+        entries[entry] = max(ttl, entries.get(entry, 0.0))
+        self._renew_entries(key, entries, by)
+
+    def remove_entry(self, key: bytes, entry: bytes, by: Connection | None) -> bool:
+        """Delete an entry of a reader. Return True if it existed."""
+        entries = self.entries(key)
+        if entries.pop(entry, None) is None:
+            return False
+        self._renew_entries(key, entries, by)
+        return True
+
+    def _renew_entries(
+        self, key: bytes, entries: dict[bytes, float], by: Connection | None
+    ) -> None:
+        if not entries:
+            self.delete(key, by)
+            return
+        now = self._clock()
+        self._entries[key] = {entry: now + left for entry, left in entries.items()}
+        self.set(key, READERS, max(entries.values()), by)
 
     def keys(self) -> list[bytes]:
         """Return the keys of locks that have not expired."""
@@ -100,13 +145,17 @@ class Keyspace:
         return sha1(name, usedforsecurity=False).hexdigest().encode()
 
     def restart(self, *, forget: bool = True) -> None:
-        """Become another process. All connections are lost, and with `forget` all data."""
+        """Become another server process. All connections are lost.
+
+        If `forget` is True, all data are lost, too.
+        """
         nodes = list(self._nodes)
         for node in nodes:
             node.disconnect()
         self._past.append(self.run_id)
         if forget:
             self._keys.clear()
+            self._entries.clear()
             self.counters.clear()
             self.queues.clear()
         for node in nodes:
@@ -119,14 +168,15 @@ class Keyspace:
     def flush(self) -> None:
         """Delete everything, as FLUSHALL does."""
         self._keys.clear()
+        self._entries.clear()
         self.counters.clear()
         self.queues.clear()
         self._trackers.clear()
         for node in list(self._nodes):
-            node.told(None)
+            node.invalidated(None)
 
     def pttl(self, key: bytes) -> int:
-        """Return the milliseconds that a key has left; -2 without a key, -1 without an expiry."""
+        """Return the remaining milliseconds of a key; -2 without a key, -1 without an expiry."""
         if self.get(key) is None:
             return -2
         if self._keys[key][1] == math.inf:
@@ -144,8 +194,8 @@ class Keyspace:
     def publish(self, channel: bytes, message: bytes) -> int:
         """Deliver a message, as PUBLISH does, and return how many connections receive it.
 
-        If a connection's own script publishes to it, the message comes before the script's reply.
-        Some servers send it right behind the reply; see the contract tests.
+        If a script publishes to the connection that runs it, the message comes before the script's
+        reply. Some servers send the message right behind the reply; see the contract tests.
         """
         subscribers = list(self._subscribers.get(channel, ()))
         for node in subscribers:
@@ -163,22 +213,23 @@ class Keyspace:
                 del self._subscribers[channel]
 
     def track(self, key: bytes, by: Connection) -> None:
-        """Notify a connection of the next change of a key."""
+        """Have the connection `by` notified of the next change of a key."""
         self._trackers.setdefault(key, {})[by] = None
 
-    def _tell(self, key: bytes, by: Connection | None) -> None:
+    def _invalidate(self, key: bytes, by: Connection | None) -> None:
         for node in self._trackers.pop(key, ()):
             if node is not by:
-                node.told([key])
+                node.invalidated([key])
 
 
 class Writing:
-    """The keys of a server, changed by one connection; the `Keys` of `memory_queue`."""
+    """The keys of a server as one connection changes them; see `Keys` of `queue_store`."""
 
     def __init__(self, server: Keyspace, by: Connection) -> None:
         self._server = server
         self._by = by
         self.get = server.get
+        self.entries = server.entries
         self.publish = server.publish
         self.pttl = server.pttl
 
@@ -189,6 +240,14 @@ class Writing:
     def remove(self, key: bytes) -> None:
         """Delete a key."""
         self._server.delete(key, self._by)
+
+    def keep_entry(self, key: bytes, entry: bytes, ttl: float) -> None:
+        """Set an entry of a reader for `ttl` seconds."""
+        self._server.keep_entry(key, entry, ttl, self._by)
+
+    def remove_entry(self, key: bytes, entry: bytes) -> bool:
+        """Delete an entry of a reader. Return True if it existed."""
+        return self._server.remove_entry(key, entry, self._by)
 
 
 def _loop_time() -> float:

@@ -1,10 +1,11 @@
-"""Members, claims and offers of queues: the formats of `parts/queue.lua`, read and written."""
+"""Functions for the formats of `parts/queue.lua`: members, claims and offers of queues."""
 
 from __future__ import annotations
 
 import re
 
 from aioredlock_ng._core.keys import MAX_SLOTS, slot_in
+from aioredlock_ng._core.readers import READER_QUEUE_KEYS
 from aioredlock_ng._core.tickets import OFFER, SLOT_QUEUE_KEYS
 
 __all__ = [
@@ -29,7 +30,7 @@ def is_offer_to(value: bytes, member: bytes) -> bool:
 
 
 def admits(value: bytes, claim: bytes) -> bool:
-    """Return True if this value of a key is an offer to the claim's member, or to one behind it."""
+    """Return True if a key's value is an offer to the claim's member or to a member behind it."""
     if not value.startswith(OFFER):
         return False
     offered, own = parts_of(value.removeprefix(OFFER)), parts_of(claim)
@@ -49,12 +50,12 @@ def limit_of(member: bytes) -> int:
 
 
 def takes(member: bytes, slot: int) -> bool:
-    """Return True if a member takes this slot. Slot 0 is a lock, which every member takes."""
+    """Return True if a member accepts this slot. Slot 0 is a lock, which every member accepts."""
     return (limit_of(member) or slot) >= slot
 
 
 def offer_value(ticket: int, member: bytes) -> bytes:
-    """Return the value of a key that is offered to a member."""
+    """Return the value of a key while it is offered to a member."""
     return b"%b%d:%b" % (OFFER, ticket, member)
 
 
@@ -73,4 +74,5 @@ def slot_queue_of(key: bytes) -> bytes:
 def queues_of(key: bytes) -> list[bytes]:
     """Return the queues of the waiters for a key."""
     shared = slot_queue_of(key)
-    return [key, shared] if shared else [key]
+    own = [key, READER_QUEUE_KEYS + key]
+    return [*own, shared] if shared else own

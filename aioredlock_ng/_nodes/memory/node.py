@@ -1,8 +1,8 @@
 """A lock node without a network, with faults on demand.
 
 A `MemoryNode` is one manager's connection to a `MemoryServer`. Several managers can share a set of
-servers. The event loop's clock drives expiry, so virtual time works. The node fulfils the contract
-of `port.Node`. The same test suite runs against it and against real servers.
+servers. Keys expire by the event loop's clock, so tests can use virtual time. The node fulfils the
+contract of `port.Node`. The same test suite runs against this node and against real servers.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class MemoryNode:
     """One manager's connection to a `MemoryServer`.
 
     Args:
-        server: The server, or the address of a new one.
-        latency: Returns the seconds of each way of each command.
+        server: The server, or the address of a new server.
+        latency: Returns the travel time of a command or a reply, in seconds.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class MemoryNode:
         self.address = self.server.address
         self._latency = latency
         self._arrived_at = self._answered_at = 0.0
-        # Each way is a queue. Timers of one instant fire in any order, but a connection keeps the
-        # order.
+        # Each direction is a queue. Timers of one instant fire in any order, but a connection must
+        # deliver in order.
         self._travelling: deque[int] = deque()
         self._inbox: deque[int] = deque()
         self._answers: deque[Callable[[], None]] = deque()
@@ -74,7 +74,7 @@ class MemoryNode:
         return self._connected
 
     def ask(self, sink: Sink, index: int) -> None:
-        """Send a command after its latency, or deliver at once that there is no connection."""
+        """Send a command after its latency, or deliver an `Unsent` if there is no connection."""
         command = sink.command
         assert isinstance(command, Command)
         if not self._connected:
@@ -130,11 +130,11 @@ class MemoryNode:
         )
 
     def hang(self) -> None:
-        """Stop the server. Commands wait for it."""
+        """Stop executing commands, as a hung server does. Commands wait until `resume`."""
         self._hung = True
 
     def resume(self) -> None:
-        """Let the server execute the waiting commands in order, and continue."""
+        """Execute the waiting commands in order, and then execute new commands again."""
         self._hung = False
         while self._inbox:
             self._execute(self._inbox.popleft())
@@ -152,10 +152,10 @@ class MemoryNode:
             if command.owed_until is not None:
                 self._owed[command.packed] = command
             sink.deliver(index, Dropped("connection cut"))
-        self.told(None)
+        self.invalidated(None)
 
     def connect(self) -> None:
-        """Connect again, if the server is up, and send the owed releases."""
+        """Connect again, if the server is up, and send the outstanding releases."""
         if not self.server.up or self._refused:
             return
         self._connected = True
@@ -166,21 +166,21 @@ class MemoryNode:
         owed, self._owed = self._owed, {}
         for command in owed.values():
             self.server.execute(command, self)
-        self.told(None)
+        self.invalidated(None)
 
-    def told(self, keys: list[bytes] | None) -> None:
-        """Take a notice of changed keys, behind the replies that the server has sent."""
+    def invalidated(self, keys: list[bytes] | None) -> None:
+        """Deliver a notice of changed keys, after the replies that the server has already sent."""
         if not self._behind_answers(partial(self._pass_on, keys)) and self._listener is not None:
             asyncio.get_running_loop().call_soon(self._pass_on, keys)
 
     def notified(self, message: bytes) -> None:
-        """Take a message, behind the replies that the server has sent."""
+        """Deliver a message, after the replies that the server has already sent."""
         push = partial(self._pass_on_message, message, self._connections)
         if not self._behind_answers(push):
             asyncio.get_running_loop().call_soon(push)
 
     def _behind_answers(self, push: Callable[[], None]) -> bool:
-        """Queue a push behind the replies under way. Return False if there are none."""
+        """Queue a push behind the replies under way. Return False if no reply is under way."""
         if not self._answers:
             return False
         self._answers.append(push)

@@ -1,15 +1,20 @@
 """The queues of an in-memory server.
 
-The functions follow those of `parts/queue.lua` step by step. The contract tests run against both.
+The methods follow `parts/queue.lua` step by step. Methods and script pass the same contract tests.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import OWN_KEYS, slot_in, slot_key
-from aioredlock_ng._core.outlook import MOST_AHEAD
+from aioredlock_ng._core.readers import (
+    READER_QUEUE_KEYS,
+    READERS,
+    is_reader,
+    offer_to_reader,
+)
 from aioredlock_ng._core.tickets import LARGEST_TICKET, OFFER, SLOT_QUEUE_KEYS
 from aioredlock_ng._nodes.memory.members import (
     grace_of,
@@ -19,107 +24,29 @@ from aioredlock_ng._nodes.memory.members import (
     parts_of,
     queues_of,
     slot_queue_of,
-    takes,
 )
+from aioredlock_ng._nodes.memory.queue_store import Keys, QueueStore, notify, publish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-__all__ = ["Keys", "Queues", "queue_for"]
+__all__ = ["Queues", "queue_for"]
 
 _DISPLACED_LIFE = 20.0
-"""Seconds that a queue lives at least after a displaced member has entered it again."""
+"""Shortest life in seconds of a queue that a displaced member has entered again."""
 
-_NOTIFIED = re.compile(rb"([0-9a-f]+):")
-
-
-class Keys(Protocol):
-    """The keys of the server, as far as queues need them."""
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key; None if the key does not exist."""
-
-    def keep(self, key: bytes, value: bytes, ttl: float) -> None:
-        """Set a key for `ttl` seconds."""
-
-    def remove(self, key: bytes) -> None:
-        """Delete a key."""
-
-    def pttl(self, key: bytes) -> int:
-        """Return the milliseconds that a key has left."""
-
-    def publish(self, channel: bytes, message: bytes) -> int:
-        """Send a message, and return the number of connections that received it."""
+_READING = re.compile(rb"[0-9a-f]+:([0-9a-f]+)")
 
 
-class Queues:
-    """The queues of all keys of a server.
-
-    The name of a queue is the key that it is for, or that of the script for a semaphore.
-
-    Args:
-        clock: The clock of the server, in seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._queues: dict[bytes, tuple[dict[bytes, int], float]] = {}
-
-    def clear(self) -> None:
-        """Delete all queues."""
-        self._queues.clear()
-
-    def members(self, queue: bytes) -> list[tuple[int, bytes]]:
-        """Return the tickets and members of a queue, the head first."""
-        members, until = self._queues.get(queue, ({}, 0.0))
-        if until <= self._clock():
-            self._queues.pop(queue, None)
-            return []
-        return sorted((ticket, member) for member, ticket in members.items())
-
-    def left(self, key: bytes) -> int:
-        """Return the milliseconds until a queue expires; -2 without a queue."""
-        return round((self._queues[key][1] - self._clock()) * 1000) if self.members(key) else -2
-
-    def add(self, queue: bytes, claim: bytes, life: float) -> None:
-        """Add the member of a claim to a queue, and set the seconds until the queue expires."""
-        ticket, member = parts_of(claim)
-        members = {member: ticket for ticket, member in self.members(queue)}
-        members[member] = ticket
-        self._queues[queue] = members, self._clock() + life
-
-    def enter(self, keys: Keys, queue: bytes, claim: bytes, life: float) -> None:
-        """Add a member, and remove the dead members just before it; see `enter` in the script.
-
-        Args:
-            keys: The keys of the server.
-            queue: The name of the queue.
-            claim: The claim of the member.
-            life: Seconds that the queue lives. Each member before this one adds twice as many.
-        """
-        left = self.left(queue) / 1000
-        self.add(queue, claim, life)
-        rank = self.rank(queue, parts_of(claim)[1])
-        while rank > 0 and not _publish(keys, self.members(queue)[rank - 1][1], b""):
-            rank -= 1
-            self.remove(queue, self.members(queue)[rank][1])
-        self.add(queue, claim, max(left, life * (1 + 2 * min(max(rank, 0), MOST_AHEAD))))
-
-    def remove(self, queue: bytes, member: bytes) -> bool:
-        """Remove a member from a queue. Return False if the member was not in it."""
-        members, until = self._queues.get(queue, ({}, 0.0))
-        if members.pop(member, None) is None or until <= self._clock():
-            return False
-        if not members:
-            del self._queues[queue]
-        return True
+class Queues(QueueStore):
+    """The queues of a server, with the offers and messages to their members."""
 
     def highest(self, key: bytes, value: bytes | None) -> int:
-        """Return the highest ticket of the waiters of a key; `highest_ticket` in the script.
+        """Return the highest ticket of a key's waiters, as `highest_ticket` in the script does.
 
         Args:
             key: The lock's key.
-            value: The value of the key. An offer counts with its ticket.
+            value: The value of the key. The ticket in an offer counts, too.
         """
         kept = 0
         if value is not None and value.startswith(OFFER):
@@ -127,63 +54,128 @@ class Queues:
         tickets = (ticket for queue in queues_of(key) for ticket, _ in self.members(queue))
         return min(max([kept, *tickets]), LARGEST_TICKET)
 
-    def waiting(self, key: bytes, value: bytes) -> int:
-        """Return the number of waiters of a key. An offer counts as one.
+    def waiting(self, key: bytes, value: bytes, entries: Iterable[bytes] = ()) -> int:
+        """Return the number of waiters of a key. An offer counts as one waiter.
 
         Args:
             key: The lock's key.
             value: The value of the key.
+            entries: The entries of the key's readers.
         """
         members = {member for queue in queues_of(key) for _, member in self.members(queue)}
         if value.startswith(OFFER):
             members.add(parts_of(value.removeprefix(OFFER))[1])
-        return len(members)
-
-    def rank(self, queue: bytes, member: bytes) -> int:
-        """Return the number of members before this one; -1 if it is not in the queue."""
-        members = enumerate(self.members(queue))
-        return next((rank for rank, (_, who) in members if who == member), -1)
+        return len(members) + sum(entry.startswith(OFFER) for entry in entries)
 
     def notify_first(self, keys: Keys, queue: bytes, limit: int = 0) -> None:
-        """Tell the first members that take the slots up to this limit; see the script."""
+        """For each slot up to `limit`, notify the first member that accepts the slot."""
         base = queue.removeprefix(SLOT_QUEUE_KEYS)
-        key, slot = queue if base == queue else slot_key(base, 1), 0
+        key = queue.removeprefix(READER_QUEUE_KEYS) if base == queue else slot_key(base, 1)
+        slot = 0
         while slot <= limit and (first := self.taker(queue, slot)) is not None:
-            if not _notify(keys, first, -1, key):
+            if not notify(keys, first, -1, key):
                 self.remove(queue, first)
             elif limit_of(first):
                 slot = limit_of(first) + 1
             else:
                 return
 
-    def taker(self, queue: bytes, slot: int, at: int = 0) -> bytes | None:
-        """Return the first member, from place `at` on, that takes this slot; None without one."""
-        members = (member for _, member in self.members(queue)[at:])
-        return next((member for member in members if takes(member, slot)), None)
+    def notify_second(self, keys: Keys, queue: bytes) -> None:
+        """Notify the second waiter of the time at which it may get the lock; see the script."""
+        key = queue.removeprefix(READER_QUEUE_KEYS)
+        left, before = keys.pttl(key), 2 if keys.get(key) == READERS else 1
+        if left < 0:
+            return
+        while (second := self.taker(queue, 0, 1)) is not None and not notify(
+            keys, second, -left - before * grace_of(second), key
+        ):
+            self.remove(queue, second)
 
     def notify_waiters(self, keys: Keys, key: bytes) -> None:
-        """Tell the head of each queue of a key to look at the key again."""
+        """Notify the first waiters in each queue of a key, so that they request the key again."""
         slot = slot_in(key)
         for queue in queues_of(key):
             self.notify_first(keys, queue, 0 if queue == key or slot is None else slot[1])
+            if queue == key:
+                self.notify_second(keys, key)
 
     def offer(self, keys: Keys, key: bytes) -> bool:
-        """Offer a key to the first waiter for it, and take that member out of its queue.
+        """Offer a key to its first waiter, and remove that member from the queue.
 
         Returns:
-            False if nobody waits. The key has not changed then.
+            False if nobody waits. In that case the key has not changed.
         """
-        return self._offer_lock(keys, key) or self._offer_slot(keys, key)
+        return (
+            self.offer_readers(keys, key)
+            or self._offer_lock(keys, key)
+            or self._offer_slot(keys, key)
+        )
+
+    def offer_readers(self, keys: Keys, key: bytes) -> bool:
+        """Offer a key to all waiting readers, and empty their queue.
+
+        Returns:
+            False if no waiting reader is connected.
+        """
+        queue = READER_QUEUE_KEYS + key
+        offered = False
+        for _, member in self.members(queue):
+            self.remove(queue, member)
+            if notify(keys, member, 0, key):
+                keys.keep_entry(key, offer_to_reader(member), grace_of(member) / 1000)
+                offered = True
+        if offered:
+            self.notify_first(keys, key)
+        return offered
+
+    def offer_after_readers(self, keys: Keys, key: bytes) -> bool:
+        """Offer a key that readers held. Waiting writers come before waiting readers."""
+        return (
+            self._offer_lock(keys, key)
+            or self._offer_slot(keys, key)
+            or self.offer_readers(keys, key)
+        )
+
+    def writer_waits(self, keys: Keys, key: bytes) -> bool:
+        """Return True if a writer waits. Remove the writers whose processes are gone."""
+        while (first := self.taker(key, 0)) is not None:
+            if publish(keys, first, b""):
+                return True
+            self.remove(key, first)
+        return False
+
+    def announce_writer(self, keys: Keys, key: bytes) -> None:
+        """Notify the processes of a key's readers that a writer waits."""
+        found = map(_READING.fullmatch, keys.entries(key))
+        for manager in dict.fromkeys(entry[1] for entry in found if entry is not None):
+            keys.publish(OWN_KEYS + manager, b"-1 %b %b" % (manager, key))
+
+    def leave_readers(self, keys: Keys, key: bytes, entry: bytes) -> bool:
+        """Remove a reader's entry. After the last entry, the key is offered to the next waiter."""
+        entries = keys.entries(key)
+        last = max(entries, key=lambda entry: (entries[entry], entry), default=None)
+        removed = keys.remove_entry(key, entry)
+        if keys.get(key) is None:
+            self.offer_after_readers(keys, key)
+        elif entry == last:
+            self._notify_expiry(keys, key)
+        return removed
+
+    def _notify_expiry(self, keys: Keys, key: bytes) -> None:
+        while (first := self.taker(key, 0)) is not None:
+            if notify(keys, first, keys.pttl(key) + grace_of(first), key):
+                return
+            self.remove(key, first)
 
     def _offer_lock(self, keys: Keys, key: bytes) -> bool:
         while members := self.members(key):
             ticket, member = members[0]
-            heard = _notify(keys, member, 0, key)
+            heard = notify(keys, member, 0, key)
             self.remove(key, member)
             if heard:
                 keys.keep(key, offer_value(ticket, member), grace_of(member) / 1000)
                 if len(members) > 1:
-                    _notify(keys, members[1][1], grace_of(member), key)
+                    notify(keys, members[1][1], grace_of(member), key)
                 return True
         return False
 
@@ -200,12 +192,12 @@ class Queues:
             if self._share_out(keys, slot, ticket, member):
                 second = self.taker(queue, slot[1], at)
                 if second is not None:
-                    _notify(keys, second, grace_of(member), key)
+                    notify(keys, second, grace_of(member), key)
                 return True
         return False
 
     def _share_out(self, keys: Keys, slot: tuple[bytes, int], ticket: int, member: bytes) -> bool:
-        """Offer a slot to a member as well, and share out all slots on offer by ticket.
+        """Offer a slot to a further member, and assign all offered slots anew by ticket.
 
         Returns:
             False if the member's process is gone.
@@ -223,34 +215,45 @@ class Queues:
                     slots.append(at)
         offers.sort()
         slots.sort()
+        highest = max(offers[-1][0], *(held for held, _ in self.members(SLOT_QUEUE_KEYS + name)), 0)
         if any(limit_of(offer[1]) < at for offer, at in zip(offers, slots, strict=True)):
             offers, slots = [new], [number]
         shared = list(zip(offers, slots, strict=True))
         own_slot = next(at for offer, at in shared if offer is new)
-        if not _notify(keys, member, 0, slot_key(name, own_slot)):
+        if not notify(keys, member, 0, slot_key(name, own_slot), highest):
             return False
         for (own, other, before, left), at in shared:
             if before != at:
                 keys.keep(slot_key(name, at), offer_value(own, other), max(1, left) / 1000)
                 if other != member:
-                    _notify(keys, other, 0, slot_key(name, at))
+                    notify(keys, other, 0, slot_key(name, at), highest)
         return True
 
     def step_out(self, keys: Keys, queue: bytes, member: bytes) -> None:
-        """Remove a member. If it was the first that takes its slots, notify the next one."""
+        """Remove a member. If it was the first, notify the next member; see the script."""
         limit = limit_of(member)
-        first = self.taker(queue, limit)
-        if self.remove(queue, member) and first == member:
+        first, rank = self.taker(queue, limit), self.rank(queue, member)
+        if not self.remove(queue, member):
+            return
+        if first == member:
             self.notify_first(keys, queue, limit)
+        if not limit and (first == member or rank == 1):
+            self.notify_second(keys, queue)
 
     def leave(self, keys: Keys, key: bytes, member: bytes) -> None:
-        """Remove a member that no longer wants the key. An offer to it goes to the next one."""
-        queue = queue_for(member, key)
-        if is_offer_to(keys.get(key) or b"", member):
+        """Remove a member that gave up the key, and pass its offer on to the next member."""
+        queue, value = queue_for(member, key), keys.get(key)
+        if is_reader(member):
+            self.step_out(keys, queue, member)
+            if offer_to_reader(member) in keys.entries(key):
+                self.leave_readers(keys, key, offer_to_reader(member))
+        elif is_offer_to(value or b"", member):
             self.remove(queue, member)
             self.give_back(keys, key)
         else:
             self.step_out(keys, queue, member)
+            if value in (None, READERS) and self.taker(key, 0) is None:
+                self.offer_readers(keys, key)
 
     def give_back(self, keys: Keys, key: bytes) -> None:
         """Offer a key to the next waiter, or delete the key."""
@@ -258,16 +261,16 @@ class Queues:
             keys.remove(key)
 
     def served(self, keys: Keys, key: bytes, claim: bytes, before: bytes = b"") -> None:
-        """Remove the member of a claim, which has the key now, and notify the next member.
+        """Remove the member of a claim, because it has the key now. Notify the next member.
 
-        Of a semaphore, a member whose offer was replaced enters the queue again. Offers of other
-        slots go to the next members.
+        If the key is a slot, a member whose offer was replaced enters the queue again. Other slots
+        that were offered to the served member go to the next members.
 
         Args:
             keys: The keys of the server.
             key: The key.
             claim: The claim of the member; empty for a first attempt.
-            before: The value that the key had before; empty if there was none.
+            before: The earlier value of the key; empty if there was no value.
         """
         _, member = parts_of(claim)
         if not member:
@@ -277,8 +280,12 @@ class Queues:
         if before.startswith(OFFER):
             _, other = parts_of(before.removeprefix(OFFER))
             if other != member and limit_of(other):
-                life = max(self.left(queue) / 1000, _DISPLACED_LIFE)
-                self.add(queue, before.removeprefix(OFFER), life)
+                # The member may want this key as a lock. The displaced member waits for any slot.
+                slots = queue_for(other, key)
+                life = max(self.left(slots) / 1000, _DISPLACED_LIFE)
+                self.add(slots, before.removeprefix(OFFER), life)
+                if slots != queue:
+                    self.notify_first(keys, slots, limit_of(other))
         for number in range(1, limit_of(member) + 1):
             slot = slot_key(queue.removeprefix(SLOT_QUEUE_KEYS), number)
             if is_offer_to(keys.get(slot) or b"", member):
@@ -288,13 +295,6 @@ class Queues:
 
 def queue_for(member: bytes, key: bytes) -> bytes:
     """Return the queue in which a member waits for a key."""
+    if is_reader(member):
+        return READER_QUEUE_KEYS + key
     return (limit_of(member) and slot_queue_of(key)) or key
-
-
-def _notify(keys: Keys, member: bytes, milliseconds: int, key: bytes) -> bool:
-    return _publish(keys, member, b"%d %b %b" % (milliseconds, member, key))
-
-
-def _publish(keys: Keys, member: bytes, text: bytes) -> bool:
-    manager = _NOTIFIED.match(member)
-    return manager is None or keys.publish(OWN_KEYS + manager[1], text) > 0

@@ -6,19 +6,22 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.fencing import LATEST_US
-from aioredlock_ng._core.marker import Trust, read_marker
+from aioredlock_ng._core.keys import message_channel
+from aioredlock_ng._core.marker import Trust
 from aioredlock_ng._core.over import over_mark
 from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.readers import READERS
+from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._nodes.memory.keyspace import Writing
 from aioredlock_ng._nodes.memory.members import admits
-from aioredlock_ng._nodes.memory.standing import StandingServer, as_bytes
+from aioredlock_ng._nodes.memory.reading import ReadingServer
+from aioredlock_ng._nodes.memory.standing import as_bytes
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng._core.marker import Reading
     from aioredlock_ng._core.votes import Raw
     from aioredlock_ng._nodes.memory.keyspace import Connection
     from aioredlock_ng._scripts import Command
@@ -26,14 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["MemoryServer"]
 
 
-class MemoryServer(StandingServer):
-    """One server that lives in this process. Several connections may share it.
+class MemoryServer(ReadingServer):
+    """One server in this process, which several connections may share.
 
     A method `_name` does what the script of that name does, and returns what the script returns.
 
     Args:
-        address: Its name in messages.
-        clock: Returns the seconds by which its keys expire; None means the running loop's clock.
+        address: The server's name in messages.
+        clock: Returns the time in seconds by which keys expire. By default, the clock of the
+            running event loop.
 
     Attributes:
         refuses: If set, every command is refused with these words.
@@ -61,19 +65,12 @@ class MemoryServer(StandingServer):
 
     def _acquire_guarded(self, command: Command, by: Connection) -> Raw | Refusal:
         keys = command.keys[:-2]
-        token, ttl, vouch, fence, claim, tell, *slots = map(as_bytes, command.args)
+        token, ttl, own_marker, fence, claim, tell, *slots = map(as_bytes, command.args)
         refusal = self._take(keys, claim)
         if refusal is not None:
             return refusal
-        if vouch:
-            reading = self._read_marker(vouch)
-            distrusted = reading.trust in (Trust.NONE, Trust.FOREIGN, Trust.EXCESSIVE)
-            if distrusted or reading.guard_ms < int(vouch.partition(b":")[2]):
-                return [-1, -1]
-            if reading.ready_ms > reading.node_ms:
-                return [-1, reading.ready_ms - reading.node_ms]
-            if reading.trust is not Trust.TRUSTED:
-                self.set(MARKER_KEY, b"%b:%d" % (reading.run_id, reading.guard_ms), math.inf, by)
+        if own_marker and (distrusted := self._distrusted(own_marker, by)) is not None:
+            return distrusted
         self._hold(keys, token, ttl, claim, by)
         if not fence:
             return 1
@@ -106,7 +103,10 @@ class MemoryServer(StandingServer):
         return self._store(int(fence), slots, granted=0)
 
     def _store(self, fence: int, slots: Sequence[bytes], granted: int) -> Raw | Refusal:
-        """Store a fence above all counters, or return the highest counter."""
+        """Store a fence in each lower counter.
+
+        Return 1, or a list with the highest counter that is not lower.
+        """
         highest = 0
         for slot in slots:
             counter = self.counters.get(slot, 0)
@@ -118,14 +118,14 @@ class MemoryServer(StandingServer):
 
     def _repair(self, command: Command, by: Connection) -> Raw | Refusal:
         keys = command.keys[:-2]
-        token, ttl, vouch, fence, *slots = map(as_bytes, command.args)
+        token, ttl, own_marker, fence, *slots = map(as_bytes, command.args)
         holders = [self.get(key) for key in keys]
         if any(holder not in (None, token) for holder in holders):
             return 0
         if None in holders:
-            reading = self._read_marker(vouch)
+            reading = self._read_marker(own_marker)
             if reading.trust is not Trust.TRUSTED or reading.guard_ms < int(
-                vouch.partition(b":")[2]
+                own_marker.partition(b":")[2]
             ):
                 return -1
         for slot in slots:
@@ -139,38 +139,25 @@ class MemoryServer(StandingServer):
         return 1
 
     def _marker(self, command: Command, by: Connection) -> Raw | Refusal:
-        become, expected, read_ms, vouch, nonce = map(as_bytes, command.args)
-        vouch = self._own(vouch)
+        become, expected, read_ms, own_marker, nonce = map(as_bytes, command.args)
+        own_marker = self._own(own_marker)
         now, marker = self._now_ms(), self.get(MARKER_KEY) or b""
         self._track(MARKER_KEY, by)
         if become == b"read" or marker != expected or abs(now - int(read_ms)) > 1000:
-            return [marker, now, vouch]
+            return [marker, now, own_marker]
         parts = marker.split(b":")
         if become == b"trusted" and len(parts) == 3 and int(parts[2]) > now:
-            return [marker, now, vouch]
-        marker = vouch
+            return [marker, now, own_marker]
+        marker = own_marker
         if become != b"trusted":
-            marker += b":%d" % (now + int(vouch.partition(b":")[2]) + 1000)
+            marker += b":%d" % (now + int(own_marker.partition(b":")[2]) + 1000)
         if become == b"founding":
             marker += b":" + nonce
         self.set(MARKER_KEY, marker, math.inf, by)
+        if become == b"trusted":
+            self._store_floor()
         self._track(MARKER_KEY, by)
-        return [marker, now, vouch]
-
-    def _own(self, vouch: bytes) -> bytes:
-        """Return `vouch` as a connection sends it: a placeholder becomes the run id of this server.
-
-        The run id of an earlier process is not replaced.
-        """
-        named, _, guard = vouch.partition(b":")
-        return vouch if named in self._past else b"%b:%b" % (self.run_id, guard)
-
-    def _read_marker(self, vouch: bytes) -> Reading:
-        marker = self.get(MARKER_KEY) or b""
-        return read_marker(marker, self._now_ms(), self._own(vouch), 0.0, 0.0)
-
-    def _now_ms(self) -> int:
-        return int((self._clock() + self.skew) * 1000)
+        return [marker, now, own_marker]
 
     def _extend(self, command: Command, by: Connection) -> Raw | Refusal:
         ttl, *tokens = command.args
@@ -198,7 +185,8 @@ class MemoryServer(StandingServer):
         for key, token in zip(keys, tokens, strict=True):
             holder = self.get(key)
             self._track(key, by)
-            answers.append(1 if holder == token else 0 if holder is None else -1)
+            missing = holder in (None, READERS)
+            answers.append(1 if holder == token else 0 if missing else -1)
         return len(answers) if set(answers) == {1} else answers
 
     def _release(self, command: Command, by: Connection) -> Raw | Refusal:
@@ -208,9 +196,12 @@ class MemoryServer(StandingServer):
         for key, label_key in zip(command.keys[:n], command.keys[n:], strict=False):
             if key in ours or (self.get(label_key) or b"").startswith(as_bytes(token)[:16] + b" "):
                 self.delete(label_key, by)
+        offered = [key for key in ours if self.queues.offer(Writing(self, by), key)]
         for key in ours:
-            if not self.queues.offer(Writing(self, by), key):
+            if key not in offered:
                 self.delete(key, by)
+        if n == 1 and offered:
+            return [1, self.queues.highest(offered[0], self.get(offered[0]))]
         return len(ours)
 
     def _retire(self, command: Command, by: Connection) -> Raw | Refusal:
@@ -235,8 +226,21 @@ class MemoryServer(StandingServer):
             answer.append(self.get(label_key) or b"")
         if len(command.args) > 1:
             for answer, key in zip(answers, command.keys, strict=False):
-                answer[2:] = [*(answer[2:] or [b""]), self.queues.waiting(key, answer[1])]
+                waiting = self.queues.waiting(key, answer[1], self.entries(key))
+                answer[2:] = [*(answer[2:] or [b""]), waiting]
+        for answer, key in zip(answers, command.keys, strict=False):
+            if answer[1] == READERS:
+                waiting = answer[3] if len(answer) > 3 else -1
+                answer[2:] = [b"", waiting, self._readers(key, labelled=len(command.keys) > n)]
         return answers
+
+    def _readers(self, key: bytes, *, labelled: bool) -> list[Any]:
+        told: list[Any] = []
+        for entry, left in sorted(self.entries(key).items(), key=lambda item: (item[1], item[0])):
+            if not entry.startswith(OFFER):
+                label = self.get(owner_key(key) + b":" + entry[:16]) if labelled else None
+                told += (entry, int(left * 1000), label or b"")
+        return told
 
     def _force_release(self, command: Command, by: Connection) -> Raw | Refusal:
         keys, last = command.keys, int(command.args[0]) + 2
@@ -245,6 +249,7 @@ class MemoryServer(StandingServer):
         if fenced:
             keys = keys[:-1]
         doomed = [key for key in keys if self.get(key) in tokens]
+        ended = [(key, entry) for key in keys for entry in self.entries(key) if entry in tokens]
         if not int(any_key) and any(self.pttl(key) == -1 for key in doomed):
             return Refusal("NOTALOCK string -1")
         if fenced:
@@ -260,6 +265,9 @@ class MemoryServer(StandingServer):
                 {slot: max(counter, highest) for slot, counter in counters.items()}
             )
         for key in doomed:
-            if not self.queues.offer(Writing(self, by), key):
-                self.delete(key, by)
-        return len(doomed)
+            self.queues.give_back(Writing(self, by), key)
+        for key, entry in ended:
+            self.queues.leave_readers(Writing(self, by), key, entry)
+            manager = entry.partition(b":")[2]
+            self.publish(message_channel(manager), b"0 %b %b" % (manager, key))
+        return len(doomed) + len(ended)

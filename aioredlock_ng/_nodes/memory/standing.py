@@ -1,9 +1,10 @@
-"""The scripts of a lock server in memory by which waiters stand in queues and leave them."""
+"""The scripts by which waiters enter and leave queues, on a lock server in memory."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
 from aioredlock_ng._nodes.memory.members import (
@@ -24,7 +25,7 @@ __all__ = ["StandingServer", "as_bytes"]
 
 
 class StandingServer(Keyspace):
-    """The queues of a lock server.
+    """A lock server with the scripts for queues.
 
     A method `_name` does what the script of that name does, and returns what the script returns.
     """
@@ -50,7 +51,8 @@ class StandingServer(Keyspace):
         key, queues = keys[place], self.queues
         if command.tracked:
             self._track(key, by)
-        queues.enter(own, key, claim, int(life) / 1000)
+        if queues.enter(own, key, claim, int(life) / 1000) and values[place] == READERS:
+            queues.announce_writer(own, key)
         for before, value in zip(keys[:place], values, strict=False):
             is_kept = value == OFFER + claim and self.pttl(before) > grace_of(member)
             if not is_kept and int(kept) > 0:
@@ -67,9 +69,12 @@ class StandingServer(Keyspace):
         if value is None or admits(value, claim):
             return [0, place + 1, rank]
         left = self.pttl(key)
+        if rank == 0 and not value.startswith(OFFER):
+            queues.notify_second(own, key)
         if left < 0 or (rank > 1 and not value.startswith(OFFER)):
             return [-1, place + 1, rank]
-        return [left + max(rank, 0) * grace_of(member), place + 1, rank]
+        ahead = max(rank, 0) + (value == READERS)
+        return [left + ahead * grace_of(member), place + 1, rank]
 
     def _stand_slots(self, command: Command, by: Connection) -> Raw | Refusal:
         (claim, life), keys, own = map(as_bytes, command.args), command.keys, Writing(self, by)

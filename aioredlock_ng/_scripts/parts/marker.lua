@@ -1,9 +1,9 @@
 -- Returns two parts of a marker: 'run_id:guard', and the ready time, which is '' if the marker is
--- trusted now. Returns nil if the marker does not match the marker `expected`:
--- * The marker is missing, or is no marker.
--- * It names another process. Zeros in place of the expected run_id match every process.
--- * Its guard time is shorter than the expected one, or above a day plus a second. A guard time
---   of that length is damage.
+-- trusted now. Returns nil if the marker does not match `expected`, for one of these reasons:
+-- * The key is missing, or its value is not a marker.
+-- * The marker names another process. Zeros in place of the expected run_id match every process.
+-- * The guard time in the marker is shorter than the expected one.
+-- * The guard time in the marker is above a day plus a second, so it must be damaged.
 local function read_marker(marker, expected)
   if type(marker) ~= 'string' then return nil end
   local id, guard, ready = string.match(marker, '^(%w+):(%d+):?(%d*)')

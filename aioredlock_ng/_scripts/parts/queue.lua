@@ -1,20 +1,28 @@
 -- The queue of a lock: the processes that wait for one key, in order of their tickets.
--- The slots of a semaphore are keys '<name>#<number>'. They share one queue, because a waiter takes
--- any slot. Each slot also has a queue of its own, for waiters that want this key as a lock.
+-- The slots of a semaphore are keys '<name>#<number>'. The slots share one queue, because a waiter
+-- accepts any slot. Each slot also has a queue of its own, for waiters that want this key as a
+-- lock.
 -- Member   '<manager>:<line>:<grace>'. The grace is how many milliseconds an offer to this member
---          lives. The manager is 16 hexadecimal digits, and messages reach it by the channel
+--          lives. The line is the number of a line of waiting tasks in the member's process. The
+--          manager is 16 hexadecimal digits, and messages reach it by the channel
 --          'aioredlock_ng:<manager>'. A '-' before the digits marks a member that receives no
---          messages, and asks the nodes again by itself. A waiter for a semaphore is
---          '<manager>:<line>:<limit>#<grace>', and takes the slots up to its limit.
+--          messages, and polls the nodes. A waiter for a semaphore is
+--          '<manager>:<line>:<limit>#<grace>', and accepts the slots up to its limit. A waiting
+--          reader is '<manager>:<line>:r#<grace>', and stands in a queue of readers.
 -- Claim    '<ticket>:<member>'. A waiter brings the same ticket to every node.
--- Offer    'aioredlock_ng:offer:<claim>', the value of a lock's key that is reserved for this
---          member and for members before it. Other clients see a key that exists.
--- Message  '<milliseconds> <member> <key>'. The milliseconds say when this node may grant the key;
---          -1 if that is not known.
--- The queue is a sorted set, in which the ticket of a member is its score. It has a key of its own,
--- which expires.
--- Calls about queues use pcall, because an error must not end a script that has set a key. An error
--- only costs order or time.
+-- Offer    'aioredlock_ng:offer:<claim>', the value of a lock's key that is reserved for the member
+--          of this claim, and for members before that member. To other clients the key is taken.
+-- Message  '<milliseconds> <member> <key>'. The milliseconds are the time until this node may grant
+--          the key; -1 if that is not known. A number below -1 means that the member is the second
+--          in the queue. The time is then the number without its sign.
+--          '0:<ticket> <member> <key>' offers a slot of a semaphore. The ticket is the highest one
+--          of all waiters for the semaphore, including waiters with an offer.
+--          '-1 <manager> <key>' notifies a process of readers that a writer waits. From then on the
+--          process does not share its read grants.
+--          '0 <manager> <key>' notifies a process that its read leases were ended by force.
+-- The queue is a sorted set, in which the ticket of a member is its score. The set has a key of its
+-- own, which expires. Calls about queues use pcall, because an error must not end a script that has
+-- set a key. An error can only cost waiters their order or some time.
 local function ask(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then return nil end
@@ -23,6 +31,7 @@ end
 
 local function queue_of(key) return 'aioredlock_ng:queue:' .. key end
 -- part: slots
+-- part: readers
 
 -- Returns the key of another slot of the same semaphore.
 local function slot_key(key, slot) return (string.match(key, '^.*#') or key) .. slot end
@@ -33,20 +42,21 @@ local function limit_of(member)
   if limit > 0 then return math.min(limit, 1000) end
 end
 
--- Returns the milliseconds of a member's grace, an hour at most. A damaged member in the queue must
+-- Returns the milliseconds of a member's grace, at most an hour. A damaged member in the queue must
 -- not produce a number that the caller cannot read.
 local function grace_of(member)
   return math.min(tonumber(string.match(member, '[:#](%d+)$')) or 0, 3600000)
 end
 
--- Sends text to the process of a member. Returns false only if it is certainly not connected.
+-- Sends text to the process of a member. Returns false only if that process is certainly not
+-- connected.
 local function publish(member, text)
   local manager = string.match(member, '^(%x+):')
   return not manager or ask('PUBLISH', 'aioredlock_ng:' .. manager, text) ~= 0
 end
 
-local function notify(member, milliseconds, key)
-  return publish(member, milliseconds .. ' ' .. member .. ' ' .. key)
+local function notify(member, time, key)
+  return publish(member, time .. ' ' .. member .. ' ' .. key)
 end
 
 local function is_offer_to(value, member)
@@ -63,11 +73,17 @@ local function admits(value, claim)
   return member == me or own < ticket or (own == ticket and me < member)
 end
 
--- Returns true if a member takes this slot. Slot 0 is a lock, which every member takes.
+-- Returns the highest ticket in a queue; 0 without a queue.
+local function last_ticket(queue)
+  local last = queue and ask('ZREVRANGE', queue, 0, 0, 'WITHSCORES') or {}
+  return tonumber(last[2]) or 0
+end
+
+-- Returns true if a member accepts this slot. Slot 0 means a lock, which every member accepts.
 local function takes(member, slot) return (limit_of(member) or slot) >= slot end
 
--- Returns the first member, from place `at` of a queue on, that takes this slot; and its place.
--- Returns nil if there is no such member.
+-- From place `at` of a queue on, returns the first member that accepts this slot, and its place.
+-- Returns nil if no member accepts the slot.
 local function taker(queue, slot, at)
   while true do
     local member = (ask('ZRANGE', queue, at, at) or {})[1]
@@ -76,10 +92,11 @@ local function taker(queue, slot, at)
   end
 end
 
--- Tells the first member of a queue that it is the first now. Also tells the first member that
--- takes the slots above the limit of that member, up to this limit; 0 is the limit of a lock.
--- Removes members whose process is gone. The key is one of those that the queue is for. Every
--- waiter for a semaphore takes slot 1.
+-- Notifies the first member of a queue that it is the first now. A waiter for a semaphore accepts
+-- only the slots up to its own limit. So for each slot from 1 to `limit`, the first member that
+-- accepts the slot is notified. For a lock, `limit` is 0. `key` is any key to which the queue
+-- belongs. The message to a waiter for a semaphore names slot 1, which every waiter accepts.
+-- Members whose process is gone are removed.
 local function notify_first(queue, key, limit)
   local slot = 0
   repeat
@@ -95,13 +112,30 @@ local function notify_first(queue, key, limit)
   until slot > limit
 end
 
+-- Notifies the second waiter for a lock of the time at which this node may grant it the key. The
+-- waiter needs this time if the first waiter and the holder die together. The time is the expiry
+-- plus one grace for the first waiter, and one more grace if readers hold the key (see stand.lua).
+-- Removes members whose process is gone.
+local function notify_second(queue, key)
+  local left = ask('PTTL', key) or -1
+  if left < 0 then return end
+  -- A key held by readers is no string.
+  local before = ask('GET', key) and 1 or 2
+  local second
+  repeat
+    second = (ask('ZRANGE', queue, 1, 1) or {})[1]
+  until not second or notify(second, -left - before * grace_of(second), key)
+    or not ask('ZREM', queue, second)
+end
+
 -- Sets a key to an offer.
 local function reserve(key, ticket, member, milliseconds)
   local value = 'aioredlock_ng:offer:' .. ticket .. ':' .. member
   return ask('SET', key, value, 'PX', math.max(1, milliseconds))
 end
 
--- Offers a lock's key to the first member of its own queue. Returns false if there is none.
+-- Offers a key to the first member of the queue that is for this key alone. Returns false if no
+-- member gets the offer.
 local function offer_lock(key)
   local queue = queue_of(key)
   while true do
@@ -125,10 +159,10 @@ local function slots_up_to(limit, key)
   return keys
 end
 
--- Offers a slot to a member as well, and shares out all slots on offer: the lowest slot goes to the
--- lowest ticket, and so on. So nodes on which slots became free in different orders offer the same
--- slots to the same members. A member keeps the remaining time of its offer. Returns false if the
--- member's process is gone.
+-- Offers one more slot to a member, and then distributes all offered slots again: the lowest slot
+-- goes to the lowest ticket, and so on. So two nodes offer the same slots to the same members, even
+-- if the slots became free in different orders. An earlier offer keeps its remaining time if its
+-- slot changes. Returns false if the process of the new member is gone.
 local function share_out(key, slot, ticket, member)
   local new = {tonumber(ticket), member, 0, grace_of(member), ticket}
   local slots, offers = {slot}, {new}
@@ -142,27 +176,29 @@ local function share_out(key, slot, ticket, member)
   end
   table.sort(slots)
   table.sort(offers, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
+  local highest = math.max(last_ticket((slots_of(key))), offers[#offers][1])
+  local now = '0:' .. string.format('%.0f', math.min(highest, 9007199254740992))
   for at, offer in ipairs(offers) do
     if limit_of(offer[2]) < slots[at] then
-      -- Members with different limits keep what they were offered.
+      -- A member would get a slot above its limit. So all earlier offers stay as they are.
       slots, offers = {slot}, {new}
       break
     end
   end
   for at, offer in ipairs(offers) do
-    if offer[2] == member and not notify(member, 0, keys[slots[at]]) then return false end
+    if offer[2] == member and not notify(member, now, keys[slots[at]]) then return false end
   end
   for at, offer in ipairs(offers) do
     if offer[3] ~= slots[at] then
       if not reserve(keys[slots[at]], offer[5], offer[2], offer[4]) then return false end
-      if offer[2] ~= member then notify(offer[2], 0, keys[slots[at]]) end
+      if offer[2] ~= member then notify(offer[2], now, keys[slots[at]]) end
     end
   end
   return true
 end
 
--- Offers a slot to the first member of the shared queue that takes it. Returns false if there is
--- none.
+-- Offers a slot to the first member of the shared queue that accepts the slot. Returns false if no
+-- member accepts it.
 local function offer_slot(key)
   local queue, slot = slots_of(key)
   local at = 0
@@ -184,20 +220,102 @@ local function offer_slot(key)
   return false
 end
 
--- Offers a key to the first waiter for it, and removes that member from its queue. Returns false if
--- nobody waits. A stopped process lets its offer expire. If it stayed in the queue, each hand-over
--- would wait for it. A member that still waits enters again with its old ticket.
-local function offer(key) return offer_lock(key) or offer_slot(key) end
+-- Offers a key to all waiting readers, and empties their queue. If the key holds a writer's token,
+-- that token is deleted first. At the end notifies the first waiting writer that it is the first.
+-- Returns false if no waiting reader is connected.
+local function offer_readers(key)
+  local queue, offered = readers_of(key), false
+  local members = ask('ZRANGE', queue, 0, -1) or {}
+  if not members[1] then return false end
+  -- A user of locks may have no right to TIME, and the key may be of another type by now. Without
+  -- pcall, the error would end a release that has freed nothing yet.
+  local known, now, value = pcall(function() return now_ms(), value_of(key) end)
+  if not known or not ask('DEL', queue) then return false end
+  for _, member in ipairs(members) do
+    if notify(member, 0, key) then
+      if not offered and value ~= READERS then ask('DEL', key) end
+      local expiry = string.format('%.0f', now + grace_of(member))
+      offered = ask('ZADD', key, expiry, 'aioredlock_ng:offer:' .. member) and true or offered
+    end
+  end
+  if not offered or not pcall(settle, key) then return false end
+  notify_first(queue_of(key), key, 0)
+  return true
+end
 
--- Adds a member to a queue, or confirms it. Removes the dead members just before it, because a
--- waiter behind them would not learn that it is the first. The empty text has no meaning. A waiter
--- looks again within half of the life that this sets. A queue that expired in between would let a
--- release notify nobody.
+-- After a writer, offers the key to all waiting readers. If no reader waits, the first writer gets
+-- the offer. The members with an offer are removed from their queue. Otherwise each hand-over would
+-- wait for a member whose process has stopped, until the offer to that member expires. A member
+-- that lets its offer expire, but still waits, enters again with its old ticket. Returns false if
+-- nobody waits.
+local function offer(key) return offer_readers(key) or offer_lock(key) or offer_slot(key) end
+
+-- After readers, offers the key to the first writer. If no writer waits, all waiting readers get
+-- offers. So writers and readers take turns.
+local function offer_after_readers(key)
+  return offer_lock(key) or offer_slot(key) or offer_readers(key)
+end
+
+-- Returns true if a writer waits for a key. First removes the writers whose processes are gone,
+-- because they would keep readers out.
+local function writer_waits(key)
+  local queue = queue_of(key)
+  while true do
+    local first = taker(queue, 0, 0)
+    if not first then return false end
+    if publish(first, '') or not ask('ZREM', queue, first) then return true end
+  end
+end
+
+-- Notifies the processes of a key's readers that a writer has begun to wait for the key.
+local function announce_writer(key)
+  local notified = {}
+  for _, entry in ipairs(ask('ZRANGE', key, 0, -1) or {}) do
+    local manager = string.match(entry, '^%x+:(%x+)$')
+    if manager and not notified[manager] then
+      notified[manager] = true
+      ask('PUBLISH', 'aioredlock_ng:' .. manager, '-1 ' .. manager .. ' ' .. key)
+    end
+  end
+end
+
+-- Sends the first writer the time until a key held by readers expires, plus one grace as in
+-- stand.lua. Without this message, the writer may wait for a later expiry that it has read before.
+-- The writer may also miss the change, because a write by a reader of its own process ends the
+-- tracking of the key. Writers whose processes are gone are removed.
+local function notify_expiry(key)
+  local queue, left = queue_of(key), redis.call('PTTL', key)
+  while true do
+    local first = taker(queue, 0, 0)
+    if not first or notify(first, left + grace_of(first), key) then return end
+    if not ask('ZREM', queue, first) then return end
+  end
+end
+
+-- Removes an entry of a key held by readers. After the last entry the key is offered to the next
+-- waiters. Returns 1 if the entry was there, else 0.
+local function leave_readers(key, entry)
+  prune(key)
+  local last = redis.call('ZREVRANGE', key, 0, 0)[1]
+  local removed = redis.call('ZREM', key, entry)
+  if not settle(key) then
+    offer_after_readers(key)
+  elseif entry == last then
+    notify_expiry(key)
+  end
+  return removed
+end
+
+-- Adds a member to a queue, or confirms its place there. Removes the members just before it whose
+-- processes are gone. Otherwise this member would not learn that it is the first. An empty message
+-- tests whether a process is connected. The process ignores that message. The life of the queue is
+-- prolonged, and the waiter confirms its place within half of that life. If the queue expired
+-- earlier, a release would notify nobody. Returns true if the member was not in the queue before.
 local function enter(queue, ticket, member, life)
-  -- ZRANK fails if the user has no rights to queues. The waiter must not enter then. It could not
-  -- leave, and each hand-over would wait for an offer to it.
-  if ask('ZRANK', queue, member) == nil then return end
-  ask('ZADD', queue, ticket, member)
+  -- ZRANK fails if the user has no rights to queues. A waiter without these rights must not enter,
+  -- because it could not leave. Each hand-over would then wait for an offer to this waiter.
+  if ask('ZRANK', queue, member) == nil then return false end
+  local is_new = ask('ZADD', queue, ticket, member) == 1
   local rank = ask('ZRANK', queue, member) or 0
   while rank > 0 do
     local before = (ask('ZRANGE', queue, rank - 1, rank - 1) or {})[1]
@@ -206,42 +324,52 @@ local function enter(queue, ticket, member, life)
   end
   life = life * (1 + 2 * math.min(rank, 15))
   if (ask('PTTL', queue) or 0) < life then ask('PEXPIRE', queue, life) end
+  return is_new
 end
 
--- Removes a member from a queue. If it was the first that takes its slots, the next member is
--- notified.
+-- Removes a member from a queue. If the member was the first that accepts its slots, the next
+-- member is notified. If the member was the first or the second waiter for a lock, the new second
+-- waiter is notified, too.
 local function step_out(queue, member, key)
   local limit = limit_of(member) or 0
-  local first = taker(queue, limit, 0)
-  if ask('ZREM', queue, member) == 1 and first == member then notify_first(queue, key, limit) end
+  local first, rank = taker(queue, limit, 0), ask('ZRANK', queue, member)
+  if ask('ZREM', queue, member) ~= 1 then return end
+  if first == member then notify_first(queue, key, limit) end
+  if limit == 0 and (first == member or rank == 1) then notify_second(queue, key) end
 end
 
 -- Returns the queue in which a member waits for a key.
 local function queue_for(member, key)
+  if is_reader(member) then return readers_of(key) end
   return limit_of(member) and slots_of(key) or queue_of(key)
 end
 
--- Removes a member that no longer wants the key. An offer to it goes to the next member.
+-- Removes a member that no longer wants the key. An offer to this member goes to the next member.
+-- If a writer leaves and no other writer waits, the waiting readers may enter.
 local function leave(key, member)
   local value, queue = ask('GET', key), queue_for(member, key)
-  if value and is_offer_to(value, member) then
+  if is_reader(member) then
+    step_out(queue, member, key)
+    if ask('ZSCORE', key, 'aioredlock_ng:offer:' .. member) then
+      leave_readers(key, 'aioredlock_ng:offer:' .. member)
+    end
+  elseif value and is_offer_to(value, member) then
     ask('ZREM', queue, member)
     if not offer(key) then ask('DEL', key) end
   else
     step_out(queue, member, key)
+    if not value and not taker(queue_of(key), 0, 0) then offer_readers(key) end
   end
 end
 
-local function last_ticket(queue)
-  local last = queue and ask('ZREVRANGE', queue, 0, 0, 'WITHSCORES') or {}
-  return tonumber(last[2]) or 0
-end
-
--- Returns the highest ticket among the waiters for a key with this value; 0 if nobody waits. A
--- ticket above 2^53 is damage, and counts as 2^53.
+-- Returns the highest ticket among the waiters for a key; 0 if nobody waits. If the value of the
+-- key is an offer, the ticket in the offer counts, too. A ticket above 2^53 is damage, and counts
+-- as 2^53.
 local function highest_ticket(key, value)
   local offered = tonumber(string.match(value or '', '^aioredlock_ng:offer:(%d+):')) or 0
-  local highest = math.max(last_ticket(queue_of(key)), last_ticket(slots_of(key)), offered)
+  local highest = math.max(
+    last_ticket(queue_of(key)), last_ticket(slots_of(key)), last_ticket(readers_of(key)), offered
+  )
   return math.min(highest, 9007199254740992)
 end
 
@@ -255,62 +383,76 @@ local function length_of(queue)
 end
 
 -- Returns for each key how many members wait for it; -1 if that is not known. The member of an
--- offer has left the queue, and still waits. A waiter for a semaphore counts for each slot. A
--- semaphore may have a thousand slots. So one request finds out that no slot has a queue of its
--- own, and the queue that the slots share is counted once.
+-- offer has left the queue, but still counts as waiting. A waiter for a semaphore counts for each
+-- slot. A semaphore may have a thousand slots. So one request tests whether any slot has a queue of
+-- its own, and the queue that the slots share is counted once.
 local function waiting(keys, values)
   local queues, lengths, counts = {}, {}, {}
-  for i, key in ipairs(keys) do queues[i] = queue_of(key) end
+  for _, key in ipairs(keys) do
+    queues[#queues + 1] = queue_of(key)
+    queues[#queues + 1] = readers_of(key)
+  end
   local nobody = #keys > 1 and ask('EXISTS', unpack(queues)) == 0
   for i, key in ipairs(keys) do
-    local count, shared = nobody and 0 or length_of(queues[i]), slots_of(key)
+    local count, shared = nobody and 0 or length_of(queue_of(key)), slots_of(key)
+    local readers = nobody and 0 or length_of(readers_of(key))
     if shared and not lengths[shared] then lengths[shared] = length_of(shared) end
     local others = shared and lengths[shared] or 0
     local member = string.match(values[i] or '', '^aioredlock_ng:offer:%d+:(.+)$')
     if member and not ask('ZRANK', queue_for(member, key), member) then count = count + 1 end
-    counts[i] = (count < 0 or others < 0) and -1 or count + others
+    for _, entry in ipairs(not values[i] and ask('ZRANGE', key, 0, -1) or {}) do
+      if string.find(entry, '^aioredlock_ng:offer:') then count = count + 1 end
+    end
+    counts[i] = math.min(count, others, readers) < 0 and -1 or count + others + readers
   end
   return counts
 end
 
--- Returns a refusal because of one of these keys: {0, remaining milliseconds (-1 without expiry),
--- the place of that key among the keys, the highest ticket among the waiters for any of the keys}.
--- A waiter has one ticket for all its keys, which must be above the tickets in all their queues.
--- Otherwise later waiters for one of the keys would overtake it for ever.
+-- Returns a refusal because of the key at `place`: {0, the remaining milliseconds of that key (-1
+-- without expiry), `place`, the highest ticket among the waiters for any of the keys}.
+-- A waiter has one ticket for all its keys. The ticket must be above all tickets in the queues of
+-- these keys. Otherwise later waiters for one of the keys would overtake the waiter for ever.
 local function refusal(place, keys, values)
   local highest = 0
   for i, key in ipairs(keys) do highest = math.max(highest, highest_ticket(key, values[i])) end
   return {0, redis.call('PTTL', keys[place]), place, highest}
 end
 
--- The offers that `take` has replaced.
+-- The offers that `take` has replaced. The index of an offer is the place of its key.
 local displaced = {}
 
 -- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held.
--- MGET instead of GET: see extend.lua.
+-- MGET replaces GET for the reason given in extend.lua. MGET returns nothing for keys held by
+-- readers and for keys of other types. These keys must be found before the first SET, because a SET
+-- may replace an offer.
 local function take(n, token, ttl, claim)
   if n == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then return nil end
   local keys = {unpack(KEYS, 1, n)}
-  local values = redis.call('MGET', unpack(keys))
+  local values, seen = redis.call('MGET', unpack(keys)), 0
+  for i = 1, n do seen = seen + (values[i] and 1 or 0) end
+  local hidden = n > 1 and seen < n and ask('EXISTS', unpack(keys)) ~= seen
   for i = 1, n do
-    if values[i] and not admits(values[i], claim) then return refusal(i, keys, values) end
+    local value = values[i] or hidden and value_of(keys[i])
+    if value and not admits(value, claim) then return refusal(i, keys, values) end
   end
   for i = 1, n do
     if values[i] then
       redis.call('SET', keys[i], token, 'PX', ttl)
       displaced[i] = values[i]
     elseif not redis.call('SET', keys[i], token, 'NX', 'PX', ttl) then
-      -- This key is of another type, which MGET reports as missing. GET raises the error.
-      if i > 1 then redis.call('DEL', unpack(keys, 1, i - 1)) end
-      redis.call('GET', keys[i])
+      -- There is only one key, and readers hold it. If the key is not a lock, `value_of` raises an
+      -- error.
+      value_of(keys[i])
+      return refusal(i, keys, values)
     end
   end
 end
 
--- Removes a claim's member from the queues of the first n keys, which it holds now. Notifies
--- the new first member, because the offer before it no longer exists. Of a semaphore the member
--- has one slot. A member that it has displaced enters the queue again, and offers of other slots
--- go to the next members.
+-- Removes a claim's member from the queues of the first n keys, which this member holds now.
+-- In each queue, notifies the new first member, which need not wait for the offer to an earlier
+-- member any more. A member whose offer was displaced enters its queue again. If the key is a slot,
+-- the claim's member needs no other slot. So other slots that were offered to this member go to the
+-- next members.
 local function served(n, claim)
   local member = string.match(claim, '^%d+:(.+)$')
   if not member then return end
@@ -319,8 +461,12 @@ local function served(n, claim)
     ask('ZREM', queue, member)
     local ticket, other = string.match(displaced[i] or '', '^aioredlock_ng:offer:(%d+):(.+)$')
     if other and other ~= member and limit_of(other) then
-      ask('ZADD', queue, ticket, other)
-      if (ask('PTTL', queue) or 0) < 20000 then ask('PEXPIRE', queue, 20000) end
+      -- The displaced member waits for any slot. The claim's member may want this key as a lock,
+      -- and then was in another queue.
+      local slots = queue_for(other, KEYS[i])
+      ask('ZADD', slots, ticket, other)
+      if (ask('PTTL', slots) or 0) < 20000 then ask('PEXPIRE', slots, 20000) end
+      if slots ~= queue then notify_first(slots, KEYS[i], limit_of(other)) end
     end
     local limit = slots_of(KEYS[i]) and limit_of(member) or 0
     local slots = slots_up_to(limit, KEYS[i])

@@ -1,5 +1,5 @@
 -- Returns the queue that a slot shares with the other slots of its semaphore, and the number of the
--- slot. Returns nil for any other key. `find` is quick, and few keys have a '#'.
+-- slot. Returns nil for any other key. Few keys have a '#', and `find` excludes the others quickly.
 local function slots_of(key)
   if not string.find(key, '#', 1, true) then return nil end
   local name, number = string.match(key, '^(.*)#([1-9]%d*)$')

@@ -1,4 +1,4 @@
-"""Hold the state of the demo at one moment, for the views."""
+"""Hold the state of the demo at one moment, which the views show."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Board:
 
     Attributes:
         nodes: The nodes, in order.
-        where: The kind of the nodes, in words.
-        workload: The processes and counters, in words.
+        where: The number and the origin of the nodes, in words.
+        workload: The numbers of processes and counters, in words.
         phases: The phases that have begun, the present one last.
         losses: The leases that the demo took from their holders.
-        events: Seconds since the start, and words, for each event.
+        events: For each event, the seconds since the start and a description.
         elapsed: Seconds since the start.
         planned: Number of phases in all.
         rate: Updates in the last second.
@@ -65,13 +65,16 @@ class Board:
 
 
 class View(Protocol):
-    """Show a board. A view is entered before the first event, and left before the summary."""
+    """Show a board.
+
+    The demo enters a view before the first event, and leaves it before the summary.
+    """
 
     def event(self, words: str) -> None:
         """Show an event that is already on the board."""
 
     def refresh(self) -> None:
-        """Update the view. The demo calls this several times a second."""
+        """Update the view. The demo calls this method several times a second."""
 
     def __enter__(self) -> Self: ...
 

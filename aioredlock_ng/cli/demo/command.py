@@ -163,7 +163,7 @@ async def _play(options: _Options, nodes: StagedNodes, folder: Path) -> int:
         f"{options.workers} processes of {options.coroutines} coroutines, {options.counters}"
         " counters",
     )
-    # The last counter is contested: the process that will lose its lock holds it.
+    # The last counter is for the process that will lose its lock, and for its rivals.
     count = options.counters + 1
     file = folder / "counters"
     # Each run has locks of its own, so that two demos on the same given nodes do not interfere.

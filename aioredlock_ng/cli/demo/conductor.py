@@ -1,4 +1,4 @@
-"""Play the phases of the demo in order and keep the count."""
+"""Play the phases of the demo in order, and count the updates of each phase."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng.cli.shown import seconds as seconds_of
 
 from .ledger import Loss, PhaseLedger
-from .messages import Hold, Holding, Kept, Lost, Refused, Rival
+from .messages import Hold, Kept, Lost, Refused, Rival, Taken
 from .nodes import force_release
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["FULL_SECONDS", "HOLDER_TTL", "WORKER_TTL", "Conductor", "HolderFailed"]
 
 FULL_SECONDS = 25.0
-"""Length of all phases in seconds, without scaling. The values below are fractions of it."""
+"""Default length of all phases together, in seconds. The shares in `_scenes` add up to this
+length."""
 
 WORKER_TTL = 2.0
-"""Ttl of the workers' locks in seconds. The workers hold them for milliseconds."""
+"""Ttl of the workers' locks in seconds. The workers hold their locks for milliseconds."""
 
 HOLDER_TTL = 1.0
 """Ttl in seconds of the lock that is taken from its holder.
@@ -39,17 +40,18 @@ A loss is noticed sooner with a shorter ttl.
 """
 
 _REFRESH_SECONDS = 0.2
-# Each fault comes in the middle of a phase, so that it affects running work.
+# Share of a phase before its fault begins, so that the fault affects running work.
 _LEAD_IN_SHARE = 0.1
-_HOLDING_SECONDS = 20.0
-# The holder works for this time, which is long enough for a notification of its loss. Without a
-# notification it would then write its outdated value, which destroys updates.
+# The demo waits longer for the holder's answer than the holder waits for its lock.
+_ANSWER_SECONDS = 40.0
+# The holder works for this many times the ttl, which is long enough for a notification of its loss.
+# Without a notification, the holder would write an outdated value and so destroy updates.
 _HOLD_TTLS = 4.0
 _FREEZE_TTLS = 1.5
 
 
 class HolderFailed(RuntimeError):
-    """The process that was to lose its lock did not acquire it."""
+    """The process that was to lose its lock did not acquire the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Conductor:
     Args:
         nodes: The nodes, which receive the faults.
         crew: The started worker processes.
-        counters: The counters, which are read for the count.
+        counters: The shared counters. Their sum shows how many updates are missing.
         board: The board, which is kept up to date.
         view: The view of the board.
         seconds: Approximate length of all phases.
@@ -106,7 +108,7 @@ class Conductor:
             HolderFailed: The holder never got the lease that was to be taken from it.
             NodesFailed: A node did not react as the demo needs.
 
-        Safety: if it is cancelled, nodes and workers stay as they are. Their owners end them.
+        Safety: if it is cancelled, nodes and workers stay as they are, until their owners end them.
         """
         scenes = self._scenes()
         self._board.planned = len(scenes)
@@ -126,8 +128,8 @@ class Conductor:
         """Add a worker's report to the count."""
         ledger = self._board.phases[report.phase]
         ledger.add(
-            # The counters are read after the report. By then the updates that the report
-            # acknowledges are in the file.
+            # The counters are read after the report, when the updates that it acknowledges are in
+            # the file.
             gained=self._gained(),
             acknowledged=report.acknowledged,
             in_doubt=report.in_doubt,
@@ -172,8 +174,8 @@ class Conductor:
 
     async def _hang(self, seconds: float) -> None:
         hung = self._nodes.expendable[0]
-        # Given nodes come back by themselves, but not before the end of the next phase, which has
-        # the other fault.
+        # A node that the user gave comes back by itself. If the next phase takes away a second
+        # node, the first must stay away until the end of that phase.
         await self._nodes.hang(hung, 2 * seconds if len(self._nodes.expendable) > 1 else seconds)
         self.event(f"node {hung + 1} hung ({self._nodes.hang_words})")
 
@@ -214,10 +216,10 @@ class Conductor:
     async def _hold(self) -> None:
         holder = self._crew.holder
         holder.tell(Hold(self._contested, HOLDER_TTL, _HOLD_TTLS * HOLDER_TTL))
-        answer = await holder.answer(_HOLDING_SECONDS, Holding, Refused)
+        answer = await holder.answer(_ANSWER_SECONDS, Taken, Refused)
         if isinstance(answer, Refused):
             raise HolderFailed(f"the holder could not get its lock: {answer.why}")
-        if isinstance(answer, Holding):
+        if isinstance(answer, Taken):
             self.event(
                 f"process {holder.pid} holds counter {self._contested}, read {answer.value},"
                 " works on"
@@ -225,7 +227,7 @@ class Conductor:
 
     async def _told(self, how: str, since: float, since_words: str) -> None:
         holder = self._crew.holder
-        answer = await holder.answer(_HOLDING_SECONDS, Lost, Kept)
+        answer = await holder.answer(_ANSWER_SECONDS, Lost, Kept)
         noticed = None
         if isinstance(answer, Lost) and answer.cancelled:
             noticed = max(0.0, answer.at - since)
@@ -248,7 +250,7 @@ class Conductor:
     async def _refresh(self) -> None:
         """Update the figures of the present phase.
 
-        Updates in flight never count as lost (`PhaseLedger`).
+        Updates in flight never count as lost; see `PhaseLedger`.
         """
         past: list[tuple[float, int, PhaseLedger]] = []
         while True:

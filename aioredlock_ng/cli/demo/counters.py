@@ -19,8 +19,9 @@ _NUMBER = struct.Struct("=Q")
 class Counters:
     """A file with `count` numbers, each in 8 aligned bytes.
 
-    There is deliberately no increment. Workers read a number, wait for something, and write it
-    back, as code around a database, an object store or an HTTP API does.
+    The class deliberately has no method that increments a number. Workers read a number, wait for
+    something, and write a new number, as code around a database, an object store or an HTTP API
+    does.
 
     Args:
         path: The file, which `create` makes.
@@ -43,7 +44,7 @@ class Counters:
         return value
 
     def write(self, index: int, value: int) -> None:
-        """Write one number back, whatever the file contains by now."""
+        """Write one number, even if the number in the file has changed since it was read."""
         os.pwrite(self._file, _NUMBER.pack(value), self._place(index))
 
     def total(self) -> int:

@@ -20,24 +20,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Crew", "WorkerFailed", "WorkerProcess"]
 
-# Enough for the start of an interpreter on a busy machine, and for connecting.
-_READY_SECONDS = 20.0
-# Longer than a worker waits for a lock.
+# On a busy machine, a worker may need this time to start its interpreter and to connect.
+_READY_SECONDS = 40.0
+# A worker waits for a lock for less than this time.
 _DRAIN_SECONDS = 15.0
 _END_SECONDS = 3.0
 _LINE_LIMIT = 4 * 1024 * 1024
 
 
 class WorkerFailed(RuntimeError):
-    """A worker process ended or did not answer. The message ends with its last words."""
+    """A worker process failed.
+
+    If the process ended or gave no answer, the message ends with the last lines of its log.
+    """
 
 
 class WorkerProcess:
     """One worker process and the pipe to it.
 
     Args:
-        log: The file for its standard error.
-        on_progress: Called with each of its reports.
+        log: The file for the standard error of the process.
+        on_progress: Called with each `Progress` of the process.
     """
 
     def __init__(self, log: Path, on_progress: Callable[[Progress], None]) -> None:
@@ -71,7 +74,7 @@ class WorkerProcess:
         await self.answer(_READY_SECONDS, Ready)
 
     def tell(self, message: Message) -> None:
-        """Send a message. Messages are too small to fill the pipe."""
+        """Send a message without waiting. Messages are too small to fill the pipe."""
         stdin = self._running().stdin
         assert stdin is not None
         stdin.write(encode(message))
@@ -113,7 +116,7 @@ class WorkerProcess:
             self._running().send_signal(number)
 
     async def end(self) -> None:
-        """End the process, even if it is frozen. SIGKILL follows after some seconds."""
+        """End the process, even if it is frozen. If needed, SIGKILL follows after a few seconds."""
         process = self._process
         if process is None:
             return
@@ -152,13 +155,13 @@ class WorkerProcess:
 
 
 class Crew:
-    """All worker processes: those that increment, and one that will lose its lock.
+    """All worker processes: those that increment counters, and the holder that will lose its lock.
 
     Args:
-        setup: The setup of every worker. The holder starts no coroutine without a message.
+        setup: The setup of all processes. The holder gets no `Begin`, so it increments nothing.
         count: Number of processes that increment.
-        folder: The folder of their logs.
-        on_progress: Called with each report.
+        folder: The folder for the logs of all processes.
+        on_progress: Called with each `Progress` of a process.
     """
 
     def __init__(
@@ -171,7 +174,7 @@ class Crew:
         self.holder = WorkerProcess(folder / "holder.log", on_progress)
 
     async def begin(self, phase: int, locked: bool) -> None:
-        """Let all workers increment."""
+        """Let all workers increment counters, with or without the lock."""
         for worker in self.workers:
             worker.tell(Begin(phase, locked))
 

@@ -1,4 +1,4 @@
-"""Turn signals to stop into an orderly end."""
+"""End a command in an orderly way when a signal asks it to stop."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ T = TypeVar("T")
 class Interruption:
     """Make SIGINT, SIGTERM and SIGHUP unwind the stack, so that every `with` on it cleans up.
 
-    A coroutine run by `run` is cancelled. Outside of it, `SystemExit` is raised. The exit status is
-    128 plus the signal's number, as in shells.
+    A signal cancels the coroutine that `run` executes. Without a running coroutine, the signal
+    raises `SystemExit` immediately. The exit status is 128 plus the signal's number, as in shells.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Count each phase and judge the run, by pure arithmetic."""
+"""Count the updates of each phase, and judge the run, by pure arithmetic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
         share: The percentile as a share, over 0 and up to 1. The median is 0.5.
 
     Returns:
-        The value, or None if there are none.
+        The percentile, or None if there are no values.
 
     Raises:
         ValueError: `share` is out of range.
@@ -39,12 +39,13 @@ def _no_waits() -> array[int]:
 
 @dataclass(slots=True)
 class PhaseLedger:
-    """The count of one phase.
+    """The count of updates in one phase.
 
-    An update is *acknowledged* once its worker has reported that it left the lock without an error.
-    Until then it is *in flight*, even if its worker was stopped between read and write. Only an
-    acknowledged update can be *lost*. An update is *in doubt* if its worker wrote it and then
-    learned that its lease was lost. It may or may not be in the file.
+    An update is *acknowledged* when its worker has reported it. In a phase with locks, a worker
+    reports an update only if the body and the release raised no error. Before the report an update
+    is *in flight*, even if its worker was stopped between read and write. Only an acknowledged
+    update can be *lost*. An update is *in doubt* if its worker wrote it and then learned that its
+    lease was lost. The file may or may not contain an update in doubt.
 
     Attributes:
         title: Title of the phase.
@@ -53,10 +54,10 @@ class PhaseLedger:
         in_doubt: Updates of workers that lost their lease after the write.
         refused: Locks that a worker did not get in time.
         leases_lost: Leases that workers lost.
-        waits_us: Microseconds from the request of a lock to its grant.
-        gained: Increase of the counters, read after the last report. An earlier reading would miss
-            updates that were reported since, and they would look lost.
-        seconds: Length of the phase. 0.0 while it runs.
+        waits_us: Microseconds from the request of a lock to its grant, for each lock.
+        gained: Increase of the counters, read after the last report. If the counters were read
+            before a report, the updates of this report would look lost.
+        seconds: Length of the phase. 0.0 while the phase runs.
     """
 
     title: str
@@ -79,7 +80,8 @@ class PhaseLedger:
     def unexplained(self) -> int:
         """Updates in the counters that no worker has reported.
 
-        They are in flight while the phase runs. After the phase they show that the count is wrong.
+        While the phase runs, these updates are in flight. After the phase, they show that the count
+        is wrong.
         """
         return max(0, self.gained - self.acknowledged - self.in_doubt)
 
@@ -102,8 +104,8 @@ class PhaseLedger:
 
         Args:
             gained: Increase of the counters, read after the report has come.
-            acknowledged: As the attribute. This and the following arguments count since the
-                worker's last report.
+            acknowledged: As the attribute. This argument and the arguments below cover only the
+                time since the worker's previous report.
             in_doubt: As the attribute.
             refused: As the attribute.
             leases_lost: As the attribute.
@@ -119,7 +121,7 @@ class PhaseLedger:
     def acquire_seconds(self, *shares: float) -> tuple[float | None, ...]:
         """Return percentiles of the seconds from the request of a lock to its grant.
 
-        The result is None if no lock was acquired.
+        Each percentile is None if no lock was acquired.
         """
         if len(self._ordered) != len(self.waits_us):
             self._ordered = sorted(self.waits_us)
@@ -136,8 +138,9 @@ class Loss:
     Attributes:
         how: The fault, in words.
         ttl: The lease's ttl in seconds.
-        noticed: Seconds until the holder's body was cancelled. None if it was not cancelled.
-        since: Start of that time, in words.
+        noticed: Seconds until the work under the lock was cancelled. None if that work was not
+            cancelled.
+        since: The event from which `noticed` is counted, in words.
     """
 
     how: str
@@ -166,7 +169,8 @@ class Verdict:
 def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
     """Judge a run.
 
-    Only phases with the lock are judged. A phase without updates proves nothing.
+    Only phases with the lock are judged. A phase without updates counts as a failure, because it
+    proves nothing.
 
     Args:
         phases: Every phase that ran.

@@ -10,7 +10,6 @@ __all__ = [
     "Drained",
     "End",
     "Hold",
-    "Holding",
     "Kept",
     "Lost",
     "Message",
@@ -19,6 +18,7 @@ __all__ = [
     "Refused",
     "Rival",
     "Setup",
+    "Taken",
     "decode",
     "encode",
 ]
@@ -26,9 +26,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Tell a worker the addresses of everything. This is the first message.
+    """Give a worker its nodes, its counters and its settings, as the first message.
 
-    URLs are not arguments, because every user of the machine can read arguments.
+    The URLs are not arguments of the process, because every user of the machine can read arguments.
     """
 
     nodes: list[str]
@@ -41,7 +41,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Tell a worker to start incrementing, with or without the lock."""
+    """Tell a worker to start to increment counters, with or without their locks."""
 
     phase: int
     locked: bool
@@ -91,13 +91,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Report that the phase has ended in this worker, and that everything was reported."""
+    """Report that the phase has ended in this worker, and that all its work was reported."""
 
     phase: int
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class Taken:
     """Report that the holder has the lock and has read the counter."""
 
     value: int
@@ -107,7 +107,8 @@ class Holding:
 class Lost:
     """Report that the holder lost its lease.
 
-    `at` is the time of the notification by the clock `time.monotonic` of this machine.
+    `cancelled` is True if the work under the lock was cancelled. The field `at` has the value of
+    `time.monotonic` at the cancellation. Without a cancellation, `at` is the time of the report.
     """
 
     at: float
@@ -116,29 +117,18 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Report that the holder was never notified of a loss, and has written."""
+    """Report that the holder has written the counter, and was never notified of a loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Report that the holder did not get the lock."""
+    """Report why the holder did not acquire the lock that `Hold` asked for."""
 
     why: str
 
 
 Message = (
-    Setup
-    | Begin
-    | End
-    | Rival
-    | Hold
-    | Ready
-    | Progress
-    | Drained
-    | Holding
-    | Lost
-    | Kept
-    | Refused
+    Setup | Begin | End | Rival | Hold | Ready | Progress | Drained | Taken | Lost | Kept | Refused
 )
 
 _KINDS: dict[str, type[Message]] = {
@@ -152,7 +142,7 @@ _KINDS: dict[str, type[Message]] = {
         Ready,
         Progress,
         Drained,
-        Holding,
+        Taken,
         Lost,
         Kept,
         Refused,

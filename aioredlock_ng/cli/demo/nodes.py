@@ -1,4 +1,4 @@
-"""Provide the nodes of the demo and their faults. At most a minority is taken away."""
+"""Provide the nodes of the demo and their faults. At most a minority of the nodes fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANSWER_SECONDS = 2.0
 
 
 class NodesFailed(RuntimeError):
-    """The demo cannot use the nodes. The message says why, and names the remedy."""
+    """The demo cannot use the nodes. The message says why."""
 
 
 class StagedNodes(Protocol):
@@ -33,9 +33,9 @@ class StagedNodes(Protocol):
 
     Attributes:
         urls: URLs for the lock managers.
-        views: State of the nodes, which every method updates.
-        where: The kind of the nodes, in words.
-        left_out: The impossible faults, in words.
+        views: The state of each node, which `hang`, `kill` and `bring_back` update.
+        where: The number and the origin of the nodes, in words.
+        left_out: The faults that the demo does not cause on these nodes, in words.
         kill_words: The effect of `kill`, in words.
         hang_words: The effect of `hang`, in words.
     """
@@ -49,16 +49,23 @@ class StagedNodes(Protocol):
 
     @property
     def expendable(self) -> Sequence[int]:
-        """Return the nodes that may be taken away together. The other nodes still form a quorum."""
+        """Return the indexes of nodes that may fail at the same time.
+
+        The remaining nodes still form a quorum.
+        """
 
     async def hang(self, index: int, seconds: float) -> None:
-        """Make a node answer nothing. A fault that ends by itself lasts about the given time."""
+        """Make a node stop answering. A fault that ends by itself lasts about `seconds`."""
 
     async def kill(self, index: int, seconds: float) -> None:
-        """Take a node away. A fault that ends by itself lasts about the given time."""
+        """Make a node disappear. A fault that ends by itself lasts about `seconds`."""
 
     async def bring_back(self, index: int, not_before: float) -> None:
-        """Make a node answer again after any fault, not before an instant of `time.monotonic`."""
+        """End every fault of a node.
+
+        A node that lost its keys does not come back before `not_before`, an instant of
+        `time.monotonic`.
+        """
 
 
 class OwnNodes:
@@ -80,11 +87,11 @@ class OwnNodes:
 
     @property
     def expendable(self) -> Sequence[int]:
-        """Return the nodes that the set can lose and keep its quorum: two of five."""
+        """Return the indexes of nodes that can fail without loss of the quorum: two of five."""
         return range((len(self.urls) - 1) // 2)
 
     async def hang(self, index: int, seconds: float) -> None:
-        """Stop the server's process."""
+        """Suspend the server's process by SIGSTOP."""
         await asyncio.to_thread(self._servers.pause, index)
         self.views[index].state = NodeState.HUNG
 
@@ -107,10 +114,10 @@ class OwnNodes:
 class GivenNodes:
     """Nodes that a user gave.
 
-    Without the user's consent they receive no fault. With it they receive only faults that end by
-    themselves. `CLIENT PAUSE` makes a server keep every command waiting. It ends after the given
-    time even if the demo is killed meanwhile. For this reason it stands for both faults here, and
-    `DEBUG` and `SHUTDOWN` are never sent.
+    Without the user's consent, these nodes receive no fault. With the consent, they receive only
+    faults that end by themselves. `CLIENT PAUSE` makes a server keep every command waiting. The
+    pause ends after the given time, even if the demo is killed meanwhile. For this reason `hang`
+    and `kill` both pause the server, and `DEBUG` and `SHUTDOWN` are never sent.
 
     Args:
         urls: URLs of the nodes.
@@ -133,7 +140,7 @@ class GivenNodes:
         )
 
     async def look(self) -> None:
-        """Ask every node once.
+        """Ping every node once, and record the nodes that do not answer.
 
         Raises:
             NodesFailed: Too few nodes answer for a quorum.
@@ -155,7 +162,10 @@ class GivenNodes:
 
     @property
     def expendable(self) -> Sequence[int]:
-        """Return answering nodes beyond a quorum, two at most, if pauses are allowed."""
+        """Return the indexes of at most two answering nodes that the quorum does not need.
+
+        The result is empty if the nodes may not be paused.
+        """
         answering = [
             index for index, view in enumerate(self.views) if view.state is not NodeState.DOWN
         ]
@@ -163,18 +173,18 @@ class GivenNodes:
         return answering[: min(spare, 2)] if self._throw_away else ()
 
     async def hang(self, index: int, seconds: float) -> None:
-        """Pause every client of the server for this time."""
+        """Pause every client of the server for the given time."""
         async with self._client(self.urls[index]) as client:
             await client.client_pause(round(seconds * 1000), all=True)
         self._back_at[index] = time.monotonic() + seconds
         self.views[index].state = NodeState.HUNG
 
     async def kill(self, index: int, seconds: float) -> None:
-        """Pause the server as well, because a given server cannot be started again."""
+        """Pause the server, as `hang` does, because the demo cannot start a given server again."""
         await self.hang(index, seconds)
 
     async def bring_back(self, index: int, not_before: float) -> None:
-        """Wait for the end of the pause. `CLIENT UNPAUSE` would itself be kept waiting."""
+        """Wait for the end of the pause. A paused server would delay `CLIENT UNPAUSE` too."""
         await asyncio.sleep(self._back_at.get(index, 0.0) - time.monotonic())
         self.views[index].state = NodeState.UP
 
@@ -198,8 +208,8 @@ async def force_release(nodes: StagedNodes, key: str) -> tuple[int, float]:
     """Delete a lock, as an operator can.
 
     Returns:
-        The number of nodes on which its key was deleted, and the instant of `time.monotonic` at
-        which all of them had been asked.
+        The number of nodes that deleted the key, and the value of `time.monotonic` after the
+        deletion.
 
     Raises:
         NodesFailed: Too few nodes answered.

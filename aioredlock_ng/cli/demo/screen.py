@@ -61,7 +61,7 @@ def phase_table(
         phases: The phases, one per row.
         width: Width of the line. Columns that do not fit are left out.
         ascii_only: Draw the table without colours and without lines that a log cannot show.
-        rate: Updates in the last second, shown for a running phase instead of its mean.
+        rate: Updates in the last second, shown for a running phase instead of its mean rate.
     """
     rows = []
     for phase in phases:
@@ -90,7 +90,7 @@ class LiveView:
         self._live = Live(console=console, auto_refresh=False, get_renderable=self._picture)
 
     def event(self, words: str) -> None:
-        """Show the event at once."""
+        """Show the event immediately."""
         self._live.refresh()
 
     def refresh(self) -> None:
@@ -112,7 +112,8 @@ class LiveView:
                 padding=(0, 3),
             ),
         ]
-        # The table at the end belongs to the summary. The events stay above it.
+        # After the last event, the summary prints the table of phases, so this picture has no
+        # table.
         if not self._over:
             parts.append(phase_table(board.phases, width, ascii_only=False, rate=board.rate))
         used = len(self._console.render_lines(Group(*parts)))

@@ -27,7 +27,7 @@ def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_onl
         console: The console.
         board: The board at the end of the run.
         verdict: The verdict on the run.
-        ascii_only: Draw the table for a log.
+        ascii_only: Print without colours, and without lines that a log cannot show.
     """
 
     def line(words: str, style: str = "") -> None:

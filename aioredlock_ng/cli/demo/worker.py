@@ -1,7 +1,7 @@
-"""Run one worker process, whose coroutines read, wait and write back.
+"""Run one worker process, whose coroutines read a counter, wait, and write the next number.
 
-It is started as `python -m aioredlock_ng.cli.demo.worker`. It reads its messages from standard
-input and reports on standard output. It ends when standard input ends.
+The process is started as `python -m aioredlock_ng.cli.demo.worker`. A worker reads its messages
+from standard input, reports on standard output, and ends when standard input ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from .messages import (
     Drained,
     End,
     Hold,
-    Holding,
     Kept,
     Lost,
     Message,
@@ -34,6 +33,7 @@ from .messages import (
     Refused,
     Rival,
     Setup,
+    Taken,
     decode,
     encode,
 )
@@ -43,15 +43,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker", "main"]
 
-# In real code, a request to another service lies between the read and the write.
+# The pause between read and write stands for a request that real code sends to another service.
 _WORK_SECONDS = 0.001
-# This is the mean pause between two increments of a coroutine. Without it the workers would wait
-# for a CPU, and the demo would not measure the lock.
+# Mean pause between two increments of a coroutine. Without the pause, the workers would wait for a
+# CPU, and the demo would not measure the lock.
 _THINK_SECONDS = 0.01
 _RIVAL_PAUSE_SECONDS = 0.04
 _REPORT_SECONDS = 0.1
-# Long enough for every fault of the demo, short enough for the end of a phase.
+# A worker waits this long for a lock. The holder keeps its lock for a shorter time, and the wait
+# for the end of a phase is longer.
 _PATIENCE_SECONDS = 5.0
+# The demo fails if the holder does not get its lock. So the holder waits longer for a lock than a
+# worker does. On a busy machine a single increment can take seconds.
+_HOLDER_PATIENCE_SECONDS = 30.0
 _CLOSING_SECONDS = 1.0
 
 
@@ -59,7 +63,7 @@ class Worker:
     """The coroutines of one process, and their work since the last report.
 
     Args:
-        setup: The addresses of everything.
+        setup: The first message, with the counters and settings.
         redlock: The open lock manager.
         counters: The shared counters.
         tasks: Owner of the coroutines. An unexpected error in a coroutine ends the process.
@@ -86,7 +90,7 @@ class Worker:
         self._clear()
 
     async def obey(self, message: Message) -> None:
-        """Execute a message. For `End` only, wait until the increments in progress have ended."""
+        """Execute a message. For `End`, also wait until the increments in progress have ended."""
         match message:
             case Begin(phase, locked):
                 self._phase, self._draining = phase, False
@@ -105,7 +109,7 @@ class Worker:
                 raise ValueError(f"{type(message).__name__} is not for a worker")
 
     async def close(self) -> None:
-        """End the coroutines. They are cancelled if they have not ended after a second."""
+        """End the coroutines. A coroutine that still runs after a second is cancelled."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self._drain()
@@ -158,7 +162,8 @@ class Worker:
 
     async def _compete(self, counter: int, ttl: float) -> None:
         while not self._draining:
-            # The wait for the long holder says nothing about the speed of the lock.
+            # A rival's wait is not measured, because it depends on the holder's work and not on the
+            # speed of the lock.
             await self._increment(counter, ttl, timed=False)
             await asyncio.sleep(_RIVAL_PAUSE_SECONDS)
 
@@ -166,17 +171,17 @@ class Worker:
         cancelled_at: float | None = None
         try:
             async with self._redlock.lock(
-                self._name(counter), ttl=ttl, blocking_timeout=_PATIENCE_SECONDS
+                self._name(counter), ttl=ttl, blocking_timeout=_HOLDER_PATIENCE_SECONDS
             ):
                 value = self._counters.read(counter)
-                self._send(Holding(value))
+                self._send(Taken(value))
                 try:
                     await asyncio.sleep(seconds)
                 except asyncio.CancelledError:
                     cancelled_at = time.monotonic()
                     raise
-                # There is no check() here. If the body is not cancelled, its stale write destroys
-                # every increment made meanwhile.
+                # The holder calls no check() before its write. If the body is not cancelled, its
+                # stale write destroys every increment made meanwhile.
                 self._counters.write(counter, value + 1)
         except LockLost:
             self._send(Lost(cancelled_at or time.monotonic(), cancelled_at is not None))
@@ -237,15 +242,16 @@ def _send(message: Message) -> None:
 
 
 def _die_with_parent() -> None:
-    # A frozen process does not notice the end of standard input. The kernel's signal reaches it all
-    # the same.
+    # A frozen process does not notice the end of standard input. The kernel's signal reaches a
+    # frozen process, too.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def main() -> None:
     """Run one worker process until its standard input ends."""
-    # Ctrl-C reaches the whole process group. The parent process ends this process in order.
+    # Ctrl-C reaches the whole process group. The parent process ends this process in an orderly
+    # way.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent()
     try:

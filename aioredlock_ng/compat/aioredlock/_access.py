@@ -37,7 +37,8 @@ class Access:
 
     Args:
         redlock: The manager of the nodes.
-        sentinels: Clients that find the nodes. They are closed with the manager.
+        sentinels: Clients of the Sentinels that find the nodes. These clients are closed with the
+            manager.
 
     Attributes:
         destroyed: True after the final close.
@@ -82,7 +83,7 @@ class Access:
             return await redlock.inspect(name_of(resource))
 
     async def release(self, resource: str | bytes | float, identifier: object) -> bool:
-        """Delete the keys with this identifier, whichever process has set them.
+        """Delete the keys with this identifier, even if another process has set them.
 
         Returns:
             False if no node had such a key.
@@ -100,13 +101,13 @@ class Access:
             )
 
     async def prolong(self, resource: str | bytes | float, identifier: object, ttl: float) -> float:
-        """Extend the keys with this identifier, whichever process set them, to `ttl` or more.
+        """Extend the keys with this identifier to `ttl` or more, even if another process set them.
 
         Returns:
             Seconds for which the lock is certainly held.
 
         Raises:
-            LockLost: Too many nodes have no such key for a majority.
+            LockLost: So many nodes lack a key with this identifier that no majority is possible.
             QuorumUnreachable: No majority confirmed the extension.
             ConfigurationError: The ttl is invalid.
             LockRuntimeError: The manager is destroyed.
@@ -159,7 +160,7 @@ def _token(identifier: object) -> bytes:
 
 
 def _prolonged(reply: object, _call: Call) -> KeyState | None:
-    """Decode the reply of prolong.lua. Return None if it does not fit."""
+    """Decode the reply of prolong.lua. Return None if the reply is unknown."""
     return _STATES.get(reply) if type(reply) is int else None
 
 

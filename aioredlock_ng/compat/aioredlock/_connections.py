@@ -36,7 +36,7 @@ _USED = frozenset({"db", "host", "password", "port", "ssl"})
 
 
 class _Given:
-    """Pass on an existing `SSLContext` where redis-py expects the settings to make one."""
+    """Gives redis-py an existing `SSLContext` instead of a new one."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
@@ -58,7 +58,7 @@ class _SentinelTLS(SentinelManagedSSLConnection):
 
 
 def nodes_of(connections: Any) -> list[Redis]:
-    """Return a client for each node, whose settings are used. Clients made here never connect.
+    """Return a client for each node. Only the client's settings are used, so it never connects.
 
     Raises:
         ConfigurationError: A connection is invalid. The message shows a valid form.
@@ -71,7 +71,7 @@ def nodes_of(connections: Any) -> list[Redis]:
 
 
 def sentinels_of(connections: Any, nodes: list[Redis]) -> list[Redis]:
-    """Return the clients of the Sentinels that were made here, which the caller must close."""
+    """Return the clients that `nodes_of` made for Sentinels, and that the caller must close."""
     ours = [
         node.connection_pool
         for given, node in zip(connections, nodes, strict=True)
@@ -86,7 +86,7 @@ def sentinels_of(connections: Any, nodes: list[Redis]) -> list[Redis]:
 
 
 def without_passwords(connections: Any) -> list[str]:
-    """Return the connections without passwords and queries, for messages."""
+    """Return the connections as texts for messages, without passwords and queries."""
     return [_shown(connection) for connection in connections]
 
 
@@ -146,7 +146,7 @@ def _from_url(url: str) -> Redis:
     except ValueError:  # the error quotes text that may be the start of a password
         pass
     raise ConfigurationError(
-        f"connection {_shown(url)} is no URL of a Redis server; write redis://host:6379/0,"
+        f"connection {_shown(url)} is not a URL of a Redis server; write redis://host:6379/0,"
         " rediss:// or the path of a socket"
     )
 
@@ -186,10 +186,10 @@ def _database(value: Any) -> int:
         return 0
     with suppress(TypeError, ValueError):
         return int(value)
-    # The text is neither quoted nor raised with a context: it may be a password with a "/" in a
-    # URL.
+    # The error neither quotes the text nor has a context. If the password in a URL has a "/", the
+    # text may be a part of the password.
     raise ConfigurationError(
-        "the database of a connection is no number; write 0 to 15. aioredis does not"
+        "the database of a connection is not a number; write 0 to 15. aioredis does not"
         " percent-decode a URL, so a password with a '/' cannot be in one: give a dict with"
         " 'host', 'port' and 'password'"
     )

@@ -28,7 +28,7 @@ def seconds_of(name: str, value: object) -> float:
 def _number(kind: Callable[[Any], _Number], name: str, value: object) -> _Number:
     """Convert a number as aioredlock does, with the same kinds of errors.
 
-    A text that is a number counts as one.
+    A text that contains a number counts as a number.
     """
     try:
         return kind(value)

@@ -34,7 +34,7 @@ class OwnLocks:
         return self._by_key.values()
 
     def get(self, resource: Any) -> Lock | None:
-        """Return the lock of this name, if this manager acquired it."""
+        """Return the lock of this name; None if this manager did not acquire it."""
         return self._by_key.get(_key_of(resource))
 
     def forget(self, resource: Any) -> None:
@@ -46,7 +46,10 @@ class OwnLocks:
         self._by_key.clear()
 
     def lease_of(self, lock: Lock) -> Lease | None:
-        """Return the lease of this manager's lock, and bind it to a lock that was made by hand."""
+        """Return the lease of a lock; None if another manager acquired the lock.
+
+        If this manager acquired the lock, and `lock` was made by hand, bind the lease to `lock`.
+        """
         own = self.get(lock.resource)
         if (
             lock.lease is None

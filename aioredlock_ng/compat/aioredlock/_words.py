@@ -24,9 +24,9 @@ __all__ = ["in_words_of_aioredlock", "naming"]
 
 @contextmanager
 def in_words_of_aioredlock() -> Iterator[None]:
-    """Raise aioredlock's error instead of ours.
+    """Raise aioredlock's error instead of this library's error.
 
-    A `ConfigurationError` is a `ValueError` in both libraries and keeps its class.
+    A `ConfigurationError` keeps its class, because it is a `ValueError`, like aioredlock's error.
     """
     try:
         with naming(ttl="lock_timeout"):
@@ -39,10 +39,10 @@ def in_words_of_aioredlock() -> Iterator[None]:
 
 @contextmanager
 def naming(**arguments: str) -> Iterator[None]:
-    """Replace our argument names in a `ConfigurationError` by those of the caller.
+    """Replace this library's argument names in a `ConfigurationError` by the caller's names.
 
     Args:
-        arguments: The caller's argument names, by our argument names.
+        arguments: The caller's name for each of this library's argument names.
     """
     try:
         yield

@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 __all__ = ["Aioredlock"]
 
 _ANY_TTL = 1e9
-"""Longest ttl in seconds: aioredlock has no longest timeout, and without the recovery guard no node
-has to wait for `max_ttl`."""
+"""Longest ttl in seconds, which is large because aioredlock does not limit timeouts. Without the
+recovery guard, a large `max_ttl` does no harm, because no node has to wait for it."""
 
 
 class Aioredlock:
     """Locks over N independent nodes, with the names of aioredlock.
 
-    The manager connects at its first use. As with aioredlock, the nodes contain nothing except the
-    lock's key.
+    The manager connects at its first use. As with aioredlock, a lock is one key on each node. While
+    processes wait for the lock, each node also has a key with their queue.
 
     Args:
         redis_connections: dicts (`host`, `port`, `db`, `password`, `ssl`), (host, port) tuples,
-            `redis://` and `rediss://` URLs, paths of Unix sockets, or `Sentinel` objects. Each must
-            be a separate server.
-        retry_count: Largest number of tries, 1 or more. There is no pause between tries: `lock()`
-            is notified when the lock is free. It gives up after the average time that so many tries
-            would have taken.
+            `redis://` and `rediss://` URLs, paths of Unix sockets, or `Sentinel` objects. Each
+            connection must lead to a separate server.
+        retry_count: Largest number of tries, 1 or more. `lock()` does not pause between tries,
+            because it is notified when the lock is free. `lock()` gives up after the average time
+            that aioredlock needs for this number of tries.
         retry_delay_min: Shortest delay between two tries in seconds.
         retry_delay_max: Longest delay between two tries in seconds.
         internal_lock_timeout: Seconds until a lock expires without renewal.
-        options: Options of `Redlock`, for a gradual migration: `fencing=True`,
-            `recovery_guard="auto"` with `max_ttl`, `node_timeout`.
+        options: Options of `Redlock`, for a gradual migration. Examples are `fencing=True`,
+            `node_timeout`, and `recovery_guard="auto"` with `max_ttl`.
 
     Raises:
-        ValueError: An argument is invalid. The message names it and the remedy.
+        ValueError: An argument is invalid. The message names the argument and the remedy.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class Aioredlock:
         """Acquire a lock.
 
         Args:
-            resource: Its name, or a number, which is the key on the nodes.
+            resource: The name of the lock, or a number, which is also the key on the nodes.
             lock_timeout: Seconds until the lock expires. None: `internal_lock_timeout`, with
                 renewal until the release.
-            lock_identifier: Value of `lock.id`. With it, this manager finds the lock in `get_lock`,
-                `extend` and `unlock`, and `lock` returns the same lock again. Other managers cannot
-                use it, because the nodes hold a token that is fresh for every attempt. A lock
-                acquired with a `lock_timeout` must be requested again with one.
+            lock_identifier: Value of `lock.id`, by which `get_lock`, `extend` and `unlock` of this
+                manager find the lock, and `lock` returns the lock again. Other managers cannot use
+                the identifier, because the nodes hold a token that is fresh for every attempt. If
+                the lock was acquired with a `lock_timeout`, a repeated call needs one, too.
 
         Raises:
             LockAcquiringError: Nodes hold another identifier, so no majority is possible. Silent
@@ -134,14 +134,14 @@ class Aioredlock:
         return lock
 
     async def extend(self, lock: Lock, lock_timeout: float | None = None) -> None:
-        """Renew a lock, with its own ttl or another.
+        """Renew a lock, with its own ttl or another ttl.
 
-        The lock of another manager is found by its identifier. Its remaining time on the nodes is
-        never shortened, because its holder relies on it.
+        The lock of another manager is found by its identifier. The remaining time of another
+        manager's lock is never shortened, because its holder relies on it.
 
         Args:
-            lock: A lock returned by `lock` or `get_lock`, or one made by hand with `valid=True`.
-            lock_timeout: Seconds from now, which later renewals use as well. None: the lock's own.
+            lock: A lock returned by `lock` or `get_lock`, or a lock made by hand with `valid=True`.
+            lock_timeout: New ttl in seconds, also for later renewals. None: the lock's own ttl.
 
         Raises:
             RuntimeError: The lock is no longer valid.
@@ -181,13 +181,13 @@ class Aioredlock:
                 await asyncio.sleep(delay)
 
     async def unlock(self, lock: Lock) -> None:
-        """Release a lock. It is invalid afterwards, even if the call fails.
+        """Release a lock. The lock is invalid afterwards, even if the call fails.
 
-        The lock of another manager is found by its identifier, and its holder loses it at once. It
-        is no error if no node holds the lock.
+        The lock of another manager is found by its identifier, and its holder loses the lock
+        immediately. A lock that no node holds raises no error.
 
         Args:
-            lock: A lock returned by `lock` or `get_lock`, or one made by hand from a name and an
+            lock: A lock returned by `lock` or `get_lock`, or a lock made by hand from a name and an
                 identifier.
 
         Raises:
@@ -197,12 +197,12 @@ class Aioredlock:
 
         Safety: as `aioredlock_ng.Lease.release`, and for another manager's lock as
         `aioredlock_ng.Redlock.force_release`. A silent node executes the release of this manager's
-        lock later, which is no error here.
+        lock later, which is not an error here.
         """
         lease = self._locks.lease_of(lock.ending_in(0.0))
         if lease is not None:
             own = self._locks.get(lock.resource)
-            # A later lock may have the same identifier.
+            # `own` may be a later lock with the same identifier.
             if own is not None and own.lease == lease:
                 self._locks.forget(lock.resource)
             with in_words_of_aioredlock():
@@ -226,7 +226,7 @@ class Aioredlock:
             )
 
     async def is_locked(self, resource_or_lock: str | Lock) -> bool:
-        """Return True if a majority of the nodes has the key, whichever client has set it.
+        """Return True if a majority of the nodes has the key, even if other clients have set it.
 
         The result is False if no majority answers.
 
@@ -252,7 +252,8 @@ class Aioredlock:
     async def get_lock(self, resource: str, lock_identifier: str) -> Lock:
         """Return the lock that is held by this identifier.
 
-        For another manager's lock, `valid` counts down the remaining time reported by the nodes.
+        For another manager's lock, `valid` is True until the remaining time that the nodes reported
+        is over.
 
         Raises:
             LockAcquiringError: The lock is not held, or is held by another identifier.

@@ -15,9 +15,9 @@ class LockError(AioredlockError):
 
 
 class LockAcquiringError(LockError):
-    """No majority is left because nodes hold another identifier, or no key.
+    """No majority is possible, because nodes hold another identifier or no key.
 
-    This is the usual case.
+    This is the usual error if another client holds the lock.
     """
 
 

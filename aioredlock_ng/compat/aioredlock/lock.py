@@ -17,7 +17,7 @@ __all__ = ["Lock"]
 
 
 class _Manager(Protocol):
-    """The calls of `Aioredlock` that its locks make."""
+    """The methods of `Aioredlock` that its locks call."""
 
     async def extend(self, lock: Lock) -> None:
         """Renew a lock."""
@@ -32,15 +32,15 @@ class _Manager(Protocol):
 class Lock:
     """A lock of an `Aioredlock`, returned by its `lock` and `get_lock`.
 
-    A lock made by hand from a name and an identifier stands for the lock with that identifier,
-    whichever manager has acquired it.
+    A lock made by hand from a name and an identifier stands for the lock with that identifier, even
+    if another manager has acquired it.
 
     Args:
         lock_manager: The manager of the lock.
         resource: The name of the lock.
         id: The identifier: the token of the keys, or the `lock_identifier` given to `lock()`.
-        lock_timeout: Seconds until the lock expires. None: until its release.
-        valid: Value of `valid` for a lock that is made by hand, without a lease.
+        lock_timeout: Seconds until the lock expires. None: the lock is renewed until its release.
+        valid: Value of the property `valid` for a lock that is made by hand, without a lease.
 
     Attributes:
         lock_manager: As given.
@@ -70,8 +70,9 @@ class Lock:
     def valid(self) -> bool:
         """True while the lock may be relied on. False after release, loss or expiry. No I/O.
 
-        The lock of another manager counts down the remaining time reported by the nodes. A lock
-        made by hand keeps the given value until it is extended or released.
+        For a lock of another manager from `get_lock`, the value is True until the remaining time
+        that the nodes reported is over. A lock made by hand keeps the given value until it is
+        extended or released.
         """
         return time.monotonic() < self._until if self.lease is None else self.lease.valid
 
@@ -84,7 +85,7 @@ class Lock:
         return self
 
     def ending_in(self, seconds: float) -> Self:
-        """Set how long a lock without a lease is valid.
+        """Set the time for which a lock without a lease is valid.
 
         Internal: for `Aioredlock`.
         """
@@ -132,7 +133,8 @@ class Lock:
     ) -> None:
         """Release the lock by `Aioredlock.unlock`.
 
-        The body's own exception has priority and receives a note. A loss does not cancel the body.
+        An exception of the body has priority, and the error of the release is added as a note. A
+        loss of the lock does not cancel the body.
         """
         try:
             await self.lock_manager.unlock(self)

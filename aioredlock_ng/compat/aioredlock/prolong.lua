@@ -1,4 +1,4 @@
--- Extend a key with a token, for a process that did not acquire it.
+-- Extend a key that holds a given token, for a process that did not acquire the lock.
 -- KEYS[1]  the lock's key
 -- ARGV[1]  token
 -- ARGV[2]  shortest remaining time in milliseconds after the call

@@ -23,17 +23,18 @@ class SentinelConfigError(Exception):
 
 
 class Sentinel:
-    """A node of an `Aioredlock`: the primary of a service, found by the Sentinels at each connect.
+    """A node of an `Aioredlock`: a service's primary, which Sentinels find for each connection.
 
     Args:
         connection: Addresses of the Sentinels. A dict has `host` and perhaps `port`, `master`,
             `password`, `db` and `ssl`. A URL looks like
             `redis://:password@host:26379/0?master=name`. A (host, port) tuple and a list of tuples
             are possible as well.
-        master: Name of the service. This and the next arguments override those in `connection`.
+        master: Name of the service. `master` and the arguments below override the values in
+            `connection`.
         password: Password of the primary.
         db: Database of the primary.
-        ssl_context: TLS to the primary: an `ssl.SSLContext`, or True for the system's authorities.
+        ssl_context: TLS to the primary: an `ssl.SSLContext`, or True for the system's certificates.
 
     Raises:
         SentinelConfigError: There is no address or no service.
@@ -85,7 +86,8 @@ def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
             if url.scheme == "rediss":
                 settings["ssl"] = _context(query.pop("ssl_cert_reqs", ""))
             return [(url.hostname or "localhost", url.port or _PORT)], settings | query
-        # The text is neither quoted nor raised with a context: any part may belong to a password.
+        # The error neither quotes the text nor has a context, because any part of the text may
+        # belong to a password.
         raise SentinelConfigError(
             "a Sentinel's URL cannot be read; percent-encode '/', '[' and ']' in a password"
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .port import NotGot, Unfenced
 
 if TYPE_CHECKING:
-    from .port import Body, How
+    from .port import Body, Wish
 
 __all__ = ["Aioredlock", "make"]
 
@@ -21,6 +21,8 @@ class LockHold:
     """A lock of aioredlock: it has no deadline and no fence, and nobody is told of its loss."""
 
     fence: int | None = None
+    slot: int | None = None
+    since: int | None = None
     votes = ""
 
     def __init__(self, lock: Any) -> None:
@@ -34,6 +36,10 @@ class LockHold:
     def lost(self) -> str:
         """Its flag, which the watchdog clears when it gives up; a holder has to ask."""
         return "" if self._lock.valid else "valid is False"
+
+    def lost_at(self) -> int | None:
+        """It does not say."""
+        return None
 
     async def wait_lost(self) -> None:
         """Nobody tells."""
@@ -54,10 +60,10 @@ class Aioredlock(Unfenced):
             retry_delay_max=_AGAIN[1],
         )
 
-    async def hold(self, names: list[str], how: How, wait: float, body: Body) -> bool:
-        """On the first name only: it has no locks of several."""
+    async def hold(self, wish: Wish, body: Body) -> bool:
+        """Lock the first name. The library has no locks of several names."""
         try:
-            lock = await self._manager.lock(names[0])
+            lock = await self._manager.lock(wish.names[0])
         except self._module.LockError as error:
             raise NotGot(type(error).__name__) from None
         try:

@@ -16,28 +16,43 @@ KINDS: Final = {
     "guard": "nodes that forgot vote at once",
     "fence": "fences fall",
     "release": "a release deletes nothing",
+    "reader": "a reader takes a refusal for a grant",
 }
 """What is wrong with each."""
 
 
+_MARK: Final = 15
+"""A counter, as a node answers it to a reader."""
+
+
 def break_it(kind: str, redlock: Redlock) -> None:
     """Break an open manager of this process; "" and "guard" (an option of the manager) change nothing here."""
-    holding: Any = importlib.import_module("aioredlock_ng._engine.keeping.holding")
+    record: Any = importlib.import_module("aioredlock_ng._engine.keeping.lease_record")
     renewals: Any = importlib.import_module("aioredlock_ng._engine.keeping.renewals")
     cleanup: Any = importlib.import_module("aioredlock_ng._engine.attempt.releases")
     if kind == "quorum":
         redlock.engine().context.quorum = 1
     elif kind == "deadline":
-        holding.deadline_of = renewals.deadline_of = lambda started, ttl, drift: started + ttl - drift + 1000.0
+        record.deadline_of = renewals.deadline_of = lambda started, ttl, drift: started + ttl - drift + 1000.0
     elif kind == "fence":
-        init = holding.Holding.__init__
+        init = record.LeaseRecord.__init__
 
         def falling(
             self: Any, spec: Any, token: bytes, started: float, ballot: Any, granted: Any, fence: int, *more: Any
         ) -> None:
             init(self, spec, token, started, ballot, granted, 2**53 - fence, *more)
 
-        holding.Holding.__init__ = falling
+        record.LeaseRecord.__init__ = falling
+    elif kind == "reader":
+        script: Any = importlib.import_module("aioredlock_ng._scripts.catalogue").ACQUIRE_READ
+        replies: Any = importlib.import_module("aioredlock_ng._core.replies")
+        decode = script.read
+
+        def blind(reply: Any, call: Any) -> Any:
+            outcome = decode(reply, call)
+            return replies.Granted(_MARK) if isinstance(outcome, replies.Refused) else outcome
+
+        script.read = blind
     elif kind == "release":
         send = cleanup.Releases.send
 

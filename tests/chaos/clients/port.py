@@ -1,16 +1,56 @@
-"""What the workload needs of a lock library: one small protocol, so that others run under the same faults as ours."""
+"""The protocol between the workload and a lock library. Other libraries run under the same faults."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["Body", "Client", "Hold", "How", "NotGot", "Unfenced", "seconds_to_ns"]
+__all__ = ["Body", "Client", "Hold", "How", "Kind", "NotGot", "Unfenced", "Wish", "seconds_to_ns"]
 
-How = Literal["with", "flag", "try"]
-"""Cancelled on loss, only told of it, or one attempt without waiting."""
+How = Literal["with", "flag", "try", "run"]
+"""The body is cancelled on loss, is notified of it, or begins after a single attempt without waiting.
+
+"run" is `Election.run`, which cancels the body before another candidate can lead."""
+
+Kind = Literal["lock", "semaphore", "election", "read", "write"]
+"""What is acquired. "read" and "write" are the sides of a read-write lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an acquisition asks for.
+
+    Attributes:
+        names: Names to lock, all or nothing. A semaphore and an election have one name.
+        how: How the body learns of a loss, and whether the acquisition waits.
+        kind: What is acquired. Other libraries than ours have locks of one name only.
+        limit: Slots of a semaphore; 0 for the other kinds.
+        min_hold: Seconds after the grant for which no other client may be granted; 0.0: none.
+        fair: Keep the order of the tasks of all processes.
+        rejoin: Let a candidate stand again after a term that it lost.
+        downgrade: Let a writer become a reader in the middle of its hold.
+        wait: Seconds to wait at most.
+    """
+
+    names: tuple[str, ...]
+    how: How
+    kind: Kind = "lock"
+    limit: int = 0
+    min_hold: float = 0.0
+    fair: bool = False
+    rejoin: bool = False
+    downgrade: bool = False
+    wait: float = 20.0
+
+    def about(self) -> dict[str, Any]:
+        """Return the fields of a history's line that describe this wish."""
+        more = {"c": self.kind, "m": self.limit, "h": self.min_hold, "fair": self.fair}
+        usual = {"c": "lock", "m": 0, "h": 0.0, "fair": False}
+        changed = {key: value for key, value in more.items() if value != usual[key]}
+        return {"n": self.names, "w": self.how, **changed}
 
 
 class NotGot(Exception):
@@ -28,23 +68,30 @@ class NotGot(Exception):
 
 
 class Hold(Protocol):
-    """A lock that is held, as far as its library tells."""
+    """A lock that is held, as its library reports it."""
 
     fence: int | None
     token: str
+    slot: int | None
+    """Slot of a semaphore; None for the other kinds."""
+    since: int | None
+    """Instant (ns) before the attempt that was granted; None if the library does not say."""
 
     @property
     def votes(self) -> str:
-        """How many nodes hold it, "3/5"; "" where the library does not say."""
+        """Number of nodes that hold it, such as "3/5"; "" if the library does not report it."""
 
     def deadline(self) -> int | None:
-        """Instant (ns) up to which the library vouches for it, also after its loss; None: it never says."""
+        """Return its end (ns) by the library, also after a loss; None if the library reports none."""
 
     def lost(self) -> str:
-        """Why it was lost; "" as long as the library does not say that it is."""
+        """Return the reason of its loss; "" if the library reports no loss."""
+
+    def lost_at(self) -> int | None:
+        """Return the instant (ns) at which the library declared the loss; None if it reports none."""
 
     async def wait_lost(self) -> None:
-        """Return when it is over; never, where the library does not tell."""
+        """Return once it is over; never, if the library does not report it."""
 
 
 if TYPE_CHECKING:
@@ -57,17 +104,15 @@ class Client(Protocol):
     async def open(self, task: dict[str, Any]) -> None:
         """Connect."""
 
-    async def hold(self, names: list[str], how: How, wait: float, body: Body) -> bool:
+    async def hold(self, wish: Wish, body: Body) -> bool:
         """Acquire, run the body, release.
 
         Args:
-            names: What to lock, all or nothing.
-            how: See `How`.
-            wait: Seconds to wait at most.
-            body: Run while it is held.
+            wish: What to acquire.
+            body: Run while it is held. A candidate that stands again runs it once for each term.
 
         Returns:
-            Whether the release found it still held.
+            False if the release found that the lock was gone.
 
         Raises:
             NotGot: It was not acquired; the body did not run.
@@ -82,12 +127,15 @@ class Client(Protocol):
     def clashes(self, error: Exception) -> bool:
         """Whether an error says that the fence is out of date."""
 
+    async def downgrade(self, hold: Hold) -> None:
+        """Turn a writer's lease into one to read. Return also if the lease is over."""
+
     async def close(self) -> None:
         """Release what is held and disconnect."""
 
 
 class Unfenced:
-    """What a library without fences says to the part of `Client` that is about them."""
+    """The part of `Client` that is about fences and readers, for libraries without both."""
 
     async def read(self, name: str, hold: Hold) -> int:
         """Never asked: there are no fences."""
@@ -100,6 +148,10 @@ class Unfenced:
     def clashes(self, error: Exception) -> bool:
         """There are no fences."""
         return False
+
+    async def downgrade(self, hold: Hold) -> None:
+        """Never asked: there are no readers."""
+        raise NotImplementedError
 
 
 def seconds_to_ns(seconds: float) -> int:

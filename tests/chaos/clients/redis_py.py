@@ -14,7 +14,7 @@ from .port import NotGot, Unfenced
 if TYPE_CHECKING:
     from redis.asyncio.lock import Lock
 
-    from .port import Body, How
+    from .port import Body, Wish
 
 __all__ = ["RedisPy", "make"]
 
@@ -23,6 +23,8 @@ class LockHold:
     """A lock of redis-py: it has no deadline and no fence, and nobody is told of its loss."""
 
     fence: int | None = None
+    slot: int | None = None
+    since: int | None = None
     votes = ""
 
     def __init__(self, lock: Lock) -> None:
@@ -35,6 +37,10 @@ class LockHold:
     def lost(self) -> str:
         """It does not say, unless it is asked over the network."""
         return ""
+
+    def lost_at(self) -> int | None:
+        """It does not say."""
+        return None
 
     async def wait_lost(self) -> None:
         """Nobody tells."""
@@ -50,9 +56,15 @@ class RedisPy(Unfenced):
         self._redis = Redis(connection_pool=pool)
         self._ttl: float = task["ttl"]
 
-    async def hold(self, names: list[str], how: How, wait: float, body: Body) -> bool:
-        """On the first name only: it has no locks of several."""
-        lock = self._redis.lock(names[0], timeout=self._ttl, blocking=how != "try", blocking_timeout=wait, sleep=0.02)
+    async def hold(self, wish: Wish, body: Body) -> bool:
+        """Lock the first name. The library has no locks of several names."""
+        lock = self._redis.lock(
+            wish.names[0],
+            timeout=self._ttl,
+            blocking=wish.how != "try",
+            blocking_timeout=wish.wait,
+            sleep=0.02,
+        )
         try:
             if not await lock.acquire():
                 raise NotGot("held")

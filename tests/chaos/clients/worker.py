@@ -1,6 +1,7 @@
-"""One client process: takes locks, changes what they protect, and writes down what it saw; told by lines on stdin.
+"""One client process: it takes locks, changes the registers that they protect, and records that.
 
-"drain": stop, releasing everything, and answer "drained" on stdout; "go": work on. The end of stdin ends it in good order.
+Lines on stdin control it. "drain": release all locks, rest, and answer "drained" on stdout. "go":
+work again. It ends when stdin ends.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib
 import os
 import random
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..history import History, now
 from .body import Body
-from .port import NotGot
+from .port import NotGot, Wish
 from .registers import PlainRegisters
 
 if TYPE_CHECKING:
@@ -30,10 +32,7 @@ __all__ = ["Worker", "main"]
 
 _TICK_SECONDS: Final = 0.05
 _STALL_SECONDS: Final = 0.1
-"""A loop that comes round so late stood still, by the machine's doing or the nemesis's."""
-
-WAIT_SECONDS: Final = 20.0
-"""How long an acquisition waits at most: whoever waits so long for short holds while a majority is well was forgotten."""
+"""Seconds. A tick that comes later by so much means a standstill of the loop."""
 
 
 class Worker:
@@ -60,6 +59,8 @@ class Worker:
         self._history.write("start", p=task["name"], pid=os.getpid(), kind=task["kind"], ttl=task["ttl"], of=task["number"])
         await self._client.open(task)
         watching = asyncio.create_task(self._watch())
+        if task["thread"]:
+            threading.Thread(target=self._watch_process, daemon=True).start()
         lines = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
         self._say("ready")
@@ -80,20 +81,30 @@ class Worker:
     def _begin(self) -> None:
         task = self._task
         self._working = True
-        plans = {"quick": self._quick, "long": self._long, "careless": self._careless}
-        self._jobs = [asyncio.create_task(self._job(plans[kind])) for kind in plans for _ in range(task[kind])]
+        plans = {
+            "quick": self._quick,
+            "long": self._long,
+            "careless": self._careless,
+            "seat": self._seat,
+            "once": self._once,
+            "fair": self._fair,
+            "chair": self._chair,
+            "page": self._page,
+            "blocking": self._blocking,
+        }
+        self._jobs = [asyncio.create_task(self._job(plan)) for kind, plan in plans.items() for _ in range(task[kind])]
 
     async def _job(self, plan: Callable[[], Awaitable[None]]) -> None:
-        """An error that nobody expected is for the checker, and ends this job alone."""
+        """Run a job. Record an unexpected error for the checker; it ends this job alone."""
         try:
             await plan()
         except Exception as error:
             self._history.write("error", why=repr(error), where=traceback.format_exc()[-1500:])
 
     async def _drain(self) -> None:
-        """End every job, wherever it is: whoever waits gives up, whoever holds releases.
+        """Cancel every job, so that it stops waiting, or releases its locks.
 
-        Not by cancelling alone: redis-py, by which the fenced register is asked, swallows some cancellations.
+        It cancels more than once, because redis-py swallows some cancellations.
         """
         self._working = False
         while self._jobs:
@@ -103,98 +114,211 @@ class Worker:
             self._jobs = list(pending)
 
     async def _quick(self) -> None:
-        """Many short holds: most of them alone on their name, some in a crowd, some on several names."""
+        """Take many short locks: most without rivals, some in a crowd, some with several names."""
         draw, pools = self._draw, self._task["pools"]
         while self._working:
             luck = draw.random()
             names = [draw.choice(pools["hot"] if luck < 0.06 else pools["quick"])]
-            if luck > 0.93 and self._task["several"]:
+            if 0.06 < luck < 0.08 and self._task["several"]:
+                # A lock is a writer too.
+                names = [draw.choice(pools["page"])]
+            if luck > 0.92 and self._task["several"]:
                 names = draw.sample(pools["quick"], draw.choice((2, 2, 3)))
+                if luck > 0.99:
+                    names[0] = draw.choice(pools["page"])
+                elif luck > 0.98:
+                    # A slot of a semaphore is a lock like any other.
+                    names[0] = self._slot_of(draw.choice(pools["seat"]))
             how: How = draw.choice(("with", "with", "flag", "try"))
             give_up = draw.random() * 0.006 if draw.random() < 0.03 else None
             seconds, fenced = draw.choice((0.0, 0.0, 0.002, 0.01)), draw.random() < 0.5
-            await self._hold(names, how, seconds, give_up=give_up, fenced=fenced)
+            await self._hold(Wish(tuple(names), how), seconds, give_up=give_up, fenced=fenced)
             await asyncio.sleep(draw.expovariate(1 / self._task["idle"]))
 
     async def _long(self) -> None:
-        """Holds that live by renewal, and are told when they are lost."""
+        """Take locks that live by renewal, and listen for their loss."""
         draw, pools = self._draw, self._task["pools"]
         while self._working:
-            # Those of the careless too: somebody must be there when they come late.
+            # The names of careless holders too. A late write needs another holder meanwhile.
             pool = pools["careless" if draw.random() < 0.3 else "long"]
             seconds = draw.choice((0.4, 0.8, 1.5, 3.0)) * self._task["ttl"] / 1.5
-            await self._hold([draw.choice(pool)], draw.choice(("with", "flag")), seconds, told=True)
+            how: How = draw.choice(("with", "flag"))
+            await self._hold(Wish((draw.choice(pool),), how), seconds, told=True)
             await asyncio.sleep(draw.random() * 0.05)
 
     async def _careless(self) -> None:
-        """Reads, computes without ever yielding to the event loop, and writes without looking at the lock again."""
-        draw, pool = self._draw, self._task["pools"]["careless"]
+        """Take locks, block the event loop, and write without a check of the lease."""
+        draw, pools = self._draw, self._task["pools"]
         while self._working:
-            await self._hold([draw.choice(pool)], "flag", draw.uniform(0.05, 0.15), careless=True)
+            wish = Wish((draw.choice(pools["careless"]),), "flag")
+            if self._task["several"] and draw.random() < 0.1:
+                wish = Wish((draw.choice(pools["page"]),), "flag", kind="write")
+            await self._hold(wish, draw.uniform(0.05, 0.15), careless=True)
             await asyncio.sleep(draw.random() * 0.01)
 
-    async def _hold(
-        self,
-        names: list[str],
-        how: How,
-        seconds: float,
-        *,
-        careless: bool = False,
-        told: bool = False,
-        fenced: bool = True,
-        give_up: float | None = None,
-    ) -> None:
-        """One acquisition from the asking to its end, written down."""
-        asked, body = now(), Body(self, names, seconds, careless=careless, told=told, fenced=fenced)
+    async def _blocking(self) -> None:
+        """Take locks and block the event loop, some for longer than a ttl. A thread renews them."""
+        draw, pool = self._draw, self._task["pools"]["long"]
+        while self._working:
+            seconds = draw.uniform(0.5, 1.5) * self._task["ttl"]
+            await self._hold(Wish((draw.choice(pool),), "flag"), seconds, careless=True)
+            await asyncio.sleep(draw.uniform(0.5, 2.0))
+
+    async def _seat(self) -> None:
+        """Take slots of semaphores, with different limits side by side, some for long."""
+        draw, pool, ttl = self._draw, self._task["pools"]["seat"], self._task["ttl"]
+        while self._working:
+            long = draw.random() < 0.15
+            seconds = draw.choice((0.3, 0.6, 1.5)) * ttl if long else draw.choice((0.0, 0.002, 0.01))
+            wish = Wish(
+                (draw.choice(pool),),
+                draw.choice(("with", "with", "flag", "try")),
+                kind="semaphore",
+                limit=draw.choice((1, 2, 3, 3, 3, self._task["limit"])),
+                min_hold=draw.choice((0.1, 0.4)) * ttl if draw.random() < 0.1 else 0.0,
+                fair=draw.random() < 0.1,
+            )
+            give_up = draw.random() * 0.01 if draw.random() < 0.05 else None
+            await self._hold(wish, seconds, told=long, give_up=give_up)
+            await asyncio.sleep(draw.expovariate(1 / self._task["idle"]))
+
+    async def _page(self) -> None:
+        """Read often and write seldom, some for long. Some writers become readers."""
+        draw, pool, ttl = self._draw, self._task["pools"]["page"], self._task["ttl"]
+        while self._working:
+            reads = draw.random() < 0.7
+            long = draw.random() < 0.03
+            seconds = draw.choice((0.3, 0.6, 1.2)) * ttl if long else draw.choice((0.0, 0.002, 0.01))
+            wish = Wish(
+                (draw.choice(pool),),
+                draw.choice(("with", "with", "flag", "try")),
+                kind="read" if reads else "write",
+                downgrade=not reads and draw.random() < 0.4,
+            )
+            give_up = draw.random() * 0.01 if draw.random() < 0.05 else None
+            await self._hold(wish, seconds, told=long, give_up=give_up, fenced=draw.random() < 0.5)
+            await asyncio.sleep(draw.expovariate(1 / self._task["idle"]))
+
+    async def _once(self) -> None:
+        """Take locks with a `min_hold`, and plain locks of the same names."""
+        draw, pool, ttl = self._draw, self._task["pools"]["once"], self._task["ttl"]
+        while self._working:
+            names = [draw.choice(pool)]
+            if draw.random() < 0.1:
+                names.append(draw.choice(self._task["pools"]["quick"]))
+            wish = Wish(
+                tuple(names),
+                draw.choice(("try", "try", "with", "flag")),
+                min_hold=draw.choice((0.0, 0.0, 0.1, 0.4, self._task["min_hold"] / ttl)) * ttl,
+                fair=draw.random() < 0.2,
+            )
+            seconds = draw.choice((0.0, 0.0, 0.01, 0.1 * ttl, 0.6 * ttl))
+            give_up = draw.random() * 0.01 if draw.random() < 0.05 else None
+            await self._hold(wish, seconds, told=seconds > 0.1, give_up=give_up)
+            await asyncio.sleep(draw.random() * 0.2)
+
+    async def _fair(self) -> None:
+        """Take locks of names that all tasks ask for with `fair=True`."""
+        draw, pool = self._draw, self._task["pools"]["fair"]
+        while self._working:
+            wish = Wish((draw.choice(pool),), draw.choice(("with", "flag")), fair=True)
+            await self._hold(wish, draw.choice((0.0, 0.002, 0.01, 0.05)))
+            await asyncio.sleep(draw.random() * 0.05)
+
+    async def _chair(self) -> None:
+        """Stand in elections, with bodies that end by themselves or are cancelled."""
+        draw, pool, ttl = self._draw, self._task["pools"]["chair"], self._task["ttl"]
+        while self._working:
+            wish = Wish(
+                (draw.choice(pool),),
+                draw.choice(("with", "run")),
+                kind="election",
+                rejoin=draw.random() < 0.5,
+            )
+            await self._hold(wish, draw.choice((0.0, 0.05, 0.3, 0.8, 1.6)) * ttl, told=True)
+            await asyncio.sleep(draw.random() * 0.2)
+
+    def _slot_of(self, semaphore: str) -> str:
+        return f"{semaphore}#{self._draw.randint(1, 3)}"
+
+    async def _hold(self, wish: Wish, seconds: float, *, give_up: float | None = None, **how: bool) -> None:
+        """Record one acquisition, from the call to its end."""
+        asked, body = now(), Body(self, wish, seconds, **how)
         try:
             async with asyncio.timeout(give_up) as limit:
 
                 async def entered(hold: Hold) -> None:
+                    nonlocal asked, body
+                    if body.number:
+                        body = Body(self, wish, seconds, **how)
                     if give_up is not None:
                         limit.reschedule(None)
-                    await body.run(hold, asked, how)
+                    try:
+                        await body.run(hold, asked)
+                    finally:
+                        # A candidate that lost its term stands again.
+                        asked = now()
 
-                if not await self._client.hold(names, how, WAIT_SECONDS, entered) and not body.lost:
+                if not await self._client.hold(wish, entered) and not body.lost:
                     self._history.write("gone", i=body.number)
         except NotGot as error:
-            self._history.write("fail", a=asked, n=names, w=how, why=error.why, v=error.votes)
+            self._history.write("fail", a=asked, why=error.why, v=error.votes, **wish.about())
         except TimeoutError:
-            self._history.write("cut", a=asked, n=names, w=how, g=give_up)
+            self._history.write("cut", a=asked, g=give_up, **wish.about())
         except asyncio.CancelledError:
             if not body.number:
                 # At the end of a job, which may be long after it should have had its answer.
-                self._history.write("cut", a=asked, n=names, w=how)
+                self._history.write("cut", a=asked, **wish.about())
             raise
 
     async def _watch(self) -> None:
-        """Write down when this process stood still, seen from inside, and for how much of it it computed."""
+        """Record when the event loop stood still, and how long the process computed meanwhile.
+
+        An engine on this loop stood still too. An engine in a thread of its own did not.
+        """
+        word = "blocked" if self._task["thread"] else "stall"
         before, worked = time.monotonic(), time.process_time_ns()
         while True:
             await asyncio.sleep(_TICK_SECONDS)
+            after, works = time.monotonic(), time.process_time_ns()
+            if after - before > _TICK_SECONDS + _STALL_SECONDS:
+                self._history.write(word, s=now() - int((after - before) * 1e9), c=works - worked)
+            before, worked = after, works
+
+    def _watch_process(self) -> None:
+        """Record when the whole process stood still, and with it the thread of the engine."""
+        before, worked = time.monotonic(), time.process_time_ns()
+        while True:
+            time.sleep(_TICK_SECONDS)
             after, works = time.monotonic(), time.process_time_ns()
             if after - before > _TICK_SECONDS + _STALL_SECONDS:
                 self._history.write("stall", s=now() - int((after - before) * 1e9), c=works - worked)
             before, worked = after, works
 
     def next_write(self) -> int:
-        """An id that no write of the run has or will have."""
+        """Return an id that no other write of the run has."""
         self._writes += 1
         process: int = self._task["number"]
         return (process << 40) | self._writes
 
     def next_number(self) -> int:
-        """The next hold's number within this process."""
+        """Return the number of the next hold within this process."""
         self._number += 1
         return self._number
 
     @property
+    def working(self) -> bool:
+        """False once the process is to rest."""
+        return self._working
+
+    @property
     def history(self) -> History:
-        """This process's."""
+        """The history of this process."""
         return self._history
 
     @property
     def client(self) -> Client:
-        """This process's."""
+        """The lock library of this process."""
         return self._client
 
     def read(self, name: str) -> int:
@@ -202,7 +326,7 @@ class Worker:
         return self._plain.read(self._index[name])
 
     def write(self, name: str, value: int) -> None:
-        """Write it."""
+        """Write the plain register of a name."""
         self._plain.write(self._index[name], value)
 
     def _say(self, word: str) -> None:

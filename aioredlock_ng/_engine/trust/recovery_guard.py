@@ -1,7 +1,7 @@
 """The recovery guard: a task that keeps nodes which lost their memory from voting too soon.
 
-`_core/guard.py` has the rules. The task lives only while a node that answers is not trusted. Votes
-do not wait for the task, because the script that grants compares the marker itself.
+`_core/recovery_guard.py` has the rules. The task runs only while a node answers and is not trusted.
+Votes do not wait for the task, because the script that grants compares the marker itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.guard import next_steps
+from aioredlock_ng._core.recovery_guard import next_steps
 from aioredlock_ng._engine.trust.markers import Markers
 from aioredlock_ng._engine.trust.quarantine import Quarantine
 from aioredlock_ng._nodes.background import supervised
@@ -24,14 +24,14 @@ __all__ = ["Guard"]
 LOOK_EVERY = 1.0
 """Seconds between two reads of the markers during a quarantine.
 
-With tracking a change is read at once.
+If the server supports tracking, a changed marker is read immediately.
 """
 
 LOOKS_AT_ONCE, LOOK_PAUSE = 20, 0.1
-"""Number of reads that follow each other at once, and seconds between the reads after them.
+"""Number of reads without a pause between them, and the pause in seconds between later reads.
 
-Each read asks all nodes. Without the pause a node could cause reads without end: by reports of
-changes, or by a marker that it accepts and does not keep.
+Each read asks all nodes. Without the pause, a node could cause one read after another by reports of
+changes. A node that accepts a marker and does not keep it would have the same effect.
 """
 
 
@@ -41,9 +41,9 @@ class Guard:
     Args:
         context: The surroundings of the engine.
         run_id: Placeholder for the run id of a server in commands that are sent to all nodes.
-        strict: True if a new set of nodes waits for the guard time, too.
+        strict: True if even a new set of nodes must wait for the guard time.
         trusted: Called with the index of a node that may vote from now on.
-        judged: Called after the markers were read and the votes of the nodes were decided.
+        judged: Called after the markers were read, when it is known which nodes may vote.
 
     Attributes:
         markers: The markers as last read.
@@ -65,8 +65,8 @@ class Guard:
         self.markers = Markers(context, run_id, trusted)
         self.quarantine = Quarantine(context, self.markers, strict=strict)
         self._task: asyncio.Task[None] | None = None
-        # The guard starts when all nodes were tried once. Earlier a new set would look like a set
-        # with missing nodes.
+        # The guard starts when all nodes were tried once. Before that, a new set would look like a
+        # set with missing nodes.
         self._stopped = True
         self._hint = asyncio.Event()
         self._look_at = 0.0
@@ -75,7 +75,7 @@ class Guard:
     def doubt(self) -> None:
         """Read the markers, because a node has refused to vote.
 
-        A running task already reads them.
+        A task that is running reads the markers anyway.
         """
         if (self._task is None or self._task.done()) and not self._stopped:
             self._task = supervised(self._run, "recovery guard", self._context.emit)
@@ -132,7 +132,8 @@ class Guard:
                     if words or steps[index] is None:
                         markers.refusals[index] = words
                 # A server may accept a marker and not keep it, or another client may replace it
-                # each time. After many such writes the other nodes get their votes anyway.
+                # each time. After many such writes the states of all nodes are reported anyway, so
+                # that the other nodes can vote.
                 in_vain = paced and any(steps)
                 if any(steps) and await markers.write(steps) and not in_vain:
                     continue
@@ -143,7 +144,7 @@ class Guard:
                 self._judged()
                 self._asleep.set()
                 # The task goes on while a node refuses its marker or was too slow, because the
-                # node does not report when this ends.
+                # node does not report the end of such a state.
                 slow = any(self._context.fleet.nodes[index].ready for index in markers.unread)
                 if not (lefts or any(markers.refusals) or slow or in_vain or self._hint.is_set()):
                     return
@@ -152,7 +153,7 @@ class Guard:
             self._asleep.set()
 
     async def _pace(self) -> bool:
-        """Wait if there were many reads recently. Return True if it waited."""
+        """Pause if there were many reads recently. Return True if there was a pause."""
         now = self._context.clock()
         self._look_at = max(self._look_at, now - LOOKS_AT_ONCE * LOOK_PAUSE) + LOOK_PAUSE
         wait = self._look_at - now

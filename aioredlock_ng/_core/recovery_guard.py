@@ -1,21 +1,23 @@
-"""The recovery guard: decisions about nodes that may have forgotten locks, by their markers.
+"""The recovery guard: it decides by the markers which nodes may have forgotten locks.
 
-A node that lost its memory would grant locks that others still hold. So each node carries a marker
-that names a server process (`marker.lua`). The marker is valid for the memory of that process only.
-A node without a marker, or with the marker of another process, is quarantined. It gets a marker
-with a ready time, which is the guard time from now. By then every lock that it may have forgotten
-has expired.
+A node that lost its memory would grant locks that other clients still hold. So each node carries a
+marker that names a server process; see `marker.lua`. The marker is valid for the memory of this
+process only. A node without a marker, or with the marker of another process, is quarantined. A
+quarantined node gets a marker with a ready time, one guard time from now. At the ready time, every
+lock that the node may have forgotten has expired.
 
-A set is new if *all* of its nodes answer and none carries a marker. A new set need not wait. Many
-processes may open a new set at the same moment, some before the last server is up. So the nodes
-themselves store that they are new: their markers say *founding*. A process that has read all nodes
-as founding within a second promotes each of them, if its marker is still the same. A nonce
-distinguishes one founding from another.
+A set of nodes is new if *all* of its nodes answer and no node carries a marker. A new set need not
+wait for the guard time. Many processes may open a new set at the same moment, some before the last
+server is up. So the nodes themselves store that they are new: their markers say *founding*. If a
+process finds all nodes founding within one second, it promotes them to trusted nodes. A node is
+promoted only if its marker is still the same. A nonce in the marker distinguishes one founding from
+another.
 
-A set whose nodes have all forgotten their locks looks new, too. A manager that remembers a trusted
-marker from less than the guard time ago is a *witness*. A witness neither founds nor promotes. It
-makes founding nodes wait, and also a node that another process has promoted since. After the guard
-time every earlier lock has expired, and the memory no longer counts.
+A set whose nodes have all forgotten their locks looks new, too. A manager is a *witness* if it read
+a trusted marker less than the guard time ago. A witness neither founds nor promotes nodes, and
+makes founding nodes wait. If another process has made a node trusted meanwhile, the witness
+quarantines that node again. After the guard time every earlier lock has expired, and the memory of
+the witness no longer counts.
 """
 
 from __future__ import annotations
@@ -41,17 +43,17 @@ __all__ = [
 ]
 
 FRESH = 1.0
-"""Seconds within which all nodes must have been read to promote them.
+"""A process promotes nodes only if it has read all of them within this many seconds.
 
-marker.lua has the same bound for each write."""
+The script marker.lua checks the same bound at each write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The last trusted marker that a manager has seen of one node.
+    """The last trusted marker that a manager has read from one node.
 
     Attributes:
-        run_id: The process that the marker named.
+        run_id: The run id of the process that the marker named.
         at: The latest local instant at which the node may have granted a lock with that memory. At
             this instant the marker was last read, or was first found to be gone.
     """
@@ -75,10 +77,10 @@ class Step:
 def remembered(
     memory: Memory | None, before: Reading | None, after: Reading | None, now: float, known_ms: int
 ) -> Memory | None:
-    """Return what a manager remembers of a node once it has read `after` in place of `before`.
+    """Return a manager's memory of a node after a new reading of the node's marker.
 
-    A marker that was in place until now may have let the node grant until now. So the memory
-    counts from this instant.
+    If a marker was in place until now, the node may have granted locks until now. So the age of the
+    memory counts from this instant.
 
     Args:
         memory: The memory so far.
@@ -92,8 +94,8 @@ def remembered(
     if after is None or after.trust is not Trust.TRUSTED:
         return memory
     # A waiting node becomes trusted only after its ready time, so no process has promoted it as
-    # new. The ready time may come before `known_ms` has passed: an operator may have lowered the
-    # guard time.
+    # new. Its ready time may come before `known_ms` has passed, because an operator may have
+    # lowered the guard time.
     waited = before is not None and before.trust is Trust.WAITING and before.run_id == after.run_id
     over = memory is None or now - memory.at > known_ms / 1000
     if memory is None or over or waited or not memory.contradicts(after):
@@ -107,7 +109,10 @@ def _losses(
     now: float,
     longest_ms: int,
 ) -> list[bool | None]:
-    """Return for each node whether it lost the remembered state; None if no memory of it counts."""
+    """Return for each node whether its reading contradicts the manager's memory of the node.
+
+    The result is None for a node without a recent memory.
+    """
     return [
         None
         if memory is None or now - memory.at > longest_ms / 1000
@@ -122,7 +127,7 @@ def all_forgot(
     now: float,
     known_ms: int,
 ) -> bool:
-    """True if all nodes answered, some lost their memory, and none of the others is trusted."""
+    """True if all nodes answered, some lost their memory, and no other node is trusted."""
     losses = _losses(readings, memories, now, known_ms)
     return any(losses) and all(
         reading is not None and (lost or reading.trust is not Trust.TRUSTED)
@@ -131,14 +136,14 @@ def all_forgot(
 
 
 def new_set_words(missing: Sequence[tuple[str, str]], left: float) -> str:
-    """Return the text of messages that says why a founding node does not vote yet.
+    """Return the reason why a founding node does not vote yet, for messages.
 
     Args:
         missing: Address of each node that does not answer, with the reason.
         left: Seconds until the node votes anyway.
     """
     if not missing:
-        return f"new set: the nodes vote when each is read as new, or in {left:.0f} s"
+        return f"new set: the nodes vote once all answer within a second, or in {left:.0f} s"
     named = " and ".join(f"{address} is up too ({why})" for address, why in missing)
     return f"new set: the nodes vote when {named}, or in {left:.0f} s"
 
@@ -156,13 +161,13 @@ def next_steps(
 
     Args:
         readings: The reading of each node; None if it did not answer.
-        guard_ms: This manager's guard time. A shorter one in a marker is raised before the node
-            votes.
+        guard_ms: This manager's guard time in milliseconds. A shorter guard time in a marker is
+            raised to this value before the node votes.
         now: The local instant.
-        strict: Make a new set wait for the guard time, too.
-        known_ms: The longest guard time that was ever read. The node that named it may not answer
-            now.
-        memories: The memory of each node. None if this manager has seen no trusted marker.
+        strict: True if even a new set of nodes must wait for the guard time.
+        known_ms: The longest guard time that was ever read. The node that named this guard time may
+            not answer now.
+        memories: The memory of each node. None if this manager has read no trusted marker.
     """
     known = [reading for reading in readings if reading is not None]
     longest = max([guard_ms, known_ms, *(reading.guard_ms for reading in known)])
@@ -174,7 +179,8 @@ def next_steps(
         and len(known) == len(readings)
         and all(r.trust is Trust.FOUNDING and now - r.at <= FRESH for r in known)
     )
-    # While a founder promotes a new set, its first nodes are trusted and the others still founding.
+    # If a trusted node has lost nothing, the set was not founded again after a loss. The founding
+    # nodes keep their markers, because a process may be promoting them one after the other.
     keeps_some = any(
         reading is not None and reading.trust is Trust.TRUSTED and not lost
         for reading, lost in zip(readings, losses, strict=True)
@@ -211,8 +217,8 @@ def _step(
             # because another process may be promoting the node.
             return None
         case _:
-            # No process writes a ready time that far ahead. The node's clock was set back, or the
-            # marker is damaged.
+            # No process writes a ready time further ahead than the guard time. So the node's clock
+            # was set back, or the marker is damaged.
             if (
                 reading.guard_ms < guard_ms
                 or reading.left(now) > reading.guard_ms / 1000 + 1.0 + FRESH

@@ -1,0 +1,60 @@
+"""The second round of an attempt to read: it writes the fence back to nodes with lower counters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.replies import GRANTED, Granted, Unacknowledged
+from aioredlock_ng._engine.attempt.round import Round
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["WriteBack"]
+
+
+class WriteBack(Round):
+    """A round that also accepts a node whose counter another reader has raised above the fence.
+
+    Args:
+        context: The surroundings of the engine.
+        command: The command that stores the fence.
+        first: The attempt. Its replies have the counters of the nodes that granted.
+        fence: The fence of the attempt.
+        started: Instant by the engine's clock, before the first byte of the command is queued.
+        on_decided: Called once, at the decision. See `Round`.
+    """
+
+    __slots__ = ("_fence", "_first")
+
+    def __init__(
+        self,
+        context: Context,
+        command: Command,
+        first: Round,
+        fence: int,
+        started: float,
+        on_decided: Callable[[Round], None],
+    ) -> None:
+        super().__init__(context, command, GRANTED, context.quorum, started, on_decided)
+        self._first = first
+        self._fence = fence
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """Store and count the answer of node `index`.
+
+        A node may still have the attempt's entry, although its counter is above the fence. In this
+        case, no writer has had the key on that node since the grant. The next writer on that node
+        gets a fence above the counter. So the answer counts as a yes if the counter rose above the
+        fence after the grant. If the counter was above the fence at the grant already, the last
+        writer on the node may have a higher fence, and the answer is a no. See docs/model.md.
+        """
+        if type(reply) is Unacknowledged and reply.counter > self._fence:
+            answer = self._first.replies[index]
+            if type(answer) is Granted and answer.counter <= self._fence:
+                reply = GRANTED
+        super().deliver(index, reply)

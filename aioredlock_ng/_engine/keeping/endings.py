@@ -1,0 +1,61 @@
+"""Record that leases are lost, and report the ends of leases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._engine.keeping.reasons import STOOD_STILL, cause_of
+from aioredlock_ng.events import LeaseAbandoned, LeaseLost, LossFound
+
+if TYPE_CHECKING:
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
+
+__all__ = ["Endings"]
+
+
+class Endings:
+    """Reports the ends of leases to counters and listeners. The subclass sets `_context`."""
+
+    _context: Context
+
+    def found_lost(self, lease: LeaseRecord, reason: str) -> None:
+        """Record that the lease was lost before its release, as the answers to the release show."""
+        lease.lost_at = self._context.clock()
+        lease.reason = reason
+        self._context.counters.lost += 1
+        if lease.taken:
+            spec = lease.spec
+            self._context.emit(
+                LossFound(spec.resource, lease.token_prefix, reason, spec.kind.shared)
+            )
+
+    def report_end(self, lease: LeaseRecord) -> None:
+        """Report to listeners that a caller's lease is lost or abandoned."""
+        context, resource = self._context, lease.spec.resource
+        shared = lease.spec.kind.shared
+        if lease.phase is Phase.LOST:
+            context.emit(
+                LeaseLost(
+                    resource,
+                    lease.token_prefix,
+                    lease.reason,
+                    lease.lost_at - lease.since,
+                    cause_of(lease.reason),
+                    shared,
+                )
+            )
+        elif context.report is not None:
+            held_for = context.clock() - lease.since
+            context.report(LeaseAbandoned(resource, lease.token_prefix, held_for, shared))
+
+    def _lost(self, lease: LeaseRecord, reason: str) -> float:
+        counters, now = self._context.counters, self._context.clock()
+        counters.lost += 1
+        counters.stalled += STOOD_STILL in reason
+        # `lost_at` is set before the phase. Another thread may read `lost_at` as soon as the phase
+        # says that the lease is lost.
+        lease.lost_at = min(now, lease.deadline)
+        lease.end(Phase.LOST, reason)
+        return now

@@ -1,0 +1,72 @@
+"""The leases of one read grant, which several tasks of a process have at the same time."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Protocol, TypeVar
+
+__all__ = ["ReadGrant", "Shared"]
+
+
+class Shared(Protocol):
+    """The attributes of a lease that its grant needs. See `LeaseRecord` for their meaning."""
+
+    repairing: int
+    longest_ttl: float
+    labelled_until: float
+    read_grant: Any
+
+
+_H = TypeVar("_H", bound=Shared)
+"""The type of a lease. `LeaseRecord` refers to `ReadGrant`, and so cannot be imported here."""
+
+
+class ReadGrant(Generic[_H]):
+    """The leases of one read grant.
+
+    Attributes:
+        leases: The leases that have not ended, in the order in which they were given.
+        expires: True if a lease of the grant was left to expire. The grant is not released then,
+            because a thread may still work under that lease.
+    """
+
+    __slots__ = ("_labelled_until", "_longest_ttl", "_repairing", "expires", "leases")
+
+    def __init__(self, first: _H) -> None:
+        self.leases = {first: None}
+        self.expires = False
+        # Traces that ended leases left on the nodes. The release of the last lease removes the
+        # traces.
+        self._repairing = 0
+        self._longest_ttl = self._labelled_until = 0.0
+
+    def add(self, lease: _H) -> None:
+        """Add a lease of the same grant."""
+        self.leases[lease] = None
+        lease.read_grant = self
+
+    def outlives(self, lease: _H) -> bool:
+        """Return True if the end of this lease must not release the grant."""
+        return self.expires or self.leases.keys() != {lease}
+
+    def leave_to_expire(self, lease: _H) -> None:
+        """Remove a lease that is not released, but left to expire."""
+        self.expires = True
+        self.leave(lease)
+
+    def leave(self, lease: _H) -> bool:
+        """Remove a lease that has ended. Return True if the grant must be released now.
+
+        The release must remove everything that the leases of the grant have written. So the last
+        lease takes over the repairs, the longest ttl and the label of the ended leases.
+        """
+        self.leases.pop(lease, None)
+        # A repair of an ended lease may still write the entry of the grant to a node.
+        self._repairing |= lease.repairing
+        self._longest_ttl = max(self._longest_ttl, lease.longest_ttl)
+        self._labelled_until = max(self._labelled_until, lease.labelled_until)
+        if self.leases or self.expires:
+            return False
+        lease.repairing = self._repairing
+        lease.longest_ttl = self._longest_ttl
+        lease.labelled_until = self._labelled_until
+        return True

@@ -1,0 +1,39 @@
+"""The reasons for which leases are lost, as errors and events name them."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CLOSED",
+    "EXPIRED",
+    "LOOP_CLOSED",
+    "MAX_HOLD",
+    "STOOD_STILL",
+    "UNKEPT",
+    "UNRENEWED",
+    "cause_of",
+]
+
+CLOSED = "its Redlock was closed"
+LOOP_CLOSED = "the event loop of its holder was closed"
+UNKEPT = "no thread renews it any more"
+UNRENEWED = "its deadline passed before a quorum renewed it"
+MAX_HOLD = "held longer than max_hold"
+EXPIRED = "its deadline passed, and it was not to be renewed (auto_extend=False)"
+STOOD_STILL = "event loop stood still for"
+_CAUSES = {
+    CLOSED: "closed",
+    LOOP_CLOSED: "closed",
+    UNKEPT: "unrenewed",
+    UNRENEWED: "unrenewed",
+    MAX_HOLD: "max_hold",
+    EXPIRED: "expired",
+}
+"""The value of `LeaseLost.cause` for each reason. A reason is compared only up to its first ";". A
+reason that is not listed here means that the keys are gone, unless it names a standstill."""
+
+
+def cause_of(reason: str) -> str:
+    """Return the value of `LeaseLost.cause` for a reason."""
+    if STOOD_STILL in reason:
+        return "stalled"
+    return _CAUSES.get(reason.partition(";")[0], "gone")

@@ -1,0 +1,73 @@
+"""Pass a grant on within the process: from a lease that ends to the next task in its line.
+
+A grant serves its waiting line for a bounded time, the run. During a run, one lease follows the
+other without a request to the nodes. After the run, the nodes decide which process is next. The
+technique is lock cohorting, published by Dice, Marathe and Shavit in 2012.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._engine.waiting.reader_lines import ReaderLines
+
+if TYPE_CHECKING:
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
+    from aioredlock_ng._engine.waiting.line import Contender, Line
+
+__all__ = ["RUN", "RUN_TRIPS", "PassingOn"]
+
+RUN = 0.02
+"""Shortest duration of a run in seconds. A change of process costs one or two round trips. Over
+loopback, these round trips take a tenth of this duration."""
+
+RUN_TRIPS = 10
+"""Shortest duration of a run in round trips. If the nodes are far away, a change of process takes
+longer than over loopback. So the run of a grant must be longer, too."""
+
+
+class PassingOn(ReaderLines):
+    """Gives the tasks of a line successive leases of one grant."""
+
+    def successor(self, lease: LeaseRecord, now: float) -> LeaseRecord | None:
+        """Return the next lease of the grant of `lease`; None if the nodes must be asked."""
+        line = lease.line
+        if line is None or not lease.covered or now >= lease.run_until:
+            return None
+        successor = self._successor(line) if lease in line.holders else None
+        return None if successor is None else successor.successor(lease, now)
+
+    def pass_on(self, lease: LeaseRecord, successor: LeaseRecord) -> None:
+        """Give the next task in line the lease that the method `successor` has returned."""
+        line = lease.line
+        assert line is not None
+        contender = self._successor(line)
+        assert contender is not None
+        if contender is line.contender:
+            line.contender, line.unreachable = None, False
+            self._context.loop.call_soon(self._inherit, line, False)
+        elif line.queue:
+            line.queue.pop(contender)
+        successor.line = line
+        successor.run_until = lease.run_until
+        del line.holders[lease]
+        line.holders[successor] = None
+        contender.line = None
+        self._context.counters.handoffs += 1
+        self._context.counters.passed_on += 1
+        contender.take(successor)
+
+    def _inherit(self, line: Line[LeaseRecord], asking: bool) -> None:
+        """Let the next task in line take over the place. The subclass implements this."""
+        raise NotImplementedError
+
+    def _successor(self, line: Line[LeaseRecord]) -> Contender[LeaseRecord] | None:
+        """Return the task that is the next to get the grant.
+
+        The result is the contender, unless the contender's attempt is under way. Only the line of a
+        semaphore can have a contender and a lease at the same time for long.
+        """
+        contender = line.contender
+        if contender is not None and not contender.asking:
+            return contender
+        return next(iter(line.queue)) if line.queue else None

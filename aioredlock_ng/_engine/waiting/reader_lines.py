@@ -1,0 +1,105 @@
+"""The lines of readers: one grant serves all tasks of a process that read at the same time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._engine.acting import acting_inside
+from aioredlock_ng._engine.keeping.read_grant import ReadGrant
+from aioredlock_ng._engine.waiting.slot_lines import SlotLines
+
+if TYPE_CHECKING:
+    from aioredlock_ng._engine.attempt.round import Round
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
+    from aioredlock_ng._engine.waiting.line import Contender, Line
+
+__all__ = ["ReaderLines"]
+
+
+class ReaderLines(SlotLines):
+    """Gives readers a share in the grants that this process already has."""
+
+    def freed(self, lease: LeaseRecord, release: Round | None = None) -> None:
+        """Let the next task in line ask the nodes. The subclass implements this."""
+        raise NotImplementedError
+
+    def reads(self, keys: tuple[bytes, ...]) -> bool:
+        """Return True if tasks of this process may be reading any of these keys."""
+        return any((key, 0) in self._lines for key in keys)
+
+    def _has_rivals(self, keys: tuple[bytes, ...]) -> bool:
+        """Return True if this process may also have a write lease of the readers' key."""
+        writers = self._lines.get(keys)
+        # `_others` always has the line of the readers themselves. Only a further line is a rival.
+        return (writers is not None and bool(writers.holders)) or len(self._others[keys[0]]) > 1
+
+    def shared(self, contender: Contender[LeaseRecord]) -> bool:
+        """Share a grant with a reader that will not wait. Return False if no grant fits."""
+        line = self._lines.get(contender.line_key)
+        return line is not None and self._share_now(line, contender)
+
+    def downgraded(self, lease: LeaseRecord) -> None:
+        """Move a writer's lease to the line of the readers, and let the next writer ask the nodes.
+
+        Before this call, the command that downgrades the lease must have been sent.
+        """
+        writers = lease.line
+        if writers is None or lease not in writers.holders:
+            return
+        key, keys = lease.spec.line, lease.spec.keys
+        line = self._lines.get(key) or self._add_line(key, keys, lease.spec)
+        self.freed(lease)
+        lease.line, lease.covered = line, False
+        lease.read_grant = ReadGrant(lease)
+        line.holders[lease] = None
+
+    def _share_now(self, line: Line[LeaseRecord], contender: Contender[LeaseRecord]) -> bool:
+        """Share a grant, if possible, with a reader that has just called.
+
+        Returns:
+            False if the reader must join the line, or ask the nodes.
+        """
+        first = line.contender is None and not line.queue
+        if first and self._share(line, contender):
+            return True
+        # A caller that reads already must not wait behind a writer that waits for this caller. The
+        # readers ahead in the line may wait behind that writer, so the caller must not join them.
+        inside = acting_inside()
+        own = None if inside is None else next(filter(inside, line.holders), None)
+        if own is None:
+            return False
+        lease = own.read_again(contender.spec, self._context.clock())
+        return self._shared_by(line, contender, own, lease)
+
+    def _share(self, line: Line[LeaseRecord], contender: Contender[LeaseRecord]) -> bool:
+        """Share the line's latest grant with a reader, if the time for sharing is not over.
+
+        Returns:
+            False if the nodes must be asked.
+        """
+        now = self._context.clock()
+        latest = next(reversed(line.holders), None)
+        if latest is None or now >= line.shared_until:
+            return False
+        return self._shared_by(line, contender, latest, contender.successor(latest, now))
+
+    def _shared_by(
+        self,
+        line: Line[LeaseRecord],
+        contender: Contender[LeaseRecord],
+        giver: LeaseRecord,
+        lease: LeaseRecord | None,
+    ) -> bool:
+        if lease is None or giver.read_grant is None:
+            return False
+        giver.read_grant.add(lease)
+        lease.line = line
+        line.holders[lease] = None
+        contender.line = None
+        self._context.counters.passed_on += 1
+        contender.take(lease)
+        return True
+
+    def _share_with_all(self, line: Line[LeaseRecord]) -> None:
+        while line.queue and self._share(line, next(iter(line.queue))):
+            line.queue.popitem(last=False)

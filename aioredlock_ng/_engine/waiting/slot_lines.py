@@ -1,0 +1,76 @@
+"""The lines of semaphores: which slot an attempt asks for, and which slots this process has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.slots import free_slot
+from aioredlock_ng._engine.waiting.standing import StandingLines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
+    from aioredlock_ng._engine.spec import LockSpec, Numbered
+    from aioredlock_ng._engine.waiting.line import Contender, Line
+
+__all__ = ["SlotLines"]
+
+
+class SlotLines(StandingLines):
+    """Chooses the slots of semaphores."""
+
+    def choose(self, contender: Contender[LeaseRecord], slots: Numbered, number: int) -> LockSpec:
+        """Return the slot of a semaphore that an attempt asks for.
+
+        The slot that this process released last is most probably still free.
+
+        Args:
+            contender: The acquisition, which may be in no line.
+            slots: The slots of the semaphore.
+            number: The slot that the nodes may grant; 0 if it is not known.
+        """
+        line = self._line_of(contender)
+        if not number:
+            number = free_slot(line.taken, list(line.recent), slots.limit, self._context.draw())
+        # If the slot is in `taken`, another task of this process has it or is asking for it. The
+        # end of this attempt must not remove the slot from `taken`.
+        contender.booked = None if number in line.taken else line
+        line.taken.add(number)
+        return slots[number]
+
+    def pick(self, contender: Contender[LeaseRecord], free: Sequence[int]) -> int:
+        """Return a slot that no other task of this process has or asks for; 0 if there is none.
+
+        The choice is random, so that clients with the same list of free slots ask for different
+        ones.
+        """
+        line = contender.line or self._lines.get(contender.line_key)
+        left = [number for number in free if line is None or number not in line.taken]
+        return left[int(self._context.draw() * len(left))] if left else 0
+
+    def unused(self, contender: Contender[LeaseRecord], number: int) -> None:
+        """Record that an attempt for a slot of a semaphore has failed."""
+        # The contender may have left its line by now.
+        line, contender.booked = contender.booked, None
+        if line is not None:
+            self._unbook(line, number)
+            self._forget_idle(line)
+
+    def _remember(self, line: Line[LeaseRecord], number: int | None) -> None:
+        if number is not None:
+            self._unbook(line, number)
+            line.recent.pop(number, None)
+            line.recent[number] = None
+
+    def _unbook(self, line: Line[LeaseRecord], number: int) -> None:
+        # Another attempt of this process may have been granted the slot meanwhile.
+        if all(lease.spec.number != number for lease in line.holders):
+            line.taken.discard(number)
+
+    def _line_of(self, contender: Contender[LeaseRecord]) -> Line[LeaseRecord]:
+        return (
+            contender.line
+            or self._lines.get(contender.line_key)
+            or self._new_line(contender, alone=False)
+        )

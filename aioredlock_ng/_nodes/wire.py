@@ -1,0 +1,48 @@
+"""The outcome of connecting: a connection for a channel, or the reason why there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+__all__ = ["ConnectFailed", "Wire"]
+
+
+class ConnectFailed(Exception):
+    """There is no connection. The text gives the reason in the server's or the system's words.
+
+    Attributes:
+        permanent: True if a retry does not help until somebody changes settings.
+    """
+
+    def __init__(self, reason: str, *, permanent: bool = False) -> None:
+        super().__init__(reason)
+        self.permanent = permanent
+
+
+class Wire:
+    """An authenticated connection, whose transport is free for a channel.
+
+    Attributes:
+        transport: The transport.
+        received: Bytes that were already read from the transport.
+        resp3: True if the connection speaks RESP3.
+        redact: Removes the node's credentials from a text. Every text of the server passes through
+            `redact`.
+    """
+
+    __slots__ = ("_keep", "received", "redact", "resp3", "transport")
+
+    def __init__(self, connection: Any, resp3: bool, redact: Callable[[str], str]) -> None:
+        self.redact = redact
+        writer, reader = connection._writer, connection._reader
+        self.transport: asyncio.Transport = writer.transport
+        self.received = bytes(reader._buffer)
+        self.resp3 = resp3
+        # A garbage-collected StreamWriter closes its transport, so the writer is kept here. A
+        # Connection that has a writer would close the transport, too, so its writer is removed.
+        self._keep = (writer, reader)
+        connection._writer = connection._reader = None

@@ -1,0 +1,96 @@
+"""Define the decorator behind `Redlock.once`, for work that only one process of the fleet begins.
+
+The lock of a call has a `min_hold`. So the lock stays taken until the end of `min_hold`, even if
+the work ends earlier.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol
+
+from aioredlock_ng.errors import AcquireTimeout, LockHeld
+from aioredlock_ng.guarded import check_guard, names_of_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from aioredlock_ng.lock import Lock
+
+__all__ = ["DECORATOR", "Once", "answering_bool", "once", "wait_of"]
+
+P = ParamSpec("P")
+
+DECORATOR: Final = "@redlock.once("
+"""The beginning of a correct use, shown in errors."""
+
+_LONGEST_WAIT: Final = 1.0
+"""Longest wait of a call in seconds.
+
+Simultaneous calls can split the votes again and again. The queue on the nodes ends these splits
+within a few round trips. Without a wait, perhaps no call would run the function.
+"""
+
+_WAIT_SHARE: Final = 0.1
+"""Longest wait of a call as a share of `within`.
+
+A call that waited until the end of `within` would run the function a second time.
+"""
+
+
+class Once(Protocol):
+    """A decorator of coroutine functions. A call returns True if it ran the function."""
+
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, object]], /
+    ) -> Callable[P, Coroutine[Any, Any, bool]]:
+        """Return the decorated function."""
+
+
+def wait_of(within: float) -> float:
+    """Return the longest time in seconds that a call waits for its lock."""
+    return min(_LONGEST_WAIT, within * _WAIT_SHARE)
+
+
+def answering_bool(function: Callable[..., object]) -> inspect.Signature:
+    """Return the signature of the decorated function, whose calls return a bool."""
+    return inspect.signature(function).replace(return_annotation=bool)
+
+
+def once(lock: Callable[[str], Lock], template: str) -> Once:
+    """Return the decorator of `Redlock.once`.
+
+    Args:
+        lock: Returns the lock of a name, which has a `min_hold`.
+        template: The template of the name; see `NameTemplate`.
+
+    Raises:
+        ConfigurationError: The template is invalid for every call.
+    """
+    check_guard(lock, template, DECORATOR)
+
+    def decorate(
+        function: Callable[P, Coroutine[Any, Any, object]], /
+    ) -> Callable[P, Coroutine[Any, Any, bool]]:
+        names = names_of_calls(template, function, "once")
+
+        @functools.wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> bool:
+            began = False
+            try:
+                async with lock(names.name(*args, **kwargs)):
+                    began = True
+                    await function(*args, **kwargs)
+            except (LockHeld, AcquireTimeout):
+                # An error of another lock, which the function itself acquires, is not an error of
+                # this call.
+                if began:
+                    raise
+                return False
+            return True
+
+        call.__signature__ = answering_bool(function)  # type: ignore[attr-defined]
+        return call
+
+    return decorate

@@ -1,0 +1,74 @@
+-- Grants the key to an attempt to read, if the node is trusted.
+-- KEYS[1]  the lock's key
+-- KEYS[2]  the node's marker
+-- KEYS[3]  the fence counters
+-- ARGV[1]  entry of the attempt, see parts/readers.lua. Its token is fresh for every attempt.
+-- ARGV[2]  ttl in milliseconds
+-- ARGV[3]  expected marker, see acquire_guarded.lua; '' without a guard
+-- ARGV[4]  the slot of the key among the counters; '' without fencing
+-- ARGV[5]  claim of a waiter, see parts/queue.lua; '' for a first attempt
+-- Returns  1: granted, without fencing.
+--          {1, counter}: granted. The counter is raised to the floor, see parts/floor.lua, and then
+--          to the last number of its block of 16. No fence of the last writer's grant is above that
+--          block, so the fence of a reader is not below any fence of that grant.
+--          {-1, left}: quarantined, see acquire_guarded.lua.
+--          In all other cases the refusal, see parts/queue.lua.
+-- part: readers
+local key, entry, claim = KEYS[1], ARGV[1], ARGV[5]
+local value, after = value_of(key), nil
+local is_free = not value or value == READERS
+
+-- A read must not spend time on the functions of parts/queue.lua while no writer waits.
+if not is_free or claim ~= '' or redis.pcall('EXISTS', 'aioredlock_ng:queue:' .. key) ~= 0 then
+  -- part: queue
+  if not is_free then return refusal(1, {key}, {value}) end
+  local member = string.match(claim, '^%d+:(.+)$')
+  local offered = member and 'aioredlock_ng:offer:' .. member
+  -- If the key is missing although a writer waits, an offer has expired. The waiting readers then
+  -- request the key before the writer does, see stand.lua.
+  local may_enter = offered and (not value or has_entry(key, offered, now_ms()))
+  if not may_enter and writer_waits(key) then return refusal(1, {key}, {value}) end
+  after = member and function()
+    ask('ZREM', key, offered)
+    ask('ZREM', readers_of(key), member)
+    settle(key)
+    -- The key of the last writer has expired. All waiting readers enter together.
+    if not value then offer_readers(key) end
+  end
+end
+
+-- The entry is added before the counter is raised. A full server refuses a write only if the script
+-- has written nothing yet. So the server cannot refuse to raise the counter after it has accepted
+-- the entry.
+keep_entry(key, entry, now_ms() + tonumber(ARGV[2]))
+local marker, refused = ARGV[3] ~= '' and redis.pcall('GET', KEYS[2]), nil
+if ARGV[3] ~= '' and marker ~= ARGV[3] then
+  -- part: trust
+  refused = distrusted(KEYS[2], KEYS[3], marker, ARGV[3])
+end
+local counter
+if ARGV[4] ~= '' and not refused then
+  local stored = redis.pcall('ZSCORE', KEYS[3], ARGV[4])
+  local floor = redis.pcall('ZSCORE', KEYS[3], 'floor')
+  if type(stored) == 'table' or type(floor) == 'table' then
+    refused = type(stored) == 'table' and stored or floor
+  else
+    counter = math.max(tonumber(stored or 0), tonumber(floor or 0))
+    -- A counter above 8e15 is damage, because no fence is so high. A damaged counter must not be
+    -- stored again.
+    if counter >= 0 and counter <= 8e15 then
+      counter = counter - counter % 16 + 15
+      local done = redis.pcall('ZADD', KEYS[3], 'GT', string.format('%.0f', counter), ARGV[4])
+      if type(done) == 'table' then refused = done end
+    end
+  end
+end
+
+if refused then
+  redis.call('ZREM', key, entry)
+  settle(key)
+  return refused
+end
+if after then after() end
+if counter then return {1, counter} end
+return 1

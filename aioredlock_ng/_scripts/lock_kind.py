@@ -1,0 +1,260 @@
+"""A kind of lock as data: its scripts, its keys, and the requests for its leases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._scripts.catalogue import FORCE_RELEASE, RETIRE
+from aioredlock_ng._scripts.requests import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioredlock_ng._scripts.form import Form
+    from aioredlock_ng._scripts.script import Script
+
+__all__ = [
+    "FENCES",
+    "MARKER_KEY",
+    "Labels",
+    "LockKind",
+    "Mark",
+]
+
+MARKER_KEY: Final = b"aioredlock_ng:marker"
+"""The key of a node's marker, which names the server process whose memory is trusted."""
+
+FENCES: Final = b"aioredlock_ng:fences"
+"""The key of the fence counters: a sorted set of slots, each with the highest fence of its keys."""
+
+
+Mark = tuple[int, bytes]
+"""The fence of a downgraded lease, or 0 for any other lease; then the slot of the key's counter."""
+
+Labels = tuple[tuple[bytes, ...], tuple[bytes | int, ...]]
+"""The keys of labels; then, for each label, its ttl in milliseconds and its text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockKind:
+    """A kind of lock. Most methods build the request of one script.
+
+    Attributes:
+        fencing: True if leases have fences.
+        own_marker: The expected marker 'run_id:guard' of each node (see acquire_guarded.lua). Empty
+            without the recovery guard. In place of the run id, the marker has a placeholder. Each
+            connection replaces the placeholder by the run id of its server.
+        counters: The key of the fence counters.
+        acquire_one: The form (template) of an acquire of one key. Key, token and ttl vary. With
+            `own_marker` or fences, the fence and the slot vary, too.
+        release_one: The form (template) of a release of one key. Key and token vary.
+        shared: True if leases of several processes may have the lock at the same time.
+    """
+
+    acquire: Script
+    extend: Script
+    watch: Script
+    release: Script
+    inspect: Script
+    confirm: Script
+    repair: Script
+    acquire_one: Form
+    release_one: Form
+    fencing: bool = False
+    own_marker: bytes = b""
+    counters: bytes = FENCES
+    shared: bool = False
+
+    @property
+    def repairing(self) -> bool:
+        """Return True if missing keys may be set again.
+
+        A repair needs both fences and the recovery guard. Without fences and guard, a repair could
+        give a lock two holders.
+        """
+        return self.fencing and self.own_marker != b""
+
+    def acquiring(
+        self,
+        keys: tuple[bytes, ...],
+        slots: tuple[bytes, ...],
+        token: bytes,
+        ttl: bytes,
+        fence: int,
+        claim: bytes = b"",
+        *,
+        tell_counter: bool = False,
+    ) -> Command:
+        """Return the command that takes all keys, or none of them.
+
+        Args:
+            keys: The lock's keys.
+            slots: The slots of the keys among the fence counters, each slot once.
+            token: The token of the attempt.
+            ttl: Milliseconds, as decimal digits.
+            fence: The proposed fence. Ignored without fencing.
+            claim: The ticket and the member of a waiter, see parts/queue.lua. Empty for a first
+                attempt.
+            tell_counter: True to have the node return the counter that the fence replaces.
+        """
+        if not self.fencing and not self.own_marker:
+            if len(keys) > 1 or claim:
+                return Command(self.acquire, keys, (token, ttl, claim))
+            return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl))
+        word = b"%d" % fence if self.fencing else b""
+        tell = b"1" if tell_counter and self.fencing else b""
+        if len(keys) > 1 or claim or tell:
+            args = (token, ttl, self.own_marker, word, claim, tell, *slots)
+            return Command(self.acquire, (*keys, MARKER_KEY, self.counters), args)
+        return Command(
+            self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl, word, slots[0])
+        )
+
+    def token(self, token: bytes, manager: bytes) -> bytes:
+        """Return the token of an attempt.
+
+        Args:
+            token: A fresh random token.
+            manager: The id of the manager, 16 hexadecimal digits.
+        """
+        return token
+
+    def label_key(self, key: bytes, token: bytes) -> bytes:
+        """Return the key of a lease's label."""
+        return owner_key(key)
+
+    def confirming(
+        self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int
+    ) -> Command:
+        """Return the command that stores the second fence of an attempt.
+
+        The node acknowledges the fence if its keys still hold the token and its counters are lower.
+        """
+        return Command(self.confirm, (*keys, self.counters), (token, fence, *slots))
+
+    def repairing_of(
+        self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, ttl: int, fence: int
+    ) -> Command:
+        """Return the command that sets missing keys again and raises the counters to the fence."""
+        return Command(
+            self.repair,
+            (*keys, MARKER_KEY, self.counters),
+            (token, ttl, self.own_marker, fence, *slots),
+            tracked=not self.shared,
+        )
+
+    def force_releasing(
+        self,
+        keys: tuple[bytes, ...],
+        slots: tuple[bytes, ...],
+        fence: int,
+        tokens: tuple[bytes, ...],
+        *,
+        any_key: bool = False,
+    ) -> Command:
+        """Return the command that deletes keys if they hold one of these tokens.
+
+        The counters rise above the holder's fence, so the holder cannot repair the keys.
+
+        Args:
+            keys: The lock's keys.
+            slots: The slots of the keys among the fence counters.
+            fence: The minimum for the counters after the call. Ignored without fencing.
+            tokens: The tokens whose keys may be deleted.
+            any_key: True to delete also keys of other types, and strings without expiry. If False,
+                the node refuses such keys.
+        """
+        args: list[bytes | int] = [len(tokens), int(any_key), *tokens]
+        if self.fencing:
+            return Command(FORCE_RELEASE, (*keys, self.counters), (*args, fence, *slots))
+        return Command(FORCE_RELEASE, keys, tuple(args))
+
+    def extending(
+        self,
+        keys: tuple[bytes, ...],
+        tokens: Sequence[bytes],
+        ttl: int,
+        marks: Sequence[Mark] = (),
+    ) -> Command:
+        """Return the command that renews each key with the right token, and has all keys tracked.
+
+        Args:
+            keys: The keys of one or more leases.
+            tokens: The token of each key.
+            ttl: Milliseconds.
+            marks: The fences of downgraded leases, see `Mark`. Only the kind for readers uses this
+                argument.
+        """
+        return Command(self.extend, keys, (ttl, *tokens), tracked=True)
+
+    def watching(
+        self, keys: tuple[bytes, ...], tokens: tuple[bytes, ...], labels: Labels = ((), ())
+    ) -> Command:
+        """Return the command that checks whether the keys hold their tokens.
+
+        The server then tracks the keys. The keys of readers are not tracked, because each change by
+        one reader would be reported to all readers.
+
+        Args:
+            keys: The keys of one or more leases.
+            tokens: The token of each key.
+            labels: Labels that the node writes beside the keys that hold their tokens.
+        """
+        return Command(
+            self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=not self.shared
+        )
+
+    def inspecting(
+        self, keys: tuple[bytes, ...], label_keys: tuple[bytes, ...] = (), *, queues: bool = False
+    ) -> Command:
+        """Return the command that reads the token and the remaining time of each key.
+
+        Args:
+            keys: The lock's keys.
+            label_keys: The keys of the labels to read; empty for none.
+            queues: True to count the waiters of each key, too.
+        """
+        args = (len(keys), 1) if queues else (len(keys),) if label_keys else ()
+        return Command(self.inspect, (*keys, *label_keys), args)
+
+    def releasing(
+        self,
+        keys: tuple[bytes, ...],
+        token: bytes,
+        owed_until: float | None,
+        label_keys: tuple[bytes, ...] = (),
+    ) -> Command:
+        """Return the command that frees the keys with this token, and deletes their labels.
+
+        Args:
+            keys: The lock's keys.
+            token: The token of the attempt.
+            owed_until: See `Command`. None to send the release once only.
+            label_keys: The keys of the labels.
+        """
+        if label_keys:
+            return Command(self.release, (*keys, *label_keys), (token, len(keys)), owed_until)
+        if len(keys) > 1:
+            return Command(self.release, keys, (token,), owed_until)
+        return Command(self.release, None, (), owed_until, self.release_one, (keys[0], token))
+
+    def retiring(
+        self,
+        keys: tuple[bytes, ...],
+        token: bytes,
+        left: int,
+        owed_until: float | None,
+        label: bytes = b"",
+    ) -> Command:
+        """Return the command that marks the lease of the keys as over, and keeps the keys taken.
+
+        Args:
+            keys: The lock's keys.
+            token: The token of the lease.
+            left: Milliseconds for which the keys stay taken.
+            owed_until: See `Command`.
+            label: The label of the lease; empty for none.
+        """
+        return Command(RETIRE, keys, (token, left, label), owed_until)

@@ -1,0 +1,81 @@
+-- The readers of a read-write lock. While readers have the lock, its key is a sorted set in place
+-- of a writer's token.
+-- Entry    '<token>:<manager>', or '<token>' after a downgrade. Its score is the millisecond of
+--          this node at which the entry expires.
+-- Offer    'aioredlock_ng:offer:<member>', an entry that is reserved for a waiting reader.
+-- The key expires with its latest entry. Waiting readers have a queue of their own, because all of
+-- them enter together after a writer. A waiting writer keeps new readers out.
+
+-- The value that `value_of` returns for a key held by readers. No client writes it.
+local READERS = 'aioredlock_ng:readers'
+
+local function readers_of(key) return 'aioredlock_ng:readers:' .. key end
+
+-- Returns true if a member waits to read.
+local function is_reader(member) return string.find(member, ':r#%d+$') ~= nil end
+
+-- Returns true if a key is a sorted set that expires and has entries of readers. Any other set is
+-- somebody's data. A user without the right to ZREVRANGE cannot tell the types apart. For this user
+-- every key that expires counts as held by readers.
+local function has_readers(key)
+  local latest = redis.pcall('ZREVRANGE', key, 0, 0)
+  if latest.err then
+    if string.find(latest.err, 'WRONGTYPE', 1, true) then return false end
+  else
+    local entry = latest[1] or ''
+    local is_lease = #entry >= 32 and string.find(entry, '^%x+:?%x*$')
+    if not is_lease and not string.find(entry, '^aioredlock_ng:offer:') then return false end
+  end
+  return redis.call('PTTL', key) >= 0
+end
+
+-- Returns the value of a lock's key: a string, or false if there is no key, or READERS. A key of
+-- another type raises the server's error.
+local function value_of(key)
+  local value = redis.pcall('GET', key)
+  if type(value) ~= 'table' then return value end
+  return has_readers(key) and READERS or redis.call('GET', key)
+end
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Returns true if a key held by readers has this entry, and the entry has not expired at the
+-- millisecond `now`.
+local function has_entry(key, entry, now)
+  local expiry = redis.call('ZSCORE', key, entry)
+  return expiry and tonumber(expiry) >= now
+end
+
+-- Deletes the entries that have expired.
+local function prune(key)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('(%.0f', now_ms()))
+end
+
+-- Deletes the expired entries, and lets the key expire with its latest entry. Returns false if no
+-- entry is left. If a call fails, for example because of a missing right, the set may have no
+-- expiry. A set without expiry would keep the lock for ever, so it is deleted. The error is raised
+-- again.
+local function settle(key)
+  local done, expires = pcall(function()
+    prune(key)
+    local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+    return last[2] and redis.call('PEXPIREAT', key, last[2]) == 1
+  end)
+  if done then return expires end
+  if redis.call('PTTL', key) == -1 then redis.call('DEL', key) end
+  error(expires, 0)
+end
+
+-- Adds an entry, or postpones its expiry. Several leases of a process may share an entry, so the
+-- expiry never becomes earlier. An entry that cannot expire is removed again.
+local function keep_entry(key, entry, expiry)
+  redis.call('ZADD', key, 'GT', string.format('%.0f', expiry), entry)
+  local done, problem = pcall(settle, key)
+  if not done then
+    redis.pcall('ZREM', key, entry)
+    error(problem, 0)
+  end
+end

@@ -1,0 +1,29 @@
+-- Ends a read lease, and deletes its label. The lease may be a writer's lease that was downgraded.
+-- KEYS[1]  the lock's key
+-- KEYS[2]  with a label: the key of the label
+-- ARGV[1]  entry, or the token of a writer's lease that was downgraded
+-- Returns  1 if the key had the entry or the token; else 0. After the last lease the key is offered
+--          to the next waiters.
+-- part: slots
+-- part: readers
+local key, entry = KEYS[1], ARGV[1]
+local queue = 'aioredlock_ng:queue:' .. key
+local freed = 0
+local waiting = redis.pcall('EXISTS', queue, readers_of(key), (slots_of(key)) or queue)
+-- Without waiters a release must not spend time on the functions of parts/queue.lua.
+local expiry = waiting == 0 and redis.pcall('ZSCORE', key, entry)
+if type(expiry) == 'string' and tonumber(expiry) >= now_ms() then
+  freed = redis.call('ZREM', key, entry)
+  if redis.call('EXISTS', key) == 1 then settle(key) end
+else
+  -- part: queue
+  local value = value_of(key)
+  if value == READERS then
+    freed = leave_readers(key, entry)
+  elseif value == entry then
+    if not offer(key) then redis.call('DEL', key) end
+    freed = 1
+  end
+end
+if KEYS[2] then redis.call('DEL', KEYS[2]) end
+return freed

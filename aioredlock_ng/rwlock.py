@@ -1,0 +1,111 @@
+"""Define the read-write lock: several readers, or one writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from aioredlock_ng.lock import Lock
+from aioredlock_ng.usage import call_of, unsupported
+
+if TYPE_CHECKING:
+    from aioredlock_ng._engine.spec import LockSpec
+    from aioredlock_ng.lock import OnLost, Source
+
+__all__ = ["RWLock", "RWLockOptions", "ReadLock", "WriteLock"]
+
+
+class RWLockOptions(TypedDict, total=False):
+    """Arguments of `Redlock.rwlock` besides the name. `Redlock.lock` explains each argument."""
+
+    ttl: float | None
+    blocking_timeout: float | None
+    auto_extend: bool
+    max_hold: float | None
+    on_lost: OnLost
+    owner: str | None
+    fail_fast: bool
+
+
+def _sides(lock: RWLock) -> str:
+    call = call_of("rwlock", lock._writing.resources[0])
+    return f"`async with {call}.read():`, or `async with {call}.write():`"
+
+
+@unsupported("with", "async with", "await", "acquire", instead=_sides)
+class RWLock:
+    """A named read-write lock, made by `Redlock.rwlock`.
+
+    `read()` and `write()` return locks, which are used like a `Lock`. Any number of readers, or one
+    writer, hold the lock at a time. `redlock.lock(name)` is a writer too, as are the locks of other
+    libraries.
+
+    Readers and writers take turns. A writer that waits keeps new readers out, and after a writer
+    all readers that wait enter together. So neither side starves.
+
+    A dead reader keeps writers out until its own ttl is over, but not longer.
+    """
+
+    __slots__ = ("_blocking_timeout", "_on_lost", "_source", "_writing")
+
+    def __init__(
+        self, source: Source, writing: LockSpec, blocking_timeout: float | None, on_lost: OnLost
+    ) -> None:
+        self._source = source
+        self._writing = writing
+        self._blocking_timeout = blocking_timeout
+        self._on_lost = on_lost
+
+    @property
+    def resource(self) -> str:
+        """Name of the lock."""
+        return self._writing.resource
+
+    def read(self) -> ReadLock:
+        """Return the readers' side.
+
+        The fence of a read lease is not below the fence of any earlier writer, and is below the
+        fence of every later writer. So the fence can serve as the version of the data that the
+        reader reads. Readers may have the same fence. All tasks of a process that read at the same
+        time share one grant for a while.
+
+        Inside `read()`, a task may acquire `read()` again, even while a writer waits. The inner
+        lease may have the ttl of the outer one. Inside `read()`, a task must not acquire `write()`.
+        The call immediately raises `UpgradeRefused`, which is a `LockHeld`.
+        """
+        reading = self._writing.reading
+        assert reading is not None
+        return ReadLock(self._source, reading, self._blocking_timeout, self._on_lost)
+
+    def write(self) -> WriteLock:
+        """Return the writers' side.
+
+        `await lease.downgrade()` turns a write lease into a read lease.
+        """
+        return WriteLock(self._source, self._writing, self._blocking_timeout, self._on_lost)
+
+    def __repr__(self) -> str:
+        """Show name and settings."""
+        return f"<RWLock {self.resource!r} ttl={self._writing.life.ttl:g}>"
+
+
+def _right_use(side: Lock) -> str:
+    verb = "read" if isinstance(side, ReadLock) else "write"
+    call = f"{call_of('rwlock', side.resources[0])}.{verb}()"
+    return f"`async with {call}:`, or `lease = await {call}.acquire()`"
+
+
+@unsupported("with", "await", instead=_right_use)
+class ReadLock(Lock):
+    """The readers' side of a read-write lock, made by `RWLock.read` and used like a `Lock`.
+
+    `LockHeld` and `AcquireTimeout` mean that a writer had the lock, or waited for it.
+    """
+
+    __slots__ = ()
+
+
+@unsupported("with", "await", instead=_right_use)
+class WriteLock(Lock):
+    """The writers' side of a read-write lock, made by `RWLock.write` and used like a `Lock`."""
+
+    __slots__ = ()

@@ -1,0 +1,63 @@
+"""Define the decorator behind `Redlock.once`, for plain functions."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, ParamSpec, Protocol
+
+from aioredlock_ng._once import DECORATOR, answering_bool
+from aioredlock_ng.errors import AcquireTimeout, LockHeld
+from aioredlock_ng.guarded import check_guard
+from aioredlock_ng.sync.guarded import names_of_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng.sync._lock import Lock
+
+__all__ = ["Once", "once"]
+
+P = ParamSpec("P")
+
+
+class Once(Protocol):
+    """A decorator of plain functions. A call returns True if it ran the function."""
+
+    def __call__(self, function: Callable[P, object], /) -> Callable[P, bool]:
+        """Return the decorated function."""
+
+
+def once(lock: Callable[[str], Lock], template: str) -> Once:
+    """Return the decorator of `Redlock.once`.
+
+    Args:
+        lock: Returns the lock of a name, which has a `min_hold`.
+        template: The name, with placeholders for arguments.
+
+    Raises:
+        ConfigurationError: The template is invalid for every call.
+    """
+    check_guard(lock, template, DECORATOR)
+
+    def decorate(function: Callable[P, object], /) -> Callable[P, bool]:
+        names = names_of_calls(template, function, "once")
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> bool:
+            began = False
+            try:
+                with lock(names.name(*args, **kwargs)):
+                    began = True
+                    function(*args, **kwargs)
+            except (LockHeld, AcquireTimeout):
+                # An error of another lock, which the function itself acquires, is not an error of
+                # this call.
+                if began:
+                    raise
+                return False
+            return True
+
+        call.__signature__ = answering_bool(function)  # type: ignore[attr-defined]
+        return call
+
+    return decorate

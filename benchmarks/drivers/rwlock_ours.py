@@ -1,0 +1,78 @@
+"""Readers and writers of one lock in one process; it prints how often each came in, and how long writers waited."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng import Redlock
+
+if TYPE_CHECKING:
+    from aioredlock_ng.rwlock import RWLock
+
+_WARM_UP = 0.5
+"""Seconds before the window. All processes have connected and begun by then."""
+
+
+def main() -> None:
+    """Run the driver."""
+    asyncio.run(_run(json.loads(sys.argv[1])))
+
+
+async def _run(task: dict[str, Any]) -> None:
+    async with Redlock(task["urls"], ttl=10.0) as redlock:
+        lock = redlock.rwlock("catalog")
+        async with lock.read():
+            pass
+        _say({"ready": True})
+        await asyncio.to_thread(sys.stdin.readline)
+        begins = time.monotonic() + _WARM_UP
+        ends = begins + task["seconds"]
+        if task.get("held"):
+            async with lock.read():
+                reads = await asyncio.gather(*(_repeat(lock, "read", 0.0, begins, ends) for _ in range(task["readers"])))
+            _say({"reads": [len(waits) for waits, _ in reads], "writes": [], "waits": [], "longest": [0.0]})
+            return
+        sides = [("read", task["hold"], 0.0)] * task["readers"] + [("write", task["hold"], task["every"])] * task["writers"]
+        entries = await asyncio.gather(*(_repeat(lock, side, hold, begins, ends, every) for side, hold, every in sides))
+        read, written = entries[: task["readers"]], entries[task["readers"] :]
+        _say(
+            {
+                "reads": [len(waits) for waits, _ in read],
+                "writes": [len(waits) for waits, _ in written],
+                "waits": [wait for waits, _ in written for wait in waits],
+                "longest": [longest for _, longest in entries],
+            }
+        )
+
+
+async def _repeat(
+    lock: RWLock, side: str, hold: float, begins: float, ends: float, every: float = 0.0
+) -> tuple[list[float], float]:
+    """Enter again and again. Return how long each entry inside the window took, and the longest hold."""
+    waits, longest = [], 0.0
+    half = lock.read() if side == "read" else lock.write()
+    while (called := time.monotonic()) < ends:
+        async with half:
+            entered = time.monotonic()
+            if hold:
+                await asyncio.sleep(hold)
+            held = time.monotonic() - entered
+        if begins <= entered < ends:
+            waits.append(entered - called)
+            longest = max(longest, held)
+        if every:
+            await asyncio.sleep(max(0.0, called + every - time.monotonic()))
+    return waits, longest
+
+
+def _say(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

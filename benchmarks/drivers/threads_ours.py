@@ -1,0 +1,33 @@
+"""Drives aioredlock_ng.sync as a user would, with every option at its default; it never reaches below the public API."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+import threads
+
+from aioredlock_ng import __version__
+from aioredlock_ng.sync import Lease, Redlock
+
+
+class Client:
+    """`acquire` and `release` of one open manager, which all threads use; leases renew themselves."""
+
+    def __init__(self, redlock: Redlock) -> None:
+        self._redlock = redlock
+        self.versions = {"aioredlock-ng": __version__, **{name: version(name) for name in ("redis", "hiredis")}}
+
+    def acquire(self, key: str) -> Lease:
+        return self._redlock.lock(key).acquire()
+
+    def release(self, lease: Lease) -> bool:
+        return lease.release()
+
+
+def connect(task: dict[str, Any]) -> Client:
+    return Client(Redlock(task["urls"], ttl=task["ttl"]).open())
+
+
+if __name__ == "__main__":
+    threads.main(connect)

@@ -1,0 +1,189 @@
+"""A read-write lock under odd orders of cancel, loss, renewal, downgrade and sharing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import ConfigurationError
+from tests.support.rig import NODE_TIMEOUT, WAY
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Lease
+    from aioredlock_ng.rwlock import RWLock
+    from tests.support.rig import Process, Rig
+
+pytestmark = pytest.mark.virtual_time
+
+TRIP = 2 * WAY
+NAME = "catalog"
+KEY = NAME.encode()
+
+
+def rwlock(process: Process, **options: Any) -> RWLock:
+    return process.redlock.rwlock(NAME, **options)
+
+
+def reading(process: Process, **options: Any) -> asyncio.Task[Lease]:
+    return asyncio.create_task(rwlock(process, **options).read().acquire())
+
+
+def writing(process: Process, **options: Any) -> asyncio.Task[Lease]:
+    return asyncio.create_task(rwlock(process, **options).write().acquire())
+
+
+# -- A task that reads again ----------------------------------------------------------------------------
+
+
+async def test_a_task_reads_again_although_another_task_waits_behind_a_writer(rig: Rig) -> None:
+    first, second = [await rig.process() for _ in range(2)]
+    async with rwlock(first).read() as outer:
+        writer = writing(second)
+        await asyncio.sleep(0.1)
+        other = reading(first)
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(1), rwlock(first).read() as inner:
+            assert inner.token == outer.token
+        async with asyncio.timeout(1):
+            lease = await rwlock(first).read().try_acquire()
+        assert lease is not None
+        await lease.release()
+        assert not writer.done()
+        assert not other.done()
+    for task in (writer, other):
+        await (await task).release()
+
+
+@pytest.mark.parametrize("ttl", [5.0, 30.0])
+async def test_a_task_reads_again_with_another_ttl_while_a_writer_waits(rig: Rig, ttl: float) -> None:
+    first, second, third = [await rig.process() for _ in range(3)]
+    async with rwlock(first).read() as outer:
+        writer = writing(second)
+        await asyncio.sleep(0.5)
+        async with asyncio.timeout(1):
+            inner = await rwlock(first, ttl=ttl).read().acquire()
+        assert inner.token == outer.token
+        assert inner.ttl == outer.ttl
+        assert inner.remaining() <= outer.remaining()
+    # Its own renewals keep the entry after the outer block.
+    await asyncio.sleep(20)
+    assert inner.valid
+    assert not writer.done()
+    assert await third.lock(NAME).try_acquire() is None
+    await inner.release()
+    await (await writer).release()
+    assert rig.clean
+
+
+# -- One grant, several leases --------------------------------------------------------------------------
+
+
+async def test_all_leases_of_a_grant_learn_of_a_loss_that_one_of_them_finds(rig: Rig) -> None:
+    first = await rig.process()
+    leases = [await rwlock(first).read().acquire() for _ in range(3)]
+    assert len({lease.token for lease in leases}) == 1
+    await asyncio.sleep(0.5)
+    rig.vacate(KEY)
+    with pytest.raises(Exception, match="no longer holds"):
+        await leases[0].extend()
+    await asyncio.sleep(3 * TRIP)
+    assert all(lease.lost for lease in leases)
+
+
+async def test_a_lease_repairs_a_node_although_a_lease_of_the_same_grant_ended_amid_a_repair(rig: Rig) -> None:
+    first = await rig.process(ttl=1.0)
+    short, long = [await rwlock(first).read().acquire() for _ in range(2)]
+    await asyncio.sleep(0.2)
+    rig.vacate(KEY, [0])
+    await short.verify()
+    await short.extend()
+    await asyncio.sleep(0.01)
+    await short.release()
+    await asyncio.sleep(1.0)
+    assert rig.values(KEY)[0] is not None
+    await long.release()
+    assert rig.clean
+
+
+async def test_the_release_of_a_grant_is_owed_for_the_longest_life_that_a_lease_gave_it(rig: Rig) -> None:
+    first = await rig.process()
+    long, short = [await rwlock(first).read().acquire() for _ in range(2)]
+    await long.extend(30)
+    extended_at = asyncio.get_running_loop().time()
+    await long.release()
+    asked = first.questions()
+    await short.release()
+    assert [command.script.name for command in asked] == ["release_read"] * 3
+    assert all((command.owed_until or 0.0) >= extended_at + 30 for command in asked)
+
+
+async def test_no_label_outlives_the_last_lease_of_a_grant(rig: Rig) -> None:
+    first = await rig.process(ttl=10.0)
+    long = await rwlock(first).read().acquire()
+    await asyncio.sleep(0.015)
+    short = await rwlock(first).read().acquire()
+    assert short.token == long.token
+    await asyncio.sleep(0.09)
+    await long.release()
+    await short.release()
+    await asyncio.sleep(3 * TRIP)
+    assert not any(key for server in rig.servers for key in server._keys if key.startswith(b"aioredlock_ng:owner:"))
+
+
+@pytest.mark.parametrize("option", [{"min_hold": 1.0}, {"fair": True}], ids=["min_hold", "fair"])
+async def test_a_read_write_lock_refuses_options_that_it_cannot_keep(rig: Rig, option: dict[str, Any]) -> None:
+    first = await rig.process()
+    with pytest.raises(ConfigurationError, match=next(iter(option))):
+        rwlock(first, **option)
+
+
+# -- Downgrades -----------------------------------------------------------------------------------------
+
+
+async def test_no_writer_enters_beside_a_downgraded_lease_whose_nested_lease_was_shortened(rig: Rig) -> None:
+    first, second = [await rig.process() for _ in range(2)]
+    async with rwlock(first, auto_extend=False).write() as lease:
+        await lease.extend(30)
+        rig.disconnect(0, 1)
+        await lease.downgrade()
+        rig.connect(0, 1)
+        await asyncio.sleep(0.5)
+        inner = await rwlock(first, auto_extend=False).read().acquire()
+        assert inner.token == lease.token
+        await inner.extend(1)
+        await inner.release()
+        await asyncio.sleep(2)
+        assert lease.valid
+        assert await second.lock(NAME).try_acquire() is None
+
+
+# -- Queues ---------------------------------------------------------------------------------------------
+
+
+async def test_the_next_reader_learns_of_a_foreign_release_after_the_first_has_left(rig: Rig) -> None:
+    processes = [await rig.process() for _ in range(3)]
+    rig.occupy(KEY)
+    tasks = []
+    for process in processes:
+        tasks.append(reading(process))
+        await asyncio.sleep(0.2)
+    for task in tasks[:2]:
+        task.cancel()
+        await asyncio.sleep(0.2)
+    rig.vacate(KEY)
+    async with asyncio.timeout(2 * NODE_TIMEOUT):
+        await (await tasks[2]).release()
+
+
+async def test_a_writer_learns_of_an_earlier_expiry_although_its_own_process_ended_the_later_one(rig: Rig) -> None:
+    first, second = [await rig.process() for _ in range(2)]
+    left = await rwlock(first, ttl=1.0).read().acquire()
+    left.abandon()
+    long = await rwlock(second).read().acquire()
+    writer = writing(second)
+    await asyncio.sleep(0.1)
+    await long.release()
+    async with asyncio.timeout(1.0 + 2 * NODE_TIMEOUT):
+        await (await writer).release()

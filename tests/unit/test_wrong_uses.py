@@ -1,0 +1,105 @@
+"""An object that is used in the wrong way raises an error that shows the right line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import Redlock, sync
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+NODES = ["redis://127.0.0.1:1"]
+FOR_COROUTINES = Redlock(NODES)
+FOR_THREADS = sync.Redlock(NODES)
+
+ASYNC_LINES: list[tuple[Any, str]] = [
+    (FOR_COROUTINES.lock("a"), "`async with redlock.lock('a'):`, or `lease = await redlock.lock('a').acquire()`"),
+    (
+        FOR_COROUTINES.semaphore("a", 4),
+        "`async with redlock.semaphore('a', 4):`, or `lease = await redlock.semaphore('a', 4).acquire()`",
+    ),
+    (
+        FOR_COROUTINES.rwlock("a").read(),
+        "`async with redlock.rwlock('a').read():`, or `lease = await redlock.rwlock('a').read().acquire()`",
+    ),
+    (
+        FOR_COROUTINES.rwlock("a").write(),
+        "`async with redlock.rwlock('a').write():`, or `lease = await redlock.rwlock('a').write().acquire()`",
+    ),
+    (
+        FOR_COROUTINES.election("a"),
+        "`async with redlock.election('a'):`, or `await redlock.election('a').run(main)`",
+    ),
+]
+THREAD_LINES: list[tuple[Any, str]] = [
+    (FOR_THREADS, "`with Redlock([...]) as redlock:`, or `aioredlock_ng.Redlock` in a coroutine"),
+    (FOR_THREADS.lock("a"), "`with redlock.lock('a'):`, or `aioredlock_ng.Redlock` in a coroutine"),
+    (FOR_THREADS.lock("a", "b"), "`with redlock.lock('a', …):`, or `aioredlock_ng.Redlock` in a coroutine"),
+    (FOR_THREADS.semaphore("a", 4), "`with redlock.semaphore('a', 4):`, or `aioredlock_ng.Redlock` in a coroutine"),
+    (FOR_THREADS.rwlock("a").read(), "`with redlock.rwlock('a').read():`, or `aioredlock_ng.Redlock` in a coroutine"),
+    (FOR_THREADS.rwlock("a").write(), "`with redlock.rwlock('a').write():`, or `aioredlock_ng.Redlock` in a coroutine"),
+]
+SIDES: list[tuple[Any, str]] = [
+    (
+        FOR_COROUTINES.rwlock("a"),
+        "`async with redlock.rwlock('a').read():`, or `async with redlock.rwlock('a').write():`",
+    ),
+    (FOR_THREADS.rwlock("a"), "`with redlock.rwlock('a').read():`, or `with redlock.rwlock('a').write():`"),
+]
+
+
+async def awaited(thing: Any) -> None:
+    await thing
+
+
+async def entered_by_with(thing: Any) -> None:
+    with thing:
+        raise AssertionError("no body begins")
+
+
+async def entered_by_async_with(thing: Any) -> None:
+    async with thing:
+        raise AssertionError("no body begins")
+
+
+async def acquired(thing: Any) -> None:
+    await thing.acquire()
+
+
+async def tried(thing: Any) -> None:
+    await thing.try_acquire()
+
+
+SAID: dict[Callable[[Any], Awaitable[None]], tuple[type[Exception], str]] = {
+    awaited: (TypeError, "cannot be awaited"),
+    entered_by_with: (TypeError, "does not support a plain `with`"),
+    entered_by_async_with: (TypeError, "does not support `async with`"),
+    acquired: (AttributeError, "has no acquire"),
+    tried: (AttributeError, "has no acquire"),
+}
+
+CASES = [
+    *((use, *line) for line in ASYNC_LINES for use in (awaited, entered_by_with)),
+    *((use, *line) for line in THREAD_LINES for use in (awaited, entered_by_async_with)),
+    *((use, *line) for line in SIDES for use in SAID),
+    *((use, *ASYNC_LINES[-1]) for use in (acquired, tried)),
+]
+
+
+@pytest.mark.parametrize(("use", "thing", "right"), CASES)
+async def test_a_wrong_use_raises_an_error_that_shows_the_right_line(
+    use: Callable[[Any], Awaitable[None]], thing: Any, right: str
+) -> None:
+    kind, words = SAID[use]
+    with pytest.raises(kind) as caught:
+        await use(thing)
+    assert str(caught.value) == f"{type(thing).__name__} {words}; use {right}"
+
+
+@pytest.mark.parametrize("thing", [lock for lock, _ in SIDES])
+def test_a_read_write_lock_has_no_acquire_for_a_program_that_asks_first(thing: Any) -> None:
+    assert not hasattr(thing, "acquire")
+    assert not hasattr(thing, "try_acquire")
