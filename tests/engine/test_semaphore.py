@@ -385,6 +385,23 @@ async def test_tasks_of_one_process_pass_a_slot_on_without_asking(processes: lis
     assert process.redlock.stats().passed_on > 20
 
 
+async def test_sixteen_slots_load_the_nodes_far_less_than_sixteen_locks(processes: list[Process]) -> None:
+    """With runs as short as a lock's, each slot would change its process as often as a lock."""
+
+    async def questions(limit: int) -> int:
+        room, until = Room(), now() + 2.0
+
+        async def guest(process: Process) -> None:
+            while now() < until:
+                await room.visit("all", process.redlock.semaphore(f"gpu{limit}", limit), 0.005)
+
+        asked = processes[0].questions()
+        await asyncio.gather(*(guest(process) for process in processes[:2] for _ in range(2 * limit)))
+        return len(asked)
+
+    assert await questions(16) < 8 * await questions(1)
+
+
 async def test_while_slots_are_scarce_a_task_behind_a_served_one_queues_without_an_attempt(processes: list[Process]) -> None:
     """Its attempt would be refused, and be a third of all commands. The offers showed all tickets."""
     room, until = Room(), now() + 1.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.replies import Released
 from aioredlock_ng._core.tickets import LARGEST_TICKET
 from aioredlock_ng._engine.keeping.read_grant import ReadGrant
-from aioredlock_ng._engine.waiting.passing_on import RUN, RUN_TRIPS, PassingOn
+from aioredlock_ng._engine.waiting.passing_on import PassingOn, length_of_run
 from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class Lines(PassingOn):
         line.holders[lease] = None
         if lease.spec.number is not None:
             line.taken.add(lease.spec.number)
-        lease.run_until = now + max(RUN, RUN_TRIPS * (now - lease.started))
+        slots = 1 if line.slots is None else line.slots.limit
+        lease.run_until = now + length_of_run(now - lease.started, slots)
         if line.shared:
             # The nodes have just shown that no writer waits, so older grants may be shared too.
             line.shared_until = lease.run_until

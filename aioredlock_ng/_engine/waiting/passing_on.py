@@ -7,6 +7,7 @@ technique is lock cohorting, published by Dice, Marathe and Shavit in 2012.
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._engine.waiting.reader_lines import ReaderLines
@@ -15,15 +16,34 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.waiting.line import Contender, Line
 
-__all__ = ["RUN", "RUN_TRIPS", "PassingOn"]
+__all__ = ["RUN", "RUN_TRIPS", "PassingOn", "length_of_run"]
 
 RUN = 0.02
-"""Shortest duration of a run in seconds. A change of process costs one or two round trips. Over
-loopback, these round trips take a tenth of this duration."""
+"""Duration of a run in seconds, if the nodes are near.
+
+A change of process costs one or two round trips. Over loopback, these round trips take a tenth of
+this duration."""
 
 RUN_TRIPS = 10
-"""Shortest duration of a run in round trips. If the nodes are far away, a change of process takes
-longer than over loopback. So the run of a grant must be longer, too."""
+"""Duration of a run in round trips, if that is longer.
+
+If the nodes are far away, a change of process takes longer than over loopback. So the run of a
+grant must be longer, too."""
+
+
+def length_of_run(trip: float, slots: int = 1) -> float:
+    """Return the longest duration of a run in seconds.
+
+    A run also ends when the grant is not covered any more (see `covers` in validity.py). A
+    semaphore with n slots has n runs at the same time. Runs as short as those of a lock would load
+    the nodes n times as much as a lock. Runs n times as long would make other processes wait n
+    times as long. With runs longer by the square root of n, both grow by this root only.
+
+    Args:
+        trip: Duration in seconds of the round of the grant.
+        slots: The number of slots of the semaphore; 1 for a lock.
+    """
+    return max(RUN, RUN_TRIPS * trip) * sqrt(slots)
 
 
 class PassingOn(ReaderLines):
