@@ -130,7 +130,9 @@ class Call(Generic[T]):
             self._over.wait(within)
 
     def begin(self) -> None:
-        """Start the coroutine. The engine's loop runs this method."""
+        """Start the coroutine, unless it was started. The engine's loop runs this method."""
+        if self._task is not None:
+            return
         task = self._task = self._loop.create_task(self._make(), context=self._context)
         if self._caller is not None:
             callers[task] = self._caller

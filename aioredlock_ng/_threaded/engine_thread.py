@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng._threaded.calls import Call, Delivery
 from aioredlock_ng._threaded.mailbox import Mailbox, home
-from aioredlock_ng.errors import ConfigurationError, RedlockClosed, RedlockError
+from aioredlock_ng.errors import RedlockClosed, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from aioredlock_ng._threaded.calls import Outcome
 
-__all__ = ["UNDONE_WITHIN", "EngineThread", "refuse_greenlets"]
+__all__ = ["UNDONE_WITHIN", "EngineThread"]
 
 T = TypeVar("T")
 
@@ -70,18 +69,10 @@ class EngineThread:
         with suppress(RuntimeError):
             self._inbox.post(callback, *arguments)
 
-    def start(
-        self,
-        make: Callable[[], Coroutine[Any, Any, T]],
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
-    ) -> tuple[Call[T], Future[T]]:
-        """Start a coroutine on the loop. `wait` returns its result.
-
-        Raises:
-            RedlockClosed: The thread has ended.
-        """
+    def start(self, make: Callable[[], Coroutine[Any, Any, T]]) -> tuple[Call[T], Future[T]]:
+        """Start a coroutine on the loop. `wait` returns its result."""
         outcome: Future[T] = Future()
-        call = Call(self._loop, make, undo, outcome)
+        call = Call(self._loop, make, None, outcome)
         self._begin(call)
         return call, outcome
 
@@ -93,20 +84,14 @@ class EngineThread:
 
         Safety: as in `run`.
         """
-        try:
-            return outcome.result()
-        except BaseException as error:
-            if not outcome.done() or outcome.exception() is not error:
-                self.abandon(call)
-                call.await_over(UNDONE_WITHIN)
-            raise
-        finally:
-            self._pending.discard(outcome)
+        return self._result(call, outcome, begun=True)
 
     def run(
         self,
         make: Callable[[], Coroutine[Any, Any, T]],
         undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+        *,
+        to_end: bool = False,
     ) -> T:
         """Run a coroutine on the loop, and block this thread until the result exists.
 
@@ -114,16 +99,19 @@ class EngineThread:
             make: Makes the coroutine, on the loop's thread.
             undo: Makes the coroutine that undoes a result which no caller received, because an
                 exception of a signal handler came first.
+            to_end: True to run the coroutine to its end in any case.
 
         Raises:
             RedlockClosed: The thread has ended.
             RedlockError: The call comes from the loop's own thread, which would wait for itself.
 
-        Safety: an exception of a signal handler, such as KeyboardInterrupt, cancels the coroutine.
-        A result that exists by then is undone before the exception is raised.
+        Safety: an exception of a signal handler, such as KeyboardInterrupt, cancels the coroutine,
+        unless `to_end` is True. A result that exists by then is undone. The exception is raised
+        afterwards, or after `UNDONE_WITHIN` seconds.
         """
         self.refuse_here()
-        return self.wait(*self.start(make, undo))
+        outcome: Future[T] = Future()
+        return self._result(Call(self._loop, make, undo, outcome), outcome, to_end=to_end)
 
     def refuse_here(self) -> None:
         """Refuse a blocking call that comes from the loop's own thread.
@@ -159,8 +147,8 @@ class EngineThread:
             return await make()
         delivery: Delivery[T] = Delivery(home())
         call = Call(self._loop, make, undo, delivery, asyncio.current_task())
-        self._begin(call)
         try:
+            self._begin(call)
             return await delivery.future
         except BaseException as error:
             future = delivery.future
@@ -227,18 +215,40 @@ class EngineThread:
         self.dead = "it belongs to the process before a fork"
 
     def _begin(self, call: Call[Any]) -> None:
+        """Begin a call. The outcome fails if the thread has ended."""
         self._pending.add(call.outcome)
-        try:
+        with suppress(RuntimeError):
             # In a forked child the loop exists, but no thread runs it.
             if not self.dead:
                 self._inbox.post(call.begin)
             # The ending thread may have failed all pending calls just before this call was added.
             if not self.dead:
                 return
-        except RuntimeError:
-            pass
-        self._pending.discard(call.outcome)
-        raise self.closed()
+        with suppress(InvalidStateError):
+            call.outcome.set_exception(self.closed())
+
+    def _result(
+        self, call: Call[T], outcome: Future[T], *, begun: bool = False, to_end: bool = False
+    ) -> T:
+        try:
+            # A signal handler may raise an exception at any line. So the call begins where its undo
+            # begins, and nothing follows the line that returns its result.
+            if not begun:
+                self._begin(call)
+            result = outcome.result()
+            self._pending.discard(outcome)
+            return result
+        except BaseException as error:
+            if not outcome.done() or outcome.exception() is not error:
+                if to_end:
+                    # The exception may have come before the call had begun.
+                    self.post(call.begin)
+                    wait([outcome], UNDONE_WITHIN)
+                else:
+                    self.abandon(call)
+                    call.await_over(UNDONE_WITHIN)
+            self._pending.discard(outcome)
+            raise
 
     def _serve(self) -> None:
         why = ""
@@ -279,22 +289,3 @@ class EngineThread:
             while not task.done():
                 with suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_until_complete(task)
-
-
-def refuse_greenlets() -> None:
-    """Raise an error if gevent or eventlet has replaced threads by greenlets.
-
-    Raises:
-        ConfigurationError: gevent or eventlet has replaced `threading`. The event loop would run as
-            a greenlet in the thread of its callers, and block all of them.
-    """
-    for name, module, question, threads in (
-        ("gevent", "gevent.monkey", "is_module_patched", "threading"),
-        ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
-    ):
-        loaded = sys.modules.get(module)
-        if loaded is not None and getattr(loaded, question)(threads):
-            raise ConfigurationError(
-                f"{name} has replaced threads by greenlets, and the locks need a thread; use them"
-                f" in a process without {name}, or leave `threading` unpatched"
-            )

@@ -50,10 +50,12 @@ class Mailbox:
             self._wake()
 
     def _wake(self) -> None:
-        self._awake = True
         try:
+            self._awake = True
             self.loop.call_soon_threadsafe(self._run)
-        except RuntimeError:
+        except BaseException:
+            # A signal handler may have raised the exception before the call. If the flag stayed
+            # set, no post would ever wake the loop again.
             self._awake = False
             raise
 

@@ -7,7 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from aioredlock_ng._threaded.engine import ThreadedEngine
-from aioredlock_ng._threaded.engine_thread import refuse_greenlets
+from aioredlock_ng._threaded.greenlets import refuse_greenlets
 from aioredlock_ng._threaded.lease import ThreadedLease
 from aioredlock_ng._threaded.mailbox import Mailbox, home
 from aioredlock_ng._threaded.process import Manager, PerProcess

@@ -14,6 +14,7 @@ from weakref import WeakSet
 from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng._engine.keeping.extender import UNKEPT
 from aioredlock_ng._threaded.engine_thread import UNDONE_WITHIN, EngineThread
+from aioredlock_ng._threaded.greenlets import refuse_greenlets
 from aioredlock_ng.errors import RedlockClosed
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class PerProcess(Generic[M]):
             if here.thread.dead:
                 pass
             elif here.outcome.done():
-                here.thread.run(here.redlock.aclose)
+                here.thread.run(here.redlock.aclose, to_end=True)
             else:
                 here.thread.abandon(here.opening)
                 here.opening.await_over(UNDONE_WITHIN)
@@ -206,6 +207,8 @@ class PerProcess(Generic[M]):
                 raise RedlockClosed(
                     "this Redlock is not open, or is closed again; call open(), or make a new one"
                 )
+            # A server such as gunicorn may patch threads after the manager was made.
+            refuse_greenlets()
             redlock, thread = self._make(), EngineThread()
             thread.last_act = partial(_let_expire, redlock, thread)
 

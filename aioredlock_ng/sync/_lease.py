@@ -159,7 +159,7 @@ class Lease:
         """
         if self._thread.dead:
             return False
-        return self._thread.run(self._lease.release)
+        return self._thread.run(self._lease.release, to_end=True)
 
     def abandon(self) -> None:
         """Stop the renewal and let the lock expire.

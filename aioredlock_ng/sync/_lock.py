@@ -112,9 +112,7 @@ class Lock:
         Safety: an exception of a signal handler, such as KeyboardInterrupt, ends the wait and
         undoes the attempt.
         """
-        lease = self._acquired(lambda lock: lock.acquire())
-        assert lease is not None
-        return lease
+        return self._acquired(lambda lock: lock.acquire())  # type: ignore[no-any-return]
 
     def try_acquire(self) -> Lease | None:
         """Try to acquire the lock without waiting. Return None if another client holds it.
@@ -128,7 +126,7 @@ class Lock:
 
         Safety: as in `acquire`.
         """
-        return self._acquired(lambda lock: lock.try_acquire())
+        return self._acquired(lambda lock: lock.try_acquire())  # type: ignore[no-any-return]
 
     def __enter__(self) -> Lease:
         """Acquire the lock.
@@ -141,9 +139,16 @@ class Lock:
 
         Safety: as in `acquire`.
         """
-        lease = self.acquire()
-        self._manager.inside.append(Entry(self, lease))
-        return lease
+        lease = None
+        try:
+            lease = self.acquire()
+            self._manager.inside.append(Entry(self, lease))
+            return lease
+        except BaseException:
+            # A signal handler may raise an exception between the grant and the body.
+            if lease is not None:
+                self._leave(lease)
+            raise
 
     def __exit__(
         self,
@@ -160,8 +165,7 @@ class Lock:
 
         Safety: as in `Lease.release`.
         """
-        inside = self._manager.inside
-        mine = [entry for entry in inside if entry.owner is self]
+        mine = [entry.lease for entry in self._manager.inside if entry.owner is self]
         if not mine:
             unknown = RedlockError(
                 f"the lock {self.resource!r} is left in a thread that did not enter it, so nothing"
@@ -171,10 +175,15 @@ class Lock:
                 raise unknown
             exc.add_note(str(unknown))
             return
-        lease = mine[-1].lease
-        inside.remove(mine[-1])
-        lost = lease.lost
-        if not lost and (lease.release() or not lease.was_gone):
+        lease = mine[-1]
+        try:
+            released, lost = False, lease.lost
+            released = self._leave(lease)
+        except BaseException:
+            # A signal handler may have raised the exception before the release began.
+            self._leave(lease)
+            raise
+        if not lost and (released or not lease.was_gone):
             return
         error = lease.lost_error()
         if exc is None:
@@ -182,9 +191,16 @@ class Lock:
         if not isinstance(exc, LockLost):
             exc.add_note(str(error))
 
+    def _leave(self, lease: Lease) -> bool:
+        """Release a lease, and forget that this thread is inside of its `with`."""
+        released = not lease.lost and lease.release()
+        inside = self._manager.inside
+        inside[:] = [entry for entry in inside if entry.lease is not lease]
+        return released
+
     def _acquired(
         self, ask: Callable[[aioredlock_ng.Lock], Awaitable[aioredlock_ng.Lease | None]]
-    ) -> Lease | None:
+    ) -> Any:
         thread = self._manager.opened()
         lock = self._described()
         inside = [entry.lease.granted for entry in self._manager.inside]

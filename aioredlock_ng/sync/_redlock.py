@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import aioredlock_ng
-from aioredlock_ng._threaded.engine_thread import refuse_greenlets
+from aioredlock_ng._threaded.greenlets import refuse_greenlets
 from aioredlock_ng._threaded.process import PerProcess
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.errors import RedlockError

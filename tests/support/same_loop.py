@@ -49,7 +49,7 @@ class SameLoop(EngineThread):
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
         super().post(self._run, callback, *arguments)
 
-    def run(self, make: Callable[[], Any], undo: object = None) -> Any:
+    def run(self, make: Callable[[], Any], undo: object = None, *, to_end: bool = False) -> Any:
         # What was posted before runs before. The coroutine must not wait: nobody else would run.
         self._inbox._run()
         self._posted += 1

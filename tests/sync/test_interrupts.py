@@ -1,0 +1,110 @@
+"""An exception of a signal handler at each line of a call: nothing stays behind, and the manager goes on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aioredlock_ng
+from aioredlock_ng.sync import Lock, Redlock
+from tests.sync.test_locks import keys_of, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from tests.support.node_set import NodeSet
+
+PACKAGE = str(Path(aioredlock_ng.__file__).parent)
+
+
+class Interrupted(Exception):
+    """Raised as if by a signal handler."""
+
+
+class Interrupt:
+    """Raises an exception at the n-th line of the package that this thread runs.
+
+    Python calls signal handlers between two lines, too. A trace function hits each of them.
+    """
+
+    def __init__(self, at: int, *, spared: Callable[[FrameType], bool] = lambda frame: False) -> None:
+        self._left = at
+        self._spared = spared
+        self.raised = False
+
+    def __enter__(self) -> Interrupt:
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, *error: object) -> bool:
+        sys.settrace(None)
+        return error[0] is Interrupted
+
+    def _called(self, frame: FrameType, event: str, argument: object) -> Any:
+        return self._line if frame.f_code.co_filename.startswith(PACKAGE) else None
+
+    def _line(self, frame: FrameType, event: str, argument: object) -> Any:
+        if event == "line" and not self.raised and not self._spared(frame):
+            self._left -= 1
+            if self._left == 0:
+                self.raised = True
+                raise Interrupted
+        return self._line
+
+
+def interrupts(**settings: Any) -> Iterator[Interrupt]:
+    """Yield an interrupt at each line, until a call has ended without one."""
+    for line in range(1, 1000):
+        interrupt = Interrupt(line, **settings)
+        yield interrupt
+        if not interrupt.raised:
+            assert line > 10
+            return
+    raise AssertionError("the call has no end")
+
+
+def all_is_over(redlock: Redlock, nodes: NodeSet) -> bool:
+    return not redlock.leases and not any(keys_of(nodes, "order"))
+
+
+def test_a_manager_serves_calls_after_an_interrupt_at_any_line_of_acquire(redlock: Redlock, three_nodes: NodeSet) -> None:
+    for interrupt in interrupts():
+        with interrupt:
+            lease = redlock.lock("order").acquire()
+        if not interrupt.raised:
+            lease.release()
+        wait_until(lambda: all_is_over(redlock, three_nodes))
+        assert redlock.lock("other", blocking_timeout=10).acquire().release()
+
+
+def test_an_interrupt_at_any_line_of_a_with_leaves_no_lease(redlock: Redlock, three_nodes: NodeSet) -> None:
+    def spared(frame: FrameType) -> bool:
+        """Return whether `__exit__` has not reached its `try`. Python cannot protect the beginning of a function."""
+        caller: FrameType | None = frame
+        while caller is not None:
+            if caller.f_code is Lock.__exit__.__code__:
+                return "released" not in caller.f_locals
+            caller = caller.f_back
+        return False
+
+    for interrupt in interrupts(spared=spared):
+        with interrupt, redlock.lock("order"):
+            pass
+        wait_until(lambda: all_is_over(redlock, three_nodes))
+        assert not redlock.inside
+        assert redlock.lock("other", blocking_timeout=10).acquire().release()
+
+
+def test_a_lease_whose_release_was_interrupted_is_released_or_can_be_released_again(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
+    for interrupt in interrupts():
+        lease = redlock.lock("order", blocking_timeout=10).acquire()
+        with interrupt:
+            lease.release()
+        lease.release()
+        wait_until(lambda: all_is_over(redlock, three_nodes))
