@@ -8,8 +8,6 @@ __all__ = ["reconnect_delay", "second_try_delay", "unreachable_delay"]
 def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
     """Return the delay in seconds between a split vote and the second try.
 
-    A call that does not wait makes at most two attempts at a lock.
-
     The rivals' releases arrive within about a round trip. The second tries of the rivals are then
     spread at random over several round trips, so that one rival comes first. The delay is at most
     five eighths of the node timeout.
