@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Script", "pack"]
 
 pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
-"""Pack a command for the wire. The type stubs of hiredis accept only tuples of one item."""
+"""Pack a command for the wire. The annotation is ours, as that of hiredis is too narrow."""
 
 _PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
 
