@@ -1,4 +1,4 @@
-"""Delays before a retry, computed from a number of tries and a random draw."""
+"""Delays before a retry. Each delay has a random part."""
 
 from __future__ import annotations
 

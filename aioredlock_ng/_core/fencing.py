@@ -36,8 +36,8 @@ __all__ = [
 LATEST_US = 8 * 10**15
 """The largest fence that a clock proposes, in microseconds since 1970. Clocks reach it in 2223.
 
-Numbers in Lua are doubles, which cannot distinguish neighbouring integers above 2**53. A node with
-a counter above `LATEST_US` counts as a node that refused; see `replies.BrokenCounter`."""
+Numbers in Lua are doubles, which cannot distinguish neighbouring integers above 2**53. The vote of
+a node with a counter above `LATEST_US` is `failed`; see `replies.BrokenCounter`."""
 
 SLOTS = 16_384
 """Number of counters per node. The bound makes it unnecessary to delete counters.
@@ -145,12 +145,7 @@ class FenceClock:
         is delayed. The delay is our request's round trip minus the node's shortest round trip. The
         difference is reduced by this delay.
 
-        Args:
-            counter: The node's counter.
-            node: The index of the node.
-            proposed_us: The wall clock at the proposal in microseconds, rounded like the proposal.
-                The fence that became the counter was rounded in the same way.
-            answered_us: The wall clock in microseconds when the node's answer came.
+        The times are microseconds of the wall clock. `proposed_us` is rounded like the proposal.
         """
         took = max(0, answered_us - proposed_us)
         self._fastest[node] = fastest = min(took, self._fastest.get(node, took))

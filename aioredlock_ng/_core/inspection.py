@@ -59,7 +59,7 @@ Look = KeyLook | ForceReleased | Unknown
 
 
 def look_of(reply: Reply, place: int = 0) -> Look:
-    """Return one node's answer about the key at `place`; `Unknown` if the node gave no answer."""
+    """Return one node's answer about the key at `place`; `Unknown` if the reply has none."""
     return reply.keys[place] if isinstance(reply, Looked) else Unknown(reply)
 
 
@@ -136,7 +136,7 @@ def look_vote(node: str, look: Look) -> Vote:
 
 
 def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) -> LockInfo:
-    """Return the holder of a lock, according to the answers of all nodes.
+    """Return the state of a lock, according to the answers of all nodes.
 
     A node that does not answer counts as a node whose key has 0 seconds left.
     """

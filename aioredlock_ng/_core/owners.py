@@ -39,7 +39,7 @@ def label_life(ttl: float) -> float:
     """Return the ttl of a label in seconds. The label is written again after half of its ttl.
 
     The ttl is so long that most renewals of the lock need not write the label. If the holder is
-    killed, the label may outlive the lock. Its token then matches no later holder.
+    killed, the label may outlive the lock. The token in the label matches no later holder.
     """
     return 60.0 + 2 * ttl
 

@@ -165,8 +165,8 @@ def next_steps(
             raised to this value before the node votes.
         now: The local instant.
         strict: True if even a new set of nodes must wait for the guard time.
-        known_ms: The longest guard time that was ever read. The node that named this guard time may
-            not answer now.
+        known_ms: The longest guard time that was ever read, perhaps from a node that does not
+            answer now.
         memories: The memory of each node. None if this manager has read no trusted marker.
     """
     known = [reading for reading in readings if reading is not None]

@@ -2,7 +2,7 @@
 
 A reply is the record of a script's result (see `replies`), or one of these marks:
 
-* `Refusal`: the server answered with an error. An acquire that ends with an error sets no key.
+* `Refusal`: the server answered with an error. An acquire leaves no key set then.
 * `Unsent`: the request never left this process. Nothing was set.
 * `Dropped`: the connection was lost after the request was queued. The server may have executed the
   request.
@@ -196,7 +196,10 @@ def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote
 
 
 def is_granted(reply: Reply) -> TypeGuard[Granted]:
-    """True if the node granted an acquire, whether it acknowledged the fence or not."""
+    """True if the node granted an acquire, with or without its fence.
+
+    A `Fenced` counts only after a round has replaced it by `GRANTED`.
+    """
     return type(reply) is Granted
 
 

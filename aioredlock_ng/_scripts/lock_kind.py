@@ -186,8 +186,8 @@ class LockKind:
     ) -> Command:
         """Return the command that checks whether the keys hold their tokens.
 
-        The server then tracks the keys. The keys of readers are not tracked, because each change by
-        one reader would be reported to all readers.
+        The server then tracks the keys, but not for readers. Otherwise each change by one reader
+        would be reported to all readers.
 
         Args:
             keys: The keys of one or more leases.

@@ -23,7 +23,7 @@ LARGEST = 2**63 - 1
 
 
 class Asked(Protocol):
-    """The part of a request that messages about its reply need."""
+    """The part of a request that names it in messages."""
 
     @property
     def step(self) -> str:
@@ -31,7 +31,7 @@ class Asked(Protocol):
 
 
 class Call(Protocol):
-    """The part of a command that the decoders of its reply need."""
+    """The part of a command that decoders need."""
 
     @property
     def keys(self) -> tuple[bytes, ...]:

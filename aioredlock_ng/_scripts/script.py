@@ -52,8 +52,8 @@ class Script:
     def loading(self) -> bytes:
         """Pack a call without keys, which only loads the script.
 
-        Only scripts that do the work of several calls accept a call without keys. The user needs
-        only the right to EVAL. SCRIPT LOAD would need another right.
+        Only scripts that do the work of several calls accept a call without keys. A user without
+        the right to SCRIPT LOAD can still send this call.
         """
         return pack((b"EVAL", self.source, 0, b"0", b""))
 
