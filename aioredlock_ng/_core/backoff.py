@@ -1,4 +1,4 @@
-"""Delays before a retry, computed from a number of tries and a random draw."""
+"""Delays before a retry. Each delay has a random part."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ __all__ = ["reconnect_delay", "second_try_delay", "unreachable_delay"]
 
 def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
     """Return the delay in seconds between a split vote and the second try.
-
-    A call that does not wait makes at most two attempts at a lock.
 
     The rivals' releases arrive within about a round trip. The second tries of the rivals are then
     spread at random over several round trips, so that one rival comes first. The delay is at most

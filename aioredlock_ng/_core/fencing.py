@@ -1,17 +1,16 @@
-"""The fence that an attempt proposes. The caller passes the time, and no clock is read here.
+"""The fence that an attempt proposes.
 
 The scheme is proved in docs/fencing-proof.md. Each resource name belongs to a slot, and each node
 keeps a counter per slot. Round 1 proposes a fence together with the acquire. A node whose counter
 is lower stores the fence, and thereby acknowledges it. Without a quorum of acknowledgements, round
 2 proposes a fence above every counter seen. Round 2 goes to the nodes that granted or still may
-grant. Any two leases share a node that acknowledged both fences. So the later fence is strictly
-above the earlier one. The order of fences never depends on clocks. Clocks only make it likely that
-one round is enough.
+grant. For any two grants of a name, some node acknowledged both fences. So the later fence is
+strictly above the earlier one. The order of fences never depends on clocks. Clocks only make it
+likely that one round is enough.
 
-A proposal is a multiple of `STEP`, and reserves all fences up to the next multiple. No other
-attempt can be granted a reserved fence. A grant also owns fences below its proposal, down to the
-counters that the proposal replaced; see `first_of`. The later leases of the grant get these fences,
-and the nodes are not asked again.
+A proposal is a multiple of `STEP`, and reserves the fences below the next multiple. A grant also
+owns fences below its proposal, down to the counters that the proposal replaced; see `first_of`. The
+later leases of the grant get these fences without further requests to the nodes.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ __all__ = [
 LATEST_US = 8 * 10**15
 """The largest fence that a clock proposes, in microseconds since 1970. Clocks reach it in 2223.
 
-Numbers in Lua are doubles, which cannot distinguish neighbouring integers above 2**53. A node with
-a counter above `LATEST_US` counts as a node that refused; see `replies.BrokenCounter`."""
+Numbers in Lua are doubles, which cannot distinguish neighbouring integers above 2**53. The vote of
+a node with a counter above `LATEST_US` is `failed`; see `replies.BrokenCounter`."""
 
 SLOTS = 16_384
-"""Number of counters per node. The number is bounded, so no counter is deleted to save memory.
+"""Number of counters per node. The bound makes it unnecessary to delete counters.
 
 Two resources in one slot may cause second rounds for each other, but their fences stay correct."""
 
 STEP = 16
 """Number of fences that a proposal reserves. Fences count microseconds.
 
-A client that acquires a name after another client needs more than `STEP` microseconds to do so. So
-the reserved fences are never ahead of the next client's clock."""
+An acquire takes longer than `STEP` microseconds, so the reserved fences do not run ahead of the
+next client's clock."""
 
 BLOCK = 1024 * STEP
 """A grant owns at most this number of fences below its proposal. Hardly any grant is passed on more
@@ -59,10 +58,7 @@ Without a bound, a grant could own fences of earlier leases if a node has forgot
 
 
 def slot_of(key: bytes) -> bytes:
-    """Return the field of a key's counter: CRC-32 of the key modulo `SLOTS`, in decimal.
-
-    Every client computes the same field.
-    """
+    """Return the field of a key's counter: CRC-32 of the key modulo `SLOTS`, in decimal."""
     return b"%d" % (crc32(key) % SLOTS)
 
 
@@ -87,10 +83,7 @@ def following(fence: int, stored: int) -> int | None:
 
 
 def mark_of(counter: int) -> int:
-    """Return a counter's mark: the last number of its block of `STEP` numbers.
-
-    The fences of readers are marks.
-    """
+    """Return the last number of a counter's block of `STEP` numbers."""
     return counter - counter % STEP + STEP - 1
 
 
@@ -101,8 +94,8 @@ class FenceClock:
 
     Attributes:
         offset: Microseconds by which other processes' fences are ahead of this machine's clock.
-        refused: Nodes that have reported a damaged counter, see `replies.BrokenCounter`. Each of
-            them is logged once.
+        refused: Indexes of the nodes that have reported a damaged counter, see
+            `replies.BrokenCounter`. Each of these nodes is reported once.
     """
 
     __slots__ = ("_fastest", "_last", "_slots", "offset", "refused")
@@ -128,8 +121,7 @@ class FenceClock:
             A multiple of `STEP`.
         """
         base_us = now_us + self.offset
-        # If the clock is wrong by centuries, its time is not proposed. Second rounds then use the
-        # counters alone.
+        # A clock that is wrong by centuries must not damage the counters; see `LATEST_US`.
         fence = base_us if above < base_us < LATEST_US else above + 1
         fence += -fence % STEP
         if fence <= self._last:
@@ -146,8 +138,6 @@ class FenceClock:
         """Learn the offset from a node whose counter was not below the proposal.
 
         A counter was proposed some time ago, so the offset approaches the fastest clock from below.
-        If n fences alternate with fences of a faster clock, only about one of the n fences needs a
-        second round.
 
         A counter may also come from a process that proposed later and whose request arrived first.
         If the whole difference to such a counter were learned, processes would drive each other
@@ -155,12 +145,7 @@ class FenceClock:
         is delayed. The delay is our request's round trip minus the node's shortest round trip. The
         difference is reduced by this delay.
 
-        Args:
-            counter: The node's counter.
-            node: The index of the node.
-            proposed_us: The wall clock at the proposal in microseconds, rounded like the proposal.
-                The fence that became the counter was rounded in the same way.
-            answered_us: The wall clock in microseconds when the node's answer came.
+        The times are microseconds of the wall clock. `proposed_us` is rounded like the proposal.
         """
         took = max(0, answered_us - proposed_us)
         self._fastest[node] = fastest = min(took, self._fastest.get(node, took))

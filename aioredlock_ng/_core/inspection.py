@@ -49,11 +49,7 @@ _FOREIGN = re.compile(r"([\w-]{0,30}) (-?\d{1,19})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The node gave no vote, so the state of its key is unknown.
-
-    Attributes:
-        reply: The node's reply. Only `no_vote` reads it.
-    """
+    """The node gave no vote, so the state of its key is unknown."""
 
     reply: Reply = field(repr=False)
 
@@ -63,7 +59,7 @@ Look = KeyLook | ForceReleased | Unknown
 
 
 def look_of(reply: Reply, place: int = 0) -> Look:
-    """Return one node's answer about the key at `place`; `Unknown` if the node gave no answer."""
+    """Return one node's answer about the key at `place`; `Unknown` if the reply has none."""
     return reply.keys[place] if isinstance(reply, Looked) else Unknown(reply)
 
 
@@ -73,13 +69,9 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
     A token belongs to the holder only if a quorum has this token. The label of a lease that is over
     says that `min_hold` keeps the lock.
 
-    Args:
-        replies: The reply of each node; None if it has not answered.
-        quorum: Nodes needed.
-
     Returns:
-        First, True once further replies cannot change the label. Second, the label; None if there
-        is no holder, or if the holder has no label.
+        First, True if no further replies are needed. Second, the label; None if there is no holder,
+        or if the holder has no label.
     """
     looks = [look_of(reply) for reply in replies]
     reading = _readers(looks, quorum)
@@ -144,10 +136,9 @@ def look_vote(node: str, look: Look) -> Vote:
 
 
 def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) -> LockInfo:
-    """Return the holder of a lock, according to the answers of all nodes.
+    """Return the state of a lock, according to the answers of all nodes.
 
-    A node that does not answer counts as a node whose key has 0 seconds left. The library pottery
-    counts a silent node as a node that holds the lock, and so overstates the remaining time.
+    A node that does not answer counts as a node whose key has 0 seconds left.
     """
     # All keys that are not locks count as one holder, because together they keep all tokens from a
     # majority.
@@ -209,14 +200,7 @@ def _readers(looks: Sequence[Look], quorum: int) -> tuple[ReaderInfo, ...]:
 def semaphore_info(
     resource: str, addresses: Sequence[str], replies: Sequence[Reply], limit: int
 ) -> SemaphoreInfo:
-    """Return the state of a semaphore, according to the answers of all nodes.
-
-    Args:
-        resource: The name of the semaphore.
-        addresses: The addresses of the nodes.
-        replies: The answer of each node to an inspection of all slots with their queues.
-        limit: The number of slots.
-    """
+    """Return the state of a semaphore, according to an inspection of all slots and their queues."""
     slots = tuple(
         lock_info(
             f"{resource}#{place + 1}", addresses, [look_of(reply, place) for reply in replies]
@@ -233,7 +217,7 @@ def _waiters(slots: Sequence[KeyLook]) -> int | None:
 
     Each slot's count includes the shared queue, and a client to which that slot is offered. A
     client that wants one slot as an ordinary lock is counted at that slot only. So the smallest
-    of the counts leaves out all clients that want a particular slot.
+    count is nearest to the length of the shared queue.
     """
     queues, offers = [], 0
     for look in slots:

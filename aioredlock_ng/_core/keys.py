@@ -29,9 +29,7 @@ BARE_FORMAT = "{name}"
 
 MAX_NAME = 65_536
 """Largest number of bytes in a name. Redis allows 512 MB, but a name of 10 MB costs 40 ms per node
-and command.
-
-A name above this limit is surely a mistake."""
+and command."""
 
 MAX_NAMES = 1_000
 """Largest number of names in one lock.
@@ -118,12 +116,7 @@ class KeyFormat:
 
 
 def slot_key(key: bytes, number: int) -> bytes:
-    """Return the key of a semaphore's slot.
-
-    Args:
-        key: The semaphore's key.
-        number: The number of the slot, from 1.
-    """
+    """Return the key of a semaphore's slot. The slots are numbered from 1."""
     return b"%b#%d" % (key, number)
 
 

@@ -31,7 +31,7 @@ class IllegalMove(Exception):
 
 @dataclass(slots=True, eq=False)
 class Renewal:
-    """One renewal of all leases in a batch. Renewals are compared by identity.
+    """One renewal of all leases in a batch.
 
     Attributes:
         started: Instant just before the first byte of the renewal was queued.
@@ -71,7 +71,7 @@ class LeaseState:
         self._sent: tuple[Renewal, ...] = ()
 
     def remaining(self, now: float) -> float:
-        """Return the seconds of validity left at `now`; 0.0 if the lease has ended."""
+        """Return the seconds of validity left at `now`; 0.0 after a release or a loss."""
         if self.phase is Phase.RELEASED or self.phase is Phase.LOST:
             return 0.0
         return max(0.0, self.deadline - now)
@@ -118,7 +118,7 @@ class LeaseState:
     def shortest_ttl(self) -> float:
         """The shortest ttl that a node may have given the keys.
 
-        Only the latest confirmed renewal and the renewals sent after it count.
+        The keys have the ttl of the latest confirmed renewal, or of a renewal sent after it.
         """
         return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
 
@@ -130,10 +130,8 @@ class LeaseState:
         """Move to a final phase.
 
         Raises:
-            IllegalMove: Raised if the lease has already ended. Nothing has changed then.
+            IllegalMove: Raised if the lease has already ended, or if the phase is not final.
         """
-        # A table of allowed changes would cost time: each lease would build and hash a pair of
-        # phases.
         if self.phase is not Phase.HELD or phase is Phase.HELD:
             raise IllegalMove(f"{self.phase} -> {phase}")
         # The reason comes first: another thread may read it as soon as the phase changes.

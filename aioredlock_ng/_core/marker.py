@@ -39,7 +39,7 @@ be granted a lock.
 
 
 def process_name(run_id: str) -> bytes:
-    """Return the 40 characters by which markers name a server process."""
+    """Return the 40 characters that stand for a server process in markers."""
     if not run_id:
         return NO_RUN_ID
     raw = run_id.encode()
@@ -98,12 +98,8 @@ def read_marker(
 ) -> Reading:
     """Read the marker that a node returned.
 
-    Args:
-        marker: The marker, b"" for none.
-        node_ms: The node's time.
-        own_marker: The run id and the guard time that the connection sent.
-        at: The local instant at which reading began.
-        answered: The local instant of the answer.
+    `own_marker` is the run id and the guard time that the connection sent. The other arguments are
+    fields of the result.
     """
     run_id = own_marker.partition(b":")[0]
     parts = marker.split(b":")

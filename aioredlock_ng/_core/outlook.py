@@ -1,6 +1,6 @@
 """A waiter's knowledge of each node, and the instant for the waiter's next attempt.
 
-There is only one rule for waking. A waiter tries again as soon as a quorum of nodes may grant.
+A waiter tries again as soon as a quorum of nodes may grant.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_AHEAD", "NodeView", "Outlook"]
 
 MOST_AHEAD = 15
-"""Largest number of waiters ahead that lengthen the interval between refreshes.
+"""The interval between refreshes grows with the number of waiters ahead, up to this number.
 
-A refresh is the request by which a waiter confirms its place in the queues. A node forgets its
-waiters if another client deletes the queue. A waiter notices this loss only by a refresh, so the
-interval between refreshes needs a bound."""
+Another client may delete a queue. A waiter notices this loss at its next refresh, so the interval
+needs a bound."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,8 +38,8 @@ class NodeView:
         rank: Number of waiters before this waiter in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
         tracked: True if the node will report a change of the key.
-        tickets_at: Instant of the node's latest offer of a slot; `-inf` if there is none since the
-            waiter's latest attempt. The offer shows the highest ticket in the queue.
+        tickets_at: Instant of the node's latest offer of a slot since the waiter's latest attempt;
+            `-inf` if there is none. The offer names the highest ticket in the queue.
     """
 
     free_at: float = inf
@@ -55,20 +54,18 @@ class NodeView:
 
     @property
     def answered(self) -> bool:
-        """True if the node has answered the latest refresh."""
         return self.answered_at > -inf
 
     @property
     def to_track(self) -> bool:
-        """True if the waiter is the head of the queue, and the node does not track the key."""
+        """True if the node should begin to track the key. Only the head needs the tracking."""
         return self.rank == 0 and not self.tracked
 
     def learn(self, free_at: float, slots: tuple[int, ...], now: float) -> None:
         """Record the instant from which the node may grant, and the slots that it may grant.
 
-        A node may offer this waiter one slot after the other. The earlier slots stay usable. If the
-        node has offered an earlier slot to another waiter since, that other waiter is behind this
-        waiter in the queue.
+        Slots that the node could grant before stay in the record. The node still grants such a
+        slot to this waiter, even if it has offered the slot to a later waiter since.
         """
         if self.free_at <= now and free_at <= now:
             slots = tuple(sorted({*self.slots, *slots}))
@@ -81,7 +78,7 @@ class NodeView:
         self.slots, self.tickets_at = (), -inf
 
     def lost(self) -> None:
-        """Discard all that is known of the node, which did not answer or has a new connection."""
+        """Discard the answers of a node that failed to answer or was reconnected."""
         self.free_at, self.answered_at, self.rank = inf, -inf, -1
         self.notified = self.tracked = False
         self.slots, self.tickets_at = (), -inf
@@ -89,10 +86,6 @@ class NodeView:
 
 class Outlook:
     """A waiter's knowledge of all nodes.
-
-    Args:
-        nodes: The number of nodes.
-        quorum: The number of nodes that must grant.
 
     Attributes:
         nodes: The knowledge of each node.
@@ -119,10 +112,7 @@ class Outlook:
         return sum(at <= now for at in self._usable())
 
     def slot(self, now: float) -> int:
-        """Return the lowest slot of a semaphore that a quorum may grant now; 0 if there is none.
-
-        The nodes offer the lowest of several slots to the waiter with the lowest ticket.
-        """
+        """Return the lowest slot of a semaphore that a quorum may grant now; 0 if there is none."""
         return min((slot for slot in self._named if self._open_at(slot) <= now), default=0)
 
     def next_at(self, now: float) -> float:
@@ -141,12 +131,12 @@ class Outlook:
 
     @property
     def tickets_at(self) -> float:
-        """The earliest of the latest offers of a quorum; `-inf` without a quorum of offers."""
+        """The latest instant since which a quorum has offered a slot; `-inf` if there is none."""
         return sorted(node.tickets_at for node in self.nodes)[-self._quorum]
 
     @property
     def untracked(self) -> int:
-        """The number of nodes that must still begin to track the key before a quorum tracks it.
+        """The number of further nodes that must track the key until a quorum tracks it.
 
         Once a quorum tracks the key, the key cannot become free on a quorum without a report.
         """
@@ -154,7 +144,7 @@ class Outlook:
 
     @property
     def rank(self) -> int | None:
-        """The median of the waiter's ranks in the queues of the nodes; None if unknown."""
+        """The waiter's median rank in the nodes' queues; None if unknown."""
         return middle_of([node.rank for node in self.nodes if node.rank >= 0])
 
     def count_all(self) -> None:
@@ -166,13 +156,13 @@ class Outlook:
             node.votes = True
 
     def forget_expiries(self) -> None:
-        """Discard the instants from which nodes may grant. The next refresh shows new instants."""
+        """Discard the instants from which nodes may grant."""
         for node in self.nodes:
             node.free_at = inf
 
     @property
     def ahead(self) -> int:
-        """The number of waiters ahead that lengthen the interval between refreshes."""
+        """The number of waiters ahead, `MOST_AHEAD` at most; 0 if it is unknown."""
         return min(self.rank or 0, MOST_AHEAD)
 
     def begin_refresh(
@@ -184,7 +174,7 @@ class Outlook:
         node may grant.
 
         Args:
-            recent: An answer is recent if it came at this instant or later.
+            recent: An answer is recent if it came after this instant.
             can_track: For each node whether it reports changes of keys.
 
         Returns:

@@ -1,8 +1,8 @@
 """The mark of a key that stays taken after its lease is over, until the end of `min_hold`.
 
 The mark is the value of the lock's key. The mark contains the token of the lease, so that people
-can find out who had the lock. The mark equals no token, so no script renews, repairs or releases
-the key.
+can find the last holder. The mark equals no token, so a late renewal, repair or release does not
+change the key.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ OVER: Final = OWN_KEYS + b"over:"
 
 
 def over_mark(token: bytes) -> bytes:
-    """Return the mark that replaces a token."""
     return OVER + token
 
 
 def without_mark(value: bytes) -> tuple[bytes, bool]:
-    """Return the token in the value of a lock's key, and True if its lease is over."""
+    """Return the token in a key's value, and True if the value has the mark."""
     return value.removeprefix(OVER), value.startswith(OVER)

@@ -21,8 +21,7 @@ __all__ = [
 ]
 
 MAX_LABEL = 200
-"""Largest number of bytes of a label in UTF-8. The length is bounded, because a label is written
-for every lock that is held long enough."""
+"""Largest number of bytes of a label in UTF-8."""
 
 _PREFIX = 16
 """Number of characters of the token in a label. These characters show whether the label belongs to
@@ -39,15 +38,13 @@ def owner_key(key: bytes) -> bytes:
 def label_life(ttl: float) -> float:
     """Return the ttl of a label in seconds. The label is written again after half of its ttl.
 
-    The ttl is so long that a label need not be renewed with its lock. A release deletes the label,
-    too. If the holder is killed, the label may outlive the lock. The token in such a label matches
-    no later holder.
+    The ttl is so long that most renewals of the lock need not write the label. If the holder is
+    killed, the label may outlive the lock. The token in the label matches no later holder.
     """
     return 60.0 + 2 * ttl
 
 
 def pack_owner(token: bytes, fence: int | None, since_ms: int, label: str) -> bytes:
-    """Return the value of a label's key."""
     return b"%b %d %d %b" % (
         token[:_PREFIX],
         fence or 0,
@@ -76,9 +73,9 @@ def printable_label(text: str) -> str:
 
 
 def _is_number(word: bytes) -> bool:
-    """True for a number as `pack_owner` writes it.
+    """True for a number of at most 16 digits.
 
-    A longer number counts as damage, because Python refuses to convert thousands of digits.
+    A damaged label may have thousands of digits, which Python refuses to convert.
     """
     return word.isdigit() and len(word) <= 16
 

@@ -43,7 +43,7 @@ def verdict(n: int, quorum: int, yes: int, no: int) -> Verdict:
 
 
 def is_decided(n: int, quorum: int, yes: int, no: int) -> bool:
-    """True if `verdict` is no longer OPEN. A round calls this function at each answer of a node."""
+    """True if `verdict` is not OPEN."""
     return yes >= quorum or n - no < quorum
 
 

@@ -20,7 +20,6 @@ _READER = b":r#"
 
 
 def is_reader(member: bytes) -> bool:
-    """Return True if this member of a queue waits to read."""
     return _READER in member
 
 

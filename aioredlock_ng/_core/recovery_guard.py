@@ -1,10 +1,10 @@
-"""The recovery guard: it decides by the markers which nodes may have forgotten locks.
+"""The recovery guard: rules that find the nodes which may have forgotten locks.
 
 A node that lost its memory would grant locks that other clients still hold. So each node carries a
 marker that names a server process; see `marker.lua`. The marker is valid for the memory of this
-process only. A node without a marker, or with the marker of another process, is quarantined. A
-quarantined node gets a marker with a ready time, one guard time from now. At the ready time, every
-lock that the node may have forgotten has expired.
+process only. A node without a marker, or with the marker of another process, does not vote. Unless
+its set is new, the node gets a marker with a ready time, one guard time from now. At the ready
+time, every lock that the node may have forgotten has expired.
 
 A set of nodes is new if *all* of its nodes answer and no node carries a marker. A new set need not
 wait for the guard time. Many processes may open a new set at the same moment, some before the last
@@ -79,8 +79,8 @@ def remembered(
 ) -> Memory | None:
     """Return a manager's memory of a node after a new reading of the node's marker.
 
-    If a marker was in place until now, the node may have granted locks until now. So the age of the
-    memory counts from this instant.
+    If the last reading matched the memory, the node may have granted locks until now. The age of
+    the memory then counts from `now`.
 
     Args:
         memory: The memory so far.
@@ -165,8 +165,8 @@ def next_steps(
             raised to this value before the node votes.
         now: The local instant.
         strict: True if even a new set of nodes must wait for the guard time.
-        known_ms: The longest guard time that was ever read. The node that named this guard time may
-            not answer now.
+        known_ms: The longest guard time that was ever read, perhaps from a node that does not
+            answer now.
         memories: The memory of each node. None if this manager has read no trusted marker.
     """
     known = [reading for reading in readings if reading is not None]
@@ -217,8 +217,9 @@ def _step(
             # because another process may be promoting the node.
             return None
         case _:
-            # No process writes a ready time further ahead than the guard time. So the node's clock
-            # was set back, or the marker is damaged.
+            # A process writes a ready time that is at most the guard time plus a second ahead. A
+            # later ready time shows that the node's clock was set back, or that the marker is
+            # damaged.
             if (
                 reading.guard_ms < guard_ms
                 or reading.left(now) > reading.guard_ms / 1000 + 1.0 + FRESH

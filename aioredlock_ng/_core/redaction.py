@@ -23,9 +23,9 @@ _SEED = 8
 missing, because servers cut the long arguments that they quote."""
 
 _WORD = 4
-"""Number of characters. A secret with fewer characters is replaced only as a separate word.
+"""A secret with fewer characters is replaced only as a separate word.
 
-Otherwise a secret "a" would remove this letter from every word."""
+Otherwise a secret "1" would remove this digit from every number."""
 
 _ALONE = r"(?<!\w)|(?<=\\[abfnrtv])|(?<=\\x[0-9a-fA-F]{2})|(?<=%[0-9a-fA-F]{2})"
 """Pattern of the beginning of a separate word.
@@ -41,8 +41,8 @@ grow, because the tokens of a credential provider change by the hour."""
 class Redaction:
     """Replace secrets in a text, in their plain, percent-encoded, escaped and shortened forms.
 
-    Words that distinguish refusals stay in the text. A secret of letters is replaced only as a
-    separate word, because a password "script" must not change a longer word.
+    Words that distinguish refusals stay in the text. A secret that has only letters is replaced
+    only as a separate word, because a password "script" must not change a longer word.
 
     Args:
         secrets: Passwords. Empty secrets, and objects that are neither text nor bytes, are ignored.
@@ -54,13 +54,11 @@ class Redaction:
         self._prepare()
 
     def learn(self, secret: object) -> None:
-        """Add a secret."""
         if isinstance(secret, (str, bytes)) and (text := _text(secret)) not in self._learned:
             self._learned.append(text)
             self._prepare()
 
     def __call__(self, text: str) -> str:
-        """Return the text without the secrets."""
         kept, at = [], 0
         while self._forms and (found := self._begins.search(text, at)) is not None:
             kept.append(text[at : found.start()])
@@ -103,7 +101,7 @@ def _begin_of(form: str) -> str:
 
 
 def _end_of(form: str, text: str, start: int) -> int:
-    """Return the end of the part of a text, from `start` on, that begins like a spelling.
+    """Return the index up to which the text, from `start` on, agrees with a spelling.
 
     A message may cut a secret short, so the text may have only the beginning of the spelling.
     """

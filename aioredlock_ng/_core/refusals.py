@@ -98,7 +98,6 @@ def missing_right(words: str) -> str | None:
 
 
 def is_unknown_command(words: str) -> bool:
-    """True if the refusal says that the server lacks the command."""
     return "unknown command" in words.lower()
 
 
@@ -108,7 +107,7 @@ def cure_of(words: str) -> str | None:
 
 
 def unquoted(words: str) -> str:
-    """Return the words without quoted arguments, such as AUTH's password or EVALSHA's token."""
+    """Return the words without the arguments that a server quotes. Tokens are shortened."""
     return _TOKEN.sub(r"\1…", words.partition(_QUOTED)[0])
 
 

@@ -32,10 +32,9 @@ class TimeSample:
 
     @property
     def error(self) -> float:
-        """Longest time in seconds from the reading of the node's clock to the middle of the trip.
+        """Largest error of the reading in seconds: half of the round trip.
 
-        The node may have read its clock at any instant of the round trip, so the error is half of
-        the round trip.
+        The node may have read its clock at any instant of the round trip.
         """
         return (self.received - self.sent) / 2
 
@@ -43,8 +42,7 @@ class TimeSample:
 def clock_reading(first: TimeSample, last: TimeSample) -> ClockReading:
     """Return the offset of a node's clock by the last sample, and the clock's rate between samples.
 
-    NTP computes offset and rate in the same way. The errors in the result are hard bounds, not
-    estimates.
+    The errors in the result are bounds, not estimates.
     """
     between = (last.sent + last.received - first.sent - first.received) / 2
     return ClockReading(

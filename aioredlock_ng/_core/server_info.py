@@ -63,7 +63,7 @@ def is_too_old(server: str) -> bool:
 
 
 def facts_of(info: Mapping[str, str]) -> dict[str, Any]:
-    """Return the contents of INFO as fields of `NodeFacts`."""
+    """Return the fields of `NodeFacts` that INFO shows."""
     replica = info.get("role") == "slave"
     return {
         "server": server_name(info),
@@ -72,7 +72,7 @@ def facts_of(info: Mapping[str, str]) -> dict[str, Any]:
         "primary": f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"
         if replica
         else "",
-        # Valkey has no redis_mode. All servers have cluster_enabled.
+        # Valkey has server_mode in place of redis_mode.
         "cluster": "cluster" in (info.get("redis_mode"), info.get("server_mode"))
         or info.get("cluster_enabled") == "1",
         "uptime": _number(info, "uptime_in_seconds"),

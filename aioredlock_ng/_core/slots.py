@@ -19,7 +19,7 @@ __all__ = ["blocks_itself", "checked_limit", "free_slot", "free_slots", "may_be_
 
 
 def checked_limit(limit: object) -> int:
-    """Check the number of slots that a user gave, and return it.
+    """Return the number of slots that a user gave, after a check.
 
     Raises:
         ConfigurationError: Raised if the limit is not a whole number from 1 to `MAX_SLOTS`.
@@ -43,11 +43,11 @@ def blocks_itself(wanted: Collection[bytes], held: set[bytes], *, any_one: bool)
 
 
 def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: float) -> int:
-    """Return the slot that is most probably free.
+    """Return the slot to try first: the latest released one, else a random one.
 
     Args:
         taken: The slots that this process holds or asks for.
-        recent: The slots that this process has released. The latest slot is the last one.
+        recent: The slots that this process has released, the latest one last.
         limit: The number of slots.
         draw: A random number, uniform in [0, 1).
     """
@@ -60,25 +60,15 @@ def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: f
 
 
 def free_slots(replies: Sequence[Reply], quorum: int) -> list[int]:
-    """Return the slots that are free on a quorum of nodes.
-
-    Args:
-        replies: The answer of each node to an inspection of all slots.
-        quorum: The number of nodes that must grant.
-    """
+    """Return the slots that are free on a quorum, according to an inspection of all slots."""
     return [number for number, free in enumerate(_free(replies), 1) if free >= quorum]
 
 
 def may_be_free(replies: Sequence[Reply], quorum: int, pending: int) -> bool:
-    """Return True if the nodes that have not answered yet may show a free slot.
+    """Return True if the `pending` answers to an inspection may still show a free slot.
 
     Keys of ended attempts and of dead holders can be left on a minority of nodes. If the first
     quorum of answers decided, these keys could hide a slot that is free on a quorum.
-
-    Args:
-        replies: The answers so far to an inspection of all slots.
-        quorum: The number of nodes that must grant.
-        pending: The number of nodes that have not answered.
     """
     return max(_free(replies), default=0) + pending >= quorum
 
@@ -87,9 +77,6 @@ def soonest(replies: Sequence[Reply]) -> float | None:
     """Return the shortest remaining life of a held key on any node, in seconds.
 
     The result is None if no node reported a held key that expires.
-
-    Args:
-        replies: The answer of each node to an inspection.
     """
     lives = [look.remaining for keys in _looks(replies) for look in keys if type(look) is Held]
     left = min(lives, default=inf)
@@ -97,7 +84,7 @@ def soonest(replies: Sequence[Reply]) -> float | None:
 
 
 def _free(replies: Sequence[Reply]) -> list[int]:
-    """Return for each slot on how many nodes it is free."""
+    """Return for each slot the number of nodes on which the slot is free."""
     return [
         sum(type(look) is Free and look.offered is None for look in slot)
         for slot in zip(*_looks(replies), strict=True)

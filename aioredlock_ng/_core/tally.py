@@ -24,8 +24,9 @@ class Tally:
         held: The holder's remaining seconds on each node that refused; None if they are unknown or
             endless.
         granted: The number of nodes that granted the attempt. Their grants must be undone.
-        failed: The number of nodes that could not be asked, or did not vote.
-        reachable: True if a quorum could be asked.
+        failed: The number of nodes that neither granted nor refused. A silent node counts only if
+            the node timeout ended the round.
+        reachable: False if the failed nodes leave no quorum, or if no node granted or refused.
         hopeless: True if so many nodes refuse permanently that the other nodes are no quorum.
     """
 

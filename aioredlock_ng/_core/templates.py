@@ -1,4 +1,4 @@
-"""Names with placeholders. Different values never make the same name."""
+"""Names with placeholders. Different texts for the placeholders never make the same name."""
 
 from __future__ import annotations
 
@@ -18,11 +18,6 @@ class SeparatorInText(ValueError):
     """The text for a placeholder contains the separator that follows it in the template.
 
     Other texts could then form the same name.
-
-    Args:
-        placeholder: The placeholder.
-        text: The text for the placeholder.
-        separator: The characters behind the placeholder in the template.
     """
 
     def __init__(self, placeholder: Placeholder, text: str, separator: str) -> None:

@@ -2,7 +2,7 @@
 
 Each node has, beside a lock's key, a queue of the processes that wait for the lock. A waiter takes
 a ticket above all tickets that a majority of nodes has seen, as in Lamport's bakery algorithm. The
-waiter brings the same ticket to every node. So its place is the same in all queues, and no clock is
+waiter brings the same ticket to every node. So all queues have the same order, and no clock is
 needed. A release offers the key to the head of the queue, and sends that process a message.
 """
 
@@ -77,7 +77,6 @@ def member_of(
 
 
 def claim_of(ticket: int, member: bytes) -> bytes:
-    """Return the claim of a waiter: its ticket and its name."""
     return b"%d:%b" % (min(ticket, LARGEST_TICKET), member)
 
 
@@ -110,7 +109,7 @@ class Message:
 
 
 def message_of(payload: bytes) -> Message | None:
-    """Return the parsed message; None for text that this library does not send."""
+    """Return the parsed message; None for a text that is no message to a waiter or to readers."""
     found = _MESSAGE.fullmatch(payload)
     if found is None:
         return None
@@ -129,7 +128,7 @@ def seconds_until(milliseconds: int) -> float | None:
 
 
 def middle_of(counts: Sequence[int]) -> int | None:
-    """Return the lower median of the nodes' counts of a queue; None without a count.
+    """Return the lower median of the numbers that the nodes report; None without a number.
 
     Queues differ while a waiter comes or goes, and a node that was cut off may keep entries of
     dead processes. More than half of the nodes that answered have at least the lower median.

@@ -1,4 +1,4 @@
-"""The time for which a grant is valid, in seconds. The caller passes every instant."""
+"""The time for which a grant is valid, in seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ The constant is needed because a key may expire 1 ms early, and clocks round to 
 
 
 def drift_of(ttl: float, drift_factor: float) -> float:
-    """Return the seconds that different clock rates may cost: `ttl * drift_factor + 2 ms`."""
     return ttl * drift_factor + DRIFT_FLOOR
 
 
@@ -74,9 +73,7 @@ MIN_VALIDITY_SHARE = 0.05
 `min_validity`."""
 
 RENEW_SHARE = 1 / 3
-"""Share of the ttl after which a lease is renewed.
-
-After a third of the ttl, two more tries fit before the deadline."""
+"""Share of the ttl after which a lease is renewed. The rest of the ttl is left for retries."""
 
 RENEW_JITTER = 0.05
 """A renewal may come early by at most this share of its delay.
@@ -112,7 +109,6 @@ WATCH_SHARE = 0.25
 
 
 def watch_after(ttl: float) -> float:
-    """Return the seconds from the beginning of a grant until its keys are watched."""
     return min(WATCH_AFTER, ttl * WATCH_SHARE)
 
 

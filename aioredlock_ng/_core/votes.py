@@ -1,8 +1,8 @@
-"""The meaning of one node's answer for the lock. The module `quorum` decides rounds.
+"""The meaning of one node's answer for the lock.
 
 A reply is the record of a script's result (see `replies`), or one of these marks:
 
-* `Refusal`: the server answered with an error. Scripts raise before they write, so nothing was set.
+* `Refusal`: the server answered with an error. An acquire leaves no key set then.
 * `Unsent`: the request never left this process. Nothing was set.
 * `Dropped`: the connection was lost after the request was queued. The server may have executed the
   request.
@@ -101,7 +101,10 @@ Reply = Record | Mark | Raw
 
 
 class Outcome(StrEnum):
-    """The kind of a node's answer. `FREE` and `NOT_A_LOCK` occur in inspections only."""
+    """The kind of a node's answer.
+
+    `FREE` and `NOT_A_LOCK` are outcomes of inspections and forced releases only.
+    """
 
     GRANTED = "granted"
     HELD = "held"
@@ -121,9 +124,8 @@ class Vote:
         outcome: The kind of the answer.
         remaining: For `held`, the seconds that the holder's key had left. None if they are unknown
             or endless.
-        detail: For `failed` and `unknown`, the server's own words or the fate of the request. For
-            `not a lock`, the type of the key. The detail never contains a reply, a token or a
-            stored value.
+        detail: An explanation, such as the words of an error reply or the type of a key that is
+            not a lock; "" for none. The detail contains no token and no stored value.
     """
 
     node: str
@@ -132,7 +134,6 @@ class Vote:
     detail: str = ""
 
     def __str__(self) -> str:
-        """Return `address: outcome (detail)`, for messages."""
         extra = self.detail
         if self.remaining is not None:
             extra = f"{self.remaining:.3g} s left"
@@ -143,7 +144,7 @@ BEYOND_CLOCKS: Final = (
     "one of its fence counters is beyond any clock, so it cannot confirm fences:"
     " delete its key aioredlock_ng:fences once it has refused for max_ttl plus a second"
 )
-"""The detail of the vote of a node with a broken counter. `NodeDegraded` has the same words."""
+"""The detail of a vote if the node's counter is broken. `NodeDegraded` has the same words."""
 
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
 """The beginnings of refusals that last until a person changes something."""
@@ -180,7 +181,7 @@ def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") ->
 
 
 def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
-    """Return why a node has no vote: silence, a refusal, a lost connection, or an unusable answer.
+    """Return the vote for a missing answer, an error, a failed request or an unusable answer.
 
     An unusable answer is never shown, because a broken server may put a token or a stored value
     into the answer.
@@ -195,7 +196,10 @@ def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote
 
 
 def is_granted(reply: Reply) -> TypeGuard[Granted]:
-    """True if the node granted an acquire, whether it acknowledged the fence or not."""
+    """True if the node granted an acquire, with or without its fence.
+
+    A `Fenced` counts only after a round has replaced it by `GRANTED`.
+    """
     return type(reply) is Granted
 
 

@@ -45,20 +45,17 @@ __all__ = [
 
 
 def acquire(reply: Any, call: Call) -> Granted | Refused | None:
-    """Decode the reply of acquire.lua: 1 for a grant, or a refusal."""
-    # Nearly every reply is an integer, so this case comes first and needs no call.
+    # Nearly every reply is an integer, so this case comes first and calls no function.
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     return _refused(reply, len(call.keys))
 
 
 def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
-    """Decode the reply of acquire_guarded.lua: a grant, a refusal or a quarantine."""
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     if replies.starts(reply, 2, 2):
-        # The reply has the highest counter that the fence replaced. That counter must be below the
-        # fence. With a higher counter, the lease would get fences that belong to another grant.
+        # With a counter that is not below the fence, the lease would get fences of another grant.
         asked, fence = call.args[5] == b"1", int(call.args[3] or 0)
         return Fenced(reply[1]) if asked and replies.is_int(reply[1], 0, fence - 1) else None
     # The last two keys are the marker and the fence counters.
@@ -66,10 +63,6 @@ def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
 
 
 def acquire_read(reply: Any, call: Call) -> Acquired | None:
-    """Decode the reply of acquire_read.lua: a grant, a refusal or a quarantine.
-
-    A grant has a counter if the call asked for a fence.
-    """
     fenced = call.args[3] != b""
     if type(reply) is int:
         return GRANTED if reply == 1 and not fenced else None
@@ -77,7 +70,6 @@ def acquire_read(reply: Any, call: Call) -> Acquired | None:
 
 
 def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
-    """Decode the number of attempts if all were granted, else a list with their answers."""
     own = int(call.args[0])
     calls = len(call.keys) - own
     if type(reply) is int:
@@ -90,10 +82,6 @@ def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
 
 
 def hand_over_each(reply: Any, call: Call) -> HandedOverEach | None:
-    """Decode the reply: twice the number of hand-overs if all succeeded, else a list of answers.
-
-    In the list, answers to releases and acquires alternate.
-    """
     own = int(call.args[0])
     calls = 2 * (len(call.keys) - own)
     if type(reply) is int:
@@ -108,7 +96,6 @@ def hand_over_each(reply: Any, call: Call) -> HandedOverEach | None:
 
 
 def release_each(reply: Any, call: Call) -> ReleasedEach | None:
-    """Decode the number of keys if all were freed, else a list with 1 or 0 for each key."""
     keys = len(call.keys)
     if type(reply) is int:
         return ReleasedEach((released(1),) * keys) if reply == keys else None
@@ -118,9 +105,8 @@ def release_each(reply: Any, call: Call) -> ReleasedEach | None:
 
 
 def release(reply: Any, call: Call) -> Released | None:
-    """Decode the number of the lock's keys that were freed, or 1 and the highest ticket."""
-    # Every release has a key, so a reply of 0 or 1 always fits, and the keys need not be counted.
-    # Counting takes time: a call that was packed from a template has no list of its keys yet.
+    # A reply of 0 or 1 always fits. Counting the keys would take time, because a call of a form has
+    # no list of its keys yet.
     if type(reply) is int and 0 <= reply <= 1:
         return released(reply)
     most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)
@@ -132,17 +118,14 @@ def release(reply: Any, call: Call) -> Released | None:
 
 
 def release_read(reply: Any, _call: Call) -> Released | None:
-    """Decode 1 if the key had the entry or the token of the lease, else 0."""
     return _given(reply)
 
 
 def retire(reply: Any, call: Call) -> Released | None:
-    """Decode the number of keys that held the token. These keys stay taken for a while."""
     return released(reply) if replies.is_int(reply, 0, len(call.keys)) else None
 
 
 def confirm(reply: Any, _call: Call) -> Granted | Unacknowledged | None:
-    """Decode the reply of confirm.lua: 1 if the fence is stored, or 0 with a counter."""
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     return (
@@ -169,7 +152,7 @@ def _refused(reply: Any, keys: int) -> Refused | None:
 def _guarded(reply: Any, keys: int) -> Acquired | None:
     if replies.starts(reply, 2, 1):
         # Lua returns a damaged counter of 2**63 or more as a negative number. A counter of 0 is
-        # damage, too. Every fence is above 0, so the node would have replaced a 0 by the fence.
+        # damage, too, because every fence is above 0 and would have replaced it.
         counter = reply[1]
         if not replies.is_int(counter, -replies.LARGEST - 1):
             return None

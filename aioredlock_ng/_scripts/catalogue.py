@@ -78,13 +78,13 @@ CALLED: Final = (
     *("ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"),
     *("ZREMRANGEBYSCORE", "PEXPIREAT"),
 )
-"""The commands that scripts call."""
+"""The commands that scripts call, except TYPE, which they can do without."""
 
 OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
-"""The commands that only the order of waiters needs. Locks work without these commands."""
+"""The commands without which ordinary locks still work, but waiters have no order."""
 
 OF_READERS: Final = frozenset({"ZREMRANGEBYSCORE", "PEXPIREAT"})
-"""The commands that only the readers of read-write locks need, and that other locks do not need."""
+"""The commands that only the readers of read-write locks need."""
 
 COMMANDS: Final = Command(
     Script("commands", state_replies.unknown_commands), (), tuple(name.encode() for name in CALLED)

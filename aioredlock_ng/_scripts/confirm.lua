@@ -6,8 +6,7 @@
 -- Returns  1: the fence is above every counter, and is stored.
 --          {0, counter}: the fence is not above this counter.
 --          {0, 0}: a key does not hold the token.
--- MGET replaces GET, because MGET raises no error for a key of another type. A key of another type
--- does not hold the token.
+-- MGET replaces GET, because MGET raises no error for a key of another type.
 local n = #KEYS - 1
 for _, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if holder ~= ARGV[1] then return {0, 0} end

@@ -1,4 +1,4 @@
--- Renews the keys of several leases that still hold their tokens. Sets no missing key.
+-- Renews the keys of several leases, if the keys still hold the tokens. Sets no missing key.
 -- KEYS       the keys of all leases
 -- ARGV[1]    ttl in milliseconds, one for all keys
 -- ARGV[i+1]  token that KEYS[i] must hold

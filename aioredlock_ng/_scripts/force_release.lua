@@ -12,7 +12,7 @@
 -- The counters rise above the holder's fence. Otherwise the holder may repair its lease on this
 -- node before the other nodes have deleted the key.
 -- A counter above 8e15 is damage, because no fence is so high. A damaged counter stays as it is,
--- and raises no other counter. Adding 1 would not even change a counter of 2^53 or more.
+-- and raises no other counter.
 -- part: queue
 local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 2
 for i = 3, last do tokens[ARGV[i]] = true end

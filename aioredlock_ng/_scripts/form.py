@@ -29,18 +29,13 @@ class Form:
         keys: How many of `words` are keys.
         words: KEYS and ARGV of the call. The first word is the key. None stands for a word that
             varies.
-        each: The script that does the same for several keys.
-        head: The first words of ARGV of `each` and of `hand_over`, which apply to all calls.
-        hand_over: The script that releases several keys and acquires them again. None if there is
-            no such script.
-
-    Attributes:
-        script: The script that is called.
         each: The script that does the same for several keys. Its KEYS are the key of each call, and
             then the other keys of `words`. Its ARGV are `head`, and then for each call the varying
             words behind the key.
-        hand_over: The script for several hand-overs. Its KEYS and ARGV are as for `each`, but with
-            the token to release before the varying words of each call.
+        head: The first words of ARGV of `each` and of `hand_over`, which apply to all calls.
+        hand_over: The script that releases several keys and acquires them again; None if there is
+            no such script. Its KEYS and ARGV are as for `each`, but with the token to release
+            before the varying words of each call.
     """
 
     __slots__ = ("_format", "_handing", "_head", "_keys", "_words", "each", "hand_over", "script")
@@ -69,7 +64,7 @@ class Form:
     def fill(self, blanks: tuple[bytes, ...]) -> bytes:
         """Pack one call with `blanks` as the words that vary.
 
-        Formatting a template takes a fifth of the time of packing word by word.
+        Formatting a template takes less time than packing word by word.
         """
         return self._format % tuple([part for word in blanks for part in (len(word), word)])
 
@@ -84,7 +79,6 @@ class Form:
         return self._handing % tuple([part for word in words for part in (len(word), word)])
 
     def fill_all(self, script: Script, calls: Sequence[tuple[bytes, ...]]) -> bytes:
-        """Pack several calls as one call of `script`. See `together`."""
         keys, args = self.together(script, calls)
         return pack((b"EVALSHA", script.sha, len(keys), *keys, *args))
 
@@ -109,7 +103,6 @@ class Form:
         return (*keys, *others), (*self._head, *varying)
 
     def words(self, blanks: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-        """Return KEYS and ARGV of one call with these blanks."""
         left = iter(blanks)
         words = tuple([next(left) if word is None else word for word in self._words])
         return words[: self._keys], words[self._keys :]

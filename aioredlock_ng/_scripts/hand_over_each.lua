@@ -12,7 +12,6 @@
 --          first call that met an error, and is empty if the node is not trusted. The caller
 --          repeats one by one the calls that got no answer.
 -- A key with a queue is offered to the first waiter, and the acquire is refused.
--- A full server accepts an acquire here, because the release in the same script makes room for it.
 local shared, expected = tonumber(ARGV[1]), ARGV[2]
 local n, width = #KEYS - shared, shared > 0 and 5 or 3
 local answers, handed, queues, offered = {}, 0, {}, nil

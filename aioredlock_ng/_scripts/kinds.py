@@ -55,16 +55,13 @@ def _mutex(
 MUTEX: Final = _mutex(
     ACQUIRE, Form(ACQUIRE, 1, (None, None, None), ACQUIRE_EACH, (b"0", b""), HAND_OVER_EACH)
 )
-"""The kind with one holder at a time that uses only `SET NX PX`, without fences or the guard."""
+"""The kind with one holder at a time that has neither fences nor the recovery guard."""
 
 
 def guarded_mutex(*, fencing: bool, own_marker: bytes, counters: bytes = FENCES) -> LockKind:
     """Return a kind with one holder at a time, with fences or the recovery guard or both.
 
-    Args:
-        fencing: True to give each lease a fence.
-        own_marker: The expected marker of each node. Empty without the recovery guard.
-        counters: The key of the fence counters.
+    `LockKind` describes the arguments.
     """
     words = (None, MARKER_KEY, counters, None, None, own_marker, None, b"", b"", None)
     acquire_one = Form(ACQUIRE_GUARDED, 3, words, ACQUIRE_EACH, (b"2", own_marker), HAND_OVER_EACH)

@@ -71,8 +71,7 @@ class LockKind:
     def repairing(self) -> bool:
         """Return True if missing keys may be set again.
 
-        A repair needs both fences and the recovery guard. Without fences and guard, a repair could
-        give a lock two holders.
+        Without fences or without the recovery guard, a repair could give a lock two holders.
         """
         return self.fencing and self.own_marker != b""
 
@@ -113,16 +112,10 @@ class LockKind:
         )
 
     def token(self, token: bytes, manager: bytes) -> bytes:
-        """Return the token of an attempt.
-
-        Args:
-            token: A fresh random token.
-            manager: The id of the manager, 16 hexadecimal digits.
-        """
+        """Return the token of an attempt. Some kinds add the id of the manager."""
         return token
 
     def label_key(self, key: bytes, token: bytes) -> bytes:
-        """Return the key of a lease's label."""
         return owner_key(key)
 
     def confirming(
@@ -156,12 +149,11 @@ class LockKind:
     ) -> Command:
         """Return the command that deletes keys if they hold one of these tokens.
 
-        The counters rise above the holder's fence, so the holder cannot repair the keys.
-
         Args:
             keys: The lock's keys.
             slots: The slots of the keys among the fence counters.
-            fence: The minimum for the counters after the call. Ignored without fencing.
+            fence: The minimum for the counters after the call, above the holder's fence, so that
+                the holder cannot repair the keys. Ignored without fencing.
             tokens: The tokens whose keys may be deleted.
             any_key: True to delete also keys of other types, and strings without expiry. If False,
                 the node refuses such keys.
@@ -194,8 +186,8 @@ class LockKind:
     ) -> Command:
         """Return the command that checks whether the keys hold their tokens.
 
-        The server then tracks the keys. The keys of readers are not tracked, because each change by
-        one reader would be reported to all readers.
+        The server then tracks the keys, but not for readers. Otherwise each change by one reader
+        would be reported to all readers.
 
         Args:
             keys: The keys of one or more leases.

@@ -1,4 +1,4 @@
-"""Requests about the queues and the marker of a node. They are the same for all kinds of locks."""
+"""Requests about the queues and the marker of a node."""
 
 from __future__ import annotations
 
@@ -39,11 +39,8 @@ def standing_for_slot(
 ) -> Command:
     """Return the command that puts a waiter in the queue of a semaphore.
 
-    Args:
-        keys: The keys of all slots that the waiter accepts.
-        claim: The waiter's ticket and member; see parts/queue.lua.
-        life_ms: Milliseconds that the queue lives from now on.
-        tracked: Ask the node to notify this connection once when one of the keys changes.
+    `keys` are the keys of all slots that the waiter accepts. `standing` describes the other
+    arguments.
     """
     return Command(STAND_SLOTS, keys, (claim, life_ms), tracked=tracked)
 
@@ -53,17 +50,12 @@ def standing_to_read(
 ) -> Command:
     """Return the command that puts a waiter in the queue of readers.
 
-    Args:
-        keys: The key of the lock.
-        claim: The waiter's ticket and member; see parts/queue.lua.
-        life_ms: Milliseconds that the queue lives from now on.
-        tracked: Ask the node to notify this connection once when the key changes.
+    `standing` describes the arguments.
     """
     return Command(STAND_READ, keys, (claim, life_ms), tracked=tracked)
 
 
 def leaving(keys: tuple[bytes, ...], member: bytes) -> Command:
-    """Return the command that removes a member from the queues of these keys."""
     return Command(LEAVE, keys, (member,))
 
 

@@ -24,16 +24,15 @@ __all__ = ["ReadKind", "read_side"]
 
 
 class ReadKind(LockKind):
-    """The scripts of readers. Each reader has an entry of its own under the key.
+    """The scripts of readers. Each read grant has an entry of its own under the key.
 
-    The token of a lease is also its entry, and names the manager. When a writer waits, a node
-    notifies the managers in the entries.
+    The token of a grant is also its entry, and names the manager. When a writer begins to wait, a
+    node notifies the managers in the entries.
     """
 
     __slots__ = ()
 
     def token(self, token: bytes, manager: bytes) -> bytes:
-        """Return the token of an attempt, with the manager's id."""
         return b"%b:%b" % (token, manager)
 
     def label_key(self, key: bytes, token: bytes) -> bytes:

@@ -6,8 +6,7 @@
 --          waiter; any other key is deleted.
 --          {1, ticket} if the lock's only key was offered. The ticket is the highest of the waiters
 --          for the key. With this knowledge the releasing process can queue without an attempt.
--- MGET replaces GET for the reason given in extend.lua. A key of another type does not hold the
--- token.
+-- MGET replaces GET for the reason given in extend.lua.
 -- part: slots
 if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
   local queue = 'aioredlock_ng:queue:' .. KEYS[1]

@@ -2,7 +2,7 @@
 -- KEYS[1]  the lock's key
 -- KEYS[2]  with a label: the key of the label
 -- ARGV[1]  entry, or the token of a writer's lease that was downgraded
--- Returns  1 if the key had the entry or the token; else 0. After the last lease the key is offered
+-- Returns  1 if the key had the entry or the token; else 0. If no entry is left, the key is offered
 --          to the next waiters.
 -- part: slots
 -- part: readers

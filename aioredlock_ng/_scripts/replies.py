@@ -1,8 +1,7 @@
-"""The rules that all decoders of replies share. Decoding is pure.
+"""The rules that all decoders of replies share.
 
-A server may be broken, hostile, or no Redis at all. A reply that does not fit its script is no
-vote. The decoded reply is a `Garbled`, and the effect of the script on that node counts as unknown.
-So no code above the decoders meets a list of the wrong length, a number of the wrong type, or nil.
+A server may be broken, hostile, or no Redis at all. A reply that does not fit its script becomes a
+`Garbled`, which is no vote. The effect of the script on that node then counts as unknown.
 
 RESP3 has booleans and doubles that are equal to integers in Python (`True == 1`, `1.0 == 1`).
 Therefore decoders compare types exactly.
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "Asked", "Call", "are", "garbled", "is_int", "kind_of", "starts"]
 
 LARGEST = 2**63 - 1
-"""The largest integer of RESP. A larger number might overflow a float of seconds."""
+"""The largest integer of RESP. A big number of RESP3 might overflow a float of seconds."""
 
 
 class Asked(Protocol):
-    """The part of a request that messages about its reply need."""
+    """The part of a request that names it in messages."""
 
     @property
     def step(self) -> str:
@@ -32,7 +31,7 @@ class Asked(Protocol):
 
 
 class Call(Protocol):
-    """The part of a command that the decoders of its reply need."""
+    """The part of a command that decoders need."""
 
     @property
     def keys(self) -> tuple[bytes, ...]:
@@ -44,10 +43,7 @@ class Call(Protocol):
 
 
 def garbled(request: Asked, reply: Any) -> Garbled:
-    """Return the record of a reply that does not fit the request.
-
-    The message names the kind of the reply, and shows nothing of its contents.
-    """
+    """Return the record of a reply that does not fit the request."""
     return Garbled(f"{request.step} was answered with {kind_of(reply)}, which does not fit it")
 
 

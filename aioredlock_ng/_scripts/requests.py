@@ -16,16 +16,10 @@ __all__ = ["Command", "Request"]
 
 
 class Request:
-    """A plain command for a server.
+    """A plain command for a server. `Command` describes the attributes.
 
     Args:
         packed: The command as bytes for the wire.
-
-    Attributes:
-        owed_until: None, as this request is not a release.
-        form: None, as this request cannot be joined with others.
-        blanks: Empty, as there is no form.
-        tracked: False, as the server tracks none of the keys that this request reads.
     """
 
     __slots__ = ("_packed",)
@@ -40,13 +34,12 @@ class Request:
 
     @property
     def packed(self) -> bytes:
-        """Return the request as bytes for the wire."""
         assert self._packed is not None
         return self._packed
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """Return no keys: a plain command does not say which of its words are keys."""
+        """Return no keys, because nothing tells which words of a plain command are keys."""
         return ()
 
     def read(self, reply: Any) -> Reply:
@@ -64,25 +57,20 @@ class Request:
 
 
 class Command(Request):
-    """One call of a script. The call is packed once, and every node gets the same bytes.
+    """One call of a script. The call is packed once for all nodes.
 
     Args:
         script: The script that is called.
         keys: KEYS of the script. None if the command has a form.
         args: ARGV of the script.
-        owed_until: See below. None if the command is not a release.
-        form: The template of a call about one key. Commands of one form can be sent as one call.
-        blanks: The words to fill in where the form varies.
-        tracked: See below. A tracked command has no form.
-
-    Attributes:
-        tracked: True to have the server track the keys that the script reads. When one of these
-            keys changes, the server notifies this connection once. A write of this connection ends
-            the tracking, so a script that writes reads its keys again at its end. Redis 6.2 and 7.0
-            track all KEYS of the script at each read.
         owed_until: The instant until which a refused release is sent again. At that instant, the
             keys on the server have expired. A release that could not be delivered is sent even
             after that instant. None if the command is not a release.
+        form: The template of a call about one key. Commands of one form can be sent as one call.
+        blanks: The words to fill in where the form varies.
+        tracked: True to have the server track the keys that the script reads. When one of these
+            keys changes, the server notifies this connection once. A write of this connection ends
+            the tracking without a message. A tracked command has no form.
     """
 
     __slots__ = ("_args", "_keys", "blanks", "form", "owed_until", "script", "tracked")
@@ -125,12 +113,10 @@ class Command(Request):
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """Return KEYS of the script."""
         return self._words()[0]
 
     @property
     def args(self) -> tuple[bytes | int, ...]:
-        """Return ARGV of the script."""
         return self._words()[1]
 
     def read(self, reply: Any) -> Reply:
@@ -140,7 +126,6 @@ class Command(Request):
 
     @property
     def step(self) -> str:
-        """Name the request, for messages."""
         return f"the {self.script.name} script"
 
     def packed_in_full(self) -> bytes:

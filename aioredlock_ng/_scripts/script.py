@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Script", "pack"]
 
 pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
-"""Pack a command for the wire. The type stubs of hiredis accept only tuples of one item."""
+"""Pack a command for the wire. The annotation is ours, as that of hiredis is too narrow."""
 
 _PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
 
@@ -52,8 +52,8 @@ class Script:
     def loading(self) -> bytes:
         """Pack a call without keys, which only loads the script.
 
-        Only scripts that do the work of several calls accept a call without keys. The user needs
-        only the right to EVAL. SCRIPT LOAD would need another right.
+        Only scripts that do the work of several calls accept a call without keys. A user without
+        the right to SCRIPT LOAD can still send this call.
         """
         return pack((b"EVAL", self.source, 0, b"0", b""))
 

@@ -64,26 +64,20 @@ _REPAIRED = {1: Repaired.DONE, 0: Repaired.OUTRUN, -1: Repaired.UNTRUSTED}
 
 
 def extend(reply: Any, call: Call) -> Whole | KeyStates | None:
-    """Read the number of keys if all were renewed, else the state of each key."""
     return _per_key(reply, len(call.keys))
 
 
 def extend_read(reply: Any, call: Call) -> Whole | KeyStates | None:
-    """Read the number of leases if all were renewed, else the state of each lease."""
+    # The last key is the key of the fence counters.
     return _per_key(reply, len(call.keys) - 1)
 
 
 def watch(reply: Any, call: Call) -> Whole | KeyStates | None:
-    """Read the number of keys if all hold their tokens, else the state of each key."""
     keys = len(call.keys)
     return _per_key(reply, keys // 2 if len(call.args) > keys else keys)
 
 
 def inspect(reply: Any, call: Call) -> Looked | None:
-    """Read the remaining time and the token of each key.
-
-    A label and a number of waiters follow if the call asks for them.
-    """
     keys = int(call.args[0]) if call.args else len(call.keys)
     if type(reply) is not list or len(reply) != keys:
         return None
@@ -98,18 +92,15 @@ def inspect(reply: Any, call: Call) -> Looked | None:
 
 
 def repair(reply: Any, _call: Call) -> Repaired | None:
-    """Decode the reply of repair.lua: 1 if the node is repaired, 0 or -1 if it refuses."""
     return _REPAIRED[reply] if replies.is_int(reply, -1, 1) else None
 
 
 def force_release(reply: Any, call: Call) -> ForceReleased | None:
-    """Read how many keys and entries were deleted. Keys offered to a waiter count as deleted."""
     most = len(call.keys) * max(1, int(call.args[0]))
     return ForceReleased(reply) if replies.is_int(reply, 0, most) else None
 
 
 def stand(reply: Any, call: Call) -> Standing | None:
-    """Read the milliseconds until the node may grant, the key's place, and the waiter's rank."""
     if type(reply) is not list or len(reply) != 3:
         return None
     left, place, rank = reply
@@ -123,7 +114,6 @@ def stand(reply: Any, call: Call) -> Standing | None:
 
 
 def stand_slots(reply: Any, call: Call) -> Standing | None:
-    """Read the milliseconds until the node may grant, the waiter's rank, and the slots to grant."""
     if type(reply) is not list or len(reply) < 2:
         return None
     left, rank, *slots = reply
@@ -138,16 +128,12 @@ def stand_slots(reply: Any, call: Call) -> Standing | None:
 
 
 def leave(reply: Any, _call: Call) -> Left | None:
-    """Decode the reply of leave.lua, which is always 1."""
     return LEFT if replies.is_int(reply, 1, 1) else None
 
 
 def marker(reply: Any, call: Call) -> MarkerRead | None:
-    """Read the marker, the node's time in milliseconds, and the run id with the guard time.
-
-    The run id in the reply may differ from the run id in the call. A connection sends its server's
-    run id in place of a placeholder of the same length.
-    """
+    # The run id in the reply may differ from the run id in the call, but has the same length. Each
+    # connection replaces a placeholder in the call by the run id of its server.
     if (
         type(reply) is list
         and len(reply) == 3
@@ -161,7 +147,6 @@ def marker(reply: Any, call: Call) -> MarkerRead | None:
 
 
 def unknown_commands(reply: Any, _call: Call) -> UnknownCommands | None:
-    """Read the names of the commands that the server does not know."""
     if type(reply) is not list or not all(type(item) is bytes for item in reply):
         return None
     return UnknownCommands(tuple(reply))

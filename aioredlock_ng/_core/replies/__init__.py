@@ -1,8 +1,6 @@
 """The replies of scripts as small frozen records.
 
-`_scripts/attempt_replies.py` and `_scripts/state_replies.py` decode each reply once, right after
-the parser has read it. All other code compares records and reads their attributes, and never
-reads the lists that a server sent.
+`_scripts/attempt_replies.py` and `_scripts/state_replies.py` decode the replies into records.
 """
 
 from aioredlock_ng._core.replies.keeping import (
@@ -104,4 +102,4 @@ Record = (
     | UnknownCommands
     | Whole
 )
-"""A script's reply."""
+"""A decoded reply of a script."""

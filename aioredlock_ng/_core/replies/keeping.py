@@ -17,9 +17,10 @@ __all__ = [
 
 
 class KeyState(Enum):
-    """The state of a key: it holds our token, is missing, or holds another value.
+    """The answer to the question whether a lease still has a key on a node.
 
-    A renewal and a watch report a key of another type as missing.
+    `OURS`: the key holds the token or the entry of the lease. `FOREIGN`: the key holds another
+    string. `MISSING`: all other cases, such as no key, or a key of another type.
     """
 
     OURS = auto()
@@ -39,11 +40,9 @@ class KeyStates:
 
     @property
     def some_ours(self) -> bool:
-        """True if any of the keys is ours."""
         return KeyState.OURS in self.states
 
     def are_ours(self, first: int, count: int) -> bool:
-        """True if all of these keys are ours."""
         return self.states[first : first + count].count(KeyState.OURS) == count
 
     def are_missing(self, first: int, count: int) -> bool:
@@ -53,11 +52,10 @@ class KeyStates:
 
 
 class Repaired(Enum):
-    """The result of a repair.
+    """The answer to a repair.
 
-    `OUTRUN` means that another holder was faster. Either a key is foreign, or a key is missing and
-    a fence counter is above the fence of the repair. `UNTRUSTED` means that the node may have
-    forgotten locks.
+    `OUTRUN`: a key has another holder, or a key is missing and a fence counter is above the
+    lease's fence. `UNTRUSTED`: a key is missing, and the node may have forgotten locks.
     """
 
     DONE = auto()
@@ -70,10 +68,10 @@ class Released:
     """A release was executed.
 
     Attributes:
-        deleted: The number of the lock's keys that held the token. The node has deleted these keys,
-            offered them to a waiter, or keeps them taken until the end of `min_hold`.
-        ticket: The highest ticket of the waiters for the lock's only key, if the node has offered
-            the key to one of them; else 0.
+        deleted: The number of the lock's keys that held the token or the entry of the lease. With
+            `min_hold`, these keys may stay taken for a while.
+        ticket: The highest ticket of the waiters for the lock's key; 0 if the node did not report
+            it.
     """
 
     deleted: int
@@ -84,7 +82,7 @@ _RELEASED: Final = tuple(map(Released, range(33)))
 
 
 def released(deleted: int) -> Released:
-    """Return the record of a release. The records for few keys are made once and shared."""
+    """Return the record of a release. Records for at most 32 keys are shared."""
     return _RELEASED[deleted] if deleted < len(_RELEASED) else Released(deleted)
 
 

@@ -39,12 +39,12 @@ FREE: Final = Free()
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The value of the key is a string.
+    """The value of the key is a string, and no offer.
 
     Attributes:
         remaining: Remaining time to live of the key, in seconds. Infinite for a key without expiry,
             which cannot be a lock of this library.
-        token: The value of the key. If the lease is over, the mark before its token is left out.
+        token: The value of the key, without the mark of a lease that is over.
         label: The value of the label's key, b"" for none.
         waiting: Number of waiters; None if the command did not ask for the number, or if the node
             cannot count the waiters.
@@ -72,7 +72,6 @@ class NotALock:
     remaining: float
 
     def __str__(self) -> str:
-        """Describe the key for messages."""
         what = "a key of another type" if self.kind == "other" else f"a {self.kind}"
         if math.isinf(self.remaining):
             return f"{what} without expiry"
@@ -81,11 +80,11 @@ class NotALock:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One read lease.
+    """The entry of one read grant on a node.
 
     Attributes:
-        remaining: Remaining time to live of the lease's entry on the node, in seconds.
-        token: The token of the lease.
+        remaining: Remaining time to live of the entry, in seconds.
+        token: The token of the grant.
         label: The value of the label's key, b"" for none.
     """
 
@@ -100,7 +99,7 @@ class ReadLocked:
 
     Attributes:
         remaining: Remaining time to live of the key, in seconds.
-        readers: The read leases. Empty if the key has only offers to waiting readers.
+        readers: The entries of read grants. Empty if the key has only offers to waiting readers.
         waiting: Number of waiters; None if the command did not ask for the number, or if the node
             cannot count the waiters.
     """
@@ -142,7 +141,7 @@ class MarkerRead:
 
 @dataclass(frozen=True, slots=True)
 class UnknownCommands:
-    """The answer to the question which commands the server knows.
+    """The reply of the script commands.lua.
 
     Attributes:
         names: The commands that the server does not know.

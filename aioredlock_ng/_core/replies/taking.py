@@ -26,16 +26,16 @@ class Granted:
     """Every key of an acquire holds the attempt's token.
 
     Attributes:
-        counter: The fence counter because of which the node did not acknowledge the fence. 0 if the
-            node acknowledged the fence, or if the lock has no fence. The record with the counter 0
-            is always `GRANTED`.
+        counter: A counter of the node that is not below the fence, so that the node did not
+            acknowledge the fence. For an attempt to read, the counter to which the node agrees. 0
+            if the node acknowledged the fence, or if the lock has no fence.
     """
 
     counter: int
 
 
 GRANTED: Final = Granted(0)
-"""The usual answer to an acquire. A comparison by identity needs no allocation and no call."""
+"""The usual answer to an acquire. All code shares this record, and compares it by identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,8 @@ class Fenced:
     """Every key of an acquire holds the attempt's token, and the node stored the attempt's fence.
 
     Attributes:
-        before: The node's highest counter before it stored the fence. If a counter was missing,
-            the number is one less than the fence, because a lost counter may have been any lower
-            number.
+        before: The highest counter that the fence replaced. A missing counter counts as one less
+            than the fence, because the node may have lost it.
     """
 
     before: int
@@ -55,8 +54,8 @@ class Fenced:
 class BrokenCounter:
     """Every key holds the attempt's token, but the node's counter is damaged.
 
-    The node counts as a node that refused. A fence above a damaged counter would spread the damage
-    to every node.
+    The vote of the node is `failed`. A fence above a damaged counter would spread the damage to
+    every node.
     """
 
 
@@ -65,10 +64,11 @@ BROKEN_COUNTER: Final = BrokenCounter()
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The node set nothing, because a key is held by another holder or reserved for a waiter.
+    """The node set nothing, because a key is held or reserved, or because a writer waits for it.
 
     Attributes:
-        left: Remaining time to live of the key, in seconds; None if the key has no expiry.
+        left: Remaining time to live of the key, in seconds; None if the key does not expire or is
+            gone.
         place: The place of the key among the keys of the command, from 1.
         ticket: The highest ticket of the waiters for any of the keys; 0 if there are none.
     """
@@ -80,7 +80,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """The node set nothing, because it may have forgotten locks.
+    """The node granted nothing, because it may have forgotten locks.
 
     Attributes:
         left: Seconds until the node grants; None if its marker is missing or does not match.
@@ -123,7 +123,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The waiter is in no queue of the node any more."""
+    """The node has removed a waiter from the queues that the command named."""
 
 
 LEFT: Final = Left()

@@ -21,10 +21,7 @@ __all__ = [
 
 
 class Whole(Enum):
-    """A reply in which all parts are the same.
-
-    The reply is compared by identity, without an allocation.
-    """
+    """A reply in which all parts are the same."""
 
     ALL_OURS = auto()
     ALL_DONE = auto()
@@ -63,11 +60,12 @@ class AcquiredEach:
 
 @dataclass(frozen=True, slots=True)
 class HandedOverEach:
-    """Several releases, each with an acquire behind it, were executed by one script.
+    """Several releases, each followed by an acquire, were executed by one script.
 
     Attributes:
-        calls: A record of the release and a record of the acquire for each hand-over. If the server
-            refused a call, the records from that call on are missing.
+        calls: For each hand-over, a record of the release and a record of the acquire. If the
+            server refused a call, the records from that call on are missing. Empty if the node is
+            not trusted.
     """
 
     calls: tuple[Released | Acquired, ...]

@@ -128,7 +128,6 @@ local function notify_second(queue, key)
     or not ask('ZREM', queue, second)
 end
 
--- Sets a key to an offer.
 local function reserve(key, ticket, member, milliseconds)
   local value = 'aioredlock_ng:offer:' .. ticket .. ':' .. member
   return ask('SET', key, value, 'PX', math.max(1, milliseconds))
@@ -280,9 +279,9 @@ local function announce_writer(key)
 end
 
 -- Sends the first writer the time until a key held by readers expires, plus one grace as in
--- stand.lua. Without this message, the writer may wait for a later expiry that it has read before.
--- The writer may also miss the change, because a write by a reader of its own process ends the
--- tracking of the key. Writers whose processes are gone are removed.
+-- stand.lua. Without this message, the writer would wait for a later expiry that it has read.
+-- Tracking is not enough, because a write by a reader of the writer's own process ends the tracking
+-- without a message. Writers whose processes are gone are removed.
 local function notify_expiry(key)
   local queue, left = queue_of(key), redis.call('PTTL', key)
   while true do
@@ -292,7 +291,7 @@ local function notify_expiry(key)
   end
 end
 
--- Removes an entry of a key held by readers. After the last entry the key is offered to the next
+-- Removes an entry of a key held by readers. If no entry is left, offers the key to the next
 -- waiters. Returns 1 if the entry was there, else 0.
 local function leave_readers(key, entry)
   prune(key)
@@ -306,11 +305,11 @@ local function leave_readers(key, entry)
   return removed
 end
 
--- Adds a member to a queue, or confirms its place there. Removes the members just before it whose
+-- Adds a member to a queue, or confirms its place there. Prolongs the life of the queue, because a
+-- release after its expiry would notify nobody. Removes the members just before this one whose
 -- processes are gone. Otherwise this member would not learn that it is the first. An empty message
--- tests whether a process is connected. The process ignores that message. The life of the queue is
--- prolonged, and the waiter confirms its place within half of that life. If the queue expired
--- earlier, a release would notify nobody. Returns true if the member was not in the queue before.
+-- tests whether a process is connected, and the process ignores it. Returns true if the member was
+-- not in the queue before.
 local function enter(queue, ticket, member, life)
   -- ZRANK fails if the user has no rights to queues. A waiter without these rights must not enter,
   -- because it could not leave. Each hand-over would then wait for an offer to this waiter.
@@ -421,10 +420,10 @@ end
 -- The offers that `take` has replaced. The index of an offer is the place of its key.
 local displaced = {}
 
--- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held.
--- MGET replaces GET for the reason given in extend.lua. MGET returns nothing for keys held by
--- readers and for keys of other types. These keys must be found before the first SET, because a SET
--- may replace an offer.
+-- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held or
+-- reserved. MGET replaces GET for the reason given in extend.lua. MGET returns nothing for keys
+-- held by readers and for keys of other types. These keys must be found before the first SET.
+-- Otherwise a refusal would leave other keys set.
 local function take(n, token, ttl, claim)
   if n == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then return nil end
   local keys = {unpack(KEYS, 1, n)}
@@ -449,10 +448,9 @@ local function take(n, token, ttl, claim)
 end
 
 -- Removes a claim's member from the queues of the first n keys, which this member holds now.
--- In each queue, notifies the new first member, which need not wait for the offer to an earlier
--- member any more. A member whose offer was displaced enters its queue again. If the key is a slot,
--- the claim's member needs no other slot. So other slots that were offered to this member go to the
--- next members.
+-- Notifies the new first member of each queue. A member whose offer was displaced enters its queue
+-- again. If the key is a slot, the claim's member needs no other slot. So other slots that were
+-- offered to this member go to the next members.
 local function served(n, claim)
   local member = string.match(claim, '^%d+:(.+)$')
   if not member then return end

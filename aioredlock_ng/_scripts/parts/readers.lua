@@ -1,7 +1,7 @@
 -- The readers of a read-write lock. While readers have the lock, its key is a sorted set in place
 -- of a writer's token.
--- Entry    '<token>:<manager>', or '<token>' after a downgrade. Its score is the millisecond of
---          this node at which the entry expires.
+-- Entry    '<token>:<manager>', or '<token>' after a downgrade. Its score is its expiry in
+--          milliseconds, by the clock of this node.
 -- Offer    'aioredlock_ng:offer:<member>', an entry that is reserved for a waiting reader.
 -- The key expires with its latest entry. Waiting readers have a queue of their own, because all of
 -- them enter together after a writer. A waiting writer keeps new readers out.
@@ -11,7 +11,6 @@ local READERS = 'aioredlock_ng:readers'
 
 local function readers_of(key) return 'aioredlock_ng:readers:' .. key end
 
--- Returns true if a member waits to read.
 local function is_reader(member) return string.find(member, ':r#%d+$') ~= nil end
 
 -- Returns true if a key is a sorted set that expires and has entries of readers. Any other set is
@@ -29,8 +28,8 @@ local function has_readers(key)
   return redis.call('PTTL', key) >= 0
 end
 
--- Returns the value of a lock's key: a string, or false if there is no key, or READERS. A key of
--- another type raises the server's error.
+-- Returns the value of a lock's key. Returns false if there is no key, and READERS if readers hold
+-- the key. A key of another type raises the server's error.
 local function value_of(key)
   local value = redis.pcall('GET', key)
   if type(value) ~= 'table' then return value end
@@ -42,14 +41,12 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Returns true if a key held by readers has this entry, and the entry has not expired at the
--- millisecond `now`.
+-- Returns true if a key held by readers has this entry, and the entry has not expired.
 local function has_entry(key, entry, now)
   local expiry = redis.call('ZSCORE', key, entry)
   return expiry and tonumber(expiry) >= now
 end
 
--- Deletes the entries that have expired.
 local function prune(key)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('(%.0f', now_ms()))
 end
