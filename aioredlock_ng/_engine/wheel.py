@@ -91,8 +91,7 @@ class Wheel(Generic[T]):
     def slot(self, at: float) -> set[T]:
         """Return the items of the slot to which the instant `at` belongs.
 
-        The caller must add items to the set immediately, because the next call may drop an empty
-        set.
+        The caller must add items to the set immediately, because the wheel drops empty sets.
         """
         slot = at // self._width
         items = self._slots.get(slot)

@@ -47,7 +47,6 @@ class Schedule(Wheel[LeaseRecord]):
         lease.slot = self.add(lease, at)
 
     def put_all(self, leases: Sequence[LeaseRecord], at: float) -> None:
-        """Move several leases to the slot of the instant `at`."""
         if leases:
             slot = self.slot(at)
             for lease in leases:
