@@ -1,4 +1,4 @@
-"""The state of one call of `acquire()` for its caller and its line. No attempt begins here."""
+"""One call of `acquire()`: its result, its time limit and its line."""
 
 from __future__ import annotations
 
@@ -113,7 +113,6 @@ class Call(Attempts):
         return lease.passed_on(wanted, now)
 
     def take(self, lease: LeaseRecord) -> None:
-        """End the wait: the caller gets this lease."""
         self._stop()
         self.context.counters.acquired += 1
         self._extender.adopt(lease)
@@ -158,7 +157,6 @@ class Call(Attempts):
 
     @property
     def _held_by(self) -> str:
-        """The words about the holder of the lock, for messages."""
         slots = self.spec.slots
         return "held by another" if slots is None else f"held by others, in all {slots.limit} slots"
 

@@ -31,7 +31,8 @@ def not_acquired(kind: type[_Error], why: str, asked: Attempts) -> _Error:
     Args:
         kind: The class of the error.
         why: The reason, in words.
-        asked: The failed acquisition. The error has the votes of its last attempt, if it made one.
+        asked: The failed acquisition. The error has the votes of its latest attempt, or of the
+            attempt before while there are no answers yet.
     """
     context, attempt = asked.context, _most_telling(asked.round, asked.before)
     votes = [] if attempt is None else _votes(context, attempt)

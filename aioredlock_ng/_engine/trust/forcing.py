@@ -1,4 +1,4 @@
-"""Forced release: take a lock from its holder, but not from a client about to receive it."""
+"""Forced release: delete the keys of a lock's holder, but not those of an attempt under way."""
 
 from __future__ import annotations
 

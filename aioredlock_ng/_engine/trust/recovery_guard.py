@@ -30,8 +30,8 @@ If the server supports tracking, a changed marker is read immediately.
 LOOKS_AT_ONCE, LOOK_PAUSE = 20, 0.1
 """Number of reads without a pause between them, and the pause in seconds between later reads.
 
-Each read asks all nodes. Without the pause, a node could cause one read after another by reports of
-changes. A node that accepts a marker and does not keep it would have the same effect.
+Each read asks all nodes. Without the pause, a node that reports changes again and again, or does
+not keep its marker, would cause one read after another.
 """
 
 
