@@ -1,7 +1,7 @@
 """The beginning and the end of each lease of one manager.
 
-A lease ends once: it is released, abandoned or lost. Its grant may be passed on to a waiting task
-then. `renewals.py` renews leases until they end.
+A lease ends once: it is released, abandoned or lost. Instead of a release on the nodes, its grant
+may be passed on to a waiting task. `renewals.py` renews leases until they end.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class Extender(Endings):
             self.watcher.watch([lease])
 
     def pass_on(self, lease: LeaseRecord) -> bool:
-        """End a lease without a request to the nodes, if its grant is used further.
+        """End a lease without a release on the nodes, if its grant goes on.
 
-        Either the next task in line gets a lease of the grant, or a read grant has other leases.
+        Either the next task in line gets a lease of the grant, or a read grant outlives the lease.
 
         Returns:
             False if the lease has not ended. The caller must then call `release`.

@@ -87,7 +87,7 @@ class LeaseRecord(LeaseState):
         expires_at_close: True if the keys must expire, instead of being released, when the manager
             is closed during the `async with`.
         forsaken: True if the lease was lost and its keys were left to expire.
-        taken: True once a caller has the lease. Before, listeners get no report on its end.
+        taken: True once a caller has the lease. Until then, listeners get no report on its end.
         read_grant: All read leases of the same grant, this lease included; None for locks with one
             holder.
         repairing: One bit per node, set while a repair of that node is under way or scheduled.

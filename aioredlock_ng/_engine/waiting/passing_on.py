@@ -27,8 +27,7 @@ this duration."""
 RUN_TRIPS = 10
 """Duration of a run in round trips, if that is longer.
 
-If the nodes are far away, a change of process takes longer than over loopback. So the run of a
-grant must be longer, too."""
+If the nodes are far away, a change of process costs more time, so the run must be longer, too."""
 
 
 def length_of_run(trip: float, slots: int = 1) -> float:
@@ -82,10 +81,9 @@ class PassingOn(ReaderLines):
         raise NotImplementedError
 
     def _successor(self, line: Line[LeaseRecord]) -> Contender[LeaseRecord] | None:
-        """Return the task that is the next to get the grant.
+        """Return the contender, or the next task in line while the contender's attempt runs.
 
-        The result is the contender, unless the contender's attempt is under way. Only the line of a
-        semaphore can have a contender and a lease at the same time for long.
+        The line of a semaphore can have a contender although this process has a lease.
         """
         contender = line.contender
         if contender is not None and not contender.asking:
