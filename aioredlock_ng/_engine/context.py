@@ -64,11 +64,11 @@ class Context:
         clock: Returns seconds. The clock never jumps backwards, and advances while the machine is
             suspended.
         draw: Returns a random number, uniform in [0, 1).
-        new_token: Returns a fresh token that nobody can guess; called once per attempt.
+        new_token: Returns a fresh token that nobody can guess.
         fleet: The nodes.
         quorum: Number of nodes that form a majority.
         options: The settings of the manager.
-        timeouts: The timer wheel that ends rounds at the node timeout.
+        timeouts: The timer wheel that ends rounds and batches at the node timeout.
         patience: Longest duration of a round in seconds: the node timeout plus the width of a slot
             of the timer wheel.
         emit: Called with each rare event that belongs in a log, such as a lost lease or a broken

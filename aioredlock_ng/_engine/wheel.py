@@ -115,7 +115,6 @@ class Wheel(Generic[T]):
         return max([overdue, *(late for ended, late in self._stalls if ended > since)])
 
     def stop(self) -> None:
-        """Drop all items, and stop the timer."""
         self._slots.clear()
         if self._timer is not None:
             self._timer.cancel()

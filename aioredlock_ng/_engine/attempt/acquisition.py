@@ -239,7 +239,6 @@ class Acquisition(Call):
             self.give_up(held_by_another(LockHeld, self._held_by, self, others, self._look))
 
     def _look_for_free_slot(self) -> None:
-        """Ask the nodes which slots of the semaphore are free, and try one of the free slots."""
         SlotLook(self.context, self.spec, self._looked).ask()
 
     def _looked(self, look: Round) -> None:

@@ -30,7 +30,6 @@ class Attempts:
     call.
 
     Attributes:
-        context: The surroundings of the engine.
         spec: The lock or the semaphore that is wanted.
         target: The lock that the latest attempt asks for: `spec`, or a slot of the semaphore.
         called_at: Instant at which `acquire` was called, by the engine's clock.

@@ -32,25 +32,18 @@ __all__ = ["Call"]
 class Call(Attempts):
     """One call of `acquire()`.
 
+    `Contender` describes most attributes.
+
     Args:
-        context: The surroundings of the engine.
-        lines: The waiting lines of this manager.
         releases: Sends the release that undoes a failed attempt.
         extender: Owns the lease after the grant.
-        spec: The lock that is wanted.
-        blocking_timeout: Longest wait in seconds. None waits for ever; 0.0 makes one attempt and
-            does not queue.
+        blocking_timeout: Longest wait in seconds. None waits for ever. With 0, the call does not
+            wait in a line or in the queues.
         alone: True if the call makes its first attempt outside of any line.
 
     Attributes:
         unreachable: True before the first attempt, and after an attempt that reached no quorum.
         future: Resolves to the `LeaseRecord`, or to the error.
-        keys: The keys of the lock, or of all slots of the semaphore.
-        line_key: The name of the line.
-        fair: True if the call has a place of its own in the queues, and gets no grant from another
-            task of its process.
-        line: The line in which the call waits; set by `Lines.join`.
-        booked: The line in which the latest attempt has booked a slot; see `Contender`.
     """
 
     __slots__ = (

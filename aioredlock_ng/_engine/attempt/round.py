@@ -37,7 +37,6 @@ class Round:
     """A command that is sent to several nodes, and the count of its answers.
 
     Args:
-        context: The surroundings of the engine.
         full: The reply that counts as a yes. None if no reply counts as a yes.
         quorum: Number of nodes that must answer yes.
         started: Instant by the engine's clock, before the first byte of the command is queued.

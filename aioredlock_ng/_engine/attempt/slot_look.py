@@ -25,8 +25,6 @@ class SlotLook(Round):
     A node that is down counts as a node without a free slot.
 
     Args:
-        context: The surroundings of the engine.
-        spec: The semaphore.
         on_decided: Called once: when a slot is free on a quorum of nodes, when no slot can turn out
             to be free on a quorum, or at the node timeout.
     """

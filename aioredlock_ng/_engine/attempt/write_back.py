@@ -20,13 +20,11 @@ __all__ = ["WriteBack"]
 class WriteBack(Round):
     """A round that also accepts a node whose counter has risen above the fence since the grant.
 
+    `Round` describes the arguments that are not listed here.
+
     Args:
-        context: The surroundings of the engine.
-        command: The command that stores the fence.
         first: The attempt. Its replies have the counters of the nodes that granted.
         fence: The fence of the attempt.
-        started: Instant by the engine's clock, before the first byte of the command is queued.
-        on_decided: Called once, at the decision. See `Round`.
     """
 
     __slots__ = ("_fence", "_first")

@@ -50,7 +50,6 @@ class Batch:
     keys are missing proves nothing, because a repair may have set the keys meanwhile.
 
     Args:
-        context: The engine's surroundings.
         command: The command. Its keys begin with the keys of the leases, in order.
         started: Instant before the first byte is queued, by the engine's clock.
         on_yes: Called with the batch, and with leases whose keys a quorum of nodes has. No lease is

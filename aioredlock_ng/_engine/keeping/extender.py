@@ -48,7 +48,6 @@ class Extender(Endings):
     """Owns every lease of one manager from grant to end.
 
     Args:
-        context: The engine's surroundings.
         releases: Sends releases to the nodes.
         lines: The lines of waiting tasks. At the end of a lease, the next task in line asks the
             nodes.
@@ -171,7 +170,8 @@ class Extender(Endings):
             return
         now = self._lost(lease, reason)
         self._end(lease, now)
-        # While the body waits for a renewal, the waiting call raises an exception instead.
+        # A call of the body that waits for a renewal raises an exception, so the body must not be
+        # cancelled, too.
         if lease.asking is None:
             lease.notify_body()
         if lease.taken:

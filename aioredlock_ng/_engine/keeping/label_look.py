@@ -58,7 +58,7 @@ class Looks:
 class Look:
     """One question to all nodes for the label of a key's holder. A look is a `Sink`.
 
-    The question ends when the answers of a majority decide the label, or at the node timeout.
+    The question ends when the answers decide the label, or at the node timeout.
 
     Attributes:
         label: The label of the holder; None until the question ends, or if no label was found.

@@ -1,8 +1,8 @@
 """The engine's record of one lease. Users see the record through `Lease`.
 
-A grant is what a quorum of nodes gave this process. A lease is what a task holds, and belongs to a
-grant. A process can pass a grant on to a waiting task. The waiting task gets a second lease with
-the same token and the same deadline.
+A quorum of nodes gives a grant to this process. A lease belongs to a grant, and to the task that
+holds it. A process can pass a grant on to a waiting task, which gets a second lease with the same
+token.
 """
 
 from __future__ import annotations

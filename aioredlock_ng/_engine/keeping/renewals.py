@@ -37,7 +37,6 @@ class Renewals:
     """Renews the leases of one manager.
 
     Args:
-        context: The engine's surroundings.
         watcher: Reads keys of leases, so that the nodes track them.
         repairs: Sets keys again on nodes that lost them.
         lose: Called for a lease if no quorum of nodes has its keys any more.

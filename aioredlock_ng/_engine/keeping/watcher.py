@@ -29,7 +29,6 @@ class Watcher:
     """Watches the keys of one manager's leases.
 
     Args:
-        context: The engine's surroundings.
         leases: All leases of the manager that have not ended.
         lose: Called for a lease if no quorum of nodes has its keys any more.
         check: Called for a lease whose deadline may have passed, before its keys are read.

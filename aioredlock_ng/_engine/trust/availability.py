@@ -27,7 +27,6 @@ class Availability:
     """Keeps track of whether a quorum of nodes may grant.
 
     Args:
-        context: The surroundings of the engine.
         markers: The markers as last read; None without a recovery guard.
         states: Returns the health of each node, quarantine included.
 

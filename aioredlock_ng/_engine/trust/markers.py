@@ -29,7 +29,6 @@ class Markers:
     """The markers of the nodes of one manager, as last read.
 
     Args:
-        context: The surroundings of the engine.
         run_id: Placeholder for the run id of a server in commands that are sent to all nodes.
         trusted: Called with the index of a node that may vote from now on.
 

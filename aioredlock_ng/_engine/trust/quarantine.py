@@ -40,7 +40,6 @@ class Quarantine:
     """Describes and reports the quarantines of one manager's nodes.
 
     Args:
-        context: The surroundings of the engine.
         markers: The markers as last read.
         strict: True if even a new set of nodes must wait for the guard time.
     """

@@ -40,7 +40,6 @@ class Entry:
     """The entry of one waiting line in the queues, and the latest answers of each node about it.
 
     Args:
-        context: The engine's surroundings.
         keys: The keys that the line wants.
         member: The name of the line in the queues.
         left: Called with a node's index and its answer to the command to leave.
@@ -48,8 +47,6 @@ class Entry:
         reader: True if the line wants to read.
 
     Attributes:
-        keys: The keys that the line wants.
-        member: The name of the line in the queues.
         standing: True while the queues may have the entry.
     """
 

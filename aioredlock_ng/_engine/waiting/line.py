@@ -28,7 +28,7 @@ class Contender(Protocol[_H]):
     """One acquisition that waits.
 
     Attributes:
-        keys: The wanted keys: all keys of a lock, or any one slot of a semaphore.
+        keys: The keys of a lock, or of all slots of a semaphore.
         line_key: The name of the waiting line.
         spec: The lock or the semaphore.
         fair: True if the acquisition has its own line and its own place in the queues.
@@ -97,7 +97,7 @@ class Line(Generic[_H]):
 
     Attributes:
         key: The name of the line in its process.
-        keys: The keys that the tasks want: all keys of a lock, or any one slot of a semaphore.
+        keys: The keys of a lock, or of all slots of a semaphore.
         slots: The slots of the semaphore; None for a lock.
         shared: True if the tasks want to read. One grant may serve all of them.
         shared_until: Instant until which readers share the grants that this process has. From then

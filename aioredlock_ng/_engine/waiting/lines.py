@@ -28,7 +28,6 @@ class Lines(PassingOn):
     """Serves the waiting lines of one manager.
 
     Args:
-        context: The engine's surroundings.
         manager: 16 hexadecimal digits by which the queues distinguish managers.
 
     Attributes:

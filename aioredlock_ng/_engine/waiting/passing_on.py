@@ -36,7 +36,8 @@ def length_of_run(trip: float, slots: int = 1) -> float:
     A run also ends when the grant is not covered any more (see `covers` in validity.py). A
     semaphore with n slots has n runs at the same time. Runs as short as those of a lock would load
     the nodes n times as much as a lock. Runs n times as long would make other processes wait n
-    times as long. With runs longer by the square root of n, both grow by this root only.
+    times as long. With runs longer by the square root of n, the load and the wait grow by this root
+    only.
 
     Args:
         trip: Duration in seconds of the round of the grant.

@@ -130,17 +130,14 @@ class Place(Entry):
         self._timer = self._context.loop.call_later(delay, self._wake, "look")
 
     def leave(self) -> None:
-        """Stop the timer, and leave the queues of all nodes."""
         self.stop()
         super().leave()
 
     def stop(self) -> None:
-        """Stop the timer, because the line has the lock or an attempt begins."""
         self.waiting = False
         self._stop_timer()
 
     def served(self, attempt: Round) -> None:
-        """Stop the timer, and leave the queues of the nodes that did not grant."""
         self.stop()
         super().served(attempt)
 
@@ -271,7 +268,7 @@ class Place(Entry):
         return self._outlook.answered, self._outlook.notified
 
     def _set_refresh(self) -> None:
-        """Set the time of the next refresh: early if no quorum answers, or none sends messages."""
+        """Set the time of the next refresh: soon if no quorum answers or sends messages."""
         context, ahead = self._context, self._outlook.ahead
         if self._outlook.answered:
             every = REFRESH_EVERY + QUEUE_LIFE * ahead if self._outlook.notified else POLL_EVERY

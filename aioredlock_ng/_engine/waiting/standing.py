@@ -27,7 +27,6 @@ class StandingLines(LineIndex):
     """Enters waiting lines in the queues on the nodes, and removes them.
 
     Args:
-        context: The engine's surroundings.
         manager: 16 hexadecimal digits by which the queues distinguish managers.
     """
 
