@@ -32,7 +32,7 @@ __all__ = ["Call"]
 class Call(Attempts):
     """One call of `acquire()`.
 
-    `Contender` describes most attributes.
+    `Attempts` and `Contender` describe the attributes that are not listed here.
 
     Args:
         releases: Sends the release that undoes a failed attempt.
