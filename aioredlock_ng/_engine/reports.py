@@ -92,7 +92,7 @@ class Reports:
             self._onlookers.remove(onlooker)
 
     def identify(self, index: int, run_id: str) -> str:
-        """Record the run id of the server at node `index`; "" if the server hides its run id.
+        """Record the run id of the server at node `index`; "" if it is unknown.
 
         Returns:
             The address of another node with the same run id, or "". Nothing is recorded if there is
