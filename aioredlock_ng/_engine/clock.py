@@ -30,12 +30,11 @@ _CLOCK: Final[int | None] = next(
 )
 
 
-# `boottime` is the system's function itself. Each lock calls the function four times, and a wrapper
-# in Python would double the cost.
+# A function in Python around the system's function would double the cost of each call.
 boottime: Final[Callable[[], float]] = (
     time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
 )
-"""Seconds by a clock that advances during suspend. Keys also expire during suspend.
+"""Returns seconds of a clock that advances during suspend, because keys expire during suspend, too.
 
 On a system without such a clock, `boottime` is `time.monotonic`.
 """

@@ -30,7 +30,7 @@ class Expiring(Protocol):
 
 @dataclass(slots=True)
 class Counters:
-    """Counters of one manager. `redlock.Stats` documents each of them."""
+    """Counters of one manager. `records.Stats` documents each of them."""
 
     acquired: int = 0
     attempts: int = 0
@@ -64,17 +64,17 @@ class Context:
         clock: Returns seconds. The clock never jumps backwards, and advances while the machine is
             suspended.
         draw: Returns a random number, uniform in [0, 1).
-        new_token: Returns a fresh token that nobody can guess; called once per attempt.
+        new_token: Returns a fresh token that nobody can guess.
         fleet: The nodes.
         quorum: Number of nodes that form a majority.
         options: The settings of the manager.
-        timeouts: The timer wheel that ends rounds at the node timeout.
+        timeouts: The timer wheel that ends rounds and batches at the node timeout.
         patience: Longest duration of a round in seconds: the node timeout plus the width of a slot
             of the timer wheel.
         emit: Called with each rare event that belongs in a log, such as a lost lease or a broken
-            node. It must not raise an exception.
-        report: Called with every event of a lock or a lease, for metrics and traces. None without
-            listeners, so that no events are created.
+            node. The function must not raise an exception.
+        report: Called with the frequent events of locks and leases, for metrics and traces. None
+            without listeners, so that no events are created.
         wall_us: Returns microseconds of the wall clock, for fences and for the dates on labels.
         labels: Composes the labels of this manager, and reads the labels of other managers. None if
             labels are off, or if a node refuses them.
@@ -83,13 +83,12 @@ class Context:
             of nodes is new. Returns "" if the node may have forgotten locks.
         quarantined: Returns True if a node is known to be in quarantine.
         no_quorum: Returns True if it is known that no quorum can grant.
-        back_in: Returns the seconds until a quorum may grant; None if they are not known.
+        back_in: Returns the seconds until a quorum may grant; None if unknown.
         fences: Proposes fences.
         last_ticket: The highest ticket that this manager has seen or chosen for any lock, as in a
             Lamport clock. Without this number, tickets would restart at each empty queue, and new
             waiters would overtake a waiter that wants several names.
         manager: 16 hexadecimal digits that name this manager to other processes.
-        counters: The counters of the manager.
     """
 
     loop: asyncio.AbstractEventLoop

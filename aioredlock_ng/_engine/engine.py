@@ -1,4 +1,4 @@
-"""The calls that `Redlock`, `Lock` and `Lease` make to the engine of their manager."""
+"""The engine of one manager, with the methods that the public classes call."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Engine(Parts):
         Safety: after a cancellation, the nodes go on connecting until `aclose`.
         """
         context = self.context
-        # The first `CancelScope` imports the backend of anyio. Otherwise the import would delay the
-        # first release that is cancelled.
+        # The first `CancelScope` imports the backend of anyio. Without this line, the import would
+        # delay the first release that is cancelled.
         anyio.CancelScope()
         first_tries = [
             asyncio.ensure_future(
@@ -145,7 +145,7 @@ class Engine(Parts):
         return acquisition
 
     def cancelled(self, acquisition: Acquisition) -> None:
-        """Undo an acquisition of a cancelled caller, and queue the release without an await."""
+        """Undo the acquisition of a cancelled caller. The release is queued without an await."""
         self.context.counters.cancelled += 1
         acquisition.give_up(None)
         if (report := self.context.report) is not None:
@@ -153,7 +153,7 @@ class Engine(Parts):
             report(AcquireCancelled(acquisition.resource, waited, acquisition.attempts, shared))
 
     def taken(self, acquisition: Acquisition, lease: LeaseRecord) -> None:
-        """Report that the caller has its lease. The caller of `acquire` must call `taken`."""
+        """Report that the caller has its lease. The caller of `acquire` must call this method."""
         labels = self.context.labels
         if labels is not None and labels.by_task:
             lease.taken_by = acting_name()
@@ -197,13 +197,11 @@ class Engine(Parts):
     async def extend(self, lease: LeaseRecord, ttl: float) -> list[Reply] | None:
         """Renew one lease now.
 
-        Args:
-            lease: The lease.
-            ttl: The new ttl of the lease in seconds.
+        `ttl` is the new ttl of the lease in seconds.
 
         Returns:
-            None if a quorum renewed the lease, or if the phase of the lease shows that it has
-            ended. Otherwise the replies of the nodes.
+            None if a quorum renewed the lease, or if the lease has ended. Otherwise the replies of
+            the nodes.
 
         Safety: after a cancellation, the renewal goes on by itself.
         """
@@ -242,7 +240,10 @@ class Engine(Parts):
         return round_.replies
 
     async def aclose(self) -> None:
-        """Release all leases, end all acquisitions, and disconnect.
+        """End all leases and acquisitions, and disconnect.
+
+        Leases are released. If a thread works under a lease, or if `expires_at_close` requires it,
+        the keys are left to expire instead.
 
         Safety: the releases are queued before the first await. A cancellation is raised only after
         the connections are closed, which takes at most `close_timeout`.
@@ -287,7 +288,7 @@ class Engine(Parts):
     def doubt(self, key: bytes) -> None:
         """Prepare for a deletion of the key by force.
 
-        From now on, grants of the key are not passed on, and the leases of the key are watched.
+        Present grants of the key are no longer passed on, and the leases of the key are watched.
         With NOLOOP, the nodes do not report the deletion to the connection that made it.
         """
         self.lines.doubt(key)

@@ -1,4 +1,4 @@
-"""Detach the open managers of a forked child from the connections and leases of the parent."""
+"""Detach the managers in a forked child from the connections and leases of the parent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Disowning", "lets_go_in_children"]
 
 
 class Disowning(Protocol):
-    """An open manager."""
+    """The engine of a manager."""
 
     def disown(self) -> None:
         """Stop all activity in a forked child, and send nothing."""

@@ -39,30 +39,22 @@ __all__ = ["Parts"]
 class Parts:
     """The parts of the engine of one manager.
 
-    The parts must be created on the event loop that uses them. `Context` describes most arguments
-    in detail.
+    The parts must be created on the event loop that uses them. `Context` describes the arguments
+    that are not listed here.
 
     Args:
-        fleet: The nodes.
-        options: The settings of the manager.
-        emit: Called with each rare event that belongs in a log.
-        report: Called with every event of a lock or a lease; None if there are no listeners.
-        clock: Returns seconds of the engine's clock.
-        wall_us: Returns microseconds of the wall clock.
-        draw: Returns a random number, uniform in [0, 1).
-        new_token: Returns a fresh token.
         run_id: Placeholder for the run id of a server in commands that are sent to all nodes. Each
             connection replaces the placeholder by the run id of its own server.
         manager_id: 16 hexadecimal digits that name this manager to other processes. Two managers
             with the same name would receive each other's messages.
 
     Attributes:
-        context: The surroundings of all parts.
+        context: The objects and functions that all parts share.
         guard: The recovery guard; None without one.
         availability: Keeps track of whether a quorum may grant.
-        lines: The waiting lines.
+        lines: The waiting lines of the tasks of this process.
         extender: Owns the leases.
-        reports: Receives the unrequested reports of the nodes.
+        reports: Receives the messages that nodes send without a request.
     """
 
     def __init__(
@@ -82,9 +74,8 @@ class Parts:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
-        # In nearly all events, the vote of a node has one of two values. So two votes are created
-        # in advance for each node. If each event created the votes of five nodes, their creation
-        # would cost more than the rest of the event.
+        # Nearly every vote in an event is one of these two. Creating the votes of five nodes for
+        # each event would cost more than the rest of the event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [
             (acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for"))
@@ -147,8 +138,8 @@ class Parts:
     def disown(self) -> None:
         """End all parts in a forked child, and send nothing.
 
-        Connections and leases belong to the parent. The event loop may go on in the child. If the
-        parts were not ended, this loop would answer for the parent, and release its leases.
+        Connections and leases belong to the parent. The event loop may go on in the child. Parts
+        that still ran there would write to the parent's connections and release its leases.
         """
         self._forked = self._closed = True
         self.reports.stop()
@@ -167,10 +158,9 @@ class Parts:
         ]
         steps += [self._duplicates.stop, *([self.guard.stop] if self.guard is not None else ())]
         for step in steps:
-            # The cancellation of a task raises RuntimeError if its loop is closed. In debug mode,
-            # it also raises the error if the loop belongs to another thread. Neither kind of loop
-            # runs in the child. `node.disown` replaces a socket, and raises OSError if no file
-            # descriptor is free.
+            # Cancelling a task raises RuntimeError if its loop is closed or, in debug mode, belongs
+            # to another thread. Neither loop runs in the child. `node.disown` replaces a socket,
+            # and raises OSError if no file descriptor is free.
             with suppress(RuntimeError, OSError):
                 step()
 
@@ -190,7 +180,6 @@ class Parts:
         return self.availability.ready and not self._closed
 
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
-        """Call `changed` at each change of this tracked key; see `Reports.onlooker`."""
         return self.reports.onlooker(key, changed)
 
     def invalidated(self, index: int, keys: list[bytes]) -> None:

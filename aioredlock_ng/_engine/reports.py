@@ -25,7 +25,6 @@ class Reports:
     """The `NodeListener` of a manager.
 
     Args:
-        context: The surroundings of the engine.
         manager_id: The name of this manager for other processes.
         guard: Notified of changed markers and of new connections; None without a recovery guard.
         availability: Notified of new and lost connections.
@@ -62,9 +61,7 @@ class Reports:
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
         """Act on changes of tracked keys on node `index`.
 
-        Args:
-            index: The node.
-            keys: The keys; None if any key may have changed, or if tracking was lost.
+        If `keys` is None, any key may have changed, or tracking was lost.
         """
         if not self._closed:
             if self._guard is not None and (keys is None or MARKER_KEY in keys):
@@ -78,7 +75,6 @@ class Reports:
                     changed()
 
     def notified(self, index: int, message: bytes) -> None:
-        """Process a message that another process has published for this manager on node `index`."""
         if not self._closed and (forced := self._lines.notified(index, message)):
             self._watcher.doubt(forced)
 
@@ -96,10 +92,11 @@ class Reports:
             self._onlookers.remove(onlooker)
 
     def identify(self, index: int, run_id: str) -> str:
-        """Record the run id of the server at node `index`. "" means that the server hides it.
+        """Record the run id of the server at node `index`; "" if it is unknown.
 
         Returns:
-            The address of another node with the same server, or "".
+            The address of another node with the same run id, or "". Nothing is recorded if there is
+            another node.
         """
         for other, known in self._run_ids.items():
             if run_id and known == run_id and other != index:
@@ -119,5 +116,4 @@ class Reports:
                     self._duplicates.suspect(other)
 
     def emit(self, event: Event) -> None:
-        """Pass an event of a node on to the log and to listeners."""
         self._context.emit(event)

@@ -1,4 +1,4 @@
-"""The description of a lock or a semaphore. All acquisitions share one checked description."""
+"""The description of a lock or a semaphore, which is checked once for all its acquisitions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ class Life:
 
     Attributes:
         ttl: The ttl of the lock.
-        ttl_word: The life of the keys before any renewal, in milliseconds, as sent to the nodes. It
-            is the ttl, or a longer time if `min_hold` requires that.
+        ttl_word: The life of the keys until the first renewal, in milliseconds, as sent to the
+            nodes: the ttl, or a longer time if `min_hold` requires that.
         drift: The part of the ttl that is subtracted because clocks may run at different rates.
         least_validity: The time that must be left until the deadline when a quorum has granted. If
             less is left, the attempt has failed.
-        watch_after: The time from the beginning of the grant until the nodes must track its keys.
+        watch_after: The time from the beginning of a lease until the nodes are asked to track its
+            keys.
         min_hold: The shortest time after the grant for which the keys stay taken.
     """
 
@@ -69,13 +70,13 @@ class Numbered:
 # call for each acquisition.
 @dataclass(slots=True, eq=False)
 class LockSpec:
-    """The description of a lock, made by `Redlock.lock(...)`. It never changes afterwards.
+    """The description of a lock, a semaphore or one slot, which never changes.
 
     Attributes:
         kind: The scripts that take, keep and release the keys.
         resource: The name or names of the lock, for messages.
         resources: The names as given.
-        keys: The Redis keys, in the order of the names.
+        keys: The Redis keys, in the order of the names; for a semaphore, the keys of all slots.
         counters: The fence counters of the keys, without repetition.
         life: The ttl and the times that follow from it.
         auto_extend: True if leases are renewed in the background.
@@ -84,8 +85,8 @@ class LockSpec:
         fail_fast: True if an acquisition does not wait while it is known that no quorum can grant.
         fair: True if each acquisition has a place of its own in the queues, and gets no grant from
             another task of its process.
-        slots: The slots of a semaphore, of which an acquisition takes one; None for a lock.
-        number: The number of this slot of a semaphore; None for a lock.
+        slots: The slots of a semaphore; None for a lock and for one slot.
+        number: The number of one slot; None for a lock and for a semaphore.
         reading: The description of the read lease into which a downgrade turns a writer's lease;
             None for other locks.
     """

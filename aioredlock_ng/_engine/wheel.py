@@ -91,8 +91,7 @@ class Wheel(Generic[T]):
     def slot(self, at: float) -> set[T]:
         """Return the items of the slot to which the instant `at` belongs.
 
-        The caller must add items to the set immediately, because the next call may drop an empty
-        set.
+        The caller must add items to the set immediately, because the wheel drops empty sets.
         """
         slot = at // self._width
         items = self._slots.get(slot)
@@ -116,7 +115,6 @@ class Wheel(Generic[T]):
         return max([overdue, *(late for ended, late in self._stalls if ended > since)])
 
     def stop(self) -> None:
-        """Drop all items, and stop the timer."""
         self._slots.clear()
         if self._timer is not None:
             self._timer.cancel()

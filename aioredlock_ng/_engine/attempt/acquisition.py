@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Acquisition"]
 
 MOST_TRIES = 5
-"""Largest number of slots that a call without waiting tries. Each slot was free when the nodes were
-asked, but another client may take it first."""
+"""Largest number of slots that a call without waiting tries, because another client may take a free
+slot first."""
 
 
 class Acquisition(Call):
@@ -43,11 +43,10 @@ class Acquisition(Call):
     __slots__ = ()
 
     def start(self) -> None:
-        """Join the waiting line, or send the first attempt to the nodes immediately.
+        """Join the waiting line, share a read grant, or send the first attempt to the nodes.
 
         Raises:
-            LockHeld: Raised if the calling task holds the lock through an enclosing `async with`,
-                and would wait for itself for ever.
+            LockHeld: Raised if the caller would wait for itself; see `refuse_deadlock`.
         """
         if self._blocking_timeout:
             loop = self.context.loop
@@ -68,13 +67,7 @@ class Acquisition(Call):
         self._ask(self.called_at)
 
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None, number: int = 0) -> None:
-        """Ask all nodes for the lock.
-
-        Args:
-            claim: The ticket and the name of a waiter in the queues; empty without a ticket.
-            cause: The event that woke the waiter; None for an attempt without a wait.
-            number: The slot of a semaphore that the nodes may grant; 0 if it is not known.
-        """
+        """Ask all nodes for the lock, as `Contender.attempt` describes."""
         if self.future.cancelled():
             # The caller was cancelled in this tick, and has not called `give_up` yet.
             return
@@ -108,11 +101,8 @@ class Acquisition(Call):
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition, in any state.
 
-        An attempt under way is released on the nodes, and the next task in line continues. A lease
-        that the caller has not received is released, too.
-
-        Args:
-            error: The error for the caller; None if the caller was cancelled.
+        An attempt under way is released on the nodes, and the next task in line continues. If
+        `error` is None, the caller was cancelled, and a lease granted meanwhile is released.
         """
         future = self.future
         if future.done() and not future.cancelled():
@@ -188,10 +178,8 @@ class Acquisition(Call):
     def _refused(self, attempt: Round, trouble: str, granted: list[Reply]) -> None:
         """Undo a failed attempt. Then wait, ask again, or end the acquisition.
 
-        Args:
-            attempt: The attempt.
-            trouble: The reason why a quorum of grants was not enough; "" if there was no quorum.
-            granted: The replies that decide which nodes get a release.
+        `trouble` is the reason why a quorum of grants was not enough; "" if there was no quorum.
+        The nodes that may have set keys, according to `granted`, get a release.
         """
         context = self.context
         context.counters.refused += 1
@@ -203,8 +191,8 @@ class Acquisition(Call):
         )
         if waits and reachable and not self._alone and not counted.hopeless:
             self.unreachable = False
-            # The command to enter the queues is sent before the release. At the release, a node
-            # that granted offers the key to the first in its queue.
+            # The command to enter the queues is sent before the release. A node that granted can
+            # then offer the key to this line at the release.
             self._lines.refused(self, attempt)
             self._undo(attempt, granted)
             return
@@ -227,7 +215,7 @@ class Acquisition(Call):
             self._lines.unreachable(self)
 
     def _fail(self, attempt: Round, trouble: str, counted: Tally) -> None:
-        """End an acquisition that does not wait, or schedule its second and last attempt."""
+        """End an acquisition that does not wait, or prepare another attempt."""
         context = self.context
         others = self._lines.holders(self.keys)
         if not counted.reachable or trouble:
@@ -251,7 +239,6 @@ class Acquisition(Call):
             self.give_up(held_by_another(LockHeld, self._held_by, self, others, self._look))
 
     def _look_for_free_slot(self) -> None:
-        """Ask the nodes which slots of the semaphore are free, and try one of the free slots."""
         SlotLook(self.context, self.spec, self._looked).ask()
 
     def _looked(self, look: Round) -> None:
@@ -284,8 +271,8 @@ class Acquisition(Call):
 
     def _time_out(self) -> None:
         self.context.counters.timeouts += 1
-        # A call behind the first call of its line has asked no node. Both calls wait for the same
-        # reason.
+        # A call behind the contender of its line has asked no node itself, so the contender's
+        # attempt decides which error is raised.
         if self.unreachable if self.round is not None else self._lines.left_behind(self):
             why = f"no quorum answered within {self._blocking_timeout:g} s"
             self.give_up(not_acquired(QuorumUnreachable, why, self))

@@ -1,6 +1,6 @@
-"""The attempts of one acquisition: each has a token of its own, a fence, and an undo.
+"""The attempts of one acquisition. Each attempt has a token of its own.
 
-If too few nodes have stored the fence, a second round proposes a higher one. The subclass decides
+If too few nodes have stored the fence of an attempt, a second round follows. The subclass decides
 what the answers mean for the caller.
 """
 
@@ -30,10 +30,9 @@ class Attempts:
     call.
 
     Attributes:
-        context: The surroundings of the engine.
         spec: The lock or the semaphore that is wanted.
         target: The lock that the latest attempt asks for: `spec`, or a slot of the semaphore.
-        called_at: Instant of the call, by the engine's clock.
+        called_at: Instant at which `acquire` was called, by the engine's clock.
         attempts: Number of attempts so far.
         round: The latest attempt; None before the first attempt and after the acquisition.
         before: The attempt before the latest one.
@@ -70,22 +69,16 @@ class Attempts:
     target: LockSpec
 
     def _decided(self, attempt: Round, second: Round | None = None) -> None:
-        """Act on the decision of an attempt, or of its second round.
-
-        Args:
-            attempt: The attempt.
-            second: The second round, if the attempt needed one.
-        """
+        """Act on the decision of an attempt, or of its second round."""
         raise NotImplementedError
 
     @property
     def resource(self) -> str:
-        """Return the name of the lock, for messages."""
         return self.spec.resource
 
     @property
     def waited(self) -> float:
-        """Return the seconds since the call."""
+        """Seconds since the call of `acquire`."""
         return self.context.clock() - self.called_at
 
     @property
@@ -96,9 +89,7 @@ class Attempts:
     def doubt(self, index: int | None = None) -> None:
         """Forbid passing on the grant of the current attempt, and verify its keys after the grant.
 
-        Args:
-            index: The node on which a key may have changed; None for all nodes. If the node has not
-                granted yet, the change came before the grant and is ignored.
+        A change on node `index` is ignored if the node has not granted yet.
         """
         if (
             index is not None
@@ -115,11 +106,8 @@ class Attempts:
         Each attempt has a fresh token. If several attempts had the same token, a lock could have
         two holders: the model checker finds a case with 11 steps.
 
-        Args:
-            now: The instant at which the attempt begins.
-            claim: The ticket and the name of a waiter in the queues; empty without a ticket.
-            followed: True if other tasks wait in the same line. Each node then also returns the
-                counter that the fence replaces. The waiting tasks get fences above that counter.
+        If `followed` is True, other tasks wait in the same line. Each node then also returns the
+        counter that the fence replaces. The waiting tasks get fences above that counter.
         """
         context, spec = self.context, self.target
         if self.round is not None:
@@ -228,7 +216,7 @@ class Attempts:
         second.on_late = count
 
     def _undo(self, attempt: Round, replies: list[Reply]) -> None:
-        """Send a release to the nodes that granted the attempt or have not answered yet."""
+        """Send a release to the nodes that may have set keys for the attempt."""
         if any(map(may_have_set, replies)):
             life = self.spec.life
             self._releases.send(self.target, attempt.token, replies, life.ttl, self.context.clock())

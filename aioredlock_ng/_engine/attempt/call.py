@@ -1,4 +1,4 @@
-"""The state of one call of `acquire()` for its caller and its line. No attempt begins here."""
+"""One call of `acquire()`: its result, its time limit and its line."""
 
 from __future__ import annotations
 
@@ -32,25 +32,18 @@ __all__ = ["Call"]
 class Call(Attempts):
     """One call of `acquire()`.
 
+    `Attempts` and `Contender` describe the attributes that are not listed here.
+
     Args:
-        context: The surroundings of the engine.
-        lines: The waiting lines of this manager.
         releases: Sends the release that undoes a failed attempt.
         extender: Owns the lease after the grant.
-        spec: The lock that is wanted.
-        blocking_timeout: Longest wait in seconds. None waits for ever; 0.0 makes one attempt and
-            does not queue.
+        blocking_timeout: Longest wait in seconds. None waits for ever. With 0, the call does not
+            wait in a line or in the queues.
         alone: True if the call makes its first attempt outside of any line.
 
     Attributes:
         unreachable: True before the first attempt, and after an attempt that reached no quorum.
         future: Resolves to the `LeaseRecord`, or to the error.
-        keys: The keys of the lock, or of all slots of the semaphore.
-        line_key: The name of the line.
-        fair: True if the call has a place of its own in the queues, and gets no grant from another
-            task of its process.
-        line: The line in which the call waits; set by `Lines.join`.
-        booked: The line in which the latest attempt has booked a slot; see `Contender`.
     """
 
     __slots__ = (
@@ -113,7 +106,6 @@ class Call(Attempts):
         return lease.passed_on(wanted, now)
 
     def take(self, lease: LeaseRecord) -> None:
-        """End the wait: the caller gets this lease."""
         self._stop()
         self.context.counters.acquired += 1
         self._extender.adopt(lease)
@@ -158,7 +150,6 @@ class Call(Attempts):
 
     @property
     def _held_by(self) -> str:
-        """The words about the holder of the lock, for messages."""
         slots = self.spec.slots
         return "held by another" if slots is None else f"held by others, in all {slots.limit} slots"
 

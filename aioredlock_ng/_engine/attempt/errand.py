@@ -17,7 +17,6 @@ class Errand:
     """One command and the receiver of its answers, as a `Sink`.
 
     Args:
-        command: The command.
         started: Instant at which the command is sent, by the engine's clock.
         answered: Called with the index of a node and its answer. None ignores all answers.
         wanted: Returns False once the command must not be sent any more. A command is sent a second
@@ -39,10 +38,8 @@ class Errand:
         self._wanted = wanted
 
     def stands(self) -> bool:
-        """True while the command may still be sent."""
         return self._wanted is None or self._wanted()
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Pass the answer of node `index` to the callback."""
         if self._answered is not None:
             self._answered(index, reply)

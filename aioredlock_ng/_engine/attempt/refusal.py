@@ -28,10 +28,8 @@ _Error = TypeVar("_Error", bound="LockNotAcquired")
 def not_acquired(kind: type[_Error], why: str, asked: Attempts) -> _Error:
     """Return the error for the caller of an acquisition.
 
-    Args:
-        kind: The class of the error.
-        why: The reason, in words.
-        asked: The failed acquisition. The error has the votes of its last attempt, if it made one.
+    The error has the votes of the latest attempt, or of the attempt before while the latest has no
+    answers.
     """
     context, attempt = asked.context, _most_telling(asked.round, asked.before)
     votes = [] if attempt is None else _votes(context, attempt)
@@ -63,17 +61,10 @@ def held_by_another(
 ) -> LockNotAcquired:
     """Return the error for a lock that another task or process holds.
 
-    The error has the label of the holder if it is known.
-
-    Args:
-        kind: The class of the error.
-        why: The reason, in words.
-        asked: The acquisition.
-        holders: The leases of this process for any of the wanted keys.
-        look: The request for the label of the holder, if there was one.
-        retry_after: Seconds until the earliest of the held keys may expire; None if that is not
-            known. For a lock, None is replaced by the remaining time in the latest refusals of the
-            nodes. The refusals of a semaphore concern one slot only, so they are not used.
+    The error has the label of the holder if it is known. `holders` are the leases of this process
+    for any of the wanted keys. `retry_after` is the number of seconds until a held key may expire;
+    None if unknown. For a lock, None is replaced by the remaining time in the latest refusals. The
+    refusals of a semaphore concern one slot only, so they are not used.
     """
     left = retry_after
     if asked.spec.slots is None:
@@ -140,7 +131,6 @@ def _is_news(reply: Reply) -> bool:
 
 
 def _name_owner(error: LockHeld | AcquireTimeout, owner: str) -> None:
-    """Put the label of the holder into an error and its message."""
     error.owner = owner
     (message,) = error.args
     failed = _failed(error.resource)

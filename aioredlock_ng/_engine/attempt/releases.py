@@ -54,9 +54,6 @@ class Releases:
                 node cannot be reached.
             now: The present instant, by the engine's clock.
             label_keys: Keys under which the nodes may have labels of the lease.
-
-        Returns:
-            The round of the release.
         """
         command = spec.kind.releasing(spec.keys, token, now + ttl, label_keys)
         return self._send(command, len(spec.keys), replies, now)
@@ -64,10 +61,7 @@ class Releases:
     def retire(self, command: Command, replies: list[Reply], now: float) -> Round:
         """Send, in place of a release, a command that keeps the keys of a lease taken.
 
-        Args:
-            command: The command. All its KEYS are keys of the lock.
-            replies: The answers to the attempt, as in `send`.
-            now: The present instant, by the engine's clock.
+        All KEYS of the command must be keys of the lock. The other arguments are those of `send`.
         """
         return self._send(command, len(command.keys), replies, now)
 

@@ -1,7 +1,4 @@
-"""One round: a command to all nodes, and a decision as early as their answers allow.
-
-A round sends its command to each node once.
-"""
+"""One round: a command to several nodes, and a decision as early as their answers allow."""
 
 from __future__ import annotations
 
@@ -40,8 +37,6 @@ class Round:
     """A command that is sent to several nodes, and the count of its answers.
 
     Args:
-        context: The surroundings of the engine.
-        command: The command.
         full: The reply that counts as a yes. None if no reply counts as a yes.
         quorum: Number of nodes that must answer yes.
         started: Instant by the engine's clock, before the first byte of the command is queued.
@@ -63,7 +58,6 @@ class Round:
         open: True until the decision.
         on_late: Called with the index of the node at each answer after the decision.
         expired: True if the node timeout decided the round.
-        started: As in the arguments.
         token: The token of an acquire; empty for other commands.
     """
 
@@ -144,7 +138,6 @@ class Round:
             self._decide()
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Store and count the answer of node `index`."""
         self.replies[index] = reply
         if not self.open:
             if reply is not self._full:
@@ -177,10 +170,10 @@ class Round:
                 self._decide()
 
     def _look_at(self, index: int, reply: Reply) -> None:
-        """Report a node that is in quarantine or has a broken counter, even if its answer is late.
+        """Act on an answer to an acquire that does not count as a yes, or that came late.
 
-        Without this report, a quorum of other nodes would hide the trouble of one node. A server
-        without tracking reports no flush, and its node would stay in quarantine unnoticed.
+        A late acknowledgement of the fence is stored as `GRANTED`. A quarantine and a broken
+        counter are reported, even if a quorum of other nodes has granted.
         """
         if self._full is not GRANTED:
             return
@@ -202,11 +195,9 @@ class Round:
         self.replies[:] = [GRANTED if is_granted(reply) else reply for reply in self.replies]
 
     def stands(self) -> bool:
-        """True while the command may still be sent: until the decision."""
         return self.open
 
     def expire(self) -> None:
-        """Decide without the missing answers, because the node timeout has passed."""
         if self.open:
             self.expired = True
             self._decide()

@@ -22,11 +22,9 @@ __all__ = ["SlotLook"]
 class SlotLook(Round):
     """A request to all nodes for the keys of all slots, decided once a slot is free on a quorum.
 
-    A node that is down counts immediately as a node that shows no free slot.
+    A node that is down counts as a node without a free slot.
 
     Args:
-        context: The surroundings of the engine.
-        spec: The semaphore.
         on_decided: Called once: when a slot is free on a quorum of nodes, when no slot can turn out
             to be free on a quorum, or at the node timeout.
     """
@@ -40,7 +38,6 @@ class SlotLook(Round):
         super().__init__(context, command, None, context.quorum, context.clock(), on_decided)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Store and count the answer of node `index`."""
         self.replies[index] = reply
         if not self.open:
             return

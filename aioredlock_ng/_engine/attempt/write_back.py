@@ -18,15 +18,13 @@ __all__ = ["WriteBack"]
 
 
 class WriteBack(Round):
-    """A round that also accepts a node whose counter another reader has raised above the fence.
+    """A round that also accepts a node whose counter has risen above the fence since the grant.
+
+    `Round` describes the arguments that are not listed here.
 
     Args:
-        context: The surroundings of the engine.
-        command: The command that stores the fence.
         first: The attempt. Its replies have the counters of the nodes that granted.
         fence: The fence of the attempt.
-        started: Instant by the engine's clock, before the first byte of the command is queued.
-        on_decided: Called once, at the decision. See `Round`.
     """
 
     __slots__ = ("_fence", "_first")
@@ -45,13 +43,12 @@ class WriteBack(Round):
         self._fence = fence
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Store and count the answer of node `index`.
+        """Count a counter above the fence as a yes, if the counter rose after the grant.
 
-        A node may still have the attempt's entry, although its counter is above the fence. In this
-        case, no writer has had the key on that node since the grant. The next writer on that node
-        gets a fence above the counter. So the answer counts as a yes if the counter rose above the
-        fence after the grant. If the counter was above the fence at the grant already, the last
-        writer on the node may have a higher fence, and the answer is a no. See docs/model.md.
+        The node still has the attempt's entry, so no writer has had the key there since the grant.
+        The next writer gets a fence above the counter. If the counter was above the fence at the
+        grant already, the last writer may have a higher fence, and the answer is a no. See
+        docs/model.md.
         """
         if type(reply) is Unacknowledged and reply.counter > self._fence:
             answer = self._first.replies[index]

@@ -50,11 +50,10 @@ class Batch:
     keys are missing proves nothing, because a repair may have set the keys meanwhile.
 
     Args:
-        context: The engine's surroundings.
         command: The command. Its keys begin with the keys of the leases, in order.
-        leases: The leases.
         started: Instant before the first byte is queued, by the engine's clock.
-        on_yes: Called with leases whose keys a quorum of nodes has. No lease is passed twice.
+        on_yes: Called with the batch, and with leases whose keys a quorum of nodes has. No lease is
+            passed twice.
         on_no: Called within the node timeout for each lease whose keys no quorum can have.
         on_unsure: Called within the node timeout for each undecided lease that no outstanding
             answer can decide any more.
@@ -65,8 +64,6 @@ class Batch:
         stands: Returns False once the command must not be sent again.
 
     Attributes:
-        command: The command.
-        started: Instant before the first byte is queued.
         replies: The answer of each node; None until the node has answered.
         done: A future to resolve once the batch is decided, or at the node timeout. None if no
             caller waits.
@@ -133,13 +130,11 @@ class Batch:
         self.done: asyncio.Future[None] | None = None
 
     def ask(self) -> None:
-        """Queue the command on all nodes, in this tick of the event loop."""
         context = self._context
         self._slot = context.timeouts.add(self, self.started + context.patience)
         context.fleet.ask(self)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Process the answer of a node, and decide about leases as early as possible."""
         self.replies[index] = reply
         self._answered += 1
         if self._on_answer is not None:
@@ -160,7 +155,6 @@ class Batch:
             self._judge()
 
     def stands(self) -> bool:
-        """Return True while the command may be sent again."""
         return self.open and self._stands()
 
     def has(self, lease: LeaseRecord) -> bool:
@@ -168,7 +162,6 @@ class Batch:
         return lease in self._confirmed
 
     def expire(self) -> None:
-        """End the wait for answers, because the node timeout has passed."""
         if self.open:
             self._late = True
             self._close()
@@ -179,8 +172,8 @@ class Batch:
     def held(self, lease: object) -> int:
         """Return how many nodes have the keys of the lease, late answers included."""
         if not self._partial:
-            # So far, each answer is the same for all leases. A search for the position of each
-            # lease would take quadratic time when many leases end together.
+            # No answer distinguishes between the leases. A search for the position of each lease
+            # would take quadratic time when many leases end together.
             return self._full
         return next(
             (self._count(at, known)[0] for at, known in self._positions() if known is lease), 0
@@ -193,7 +186,7 @@ class Batch:
             self.done.set_result(None)
 
     def _can_decide(self) -> bool:
-        """Return False while no lease can be decided. The check of each lease is then skipped."""
+        """Return False while too few nodes have answered to check each lease."""
         quorum, silent = self._context.quorum, len(self.replies) - self._answered
         some = self._full + self._partial
         return (

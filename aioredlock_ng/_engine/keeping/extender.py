@@ -1,7 +1,7 @@
-"""The leases of one manager from grant to end.
+"""The beginning and the end of each lease of one manager.
 
-A lease is adopted when a quorum grants it. Each lease ends once: it is passed on to a waiting task,
-released, abandoned or lost. Until this end, `renewals.py` renews the lease.
+A lease ends once: it is released, abandoned or lost. Instead of a release on the nodes, its grant
+may be passed on to a waiting task. `renewals.py` renews leases until they end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class Extender(Endings):
     """Owns every lease of one manager from grant to end.
 
     Args:
-        context: The engine's surroundings.
         releases: Sends releases to the nodes.
         lines: The lines of waiting tasks. At the end of a lease, the next task in line asks the
             nodes.
@@ -69,28 +68,30 @@ class Extender(Endings):
         self._schedule = self._renewals.schedule
 
     def adopt(self, lease: LeaseRecord) -> None:
-        """Take over a lease that was just granted, and schedule the first watch of its keys."""
+        """Take over a new lease, and schedule the first watch of its keys."""
         self.leases.add(lease)
         if lease.spec.life.min_hold:
             min_hold.begin(lease, self._context.clock())
         at = lease.since + lease.spec.life.watch_after
         if lease.spec.kind.shared:
-            # The grant may be much older than this lease of it.
+            # The grant may be much older than this lease. Its renewal may be due before the watch.
             at = min(at, renew_at(lease.started, lease.ttl, 0.0))
         lease.slot = self._schedule.add(
             lease, at if lease.spec.max_hold is None else min(lease.deadline, at)
         )
 
     def watch(self, lease: LeaseRecord) -> None:
-        """Read the keys of a lease now, so that the nodes report each change from now on."""
+        """Watch a lease now, unless it has ended or is watched already."""
         if lease.phase is Phase.HELD and not lease.watched:
             self.watcher.watch([lease])
 
     def pass_on(self, lease: LeaseRecord) -> bool:
-        """End a lease, and give the next task in line a lease of the same grant.
+        """End a lease without a release on the nodes, if its grant goes on.
+
+        Either the next task in line gets a lease of the grant, or a read grant outlives the lease.
 
         Returns:
-            False if the lease has not ended. In this case the caller must call `release`.
+            False if the lease has not ended. The caller must then call `release`.
         """
         line = lease.line
         now = self._context.clock()
@@ -164,16 +165,13 @@ class Extender(Endings):
 
         The holder is notified, the remaining keys are released, and the next task in line asks the
         nodes.
-
-        Args:
-            lease: The lease.
-            reason: The reason, for errors and events.
         """
         if lease.phase is not Phase.HELD:
             return
         now = self._lost(lease, reason)
         self._end(lease, now)
-        # While the body waits for a renewal, the waiting call raises an exception instead.
+        # A call of the body that waits for a renewal raises an exception, so the body must not be
+        # cancelled, too.
         if lease.asking is None:
             lease.notify_body()
         if lease.taken:
@@ -184,10 +182,6 @@ class Extender(Endings):
 
         The holder may be unable to stop its work immediately. If the keys were released, another
         holder could work at the same time.
-
-        Args:
-            lease: The lease.
-            reason: The reason, for errors and events.
         """
         if lease.phase is not Phase.HELD:
             return
@@ -210,11 +204,9 @@ class Extender(Endings):
             self._overdue(lease)
 
     def renew(self, leases: Sequence[LeaseRecord], ttl: float) -> Batch:
-        """Send a renewal of these leases now. See `Renewals.renew`."""
         return self._renewals.renew(leases, ttl)
 
     def close(self) -> None:
-        """Stop all timers."""
         self._schedule.stop()
 
     def _vanished(self, lease: LeaseRecord) -> None:
@@ -231,10 +223,7 @@ class Extender(Endings):
             self.lose(lease, EXPIRED)
 
     def _standstill(self, lease: LeaseRecord) -> str:
-        """Return a remark on a standstill of the event loop.
-
-        The remark is empty if the standstill was too short to delay renewals.
-        """
+        """Return a remark if the event loop stood still long enough to delay renewals; else ""."""
         now = self._context.clock()
         stall = max(now - lease.deadline, self._schedule.stall(lease.started, now))
         return f"; the {STOOD_STILL} {stall:.1f} s" if stall >= lease.ttl * STALL_SHARE else ""

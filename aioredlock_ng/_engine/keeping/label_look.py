@@ -58,11 +58,10 @@ class Looks:
 class Look:
     """One question to all nodes for the label of a key's holder. A look is a `Sink`.
 
-    The question ends when the answers of a majority decide the label, or at the node timeout.
+    The question ends when the answers decide the label, or at the node timeout.
 
     Attributes:
-        label: The label of the holder. None until the question ends. The label stays None if
-            no majority shows a holder, or if the holder has no label.
+        label: The label of the holder; None until the question ends, or if no label was found.
     """
 
     def __init__(
@@ -80,11 +79,9 @@ class Look:
         self._timer = context.loop.call_later(context.options.node_timeout, self._end, None)
 
     def stands(self) -> bool:
-        """Return True until the question ends."""
         return self._looks.get(self._key) is self
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Store the answer of a node, and end the question if the answers decide the label."""
         self._replies[index] = reply
         decided, label = holder_label(self._replies, self._quorum)
         if decided and self.stands():

@@ -1,7 +1,7 @@
 """The owner labels of leases. A label is a text beside the lock's key that names the holder.
 
-Only leases that are held long enough to be watched get a label. The watcher writes the label to the
-nodes.
+The watcher writes labels to the nodes. So a lease that ends before it is watched has no label,
+unless `min_hold` keeps its keys.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class Labels:
         self._wall_us = wall_us
 
     def text(self, lease: Labelled) -> str:
-        """Return the text of a lease's label."""
         if lease.spec.owner is not None:
             return lease.spec.owner
         # The name of a task may contain line breaks and control characters.
@@ -74,7 +73,10 @@ class Labels:
     def words(
         self, leases: Sequence[Labelled]
     ) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
-        """Return the keys of the labels, and for each key its ttl in milliseconds and its value."""
+        """Return the keys of the labels, and for each key its ttl in milliseconds and its value.
+
+        Set the instant at which each label must be written again.
+        """
         now, wall_us = self._clock(), self._wall_us()
         keys: list[bytes] = []
         args: list[bytes | int] = []

@@ -1,8 +1,8 @@
 """The engine's record of one lease. Users see the record through `Lease`.
 
-A grant is what a quorum of nodes gave this process. A lease is what a task holds, and belongs to a
-grant. A process can pass a grant on to a waiting task. The waiting task gets a second lease with
-the same token and the same deadline.
+A quorum of nodes gives a grant to this process. A lease belongs to a grant, and to the task that
+holds it. A process can pass a grant on to a waiting task, which gets a second lease with the same
+token.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Ballot(Protocol):
 class Counted:
     """The number of nodes that held a lease when it ended. The object replaces a `Batch`.
 
-    A batch refers to all leases that it renewed. Each of these leases refers to its own ballot. An
-    ended lease that kept its batch would keep all leases of the batch in memory.
+    A batch refers to all leases that it renewed. An ended lease that kept its batch would keep all
+    these leases in memory.
     """
 
     __slots__ = ("_nodes",)
@@ -46,7 +46,6 @@ class Counted:
         self._nodes = nodes
 
     def held(self, _lease: object) -> int:
-        """Return the number of nodes that held the lease when it ended."""
         return self._nodes
 
 
@@ -75,7 +74,7 @@ class LeaseRecord(LeaseState):
             meanwhile, the waiting call raises an exception.
         on_lost: Called once, synchronously, when the lease is lost.
         waiters: Futures to resolve when the lease ends.
-        timer: The exact timer for a deadline that is near.
+        timer: An exact timer, which replaces the timer wheel when the deadline is near.
         longest_ttl: The longest ttl, in seconds, that a node may have given the keys.
         watched: True once the nodes were asked to track the keys.
         taken_by: The name of the task that took the lease, for the label.
@@ -85,10 +84,10 @@ class LeaseRecord(LeaseState):
         still_used: Called with a callback, before the lease is released or the manager is closed.
             Returns True while a thread works under the lease. In this case the callback runs on the
             event loop when the thread has ended. None if no thread can use the lease.
-        expires_at_close: True if a close of the manager during the `async with` must leave the keys
-            to expire. The clean-up of the task may take long.
+        expires_at_close: True if the keys must expire, instead of being released, when the manager
+            is closed during the `async with`.
         forsaken: True if the lease was lost and its keys were left to expire.
-        taken: True once a caller has the lease. Listeners get no report on the end of other leases.
+        taken: True once a caller has the lease. Until then, listeners get no report on its end.
         read_grant: All read leases of the same grant, this lease included; None for locks with one
             holder.
         repairing: One bit per node, set while a repair of that node is under way or scheduled.
@@ -142,7 +141,7 @@ class LeaseRecord(LeaseState):
         since = started if since is None else since
         ends_at = None if spec.max_hold is None else since + spec.max_hold
         life = spec.life
-        # The call of super() alone would take a tenth of the time of a grant.
+        # A call of `super()` would take a tenth of the time of a grant.
         LeaseState.__init__(
             self, started, life.ttl, deadline_of(started, life.ttl, life.drift), ends_at
         )
@@ -176,14 +175,13 @@ class LeaseRecord(LeaseState):
     def passed_on(self, spec: LockSpec, now: float) -> LeaseRecord | None:
         """Return the next lease of the same grant; None if the nodes must be asked.
 
-        A watched lease is not passed on, because its keys may have been renewed, repaired or
-        labelled. A read lease is shared even if it was renewed, because nodes never shorten the
-        life of its entry. If its next renewal is overdue, it is not shared, because the new lease
-        could end before its own first renewal. Each lease with `min_hold` needs a grant of its own.
+        `spec` is the lock that the waiting task wants. Each lease with `min_hold` needs a grant of
+        its own. The grant of a watched lease is not passed on, because its keys may have been
+        renewed, repaired or labelled.
 
-        Args:
-            spec: The lock that the waiting task wants.
-            now: Instant by the engine's clock.
+        A read grant is shared even after a renewal, because nodes never shorten the life of its
+        entry. Once its next renewal is overdue, the grant is not shared. A new lease could end
+        before its own first renewal.
         """
         life, fence = spec.life, self.fence
         if (
@@ -221,16 +219,9 @@ class LeaseRecord(LeaseState):
     def read_again(self, spec: LockSpec, now: float) -> LeaseRecord | None:
         """Return another lease of the grant for the task that reads under this lease.
 
-        Until its first renewal, the new lease has the ttl of this lease, and ends no later than
-        this lease. The nodes must not be asked: the task could wait for a writer that waits for
-        this task.
-
-        Args:
-            spec: The lock that the task wants to read.
-            now: Instant by the engine's clock.
-
-        Returns:
-            The new lease; None if this lease has ended.
+        The result is None after the deadline of this lease. Until its first renewal, the new lease
+        has the ttl of this lease, and ends no later. The nodes must not be asked, because the task
+        could wait for a writer that waits for this task.
         """
         if self.deadline <= now:
             return None
@@ -268,7 +259,6 @@ class LeaseRecord(LeaseState):
             on_lost()
 
     def unschedule(self) -> None:
-        """Cancel the timer of the lease, and remove the lease from the timer wheel."""
         if self.slot is not None:
             self.slot.discard(self)
             self.slot = None

@@ -21,7 +21,6 @@ __all__ = ["begin", "kept_for", "retirement"]
 
 
 def begin(lease: LeaseRecord, now: float) -> None:
-    """Begin the minimum hold of a lease that is granted now."""
     life = lease.spec.life
     lease.kept_until = now + life.min_hold
     lease.longest_ttl = max(lease.longest_ttl, int(life.ttl_word) / 1000)

@@ -40,7 +40,6 @@ class ReadGrant(Generic[_H]):
         self._longest_ttl = self._labelled_until = 0.0
 
     def add(self, lease: _H) -> None:
-        """Add a lease of the same grant."""
         self.leases[lease] = None
         lease.read_grant = self
 

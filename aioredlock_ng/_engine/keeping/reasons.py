@@ -29,11 +29,10 @@ _CAUSES = {
     EXPIRED: "expired",
 }
 """The value of `LeaseLost.cause` for each reason. A reason is compared only up to its first ";". A
-reason that is not listed here means that the keys are gone, unless it names a standstill."""
+reason that is not listed here counts as "gone", unless it names a standstill."""
 
 
 def cause_of(reason: str) -> str:
-    """Return the value of `LeaseLost.cause` for a reason."""
     if STOOD_STILL in reason:
         return "stalled"
     return _CAUSES.get(reason.partition(";")[0], "gone")

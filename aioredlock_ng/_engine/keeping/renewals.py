@@ -1,9 +1,8 @@
 """Renewals of leases, which are sent in batches, decided for each lease, and repeated if they fail.
 
-The module has no task. The schedule calls the module with the leases that are due. The renewals of
-these leases are sent in a few commands, and callbacks receive the answers. A renewal compares the
-token of the lease, so that it never extends the key of another lease of the same name. A renewal
-never sets a missing key.
+The timers of `Schedule` start the renewals, and callbacks receive the answers. A renewal compares
+the token of the lease, so that it never extends the key of another grant. A renewal never sets a
+missing key.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ class Renewals:
     """Renews the leases of one manager.
 
     Args:
-        context: The engine's surroundings.
         watcher: Reads keys of leases, so that the nodes track them.
         repairs: Sets keys again on nodes that lost them.
         lose: Called for a lease if no quorum of nodes has its keys any more.
@@ -62,7 +60,7 @@ class Renewals:
         self._lose = lose
         self._overdue = overdue
         self.schedule = Schedule(context, self._due, overdue)
-        # Nodes whose last answer to a renewal was a refusal.
+        # The nodes that have refused a renewal, and have renewed no key since.
         self._refusing: set[int] = set()
 
     def renew(self, leases: Sequence[LeaseRecord], ttl: float) -> Batch:
@@ -70,10 +68,8 @@ class Renewals:
 
         After the answers, a lease has a new deadline, is scheduled for another try, or is lost.
 
-        Args:
-            leases: The leases to renew, all of the same kind of lock. All keys get the same ttl, so
-                the minimum holds of the leases should end at about the same time.
-            ttl: Their new ttl, in seconds from now.
+        The leases must be of the same kind of lock. All keys get the same ttl, so the minimum holds
+        of the leases should end at about the same time. `ttl` counts in seconds from now.
         """
         context = self._context
         options = context.options

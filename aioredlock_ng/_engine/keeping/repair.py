@@ -2,8 +2,8 @@
 
 A repair never counts as a renewal, and no repair begins after the local deadline. The script checks
 the recovery guard and the fence on the node itself. Without the guard a repair can give a lock two
-holders, as the model checker found. A node in quarantine would refuse every repair, so no repair is
-sent to this node. The first renewal after the quarantine shows again which keys the node lacks.
+holders, as the model checker found. A node in quarantine sets no missing key, so no repair is sent
+to this node. The first renewal after the quarantine shows again which keys the node lacks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Repairs:
         self._context = context
 
     def missing(self, lacking: Iterable[LeaseRecord], index: int) -> None:
-        """Schedule repairs of leases, because node `index` lacks their keys."""
+        """Schedule repairs of leases whose keys node `index` lacks, unless it is in quarantine."""
         if self._context.quarantined(index):
             return
         due = [lease for lease in lacking if self._wanted(lease, index)]
@@ -82,8 +82,7 @@ class Repairs:
         context, spec = self._context, lease.spec
         context.counters.repairs += 1
         lease.repairing |= 1 << index
-        # The node may have our keys from now on. So the release must also be sent to this node,
-        # behind the repair.
+        # The node may have our keys from now on. The release must not skip this node.
         lease.granted[index] = None
         # The repair stores the fence of the grant, because the grant itself may have raised a
         # counter above the lease's fence. If a node's counter is above the grant's fence, for
@@ -107,13 +106,11 @@ class _Repair:
         self.started = context.clock()
 
     def stands(self) -> bool:
-        """Return True while the lease is valid. A repair of an invalid lease is not sent again."""
         return (
             self._lease.remaining(self._context.clock()) > 0.0 and self._lease.phase is Phase.HELD
         )
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Record the answer of the repaired node."""
         lease = self._lease
         lease.repairing &= ~(1 << index)
         if reply is Repaired.DONE:

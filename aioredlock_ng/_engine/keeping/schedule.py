@@ -23,7 +23,6 @@ class Schedule(Wheel[LeaseRecord]):
     """The timer wheel of one manager's leases, and an exact timer for each deadline that is near.
 
     Args:
-        context: The engine's surroundings.
         due: Called with the leases of a slot, to watch or to renew them.
         overdue: Called for a lease whose deadline has passed.
     """
@@ -47,7 +46,6 @@ class Schedule(Wheel[LeaseRecord]):
         lease.slot = self.add(lease, at)
 
     def put_all(self, leases: Sequence[LeaseRecord], at: float) -> None:
-        """Move several leases to the slot of the instant `at`."""
         if leases:
             slot = self.slot(at)
             for lease in leases:

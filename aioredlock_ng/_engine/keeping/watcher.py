@@ -1,9 +1,8 @@
 """Detect missing keys of held leases as soon as the nodes report a change.
 
-A lease is watched when it is held for longer than `validity.WATCH_AFTER`. A read of the lease's
-keys makes the server track these keys for our connection. Each renewal reads the keys again. After
-a report of a change the watcher reads the keys on all nodes. A deleted key is a loss if no quorum
-of nodes still has the key. If another client sends PEXPIRE, the lease is not lost.
+A lease is watched when it is held for longer than `validity.watch_after`. Unless the lock is shared
+by readers, a read of the keys makes the server track them for our connection. After a report of a
+change, the watcher reads the keys on all nodes. The lease is lost if no quorum has the keys.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class Watcher:
     """Watches the keys of one manager's leases.
 
     Args:
-        context: The engine's surroundings.
         leases: All leases of the manager that have not ended.
         lose: Called for a lease if no quorum of nodes has its keys any more.
         check: Called for a lease whose deadline may have passed, before its keys are read.
@@ -56,9 +54,7 @@ class Watcher:
     def watch(self, leases: Sequence[LeaseRecord], *, label: bool = True) -> None:
         """Read the keys of leases on all nodes, so that the nodes track them.
 
-        Args:
-            leases: The leases. Some of the leases may already be watched.
-            label: True to write the labels of the leases, too.
+        Some of the leases may already be watched. If `label` is True, write their labels, too.
         """
         for part in _alike(leases):
             for lease in part:
@@ -89,7 +85,6 @@ class Watcher:
             ).ask()
 
     def forget(self, lease: LeaseRecord) -> None:
-        """Stop watching a lease that has ended."""
         for key in lease.spec.keys:
             if self._by_key.get(key) is lease:
                 del self._by_key[key]
@@ -97,11 +92,8 @@ class Watcher:
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Schedule a check of the leases whose keys changed.
 
-        All changes in one tick of the event loop cause one check together.
-
-        Args:
-            index: The node that reported the change.
-            keys: The changed keys; None if any key may have changed.
+        If `keys` is None, any key may have changed. All changes in one tick of the event loop cause
+        one check together.
         """
         if keys is None:
             # Unwatched leases are checked too, because a restarted server may have lost their keys.

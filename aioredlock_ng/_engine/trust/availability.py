@@ -1,7 +1,7 @@
 """Wait for a quorum of nodes that can grant. Report when the quorum is lost and regained.
 
-The module sends no requests to nodes. Parts of the engine that notice a change of a node call
-`update`.
+The module sends no requests to nodes. Other parts of the engine call `update` when the state of a
+node may have changed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ __all__ = ["Availability"]
 
 
 class Availability:
-    """Knows whether a quorum of nodes may grant.
+    """Keeps track of whether a quorum of nodes may grant.
 
     Args:
-        context: The surroundings of the engine.
         markers: The markers as last read; None without a recovery guard.
         states: Returns the health of each node, quarantine included.
 
@@ -66,9 +65,9 @@ class Availability:
             return
         context, markers = self._context, self._markers
         connected = [index for index, node in enumerate(context.fleet.nodes) if node.ready]
-        # After a new connection the marker of a node is not read yet. Until the marker is read, the
-        # node neither helps to regain a quorum nor counts as missing. Otherwise the quorum would
-        # seem regained after a restart of all nodes, and lost again once the markers are read.
+        # Until the marker of a newly connected node is read, the node neither helps to regain a
+        # quorum nor counts as missing. Otherwise the quorum would seem regained after a restart of
+        # all nodes, and lost again once the markers are read.
         able = [index for index in connected if markers is None or markers.admits(index)]
         sure = sum(markers is None or markers.has_read(index) for index in able)
         if sure >= context.quorum:
@@ -106,7 +105,7 @@ class Availability:
             elif self._markers is None or self._markers.admits(index):
                 waits.append(0.0)
             else:
-                # A server that refuses to keep its marker never leaves quarantine.
+                # The quarantine of a node that refuses its marker has no known end.
                 waits.append(None if self._markers.refuses(index) else self._markers.left(index))
         return quorum_back_in(waits, self._context.quorum)
 

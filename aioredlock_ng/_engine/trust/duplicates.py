@@ -54,11 +54,9 @@ class DuplicateNodes:
             )
 
     def probes(self) -> list[asyncio.Task[None]]:
-        """Return the probes under way."""
         return [probe for probe in self._probes.values() if not probe.done()]
 
     def stop(self) -> None:
-        """Cancel all probes."""
         for probe in self._probes.values():
             probe.cancel()
 

@@ -1,4 +1,4 @@
-"""Forced release: take a lock from its holder, but not from a client about to receive it."""
+"""Forced release: delete the keys of a lock's holder, but not those of an attempt under way."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def force_release(
     its keys are deleted.
 
     Args:
-        context: The surroundings of the engine.
+        context: Gives access to the clock, the settings and the fences.
         ask: Asks all nodes. The function raises if fewer nodes than a quorum answer, because their
             answers may not show the holder.
         kind: The scripts of the lock.
@@ -128,7 +128,7 @@ def _tokens(looks: Sequence[Look], *, any_key: bool) -> list[bytes]:
 def _foreign(look: Look) -> NotALock | None:
     """Return a description of a key that cannot be a lock; None for any other key.
 
-    A string without expiry cannot be a lock of this library, because its locks expire.
+    A string without expiry cannot be a lock of this library, because all its locks expire.
     """
     if isinstance(look, Held) and isinf(look.remaining):
         return NotALock("string", look.remaining)

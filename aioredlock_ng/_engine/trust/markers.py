@@ -29,7 +29,6 @@ class Markers:
     """The markers of the nodes of one manager, as last read.
 
     Args:
-        context: The surroundings of the engine.
         run_id: Placeholder for the run id of a server in commands that are sent to all nodes.
         trusted: Called with the index of a node that may vote from now on.
 
@@ -126,12 +125,7 @@ class Markers:
         return not any(self.refusals[index] for index, _ in asked)
 
     def _take(self, index: int, reply: Reply, asked_at: float) -> str:
-        """Store the answer of a node.
-
-        Args:
-            index: The node.
-            reply: The answer of the node.
-            asked_at: The instant of the question.
+        """Store the answer of a node to a question of the instant `asked_at`.
 
         Returns:
             The reason why the marker cannot be read or kept; "" if there is none.

@@ -40,7 +40,6 @@ class Quarantine:
     """Describes and reports the quarantines of one manager's nodes.
 
     Args:
-        context: The surroundings of the engine.
         markers: The markers as last read.
         strict: True if even a new set of nodes must wait for the guard time.
     """
@@ -53,16 +52,11 @@ class Quarantine:
         self._quarantined: set[int] = set()
 
     def connected(self, index: int) -> None:
-        """Allow `report` to announce the quarantine of a node again, after a new connection."""
+        """Allow `report` to announce the quarantine of a node again, on a changed connection."""
         self._quarantined.discard(index)
 
     def state(self, index: int, state: NodeState) -> NodeState:
-        """Return the health of a node, with its quarantine.
-
-        Args:
-            index: The node.
-            state: The health of the node without its quarantine.
-        """
+        """Return the health of a node, and include its quarantine."""
         reading = self._markers.readings[index]
         why = self._markers.refusals[index]
         if state.state != "up" or not (
@@ -79,8 +73,7 @@ class Quarantine:
     def words(self, index: int) -> str:
         """Return why a node is in quarantine; "" if the reason is that it may have forgotten locks.
 
-        There are two other reasons. If a server refuses its marker, the reason is the error of the
-        server, and the quarantine does not end by itself. The second reason is a new set of nodes.
+        The other reasons are a new set of nodes, and an error when a marker is read or written.
         """
         reading = self._markers.readings[index]
         if (

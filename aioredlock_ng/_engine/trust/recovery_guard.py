@@ -1,7 +1,7 @@
 """The recovery guard: a task that keeps nodes which lost their memory from voting too soon.
 
-`_core/recovery_guard.py` has the rules. The task runs only while a node answers and is not trusted.
-Votes do not wait for the task, because the script that grants compares the marker itself.
+`_core/recovery_guard.py` has the rules. The task ends once each connected node is trusted. Votes do
+not wait for the task, because the script that grants compares the marker itself.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ If the server supports tracking, a changed marker is read immediately.
 LOOKS_AT_ONCE, LOOK_PAUSE = 20, 0.1
 """Number of reads without a pause between them, and the pause in seconds between later reads.
 
-Each read asks all nodes. Without the pause, a node could cause one read after another by reports of
-changes. A node that accepts a marker and does not keep it would have the same effect.
+Each read asks all nodes. Without the pause, a node that reports changes again and again, or does
+not keep its marker, would cause one read after another.
 """
 
 
@@ -39,7 +39,6 @@ class Guard:
     """The recovery guard of one manager.
 
     Args:
-        context: The surroundings of the engine.
         run_id: Placeholder for the run id of a server in commands that are sent to all nodes.
         strict: True if even a new set of nodes must wait for the guard time.
         trusted: Called with the index of a node that may vote from now on.
@@ -81,22 +80,14 @@ class Guard:
             self._task = supervised(self._run, "recovery guard", self._context.emit)
 
     def hint(self, new: int | None = None) -> None:
-        """Read the markers now.
-
-        Args:
-            new: A node with a new connection; None if a marker changed.
-        """
+        """Read the markers now. `new` is a node with a new connection, if there is one."""
         if new is not None:
             self.markers.unread.add(new)
         self._hint.set()
         self.doubt()
 
     async def settle(self, within: float) -> None:
-        """Start the guard, and wait until each node is trusted or in quarantine.
-
-        Args:
-            within: Longest wait in seconds.
-        """
+        """Start the guard. Wait `within` seconds at most until it is known which nodes may vote."""
         self._stopped = False
         self.hint()
         self._asleep.clear()

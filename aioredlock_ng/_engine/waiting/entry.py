@@ -1,7 +1,7 @@
 """The entry of a waiting line in the queues on the nodes.
 
-An entry consists of a name, which is called the member, and a ticket. Two commands change it:
-`stand` adds the entry, and `leave` removes it. A further `stand` is called a refresh: it confirms
+An entry consists of a ticket and a name, which is called the member. The command `stand` adds the
+entry. A grant or the command `leave` removes it. A further `stand` is called a refresh. It confirms
 the entry, and its answer shows when the node may grant.
 """
 
@@ -40,7 +40,6 @@ class Entry:
     """The entry of one waiting line in the queues, and the latest answers of each node about it.
 
     Args:
-        context: The engine's surroundings.
         keys: The keys that the line wants.
         member: The name of the line in the queues.
         left: Called with a node's index and its answer to the command to leave.
@@ -48,8 +47,6 @@ class Entry:
         reader: True if the line wants to read.
 
     Attributes:
-        keys: The keys that the line wants.
-        member: The name of the line in the queues.
         standing: True while the queues may have the entry.
     """
 
@@ -105,7 +102,7 @@ class Entry:
 
     @property
     def tickets_at(self) -> float:
-        """The instant at which the offers to this line showed the highest tickets in the queue."""
+        """Instant since which offers of a quorum show the highest ticket; `-inf` if unknown."""
         return self._outlook.tickets_at
 
     @property
@@ -114,7 +111,6 @@ class Entry:
         return claim_of(self._ticket, self.member) if self._ticket else b""
 
     def leave(self) -> None:
-        """Leave the queues of all nodes."""
         if self.standing:
             self.standing = False
             self._context.fleet.ask(self._leaving())
@@ -123,10 +119,7 @@ class Entry:
         """Leave the queues of the nodes that did not grant.
 
         A node that granted has removed the entry. The other nodes would offer the keys to a line
-        that no longer waits.
-
-        Args:
-            attempt: The round that was granted. Late answers to this round are processed, too.
+        that no longer waits. Late answers to the attempt are processed, too.
         """
         if not self.standing:
             return
@@ -148,8 +141,7 @@ class Entry:
     def _refused(self, replies: Sequence[Reply]) -> None:
         """Discard outdated answers after a refusal, and choose a ticket if the line has none.
 
-        Args:
-            replies: The answer of each node to the attempt; empty if there was no attempt.
+        `replies` is empty if there was no attempt.
         """
         context = self._context
         self._refused_at = context.clock()
@@ -175,11 +167,7 @@ class Entry:
     ) -> None:
         """Send the command that enters the queues, or confirms the entry.
 
-        Args:
-            indexes: The nodes.
-            answered: Called with a node's index and its answer.
-            awaited: Returns False once the command must not be sent any more.
-            tracked: True if the nodes must track the key.
+        The function `awaited` returns False once the command must not be sent any more.
         """
         if not indexes:
             return
@@ -216,12 +204,5 @@ def leaving(
     started: float,
     answered: Callable[[int, Reply], None] | None = None,
 ) -> Errand:
-    """Return an `Errand` with the command that removes an entry from the queues.
-
-    Args:
-        keys: The keys of the queues.
-        member: The name of the entry.
-        started: Instant at which the command is sent, by the engine's clock.
-        answered: Called with a node's index and its answer. None ignores all answers.
-    """
+    """Return an `Errand` with the command that removes an entry from the queues."""
     return Errand(node_requests.leaving(keys, member), started, answered)

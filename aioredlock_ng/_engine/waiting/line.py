@@ -28,7 +28,7 @@ class Contender(Protocol[_H]):
     """One acquisition that waits.
 
     Attributes:
-        keys: The wanted keys: all keys of a lock, or any one slot of a semaphore.
+        keys: The keys of a lock, or of all slots of a semaphore.
         line_key: The name of the waiting line.
         spec: The lock or the semaphore.
         fair: True if the acquisition has its own line and its own place in the queues.
@@ -60,13 +60,9 @@ class Contender(Protocol[_H]):
         """
 
     def successor(self, lease: _H, now: float) -> _H | None:
-        """Return the lease that this acquisition would get from the grant of another lease.
+        """Return the lease that this acquisition would get from the grant of `lease`.
 
         The result is None if this acquisition cannot use the grant, and must ask the nodes.
-
-        Args:
-            lease: The other lease, which ends or is shared.
-            now: Instant by the engine's clock.
         """
 
     def take(self, lease: _H) -> None:
@@ -92,6 +88,7 @@ class Contender(Protocol[_H]):
         Raises:
             LockHeld: Raised if the current task has one of the leases, and would wait without a
                 time limit.
+            UpgradeRefused: Raised if the current task reads the lock, and now asks to write.
         """
 
 
@@ -100,7 +97,7 @@ class Line(Generic[_H]):
 
     Attributes:
         key: The name of the line in its process.
-        keys: The keys that the tasks want: all keys of a lock, or any one slot of a semaphore.
+        keys: The keys of a lock, or of all slots of a semaphore.
         slots: The slots of the semaphore; None for a lock.
         shared: True if the tasks want to read. One grant may serve all of them.
         shared_until: Instant until which readers share the grants that this process has. From then
@@ -114,8 +111,8 @@ class Line(Generic[_H]):
         place: The place of the line in the queues; None if the line is in no queue.
         trip: Duration in seconds of the round of the latest grant, if the line had to queue for it;
             else 0.0.
-        released: The answers to the latest release and the instant of its beginning. None if the
-            line had not queued for the released grant.
+        released: The answers to the latest release and the instant of its beginning. None if they
+            cannot show the queue, because the line had not queued for the grant.
         taken: The slots that this process holds or asks for.
         recent: The slots that this process has released, the latest last.
     """
@@ -165,7 +162,7 @@ class Line(Generic[_H]):
 
     @property
     def occupied(self) -> bool:
-        """True while a task waits or holds the keys, or the line has a place in the queues."""
+        """True while a task waits, a lease exists, or the line has a place in the queues."""
         return (
             self.contender is not None
             or bool(self.holders)

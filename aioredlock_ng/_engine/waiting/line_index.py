@@ -26,7 +26,7 @@ class LineIndex:
 
     def __init__(self) -> None:
         self._lines: dict[LineKey, Line[LeaseRecord]] = {}
-        # Maps each key to its lines, except the line that `_lines` has under this single key.
+        # Maps each key to the lines that are not found in `_lines` by this key.
         self._others: dict[bytes, dict[Line[LeaseRecord], None]] = {}
         # The numbers of all lines have equally many digits. Queues compare members with equal
         # tickets as text, and would otherwise serve line 10 before line 2.

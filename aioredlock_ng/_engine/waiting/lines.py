@@ -28,7 +28,6 @@ class Lines(PassingOn):
     """Serves the waiting lines of one manager.
 
     Args:
-        context: The engine's surroundings.
         manager: 16 hexadecimal digits by which the queues distinguish managers.
 
     Attributes:
@@ -82,13 +81,9 @@ class Lines(PassingOn):
     def granted(
         self, contender: Contender[LeaseRecord], lease: LeaseRecord, now: float, attempt: Round
     ) -> None:
-        """Record that an attempt was granted, and begin the time for which the grant is passed on.
+        """Record that an attempt was granted, and begin the run of the grant.
 
-        Args:
-            contender: The acquisition, which may be in no line.
-            lease: The granted lease.
-            now: Instant by the engine's clock.
-            attempt: The round that was granted.
+        The contender may be an acquisition outside of any line.
         """
         line = self._line_of(contender)
         lease.line = line
@@ -128,13 +123,13 @@ class Lines(PassingOn):
                     following.attempt()
 
     def refused(self, contender: Contender[LeaseRecord], attempt: Round) -> None:
-        """Put the line of a contender into the queues, after a quorum refused its attempt."""
+        """Put the line of a contender into the queues, because its attempt was refused."""
         line = contender.line
         if line is not None and line.contender is contender:
             self._place_of(line).stand(attempt.replies)
 
     def unreachable(self, contender: Contender[LeaseRecord]) -> None:
-        """Remove the line of a contender from the queues, because no quorum could be asked."""
+        """Leave the queues and retry later, because a contender's attempt reached no quorum."""
         line = contender.line
         if line is not None and line.contender is contender:
             self._place_of(line).back_off()
@@ -174,12 +169,7 @@ class Lines(PassingOn):
         return bool(line.queue) and self.passing
 
     def freed(self, lease: LeaseRecord, release: Round | None = None) -> None:
-        """Let the next task in line ask the nodes, right behind the release of an ended lease.
-
-        Args:
-            lease: The lease.
-            release: The round of its release, if there is one.
-        """
+        """Let the next task in line ask the nodes, right behind the release of an ended lease."""
         line = lease.line
         if line is None or lease not in line.holders:
             return
@@ -205,8 +195,8 @@ class Lines(PassingOn):
     def _queue_shown(self, line: Line[LeaseRecord]) -> bool:
         """Return True if the answers to the latest release have just shown the tickets of others.
 
-        The key was offered to another process, so an attempt would most probably be refused. The
-        attempt would only show the tickets once more.
+        In this case the key was offered to another process. An attempt would most probably be
+        refused, and show the same tickets.
         """
         assert line.released is not None
         (replies, began), line.released = line.released, None

@@ -27,8 +27,7 @@ this duration."""
 RUN_TRIPS = 10
 """Duration of a run in round trips, if that is longer.
 
-If the nodes are far away, a change of process takes longer than over loopback. So the run of a
-grant must be longer, too."""
+If the nodes are far away, a change of process costs more time, so the run must be longer, too."""
 
 
 def length_of_run(trip: float, slots: int = 1) -> float:
@@ -37,7 +36,8 @@ def length_of_run(trip: float, slots: int = 1) -> float:
     A run also ends when the grant is not covered any more (see `covers` in validity.py). A
     semaphore with n slots has n runs at the same time. Runs as short as those of a lock would load
     the nodes n times as much as a lock. Runs n times as long would make other processes wait n
-    times as long. With runs longer by the square root of n, both grow by this root only.
+    times as long. With runs longer by the square root of n, the load and the wait grow by this root
+    only.
 
     Args:
         trip: Duration in seconds of the round of the grant.
@@ -82,10 +82,9 @@ class PassingOn(ReaderLines):
         raise NotImplementedError
 
     def _successor(self, line: Line[LeaseRecord]) -> Contender[LeaseRecord] | None:
-        """Return the task that is the next to get the grant.
+        """Return the contender, or the next task in line while the contender's attempt runs.
 
-        The result is the contender, unless the contender's attempt is under way. Only the line of a
-        semaphore can have a contender and a lease at the same time for long.
+        The line of a semaphore can have a contender although this process has a lease.
         """
         contender = line.contender
         if contender is not None and not contender.asking:

@@ -39,24 +39,21 @@ POLL_EVERY = 0.1
 keys. Without messages and tracking, only a refresh shows a release."""
 
 REFRESH_AFTER = 0.02
-"""Seconds from a node's message to a refresh, while the key is free on too few nodes. A refresh by
-the head makes the nodes track the key, as other clients may delete it without a message. A refresh
-also shows where the key is free. Most locks are released before the refresh."""
+"""Seconds from a message or an answer of a node to the refresh that it causes. By this refresh, the
+nodes begin to track the key for the head, or show whether the key is free. Most locks are released
+earlier, and need no such refresh."""
 
 EXPIRY_MARGIN = 0.002
 """Pause in seconds from a computed expiry to the attempt, as servers round to milliseconds."""
 
 
 class Place(Entry):
-    """The place of a waiting line, from its first refusal until it has the lock or is empty.
+    """The place of a waiting line, until the line has the lock or is empty.
+
+    `Entry` describes the arguments that are not listed here.
 
     Args:
-        context: The engine's surroundings.
-        keys: The keys that the line wants.
-        member: The name of the line in the queues.
         ask: Begins an attempt. Its arguments are the claim, the cause, and `Outlook.slot`.
-        left: As in `Entry`.
-        any_key, reader: As in `Entry`.
 
     Attributes:
         waiting: True while the place decides when the next attempt begins. False during an attempt.
@@ -133,17 +130,14 @@ class Place(Entry):
         self._timer = self._context.loop.call_later(delay, self._wake, "look")
 
     def leave(self) -> None:
-        """Stop the timer, and leave the queues of all nodes."""
         self.stop()
         super().leave()
 
     def stop(self) -> None:
-        """Stop the timer, because the line has the lock or an attempt begins."""
         self.waiting = False
         self._stop_timer()
 
     def served(self, attempt: Round) -> None:
-        """Stop the timer, and leave the queues of the nodes that did not grant."""
         self.stop()
         super().served(attempt)
 
@@ -195,7 +189,7 @@ class Place(Entry):
         self._plan()
 
     def _stood(self, generation: int, index: int, reply: Reply) -> None:
-        """Process the answer of node `index` to a refresh that followed the latest attempt."""
+        """Process the answer of node `index` to a refresh. Ignore outdated answers."""
         if not self._awaits(generation):
             return
         if not isinstance(reply, Standing):
@@ -251,14 +245,14 @@ class Place(Entry):
         elif self._outlook.ask_at <= now:
             self._wake("expiry")
         elif self._refresh_at <= now and not self._outlook.answered:
-            # No quorum answered the refresh. If an attempt does not reach a quorum either, the line
-            # leaves the queues and no longer blocks other lines.
+            # No quorum answered the refresh. If an attempt reaches no quorum either, the line must
+            # leave the queues, and not block other lines.
             self._wake("look")
         elif self._refresh_soon_at <= now:
             self.refresh()
         elif self._refresh_at <= now:
             if now - self._refused_at >= REFRESH_EVERY / 2:
-                # Without this minimum time, each of many frequent refreshes would cause an attempt.
+                # Without this condition, each of many frequent refreshes would cause an attempt.
                 self._outlook.count_all()
             self._context.counters.wakeups_fallback += not self._outlook.notified
             self.refresh()
@@ -274,7 +268,7 @@ class Place(Entry):
         return self._outlook.answered, self._outlook.notified
 
     def _set_refresh(self) -> None:
-        """Set the time of the next refresh: early if no quorum answers, or none sends messages."""
+        """Set the time of the next refresh: soon if no quorum answers or sends messages."""
         context, ahead = self._context, self._outlook.ahead
         if self._outlook.answered:
             every = REFRESH_EVERY + QUEUE_LIFE * ahead if self._outlook.notified else POLL_EVERY

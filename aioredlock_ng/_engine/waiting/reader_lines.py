@@ -41,7 +41,7 @@ class ReaderLines(SlotLines):
     def downgraded(self, lease: LeaseRecord) -> None:
         """Move a writer's lease to the line of the readers, and let the next writer ask the nodes.
 
-        Before this call, the command that downgrades the lease must have been sent.
+        The command that downgrades the lease must have been sent before.
         """
         writers = lease.line
         if writers is None or lease not in writers.holders:
@@ -62,8 +62,8 @@ class ReaderLines(SlotLines):
         first = line.contender is None and not line.queue
         if first and self._share(line, contender):
             return True
-        # A caller that reads already must not wait behind a writer that waits for this caller. The
-        # readers ahead in the line may wait behind that writer, so the caller must not join them.
+        # A caller that reads already must not join the line. The line may wait behind a writer that
+        # waits for this caller.
         inside = acting_inside()
         own = None if inside is None else next(filter(inside, line.holders), None)
         if own is None:

@@ -23,12 +23,8 @@ class SlotLines(StandingLines):
     def choose(self, contender: Contender[LeaseRecord], slots: Numbered, number: int) -> LockSpec:
         """Return the slot of a semaphore that an attempt asks for.
 
-        The slot that this process released last is most probably still free.
-
-        Args:
-            contender: The acquisition, which may be in no line.
-            slots: The slots of the semaphore.
-            number: The slot that the nodes may grant; 0 if it is not known.
+        If `number` is not 0, the nodes may grant this slot. Otherwise the slot that this process
+        released last is most probably free. The contender may be outside of any line.
         """
         line = self._line_of(contender)
         if not number:

@@ -27,7 +27,6 @@ class StandingLines(LineIndex):
     """Enters waiting lines in the queues on the nodes, and removes them.
 
     Args:
-        context: The engine's surroundings.
         manager: 16 hexadecimal digits by which the queues distinguish managers.
     """
 
@@ -79,16 +78,10 @@ class StandingLines(LineIndex):
         return list(line.holders)
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
-        """Process a node's report that keys have changed.
-
-        Args:
-            index: The node.
-            keys: The changed keys; None if any key may have changed.
-        """
+        """Process a node's report that keys have changed; None means that any key may have."""
         if keys is None:
-            # The command to leave is sent before any refresh. A waiter may have entered the queue
-            # again with the same member. If the command came after the refresh of this waiter, it
-            # would remove the new entry.
+            # The command to leave is sent before any refresh. A waiter with the same member may
+            # wait again, and a later command to leave would remove its new entry.
             for member, missed in self._unheard.pop(index, {}).items():
                 errand = leaving(
                     missed, member, self._context.clock(), partial(self._left, missed, member)
@@ -185,7 +178,7 @@ def _grace(context: Context, *, notified: bool) -> float:
     """Return the life of an offer to this process, in seconds.
 
     An offer need not live longer than `node_timeout`, because a process with a longer round trip
-    cannot acquire at all. Without messages, the process finds an offer only at its next refresh. So
-    an offer to such a process lives longer.
+    cannot acquire at all. Without messages, the process finds an offer only at its next refresh,
+    so the offer lives longer.
     """
     return context.options.node_timeout + (0.0 if notified else 2 * POLL_EVERY)
