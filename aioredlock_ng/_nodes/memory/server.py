@@ -32,7 +32,7 @@ __all__ = ["MemoryServer"]
 class MemoryServer(ReadingServer):
     """One server in this process, which several connections may share.
 
-    A method `_name` does what the script of that name does, and returns what the script returns.
+    The script `name` is the method `_name`, which returns the reply that the script returns.
 
     Args:
         address: The server's name in messages.
