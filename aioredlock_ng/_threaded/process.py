@@ -29,14 +29,11 @@ __all__ = ["Manager", "Opened", "PerProcess"]
 class Manager(Protocol):
     """The part of `Redlock` that this module needs."""
 
-    async def open(self) -> object:
-        """Connect to the nodes."""
+    async def open(self) -> object: ...
 
-    async def aclose(self) -> None:
-        """Release the leases and disconnect."""
+    async def aclose(self) -> None: ...
 
-    def engine(self) -> Engine:
-        """Return the open engine."""
+    def engine(self) -> Engine: ...
 
     _threaded: Any
 
@@ -50,7 +47,6 @@ class Opened(NamedTuple, Generic[M]):
     Attributes:
         process: The id of the process.
         thread: The thread of the manager's event loop.
-        redlock: The manager.
         opening: The call that opens the manager.
         outcome: A future that is resolved when the manager is open, or fails with the error of the
             opening.
@@ -71,7 +67,7 @@ closing the managers' event loops; see `EngineThread.disown`."""
 
 
 class PerProcess(Generic[M]):
-    """The manager of this process.
+    """The manager of the current process, which a forked child replaces by its own.
 
     Args:
         make: Makes a manager that is not open yet.
@@ -158,8 +154,6 @@ class PerProcess(Generic[M]):
 
     async def aclose(self) -> None:
         """Do the same as `close`, for a task.
-
-        The call also waits for the end of a thread that has died.
 
         Raises:
             RedlockClosed: The thread dies meanwhile.
