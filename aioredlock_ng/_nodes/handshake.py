@@ -91,8 +91,8 @@ async def greet(
     commands.
 
     Raises:
-        ConnectFailed: The server sent no replies within `within` seconds, refuses the user, is
-            busy, is a replica, is part of a cluster, or is too old.
+        ConnectFailed: The server did not answer within `within` seconds, or must not vote. For
+            example, the server is busy, is a replica, or is too old.
 
     Safety: a cancellation leaves the channel open. The caller closes the channel.
     """

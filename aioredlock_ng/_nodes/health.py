@@ -23,7 +23,7 @@ class Health:
 
     Attributes:
         emit: Receives the events. The node sets `emit` before the first connection.
-        state: The state for `NodeState`.
+        state: The state of the node; see `port.State`.
         unsent: The reply to a request that cannot be sent.
         greeting: The facts that the server reported when it was last connected.
         connections: Number of connections so far.

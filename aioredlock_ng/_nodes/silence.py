@@ -59,7 +59,7 @@ class DeadConnectionProbe:
     def start(self, patience: float, emit: EventSink) -> None:
         """Start the task, unless it already runs.
 
-        The task ends once the connection is no longer silent.
+        The task ends once the silent connection answers or is gone.
 
         Args:
             patience: Seconds within which a server that has woken up answers on the silent

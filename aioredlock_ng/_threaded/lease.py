@@ -147,8 +147,8 @@ class ThreadedLease(Lease):
         except RedlockError:
             raise
         except BaseException:
-            # A loss that a body's own call finds does not cancel the body, because the call raises
-            # `LockLost`. The call was interrupted before it raised the error, so report the loss
+            # If the body's own call finds a loss, the call raises `LockLost`, and the body is not
+            # cancelled. This call was interrupted before it raised the error, so report the loss
             # again.
             self._thread.post(self._report_again)
             raise

@@ -52,7 +52,6 @@ class _Together(Request):
         self._calls = calls
 
     def read(self, reply: Any) -> Reply:
-        """Return `ALL_DONE` if the reply is the number of calls, else a `Garbled`."""
         return ALL_DONE if type(reply) is int and reply == self._calls else garbled(self, reply)
 
     @property

@@ -185,7 +185,7 @@ class Keyspace:
         self._nodes[node] = None
 
     def subscribe(self, node: Connection, channel: bytes) -> None:
-        """Deliver the messages of a channel to a connection until it is lost."""
+        """Deliver the messages of a channel to a connection until the connection is lost."""
         self._subscribers.setdefault(channel, {})[node] = None
 
     def publish(self, channel: bytes, message: bytes) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Queues", "queue_for"]
 
 _DISPLACED_LIFE = 20.0
-"""Shortest life in seconds of a queue that a displaced member has entered again."""
+"""Shortest life in seconds of a queue that a member enters again after its offer was replaced."""
 
 _READING = re.compile(rb"[0-9a-f]+:([0-9a-f]+)")
 

@@ -103,7 +103,7 @@ class MemoryServer(ReadingServer):
         return self._store(int(fence), slots, granted=0)
 
     def _store(self, fence: int, slots: Sequence[bytes], granted: int) -> Raw | Refusal:
-        """Store a fence in each lower counter.
+        """Set each counter that is lower than the fence to the fence.
 
         Return 1, or a list with the highest counter that is not lower.
         """
