@@ -22,7 +22,8 @@ class Sink(Protocol):
     """The receiver of the answers to one command, from one or more nodes."""
 
     @property
-    def command(self) -> Request: ...
+    def command(self) -> Request:
+        """The request, which also decodes the answers."""
 
     @property
     def started(self) -> float:
@@ -76,7 +77,8 @@ class NodeListener(Protocol):
         A node without an outbox never calls this method.
         """
 
-    def emit(self, event: Event) -> None: ...
+    def emit(self, event: Event) -> None:
+        """Process an event of the node, such as `NodeDown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,4 +161,5 @@ class Node(Protocol):
         The connection belongs to the parent.
         """
 
-    def state(self) -> NodeState: ...
+    def state(self) -> NodeState:
+        """Return the health of the node, for people."""

@@ -28,9 +28,11 @@ class Outcome(Protocol[T_contra]):
     def done(self) -> bool:
         """Return True once a result or an exception was set."""
 
-    def set_result(self, result: T_contra, /) -> None: ...
+    def set_result(self, result: T_contra, /) -> None:
+        """Give the result to the caller. A `RuntimeError` means that no caller can receive it."""
 
-    def set_exception(self, exception: BaseException | None, /) -> None: ...
+    def set_exception(self, exception: BaseException | None, /) -> None:
+        """Give an exception to the caller, in place of a result."""
 
 
 class Delivery(Generic[T]):

@@ -29,11 +29,14 @@ __all__ = ["Manager", "Opened", "PerProcess"]
 class Manager(Protocol):
     """The part of `Redlock` that this module needs."""
 
-    async def open(self) -> object: ...
+    async def open(self) -> object:
+        """Connect to the nodes."""
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Release the leases and disconnect."""
 
-    def engine(self) -> Engine: ...
+    def engine(self) -> Engine:
+        """Return the open engine, or raise `RedlockClosed`."""
 
     _threaded: Any
 

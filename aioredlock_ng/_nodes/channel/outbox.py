@@ -23,7 +23,8 @@ __all__ = ["Outbox", "Outlet"]
 class Outlet(Protocol):
     """The methods of a channel that the outbox uses."""
 
-    def ask(self, sink: Sink) -> None: ...
+    def ask(self, sink: Sink) -> None:
+        """Queue a command, which only this channel sends."""
 
     def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
         """Queue several commands. Return True if no command was in the queue before."""

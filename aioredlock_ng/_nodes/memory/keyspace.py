@@ -20,9 +20,11 @@ __all__ = ["Connection", "Keyspace", "Writing"]
 class Connection(Protocol):
     """One manager's connection to a server."""
 
-    def connect(self) -> None: ...
+    def connect(self) -> None:
+        """Connect to the server, which has restarted or is reachable again."""
 
-    def disconnect(self) -> None: ...
+    def disconnect(self) -> None:
+        """Drop the connection, because the server restarts or is unreachable."""
 
     def invalidated(self, keys: list[bytes] | None) -> None:
         """Process a notice of changed keys. If `keys` is None, any tracked key may have changed."""

@@ -27,7 +27,8 @@ class Keys(Protocol):
     def keep(self, key: bytes, value: bytes, ttl: float) -> None:
         """Set a key for `ttl` seconds."""
 
-    def remove(self, key: bytes) -> None: ...
+    def remove(self, key: bytes) -> None:
+        """Delete a key, if it exists."""
 
     def entries(self, key: bytes) -> dict[bytes, float]:
         """Return the entries of readers, each with its remaining seconds."""
