@@ -1,4 +1,4 @@
-"""Floor 2: the only I/O of the library. docs/code-map.md lists the floors.
+"""The floor of the nodes: connections to servers, their health, and a node in memory.
 
-Each node has one connection and a record of its health. There is also a node in memory.
+docs/code-map.md lists the floors.
 """

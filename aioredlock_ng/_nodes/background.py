@@ -30,15 +30,8 @@ def supervised(
 ) -> asyncio.Task[None]:
     """Run `work` in a task, and restart `work` after each exception.
 
-    The task ends when `work` returns or when the task is cancelled.
-
-    Args:
-        work: Called at the start and at each restart.
-        name: The task's name, for people.
-        emit: Called with a `TaskFailed` for each exception.
-        failed: Called with the reason of the failure, for the owner of the task.
-
-    Safety: a cancellation of the task ends it immediately.
+    The task ends when `work` returns or when the task is cancelled. After each exception, `emit`
+    gets a `TaskFailed`, and `failed` gets the reason as text.
     """
     return asyncio.create_task(_keep_at(work, name, emit, failed), name=f"aioredlock_ng {name}")
 

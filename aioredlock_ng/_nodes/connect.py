@@ -1,12 +1,12 @@
 """Connections that redis-py makes. Channels take over the transports of these connections.
 
-Only this module uses the internals of redis-py, which does URL parsing, DNS, TLS, AUTH, HELLO,
-SELECT and the Sentinel lookup. A user's client is not altered: connections are made from the
-settings of its pool. Some features of redis-py are switched off, because they would send a command
-twice, set a timeout of their own, or close a connection unnoticed.
+redis-py does URL parsing, DNS, TLS, AUTH, HELLO, SELECT and the Sentinel lookup. A user's client is
+not altered: connections are made from the settings of its pool. Some features of redis-py are
+switched off, because they would send a command twice, set a timeout of their own, or close a
+connection unnoticed.
 
-To import redis-py takes longer than to import the rest of the package. So this module is imported
-when the first node is named, not before.
+Importing redis-py takes longer than importing the rest of the package. So this module is not
+imported before the first node is named.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ __all__ = ["Connector"]
 _PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameters)
 
 _UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_registry")
-"""Settings by which connections report to their pool. Our connections belong to no pool."""
+"""Settings with which a connection reports to its pool. Our connections belong to no pool."""
 
 _UNACKED_LIMIT = 10.0
 """Seconds after which the kernel gives up a connection whose bytes are not acknowledged.
 
 Acknowledgements are missing after a partition, or if the kernel of a hung server has no room for
-more bytes. When the hung server wakes, it executes the commands in the buffer of its kernel."""
+more bytes."""
 
 
 class _NoTransport(Exception):
@@ -110,8 +110,8 @@ class Connector:
                 f"node {self.address}: {self._redact(plain(error, secret))};"
                 " remove or correct that option"
             )
-        # The new error is raised outside of the handler, so that it has no context. Its context
-        # would be the error of redis-py, whose words may quote a password.
+        # An error raised inside the handler would have the error of redis-py as its context. The
+        # words of that error may quote a password.
         if problem:
             raise ConfigurationError(problem)
 
@@ -139,8 +139,8 @@ class Connector:
         # 4287).
         except Exception as error:
             reason, permanent = self._reason(error, within)
-        # The new error is raised outside of the handler, so that it has no context. Its context
-        # would be the error of redis-py, whose words may quote the password.
+        # An error raised inside the handler would have the error of redis-py as its context. The
+        # words of that error may quote the password.
         raise ConnectFailed(reason, permanent=permanent)
 
     def _reason(self, error: Exception, within: float) -> tuple[str, bool]:
@@ -216,8 +216,8 @@ def _system_words(error: BaseException | None) -> str:
         return str(error.strerror).lower()
     if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
         return ""
-    # For several addresses, asyncio raises one error without a number. Its text has the numbers of
-    # the errors for the single addresses.
+    # If a host has several addresses and all fail, asyncio raises one error without a number. Its
+    # text quotes the error of each address, with the number.
     numbers = [error.errno] if error.errno else map(int, re.findall(r"\[Errno (\d+)\]", str(error)))
     return " and ".join(dict.fromkeys(os.strerror(number).lower() for number in numbers))
 
@@ -249,7 +249,7 @@ def _transport_of(connection: Any) -> asyncio.Transport | None:
 def _watch_for_partitions(sock: Any) -> None:
     """Configure the socket so that the kernel detects a vanished peer.
 
-    The kernel does not detect a hung server, because the server's kernel still acknowledges bytes.
+    A hung server is not detected as long as its kernel acknowledges bytes.
     """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

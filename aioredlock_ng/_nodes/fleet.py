@@ -16,16 +16,14 @@ __all__ = ["Fleet"]
 class Fleet:
     """The nodes, in the order given.
 
-    Args:
-        nodes: Any kind of node.
-        outbox: Sends a command to all nodes with a live channel. If `outbox` is None, each node is
-            asked individually.
+    The outbox sends a command to all nodes with a live channel. Without an outbox, each node is
+    asked individually.
 
     Attributes:
         absent: Indexes of the nodes that must be asked individually now.
         ask_present: Asks all nodes that are not in `absent`. No reply comes before the call
             returns.
-        hurry: Sends the queued commands now, not at the end of the event loop's tick.
+        hurry: Sends the queued commands before the end of the tick; see `Outbox.hurry`.
     """
 
     __slots__ = ("_present", "absent", "ask_present", "hurry", "nodes")
@@ -45,8 +43,7 @@ class Fleet:
 
     def ask_some(self, sink: Sink, indexes: Sequence[int]) -> None:
         """Send the command of `sink` to the nodes at these sorted indexes, as `Node.ask` does."""
-        # A release goes to the nodes that may have granted the lock. A node that is down has
-        # granted no lock. So a release often goes to exactly the nodes that share the outbox.
+        # While a node is down, a release often goes to exactly the nodes that share the outbox.
         if indexes == self._present:
             self.ask_present(sink)
         else:

@@ -89,10 +89,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _is_of_fakeredis(node: object) -> bool:
-    """True if the class of a client, of its pool or of its connections derives from fakeredis.
-
-    This check does not import fakeredis.
-    """
+    """True if the class of a client, of its pool or of its connections derives from fakeredis."""
     pool = getattr(node, "connection_pool", None)
     kinds = (type(node), type(pool), getattr(pool, "connection_class", object))
     classes = (cls for kind in kinds for cls in getattr(kind, "__mro__", ()))
@@ -169,7 +166,7 @@ def _without_secrets(url: str) -> str:
     """
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, _, query = rest.partition("?")
-    # URLs of another product have settings behind a comma, the password among them.
+    # The URLs of some other clients have settings behind a comma, the password among them.
     place, _, settings = place.partition(",")
     shown = "…" if "@" in settings + query else place.rpartition("@")[2]
     return f"{scheme}{separator}{shown}"[:80]

@@ -60,7 +60,7 @@ class _Answers:
     """The sink of all requests of the handshake. Replies come in the order of the requests."""
 
     def __init__(self, count: int, started: float) -> None:
-        # This command is never sent: each request is sent as bytes, and only once.
+        # A placeholder, which is never sent: `greet` passes the bytes of each request.
         self.command = Request(b"")
         self.started = started
         self.replies: list[Reply] = []
@@ -68,11 +68,9 @@ class _Answers:
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def stands(self) -> bool:
-        """Return False: no request is sent again."""
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Keep a reply."""
         self.replies.append(reply)
         if len(self.replies) == self._count and not self.complete.done():
             self.complete.set_result(None)
@@ -89,19 +87,12 @@ async def greet(
 ) -> Greeting:
     """Send all requests of the handshake in one write, and check the replies.
 
-    Args:
-        channel: The connection.
-        wire: The authenticated connection that the channel has taken over.
-        started: Instant at which connecting began.
-        within: Seconds for all replies together.
-        by_sentinel: True if a Sentinel named the server; see `Connector`.
-        needed: Commands that the server must know; see `catalogue.needed`.
-        manager_id: Names the pub/sub channel for messages to this manager. Without RESP3 there is
-            no subscription, because a subscribed RESP2 connection can send no other commands.
+    Without RESP3 there is no subscription, because a subscribed RESP2 connection can send no other
+    commands.
 
     Raises:
-        ConnectFailed: The server must not vote. The server cannot be asked, is a replica, is part
-            of a cluster, or is too old.
+        ConnectFailed: The server did not answer within `within` seconds, or must not vote. For
+            example, the server is busy, is a replica, or is too old.
 
     Safety: a cancellation leaves the channel open. The caller closes the channel.
     """
@@ -166,9 +157,8 @@ def _check_replies(replies: Sequence[Reply]) -> None:
             raise ConnectFailed(str(reply))
         if isinstance(reply, Refusal) and str(reply).startswith(("NOAUTH", "WRONGPASS")):
             raise ConnectFailed(f"authentication failed: {reply}", permanent=True)
-        # A server that is busy or still loading refuses the other requests, too. If that server
-        # were accepted, its node would have no identity and no tracking, and would refuse
-        # outstanding releases.
+        # A server that is busy or still loading refuses the other requests, too. A node with that
+        # server would have no identity and no tracking, and would refuse outstanding releases.
         if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
             raise ConnectFailed(str(reply))
 
@@ -220,7 +210,7 @@ def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[st
 
 
 def _said(reply: Reply) -> str:
-    """Quote a refusal. Name only the kind of any other reply, whose contents may be anything."""
+    """Quote a refusal. Name only the kind of any other reply, because a reply may have secrets."""
     return (
         f"refused: {reply}" if isinstance(reply, Refusal) else f"was answered with {kind_of(reply)}"
     )

@@ -1,4 +1,4 @@
-"""The health of one server as its node sees it, and the events that report each change."""
+"""The health of one server as its node sees it, and the events that report changes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Health:
 
     Attributes:
         emit: Receives the events. The node sets `emit` before the first connection.
-        state: See `NodeState`.
-        unsent: The reply to each request while the node is not usable.
+        state: The state of the node; see `port.State`.
+        unsent: The reply to a request that cannot be sent.
         greeting: The facts that the server reported when it was last connected.
         connections: Number of connections so far.
     """
@@ -58,7 +58,7 @@ class Health:
         """Record that there is no connection.
 
         Args:
-            reason: The cause.
+            reason: The text of the event and of `unsent`.
             refused: True if the server must not vote, so that a retry does not help.
             reported: True to emit an event, unless one was emitted since the node was last up.
                 False for a node that its manager closes.
@@ -87,13 +87,11 @@ class Health:
             self.degraded(words)
 
     def refuses_releases(self, reason: str) -> None:
-        """Report that the server refuses to release locks."""
         self.degraded(
             f"it refuses to release locks, whose keys stay until their ttl has passed: {reason}"
         )
 
     def degraded(self, words: str) -> None:
-        """Report a missing feature or a fault of the node."""
         self.emit(NodeDegraded(self._address, words))
 
 

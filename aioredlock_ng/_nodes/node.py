@@ -67,23 +67,20 @@ class RedisNode:
 
     @property
     def ready(self) -> bool:
-        """True while the server is connected and answers."""
         return self._usable is not None
 
     @property
     def tracking(self) -> bool:
-        """True while the server reports changes of tracked keys."""
         return self._usable is not None and self._health.greeting.tracking
 
     @property
     def messages(self) -> bool:
-        """True while the server delivers messages of other processes."""
         return self._usable is not None and self._health.greeting.messages
 
     def ask(self, sink: Sink, index: int) -> None:
         """Send the command of `sink`. If this is impossible, deliver an `Unsent` immediately.
 
-        A silent server gets only releases. Replies to earlier requests show its recovery.
+        A silent server gets only releases.
         """
         if self._usable is not None:
             if self._owed.refusing and sink.command.owed_until is not None:
@@ -100,7 +97,6 @@ class RedisNode:
     async def open(
         self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float
     ) -> None:
-        """Begin connecting. Return after the first attempt, whether it succeeded or not."""
         self._index, self._listener, self._clock = index, listener, clock
         self._health.emit = listener.emit
         self._patience = node_timeout * SUSPECT_AFTER
@@ -112,7 +108,6 @@ class RedisNode:
         await asyncio.shield(self._settled)
 
     async def aclose(self, within: float) -> None:
-        """Wait for the replies under way, but not for a silent server, and disconnect."""
         self._health.down("closed", refused=False, reported=False)
         tasks = [task for task in (self._task, self._probe.task) if task is not None]
         channel, self._channel, self._task = self._channel, None, None
@@ -135,21 +130,18 @@ class RedisNode:
                 channel.close("closed by this process")
 
     def refuse(self, reason: str) -> None:
-        """Disconnect for good, because the server must not vote in this manager's set of nodes."""
         self._refused = reason
         if self._channel is not None:
             self._channel.close(reason)
         self._down(reason, refused=True)
 
     def disown(self) -> None:
-        """In a forked child, detach from the connection, which belongs to the parent."""
         if self._channel is not None:
             self._channel.disown()
         for task in filter(None, (self._task, self._probe.task)):
             task.cancel()
 
     def state(self) -> NodeState:
-        """Return the health of the node, for people."""
         return NodeState(
             address=self.address,
             state=self._health.state,
@@ -177,7 +169,8 @@ class RedisNode:
                 self._settle()
                 connected_at = self._clock()
                 await gone
-                # A replica that hides its role must not be reconnected without a pause.
+                # A replica that hides its role loses each connection at the first write. The
+                # pauses between its reconnects must grow.
                 if self._clock() - connected_at > STEADY:
                     failures = 0
             self._settle()
@@ -256,7 +249,8 @@ class RedisNode:
         if self._usable is not None:
             self._outbox.leave(self._usable)
         self._usable = channel
-        # A node that refused releases stays out of the outbox, so that `ask` sees a later success.
+        # While releases are refused, the node stays out of the outbox. The outbox would bypass
+        # `ask`, which notes the first release that succeeds.
         together = channel is not None and not self._owed.refusing
         if channel is not None and together:
             self._outbox.join(channel)

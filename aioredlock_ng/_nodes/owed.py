@@ -35,7 +35,7 @@ class OwedReleases:
         pay: Sends releases on a connection.
 
     Attributes:
-        refusing: True from a refused release until the server deletes a key again.
+        refusing: True from a refused release until another release deletes a key.
     """
 
     def __init__(
@@ -70,10 +70,7 @@ class OwedReleases:
         return changed
 
     def executed(self) -> bool:
-        """Record that the server has deleted a key.
-
-        Return True if a release was refused before, and no release has deleted a key since then.
-        """
+        """Record that the server has deleted a key. Return True if `refusing` was True."""
         changed, self.refusing = self.refusing, False
         return changed
 
@@ -107,14 +104,10 @@ class OwedReleases:
 
 
 class NotedRelease:
-    """The sink of a release whose success is reported to the node.
+    """The sink of a release that calls `released` if the server deletes a key.
 
-    Args:
-        command: The release.
-        started: Instant of the request.
-        released: Called if the server deleted a key. A release that deletes no key needs fewer
-            rights. So it does not show that the server accepts other releases.
-        sink: Gets the reply; None if no caller wants it.
+    A release that deletes no key needs fewer rights. So it does not show that the server accepts
+    other releases.
     """
 
     def __init__(
@@ -134,7 +127,6 @@ class NotedRelease:
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Report a deleted key, and pass the reply on to the sink."""
         if type(reply) is Released and reply.deleted > 0:
             self._released()
         if self._sink is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Node", "NodeListener", "NodeState", "Sink", "State"]
 
 State = Literal["connecting", "up", "suspect", "quarantined", "down", "refused"]
-"""The state of one node, see `NodeState`."""
+"""The state of one node. A suspect node does not answer in time. A refused node must not vote."""
 
 
 class Sink(Protocol):
@@ -23,7 +23,7 @@ class Sink(Protocol):
 
     @property
     def command(self) -> Request:
-        """The command."""
+        """The request, which also decodes the answers."""
 
     @property
     def started(self) -> float:
@@ -44,7 +44,7 @@ class Sink(Protocol):
 
 
 class NodeListener(Protocol):
-    """The receiver of a node's unrequested messages.
+    """The part of a manager to which a node reports.
 
     Attributes:
         manager_id: 16 hexadecimal digits that name this manager to other processes.
@@ -78,7 +78,7 @@ class NodeListener(Protocol):
         """
 
     def emit(self, event: Event) -> None:
-        """Process an event of the node."""
+        """Process an event of the node, such as `NodeDown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,12 @@ class NodeState:
         address: Host and port of the server, or another name of its place, without credentials.
         state: "connecting", "up", "suspect", "quarantined", "down" or "refused".
         reason: The reason for the state; "" if the state is "up".
-        server: Name and version of the server, "" before the first connection.
+        server: Name and version of the server, "" if unknown.
         run_id: The id of the server process, "" if unknown.
         tracking: True if the server notifies us of changed keys (client tracking).
         messages: True if the server delivers messages from other processes (pub/sub).
-        pending: Number of requests that are sent and not yet answered.
-        owed: Number of releases that are sent when the node is back.
+        pending: Number of requests that are not answered yet.
+        owed: Number of releases that the server has not executed and that will be sent again.
         connections: Number of connections so far.
     """
 
@@ -118,7 +118,7 @@ class Node(Protocol):
     script's result, or a mark of failure such as `Unsent` (see `votes.py`).
 
     Attributes:
-        address: The place of the server for people, without credentials.
+        address: The name of the server for people, without credentials.
     """
 
     address: str
@@ -162,4 +162,4 @@ class Node(Protocol):
         """
 
     def state(self) -> NodeState:
-        """Return the present health."""
+        """Return the health of the node, for people."""

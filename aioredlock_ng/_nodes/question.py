@@ -1,7 +1,4 @@
-"""A request to one node whose reply can be awaited.
-
-The rounds of the engine do not use this class, because a round counts answers without waiting.
-"""
+"""A request to one node whose reply can be awaited."""
 
 from __future__ import annotations
 
@@ -16,11 +13,7 @@ __all__ = ["Question"]
 
 
 class Question:
-    """A sink for one reply, which a task can await.
-
-    Attributes:
-        reply: The future of the reply.
-    """
+    """A sink for one reply, which a task can await."""
 
     def __init__(self, command: Request, started: float) -> None:
         self.command = command

@@ -20,9 +20,8 @@ __all__ = ["SUSPECT_AFTER", "DeadConnectionProbe"]
 
 SUSPECT_AFTER = 2
 """Number of node timeouts without a reply until a node is checked. After as many further node
-timeouts without a reply, the node is suspect. A hung node does not delay a round of requests,
-because the other nodes decide the round. So this limit only bounds the backlog of unanswered
-requests.
+timeouts without a reply, the node is suspect. The limit only bounds the backlog of unanswered
+requests, because a round ends without the answer of a hung node.
 """
 
 PROBE_EVERY = 10.0
@@ -60,7 +59,7 @@ class DeadConnectionProbe:
     def start(self, patience: float, emit: EventSink) -> None:
         """Start the task, unless it already runs.
 
-        The task ends once the connection is no longer silent.
+        The task ends once the silent connection answers or is gone.
 
         Args:
             patience: Seconds within which a server that has woken up answers on the silent

@@ -12,7 +12,7 @@ __all__ = ["ConnectFailed", "Wire"]
 
 
 class ConnectFailed(Exception):
-    """There is no connection. The text gives the reason in the server's or the system's words.
+    """There is no connection. The text gives the reason.
 
     Attributes:
         permanent: True if a retry does not help until somebody changes settings.
@@ -27,11 +27,10 @@ class Wire:
     """An authenticated connection, whose transport is free for a channel.
 
     Attributes:
-        transport: The transport.
+        transport: The open transport, which no other code reads or writes.
         received: Bytes that were already read from the transport.
         resp3: True if the connection speaks RESP3.
-        redact: Removes the node's credentials from a text. Every text of the server passes through
-            `redact`.
+        redact: Removes the node's credentials from a text.
     """
 
     __slots__ = ("_keep", "received", "redact", "resp3", "transport")

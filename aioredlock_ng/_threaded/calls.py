@@ -29,10 +29,10 @@ class Outcome(Protocol[T_contra]):
         """Return True once a result or an exception was set."""
 
     def set_result(self, result: T_contra, /) -> None:
-        """Give the result to the caller."""
+        """Give the result to the caller. A `RuntimeError` means that no caller can receive it."""
 
     def set_exception(self, exception: BaseException | None, /) -> None:
-        """Give an exception to the caller."""
+        """Give an exception to the caller, in place of a result."""
 
 
 class Delivery(Generic[T]):
@@ -55,7 +55,6 @@ class Delivery(Generic[T]):
         self.late: Callable[[], object] | None = None
 
     def done(self) -> bool:
-        """Return True once a result or an exception was sent."""
         return self._sent
 
     def set_result(self, result: T, /) -> None:
@@ -67,7 +66,7 @@ class Delivery(Generic[T]):
         self._send(result, None)
 
     def set_exception(self, exception: BaseException | None, /) -> None:
-        """Send an exception."""
+        """Send an exception, unless the task's loop is closed."""
         with suppress(RuntimeError):
             self._send(None, exception)
 
@@ -120,8 +119,8 @@ class Call(Generic[T]):
         self._abandoned = False
         self.outcome = outcome
         # The event is set when an abandoned call and its undo have ended. Only a thread waits for
-        # the event, in `await_over`. A call by a task has no event, because the event would take a
-        # tenth of the cost of the call.
+        # the event, in `await_over`. A call by a task has no event, because making the event takes
+        # a tenth of the time of a call.
         self._over = threading.Event() if caller is None else None
 
     def await_over(self, within: float) -> None:
@@ -166,8 +165,8 @@ class Call(Generic[T]):
                 pass
 
     def _fail(self, error: BaseException) -> None:
-        # If the ending thread has set the outcome already, a second attempt to set it has no
-        # effect.
+        # The ending thread may have set the outcome already, and a future raises an error for a
+        # second result.
         with suppress(Exception):
             self.outcome.set_exception(error)
 

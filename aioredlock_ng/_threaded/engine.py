@@ -26,10 +26,6 @@ __all__ = ["ThreadedEngine"]
 class ThreadedEngine:
     """The part of an `Engine` that elections and tools use, callable from any event loop.
 
-    Args:
-        engine: The engine.
-        thread: The thread of the engine.
-
     Attributes:
         context: The context of the engine, changed so that the engine's thread sends the events.
     """
@@ -53,7 +49,6 @@ class ThreadedEngine:
             raise self._thread.closed()
 
     def states(self) -> tuple[NodeState, ...]:
-        """Return the health of each node; see `Engine.states`."""
         return self._engine.states()
 
     @property
@@ -62,7 +57,6 @@ class ThreadedEngine:
         return self._engine.lines
 
     async def poll(self, command: Command) -> list[Reply]:
-        """Send a command to all nodes, and wait for their answers; see `Engine.poll`."""
         return await self._thread.call(lambda: self._engine.poll(command))
 
     @contextmanager

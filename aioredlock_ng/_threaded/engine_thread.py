@@ -39,7 +39,7 @@ class EngineThread:
     Attributes:
         dead: The reason why the thread serves no calls any more. "" while it serves calls.
         ended: A future that is resolved when the thread ends.
-        last_act: Makes the coroutine that runs if the loop stops unexpectedly, before it is closed.
+        last_act: Makes a coroutine that runs before the loop is closed, if it stops unexpectedly.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class EngineThread:
         return call, outcome
 
     def wait(self, call: Call[T], outcome: Future[T]) -> T:
-        """Wait for the result of a coroutine that was started.
+        """Wait for the result of a call that `start` has returned.
 
         Raises:
             RedlockClosed: The thread has ended.
@@ -168,7 +168,7 @@ class EngineThread:
         Raises:
             RedlockClosed: The thread has ended.
 
-        Safety: the coroutine runs to its end. Only then is a cancellation raised.
+        Safety: a cancellation is raised after the end of the coroutine.
         """
         if self.here:
             return await make()
@@ -283,7 +283,7 @@ class EngineThread:
         self._loop.close()
 
     def _run_to_end(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run a coroutine to its end. Go on after an exit, but not after an error of the loop."""
+        """Run a coroutine to its end, even after a SystemExit or KeyboardInterrupt."""
         task = self._loop.create_task(work)
         with suppress(Exception, asyncio.CancelledError):
             while not task.done():

@@ -1,7 +1,4 @@
-"""Define the lease of a manager that has a thread of its own.
-
-The methods of the lease run on the engine's loop.
-"""
+"""Define the lease of a manager that has a thread of its own."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ __all__ = ["ThreadedLease"]
 class ThreadedLease(Lease):
     """A lease of a manager whose engine runs in a thread of its own.
 
-    A method that only reads runs in the thread of its caller. The class forwards the calls of all
-    other methods of `Lease` to the engine's loop.
+    A method that only reads runs in the thread of its caller. A method that asks the nodes runs on
+    the engine's loop.
     """
 
     __slots__ = ("_body", "_home", "_on_lost", "_still_used", "_thread")
@@ -49,22 +46,15 @@ class ThreadedLease(Lease):
 
     @classmethod
     def of(cls, lease: Lease, thread: EngineThread, home: Mailbox | None) -> ThreadedLease:
-        """Return the lease for its holder. The engine's loop runs this method.
+        """Return the lease for a holder on another loop, whose mailbox is `home`.
 
-        Args:
-            lease: The lease as the engine's loop sees it.
-            thread: The engine's thread.
-            home: The mailbox of the holder's loop.
+        The engine's loop runs this method.
         """
         lease._record.home = home
         return cls(lease._engine, lease._record, thread, home)
 
     def refuse_closed(self) -> None:
-        """Check that the manager was not closed before the caller got the lease.
-
-        Raises:
-            RedlockClosed: The manager was closed.
-        """
+        """Raise `RedlockClosed` if the manager was closed before the caller got the lease."""
         if self._record.phase is Phase.RELEASED:
             raise RedlockClosed(CLOSED_AMID)
 
@@ -74,25 +64,21 @@ class ThreadedLease(Lease):
         await super().release()
 
     def remaining(self) -> float:
-        """Return the seconds for which the lock is certainly ours; see `Lease.remaining`."""
         return 0.0 if self._thread.dead else super().remaining()
 
     def _loss(self) -> tuple[str, float]:
-        """Return the reason of the loss, and its instant; see `Held._loss`."""
         record, now = self._record, self._engine.context.clock()
         if self._thread.dead and not record.reason and now < record.deadline:
-            # The thread has ended, and has not declared the loss of its leases yet.
+            # The thread has ended before it declared the loss of its leases.
             return f"{UNKEPT}; {self._thread.dead}", now
         return super()._loss()
 
     @property
     def was_gone(self) -> bool:
-        """True if the lease was lost, or its release found the loss; see `Held.was_gone`."""
         undeclared = bool(self._thread.dead) and self._record.phase is Phase.HELD
         return undeclared or super().was_gone
 
     def check(self) -> None:
-        """Raise an error unless the lock is still ours; see `Lease.check`."""
         try:
             super().check()
         except LockLost:
@@ -105,20 +91,16 @@ class ThreadedLease(Lease):
             raise
 
     async def verify(self) -> None:
-        """Ask the nodes whether a quorum still holds the token; see `Lease.verify`."""
         self._raise_if_over()
         await self._ask(super().verify)
 
     async def extend(self, ttl: float | None = None) -> None:
-        """Renew the lease now; see `Lease.extend`."""
         await self._ask(lambda: Lease.extend(self, ttl))
 
     async def downgrade(self) -> None:
-        """Turn a write lease into a read lease; see `Lease.downgrade`."""
         await self._ask(super().downgrade)
 
     async def release(self) -> bool:
-        """Release the lock; see `Lease.release`."""
         if self._record.phase is not Phase.HELD or self._thread.dead:
             return False
         if self._is_used():
@@ -126,11 +108,9 @@ class ThreadedLease(Lease):
         return await self._thread.finish(super().release)
 
     def abandon(self) -> None:
-        """Stop the renewal and let the lock expire; see `Lease.abandon`."""
         self._run(super().abandon)
 
     async def wait_lost(self) -> None:
-        """Wait until the lease is lost, released or abandoned; see `Lease.wait_lost`."""
         try:
             await self._thread.call(super().wait_lost)
         except RedlockClosed:
@@ -138,32 +118,27 @@ class ThreadedLease(Lease):
                 raise
 
     def entered(self, task: asyncio.Task[object], on_lost: Callable[[], None] | None) -> None:
-        """Record that `task` enters an `async with`; see `Held.entered`."""
         self.refuse_closed()
         self._refuse_over()
         self._body, self._on_lost = task, on_lost
         self._thread.post(self._enter, task)
 
     def left(self) -> None:
-        """Record that the `async with` was left; see `Held.left`."""
         self._body = self._on_lost = None
         self._thread.post(super().left)
 
     def let_go(self) -> None:
-        """End the lease without waiting for the nodes; see `Held.let_go`."""
         if self._is_used():
             self.left()
         else:
             self._thread.post(super().let_go)
 
     def used_by(self, still_used: Callable[[Callable[[], None]], bool]) -> None:
-        """Declare that a thread may work under the lease; see `Held.used_by`."""
         self._still_used = still_used
         # The engine itself calls `still_used` when the manager is closed.
         super().used_by(still_used)
 
     def lose(self, reason: str) -> None:
-        """Lose the lease with every effect of a real loss; see `Held.lose`."""
         self._run(lambda: super(ThreadedLease, self).lose(reason))
 
     async def _ask(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -172,8 +147,8 @@ class ThreadedLease(Lease):
         except RedlockError:
             raise
         except BaseException:
-            # A loss that a body's own call finds does not cancel the body, because the call raises
-            # `LockLost`. The call was interrupted before it raised the error, so report the loss
+            # If the body's own call finds a loss, the call raises `LockLost`, and the body is not
+            # cancelled. This call was interrupted before it raised the error, so report the loss
             # again.
             self._thread.post(self._report_again)
             raise
@@ -217,8 +192,7 @@ class ThreadedLease(Lease):
     def _is_used(self) -> bool:
         """Return True while a thread of the holder works under the lease.
 
-        On the engine's thread, the result is always False. The holder's loop itself checks for such
-        a thread, before it sends a call to the engine.
+        On the engine's thread the result is False, because the holder's loop has checked already.
         """
         still_used = self._still_used
         return (

@@ -20,9 +20,6 @@ class Mailbox:
 
     `call_soon_threadsafe` writes to a socket for each call. Here, all calls that come before the
     loop wakes up share one write. The loop keeps their order.
-
-    Args:
-        loop: The event loop.
     """
 
     __slots__ = ("_awake", "_posts", "loop")
@@ -34,7 +31,6 @@ class Mailbox:
 
     @property
     def closed(self) -> bool:
-        """True if the loop is closed. A closed loop runs nothing that was posted."""
         return self.loop.is_closed()
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
@@ -61,8 +57,8 @@ class Mailbox:
 
     def _run(self) -> None:
         self._awake = False
-        # Posts that arrive from now on schedule another run. Without this bound, the posts could
-        # starve the loop.
+        # Posts that arrive from now on schedule another run. If this run called them, too, an
+        # endless series of posts would starve the loop.
         for _ in range(len(self._posts)):
             callback, arguments = self._posts.popleft()
             try:

@@ -58,7 +58,7 @@ class Threaded(PerProcess[M]):
 
         Raises:
             ConfigurationError: As in `Redlock.open`.
-            RedlockClosed: The manager cannot be opened, because it is open already.
+            RedlockClosed: The manager is open already, or its thread has ended.
 
         Safety: a cancelled call closes everything again.
         """
@@ -71,7 +71,6 @@ class Threaded(PerProcess[M]):
             raise
 
     async def acquire(self, lock: Lock) -> Lease:
-        """Acquire a lock on the engine's loop; see `Lock.acquire`."""
         here = await self.opened()
         holders = home()
 
@@ -136,10 +135,10 @@ class Threaded(PerProcess[M]):
             return None
 
     def engine(self) -> Engine:
-        """Return the open engine, in a wrapper that elections and tools can use in any thread.
+        """Return the open engine. Outside of its thread, return a wrapper for elections and tools.
 
         Raises:
-            RedlockClosed: The manager is not open.
+            RedlockClosed: The manager is not open, or its thread has ended.
         """
         here, engine = self.here, self.present
         if here is not None and here.thread.dead:

@@ -37,7 +37,7 @@ class Manager(Protocol):
         """Release the leases and disconnect."""
 
     def engine(self) -> Engine:
-        """Return the open engine."""
+        """Return the open engine, or raise `RedlockClosed`."""
 
     _threaded: Any
 
@@ -51,7 +51,6 @@ class Opened(NamedTuple, Generic[M]):
     Attributes:
         process: The id of the process.
         thread: The thread of the manager's event loop.
-        redlock: The manager.
         opening: The call that opens the manager.
         outcome: A future that is resolved when the manager is open, or fails with the error of the
             opening.
@@ -72,7 +71,7 @@ closing the managers' event loops; see `EngineThread.disown`."""
 
 
 class PerProcess(Generic[M]):
-    """The manager of this process.
+    """The manager of the current process, which a forked child replaces by its own.
 
     Args:
         make: Makes a manager that is not open yet.
@@ -159,8 +158,6 @@ class PerProcess(Generic[M]):
 
     async def aclose(self) -> None:
         """Do the same as `close`, for a task.
-
-        The call also waits for the end of a thread that has died.
 
         Raises:
             RedlockClosed: The thread dies meanwhile.

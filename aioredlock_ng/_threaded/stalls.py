@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Stalls"]
 
 _SHARE: Final = 0.25
-"""Time between two checks, as a share of `stall_limit`. A standstill is noticed with at most this
-delay."""
+"""Time between two checks, as a share of `stall_limit`."""
 
 _LONGEST: Final = 1.0
 """Longest time in seconds between two checks. A lease whose loop was closed may still be renewed
@@ -40,7 +39,7 @@ class _Ping:
         self.unanswered_for = 0.0
 
     def answer(self) -> None:
-        """Record the answer. The event loop that was asked runs this method."""
+        """Record the answer. The pinged event loop runs this method."""
         self.answered = True
 
 
@@ -65,8 +64,8 @@ class Stalls:
 
     def _look(self) -> None:
         now = self._engine.context.loop.time()
-        # If the process was stopped, its loops could not answer. So the time without an answer
-        # grows by at most two intervals.
+        # If the process was stopped, its loops could not answer. So each check counts at most two
+        # intervals as time without an answer.
         passed = min(now - self._looked_at, 2 * self._every)
         self._looked_at = now
         for home, leases in self._by_home().items():

@@ -1,7 +1,7 @@
-"""The only code that uses a socket: connections, outboxes, and the merging of calls.
+"""Connections to servers, and the outbox that packs requests for all connections of a manager.
 
-From the bottom up, `joint` sends several calls as one, and `outbox` collects the requests of one
-tick. `sending` and `receiving` are the two halves of a `Channel`.
+`outbox` collects the requests of one tick, and `joint` merges them. `sending` and `receiving` are
+the two halves of a `Channel`.
 """
 
 from aioredlock_ng._nodes.channel.outbox import Outbox

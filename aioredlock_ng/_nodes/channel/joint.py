@@ -42,7 +42,7 @@ _form = attrgetter("command.form")
 class _Together(Request):
     """Several calls that are sent as one. If every call succeeds, the reply is the number of calls.
 
-    Any other reply is a list of replies to the single calls. Each call decodes its own part.
+    Otherwise the reply is an error, or a list in which each call decodes its own part.
     """
 
     __slots__ = ("_calls",)
@@ -52,12 +52,10 @@ class _Together(Request):
         self._calls = calls
 
     def read(self, reply: Any) -> Reply:
-        """Return `ALL_DONE` if the reply is the number of calls, else a `Garbled`."""
         return ALL_DONE if type(reply) is int and reply == self._calls else garbled(self, reply)
 
     @property
     def step(self) -> str:
-        """Name the request, for messages."""
         return "a script for several calls"
 
 
@@ -82,7 +80,6 @@ class Joint:
         self.command = _Together(packed, len(sinks))
 
     def stands(self) -> bool:
-        """True while any of the sinks wants its request executed."""
         return any(sink.stands() for sink in self.sinks)
 
     def deliver(self, index: int, reply: Reply) -> None:
@@ -144,8 +141,7 @@ def _rows(sinks: list[Sink]) -> Iterator[tuple[Form | None, Script | None, list[
         over = (
             [row.pop(), behind.pop(0)] if row and behind and _hands_over(row[-1], behind[0]) else []
         )
-        # Any other request ends a row of hand-overs. A hand-over of another kind of lock ends the
-        # row, too.
+        # Any other request, or a hand-over with another form, ends a row of hand-overs.
         if taking is not None and (row or (over and following is not taking)):
             yield taking, taking.hand_over, handed
             handed, taking = [], None

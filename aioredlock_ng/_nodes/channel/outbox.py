@@ -1,7 +1,7 @@
 """The requests of one tick of the event loop, packed once for all nodes.
 
-Each connection gets these requests in one write. Only the first hand-over of a tick may be written
-before the tick ends.
+Each connection gets these requests in one write at the end of the tick. `Outbox.hurry` writes them
+earlier.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Outlet(Protocol):
     """The methods of a channel that the outbox uses."""
 
     def ask(self, sink: Sink) -> None:
-        """Queue a command."""
+        """Queue a command, which only this channel sends."""
 
     def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
         """Queue several commands. Return True if no command was in the queue before."""
@@ -39,9 +39,8 @@ class Outlet(Protocol):
 class Outbox:
     """The commands for all live channels of one manager, until the end of the tick.
 
-    A command for one channel waits in that channel. Each channel sends all commands in the order in
-    which they were queued. Therefore every channel gets the commands for all channels before any
-    channel queues a command of its own.
+    A command for one channel waits in that channel. The outbox moves its own commands to the
+    channels first, so that each channel sends all commands in the order in which they were queued.
 
     Args:
         loop: The event loop.
@@ -96,10 +95,7 @@ class Outbox:
             self._schedule()
 
     def pieces(self, packed: list[bytes]) -> list[bytes]:
-        """Join commands, and split them at the placeholder, where each channel puts its own run_id.
-
-        The placeholder is searched once, not once per channel.
-        """
+        """Join commands, and split them at the placeholder, where each channel puts its run id."""
         data = packed[0] if len(packed) == 1 else b"".join(packed)
         return data.split(self.run_id) if self.run_id else [data]
 

@@ -1,6 +1,7 @@
 """The receiving half of a channel: parsing, and matching each reply to the oldest waiting request.
 
-A server answers in the order of the requests. Pushes may come in between, and belong to no request.
+A server answers in the order of the requests. Pushes may come in between. Only the push that
+confirms a subscription answers a request.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _Push = hiredis.PushNotification
 
 
 class Channel(Sender):
-    """One full-duplex connection to one server. Other code connects and authenticates it.
+    """One full-duplex connection to one server, taken over after the authentication.
 
     Args:
         index: The node's index, passed to the sinks.
@@ -53,8 +54,8 @@ class Channel(Sender):
         on_close: Called once when the connection is gone, with the reason and the unanswered
             releases.
         on_silent: Called with True when the server stops answering, with False when it resumes.
-        on_release_refused: Called with a release that the server refused (BUSY, MISCONF…) and the
-            server's words. The release must be sent again.
+        on_release_refused: Called with a release that must be sent again, and the reason. Either
+            the server refused the release (BUSY, MISCONF…), or the reply did not fit.
         on_garbled: Called with a description of a reply that does not fit its request.
     """
 
@@ -95,11 +96,8 @@ class Channel(Sender):
     ) -> None:
         """Take over an open transport and the bytes that were already read from it.
 
-        Args:
-            transport: The transport.
-            received: The bytes that were already read.
-            keep: An object that must live as long as the channel.
-            redact: Removes the node's credentials from every refusal.
+        The object `keep` lives as long as the channel. `redact` removes the node's credentials from
+        every refusal.
         """
         self._redact = redact
         self._open(transport, keep)
@@ -108,14 +106,10 @@ class Channel(Sender):
             self._dispatch()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer into which the transport writes received bytes.
-
-        The buffer is a memoryview. With a bytearray, asyncio's TLS would lose what it reads.
-        """
+        """Return a memoryview. With a bytearray, asyncio's TLS would lose what it reads."""
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Parse the bytes that the transport has received."""
         self._reader.feed(self._view, 0, nbytes)
         self._dispatch()
         if self.silent:
@@ -174,8 +168,8 @@ class Channel(Sender):
         # The request that loads a script is a `Joint` without sinks. A server that answers this
         # request with NOSCRIPT cannot load the script, and would get the request again for ever.
         if joint.sinks and flushed:
-            # The calls are now sent one by one, and load their own scripts. The merging script
-            # needs a request of its own. Without that request no later calls could be merged.
+            # The calls are now sent one by one, and load only their own scripts. Without this
+            # request for the merging script, each later merged request would fail, too.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
         in_full: list[object] = []
         for sink in joint.sinks[len(replies) :]:
@@ -271,4 +265,4 @@ class Channel(Sender):
 
 
 class _ProtocolError(Exception):
-    """The bytes received are not RESP."""
+    """The received bytes are not the replies of a Redis server to our requests."""

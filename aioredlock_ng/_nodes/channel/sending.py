@@ -1,9 +1,9 @@
 """The sending half of a channel: queueing, writing, noticing a silent server, and closing.
 
-A channel never times a request out. A sink that gives up never closes the channel. Reconnecting is
-the task of `_nodes/node.py`. The server executes commands in the order in which they were queued.
-So a release that is queued after an acquire is executed after the acquire, even if the server reads
-the two commands late.
+A channel never times a request out, and stays open when a caller gives up. Reconnecting is the task
+of `_nodes/node.py`. The server executes commands in the order in which they were queued. So a
+release that is queued after an acquire is executed after the acquire, even if the server reads both
+late.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Sender"]
 
 MAX_PENDING = 65_536
-"""Largest number of unanswered requests on one connection. A full backlog takes about 10 MB.
+"""Number of unanswered requests above which a server counts as silent.
 
-A server with more unanswered requests than `MAX_PENDING` counts as silent."""
+A backlog of this size takes about 10 MB."""
 
 
 class Sender(asyncio.BufferedProtocol):
@@ -72,15 +72,12 @@ class Sender(asyncio.BufferedProtocol):
 
     @property
     def pending(self) -> int:
-        """Number of requests that are sent and not yet answered."""
+        """Number of requests that are not answered yet."""
         return len(self._waiting)
 
     @property
     def oldest(self) -> Sink | None:
-        """The sink that has waited longest.
-
-        The oldest sink stays the same while the server does not answer.
-        """
+        """The sink that has waited longest; the same sink while the server does not answer."""
         return self._waiting[0] if self._waiting else None
 
     async def drain(self, within: float) -> None:
@@ -122,16 +119,11 @@ class Sender(asyncio.BufferedProtocol):
                 os.dup2(end.fileno(), sock.fileno(), inheritable=False)
 
     def ask(self, sink: Sink) -> None:
-        """Queue the command of `sink`.
-
-        The sink gets the reply, or a `Dropped` if the connection is lost.
-        """
         if sink.command.tracked:
             self.ask_raw(CACHING.packed, Caching(sink.started))
         self.ask_raw(sink.command.packed, sink)
 
     def ask_raw(self, packed: bytes, sink: Sink) -> None:
-        """Queue the bytes of one request."""
         if self._transport is None:
             sink.deliver(self._index, Unsent("connection closed"))
             return
@@ -141,20 +133,18 @@ class Sender(asyncio.BufferedProtocol):
         self._waiting.append(sink)
 
     def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
-        """Queue several commands. Return True if no command was in the queue before."""
         first = not self._out
         self._out += packed
         self._waiting += sinks
         return first
 
     def flush(self, now: float) -> None:
-        """Write the requests that were queued for this channel alone."""
         out, self._out = self._out, []
         if out:
             self.write(self._outbox.pieces(out), (), now)
 
     def write(self, pieces: list[bytes], sinks: Iterable[Sink], now: float) -> None:
-        """Write commands. If the oldest reply is overdue, schedule a check of the server."""
+        """Write commands, and schedule a check if a reply is overdue or the backlog is full."""
         if self._transport is None:
             return
         self._waiting += sinks
@@ -205,12 +195,10 @@ class Sender(asyncio.BufferedProtocol):
             self._on_silent(False)
 
     def eof_received(self) -> bool:
-        """Close the channel, because the server has closed its side."""
         self.close("closed by the server")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Close the channel, because the transport has lost the connection."""
         if not self._lost.done():
             self._lost.set_result(None)
         self.close(f"connection lost: {exc}" if exc else "connection lost")
@@ -218,7 +206,7 @@ class Sender(asyncio.BufferedProtocol):
     def close(self, reason: str, *, goodbye: bool = False) -> None:
         """Close the channel, and deliver a `Dropped` to every sink that still waits. Idempotent.
 
-        The transport is gone one tick later. With `goodbye`, TLS needs a round trip to close, so
+        With `goodbye`, the transport is closed and not aborted. TLS needs a round trip for that, so
         await `gone` afterwards.
         """
         if self._transport is None:

@@ -26,13 +26,13 @@ PROBE = pack_command(("TIME",))
 
 
 class Subscription:
-    """A request for the messages of one channel. RESP3 only.
+    """A request for the messages of one pub/sub channel. RESP3 only.
 
     A refusal of the subscription is an ordinary reply. A confirmation is a push, not a reply.
 
     Args:
         channel: The channel's name.
-        sink: Gets `OK`, the refusal, or a reply that does not fit the request.
+        sink: Gets `OK` for a confirmation, and any other reply unchanged.
 
     Attributes:
         confirmed: True once the server has confirmed.
@@ -47,11 +47,9 @@ class Subscription:
         self._sink = sink
 
     def stands(self) -> bool:
-        """True while the sink wants the subscription."""
         return self._sink.stands()
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Pass the reply on to the sink."""
         self._sink.deliver(index, reply)
 
 
@@ -66,8 +64,7 @@ class Belated:
         command: The release.
         started: Instant of the first request.
         freed: Called with the keys once they are deleted.
-        sink: Gets the reply; None if no caller wants it. The channel's `on_close` reports a
-            release that is lost with the connection.
+        sink: Gets the reply; None if no caller wants it.
     """
 
     def __init__(
@@ -87,7 +84,6 @@ class Belated:
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Pass the reply on to the sink, and report the keys if they are deleted."""
         if self._sink is not None:
             self._sink.deliver(index, reply)
         if type(reply) is Released and reply.deleted > 0:
@@ -109,11 +105,9 @@ class InFull:
         self.sink = sink
 
     def stands(self) -> bool:
-        """True while the sink wants its request executed."""
         return self.sink.stands()
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Pass the reply on to the sink."""
         self.sink.deliver(index, reply)
 
 
@@ -131,11 +125,9 @@ class Probe:
         self._answered = answered
 
     def stands(self) -> bool:
-        """Return False: the request is never sent again."""
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Report that a reply came."""
         self._answered(self.started)
 
 

@@ -36,7 +36,6 @@ class Caching:
         self.started = started
 
     def stands(self) -> bool:
-        """Return False: a refused request is not sent again."""
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:

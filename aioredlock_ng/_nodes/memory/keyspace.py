@@ -21,10 +21,10 @@ class Connection(Protocol):
     """One manager's connection to a server."""
 
     def connect(self) -> None:
-        """Connect again, because the server is back."""
+        """Connect to the server, which has restarted or is reachable again."""
 
     def disconnect(self) -> None:
-        """Disconnect, because the server is gone."""
+        """Drop the connection, because the server restarts or is unreachable."""
 
     def invalidated(self, keys: list[bytes] | None) -> None:
         """Process a notice of changed keys. If `keys` is None, any tracked key may have changed."""
@@ -184,11 +184,10 @@ class Keyspace:
         return max(0, round((self._keys[key][1] - self._clock()) * 1000))
 
     def attach(self, node: Connection) -> None:
-        """Add a connection."""
         self._nodes[node] = None
 
     def subscribe(self, node: Connection, channel: bytes) -> None:
-        """Deliver the messages of a channel to a connection until it is lost."""
+        """Deliver the messages of a channel to a connection until the connection is lost."""
         self._subscribers.setdefault(channel, {})[node] = None
 
     def publish(self, channel: bytes, message: bytes) -> int:
@@ -234,19 +233,15 @@ class Writing:
         self.pttl = server.pttl
 
     def keep(self, key: bytes, value: bytes, ttl: float) -> None:
-        """Set a key for `ttl` seconds."""
         self._server.set(key, value, ttl, self._by)
 
     def remove(self, key: bytes) -> None:
-        """Delete a key."""
         self._server.delete(key, self._by)
 
     def keep_entry(self, key: bytes, entry: bytes, ttl: float) -> None:
-        """Set an entry of a reader for `ttl` seconds."""
         self._server.keep_entry(key, entry, ttl, self._by)
 
     def remove_entry(self, key: bytes, entry: bytes) -> bool:
-        """Delete an entry of a reader. Return True if it existed."""
         return self._server.remove_entry(key, entry, self._by)
 
 

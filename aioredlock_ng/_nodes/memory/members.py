@@ -25,7 +25,6 @@ _LIMITED = re.compile(rb".*:(\d+)#\d+", re.DOTALL)
 
 
 def is_offer_to(value: bytes, member: bytes) -> bool:
-    """Return True if this value of a key is an offer to the member."""
     return value.startswith(OFFER) and parts_of(value.removeprefix(OFFER))[1] == member
 
 
@@ -72,7 +71,6 @@ def slot_queue_of(key: bytes) -> bytes:
 
 
 def queues_of(key: bytes) -> list[bytes]:
-    """Return the queues of the waiters for a key."""
     shared = slot_queue_of(key)
     own = [key, READER_QUEUE_KEYS + key]
     return [*own, shared] if shared else own

@@ -1,8 +1,8 @@
 """A lock node without a network, with faults on demand.
 
 A `MemoryNode` is one manager's connection to a `MemoryServer`. Several managers can share a set of
-servers. Keys expire by the event loop's clock, so tests can use virtual time. The node fulfils the
-contract of `port.Node`. The same test suite runs against this node and against real servers.
+servers. By default, keys expire by the event loop's clock, so tests can use virtual time. The same
+test suite runs against this node and against real servers.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class MemoryNode:
         self.address = self.server.address
         self._latency = latency
         self._arrived_at = self._answered_at = 0.0
-        # Each direction is a queue. Timers of one instant fire in any order, but a connection must
-        # deliver in order.
+        # Timers of one instant fire in any order, but a connection must deliver in order. So each
+        # timer handles the first entry of a queue.
         self._travelling: deque[int] = deque()
         self._inbox: deque[int] = deque()
         self._answers: deque[Callable[[], None]] = deque()
@@ -60,17 +60,14 @@ class MemoryNode:
 
     @property
     def ready(self) -> bool:
-        """True while the connection exists."""
         return self._connected
 
     @property
     def tracking(self) -> bool:
-        """True while the connection exists, as the server always tracks."""
         return self._connected
 
     @property
     def messages(self) -> bool:
-        """True while the connection exists, as the server always delivers messages."""
         return self._connected
 
     def ask(self, sink: Sink, index: int) -> None:
@@ -93,12 +90,10 @@ class MemoryNode:
     async def open(
         self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float
     ) -> None:
-        """Connect."""
         self._index, self._listener = index, listener
         self.connect()
 
     async def aclose(self, within: float) -> None:
-        """Wait for the replies under way, and disconnect."""
         if self._waiting and not self._hung:
             self._drained.clear()
             with contextlib.suppress(TimeoutError):
@@ -108,7 +103,6 @@ class MemoryNode:
         self.disconnect()
 
     def refuse(self, reason: str) -> None:
-        """Disconnect for good."""
         self._refused = reason
         self.disconnect()
 
@@ -116,7 +110,6 @@ class MemoryNode:
         """Do nothing: a forked child has a copy of the server."""
 
     def state(self) -> NodeState:
-        """Return the health of the node, for people."""
         return NodeState(
             address=self.address,
             state="refused" if self._refused else "up" if self._connected else "down",
@@ -155,7 +148,7 @@ class MemoryNode:
         self.invalidated(None)
 
     def connect(self) -> None:
-        """Connect again, if the server is up, and send the outstanding releases."""
+        """Connect if the server is up, and execute the outstanding releases."""
         if not self.server.up or self._refused:
             return
         self._connected = True

@@ -28,7 +28,7 @@ class Keys(Protocol):
         """Set a key for `ttl` seconds."""
 
     def remove(self, key: bytes) -> None:
-        """Delete a key."""
+        """Delete a key, if it exists."""
 
     def entries(self, key: bytes) -> dict[bytes, float]:
         """Return the entries of readers, each with its remaining seconds."""
@@ -61,7 +61,6 @@ class QueueStore:
         self._queues: dict[bytes, tuple[dict[bytes, int], float]] = {}
 
     def clear(self) -> None:
-        """Delete all queues."""
         self._queues.clear()
 
     def members(self, queue: bytes) -> list[tuple[int, bytes]]:
@@ -86,16 +85,10 @@ class QueueStore:
     def enter(self, keys: Keys, queue: bytes, claim: bytes, life: float) -> bool:
         """Add a member, and remove the members just before it whose processes are gone.
 
-        The method does the work of the function `enter` of parts/queue.lua.
+        The queue then lives for at least `life` seconds. Each member before the added one, up to
+        `MOST_AHEAD` members, prolongs that time by twice `life`.
 
-        Args:
-            keys: The keys of the server.
-            queue: The name of the queue.
-            claim: The claim of the member.
-            life: Seconds that the queue lives. Each member before this one adds twice that time.
-
-        Returns:
-            True if the member was not in the queue before.
+        Return True if the member was not in the queue before.
         """
         is_new = self.rank(queue, parts_of(claim)[1]) < 0
         left = self.left(queue) / 1000

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Queues", "queue_for"]
 
 _DISPLACED_LIFE = 20.0
-"""Shortest life in seconds of a queue that a displaced member has entered again."""
+"""Shortest life in seconds of a queue that a member enters again after its offer was replaced."""
 
 _READING = re.compile(rb"[0-9a-f]+:([0-9a-f]+)")
 
@@ -44,9 +44,7 @@ class Queues(QueueStore):
     def highest(self, key: bytes, value: bytes | None) -> int:
         """Return the highest ticket of a key's waiters, as `highest_ticket` in the script does.
 
-        Args:
-            key: The lock's key.
-            value: The value of the key. The ticket in an offer counts, too.
+        If the value of the key is an offer, its ticket counts, too.
         """
         kept = 0
         if value is not None and value.startswith(OFFER):
@@ -55,12 +53,9 @@ class Queues(QueueStore):
         return min(max([kept, *tickets]), LARGEST_TICKET)
 
     def waiting(self, key: bytes, value: bytes, entries: Iterable[bytes] = ()) -> int:
-        """Return the number of waiters of a key. An offer counts as one waiter.
+        """Return the number of waiters of a key.
 
-        Args:
-            key: The lock's key.
-            value: The value of the key.
-            entries: The entries of the key's readers.
+        An offer in the key's value or in the readers' entries counts as a waiter.
         """
         members = {member for queue in queues_of(key) for _, member in self.members(queue)}
         if value.startswith(OFFER):
@@ -100,10 +95,9 @@ class Queues(QueueStore):
                 self.notify_second(keys, key)
 
     def offer(self, keys: Keys, key: bytes) -> bool:
-        """Offer a key to its first waiter, and remove that member from the queue.
+        """Offer a key to all waiting readers, or if there are none, to the first other waiter.
 
-        Returns:
-            False if nobody waits. In that case the key has not changed.
+        Return False if no waiter is connected. The key is then unchanged.
         """
         return (
             self.offer_readers(keys, key)
@@ -114,8 +108,7 @@ class Queues(QueueStore):
     def offer_readers(self, keys: Keys, key: bytes) -> bool:
         """Offer a key to all waiting readers, and empty their queue.
 
-        Returns:
-            False if no waiting reader is connected.
+        Return False if no waiting reader is connected.
         """
         queue = READER_QUEUE_KEYS + key
         offered = False
@@ -137,7 +130,7 @@ class Queues(QueueStore):
         )
 
     def writer_waits(self, keys: Keys, key: bytes) -> bool:
-        """Return True if a writer waits. Remove the writers whose processes are gone."""
+        """Return True if a writer waits. Remove the writers before it whose processes are gone."""
         while (first := self.taker(key, 0)) is not None:
             if publish(keys, first, b""):
                 return True
@@ -199,8 +192,7 @@ class Queues(QueueStore):
     def _share_out(self, keys: Keys, slot: tuple[bytes, int], ticket: int, member: bytes) -> bool:
         """Offer a slot to a further member, and assign all offered slots anew by ticket.
 
-        Returns:
-            False if the member's process is gone.
+        Return False if the member's process is gone.
         """
         name, number = slot
         new = (ticket, member, 0, grace_of(member))
@@ -264,13 +256,8 @@ class Queues(QueueStore):
         """Remove the member of a claim, because it has the key now. Notify the next member.
 
         If the key is a slot, a member whose offer was replaced enters the queue again. Other slots
-        that were offered to the served member go to the next members.
-
-        Args:
-            keys: The keys of the server.
-            key: The key.
-            claim: The claim of the member; empty for a first attempt.
-            before: The earlier value of the key; empty if there was no value.
+        that were offered to the served member go to the next members. The claim is empty for a
+        first attempt. `before` is the earlier value of the key.
         """
         _, member = parts_of(claim)
         if not member:
@@ -280,7 +267,8 @@ class Queues(QueueStore):
         if before.startswith(OFFER):
             _, other = parts_of(before.removeprefix(OFFER))
             if other != member and limit_of(other):
-                # The member may want this key as a lock. The displaced member waits for any slot.
+                # The displaced member waits for any slot. The served member may have waited in the
+                # queue of this key alone.
                 slots = queue_for(other, key)
                 life = max(self.left(slots) / 1000, _DISPLACED_LIFE)
                 self.add(slots, before.removeprefix(OFFER), life)

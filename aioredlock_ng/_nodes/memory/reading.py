@@ -24,7 +24,7 @@ __all__ = ["ReadingServer"]
 class ReadingServer(TrustingServer):
     """A lock server with the scripts for readers.
 
-    A method `_name` does what the script of that name does, and returns what the script returns.
+    The script `name` is the method `_name`, which returns the reply that the script returns.
     """
 
     def _acquire_read(self, command: Command, by: Connection) -> Raw | Refusal:

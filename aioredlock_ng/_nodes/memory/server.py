@@ -32,7 +32,7 @@ __all__ = ["MemoryServer"]
 class MemoryServer(ReadingServer):
     """One server in this process, which several connections may share.
 
-    A method `_name` does what the script of that name does, and returns what the script returns.
+    The script `name` is the method `_name`, which returns the reply that the script returns.
 
     Args:
         address: The server's name in messages.
@@ -103,7 +103,7 @@ class MemoryServer(ReadingServer):
         return self._store(int(fence), slots, granted=0)
 
     def _store(self, fence: int, slots: Sequence[bytes], granted: int) -> Raw | Refusal:
-        """Store a fence in each lower counter.
+        """Set each counter that is lower than the fence to the fence.
 
         Return 1, or a list with the highest counter that is not lower.
         """

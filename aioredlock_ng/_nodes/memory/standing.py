@@ -1,4 +1,4 @@
-"""The scripts by which waiters enter and leave queues, on a lock server in memory."""
+"""The scripts that add waiters to queues and remove them, on a lock server in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["StandingServer", "as_bytes"]
 class StandingServer(Keyspace):
     """A lock server with the scripts for queues.
 
-    A method `_name` does what the script of that name does, and returns what the script returns.
+    The script `name` is the method `_name`, which returns the reply that the script returns.
     """
 
     _tracks = False

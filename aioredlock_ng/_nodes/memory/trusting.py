@@ -24,7 +24,10 @@ class TrustingServer(StandingServer):
     """A lock server with a marker, which decides whether the server's memory is trusted."""
 
     def _distrusted(self, own_marker: bytes, by: Connection) -> list[int] | None:
-        """Return the refusal if the node is not trusted, else None. See parts/trust.lua."""
+        """Return the refusal if the node is not trusted, else None. See parts/trust.lua.
+
+        A node whose guard time has passed becomes trusted.
+        """
         reading = self._read_marker(own_marker)
         distrusted = reading.trust in (Trust.NONE, Trust.FOREIGN, Trust.EXCESSIVE)
         if distrusted or reading.guard_ms < int(own_marker.partition(b":")[2]):
