@@ -68,8 +68,8 @@ def engine_of(
 ) -> Engine:
     """Return an engine that is not open yet.
 
-    Each call draws a new random id for the manager. Parent and child of a fork may open the same
-    `Redlock`, and their ids must differ.
+    Without `rng`, each call draws a new id for the manager. Parent and child of a fork may open the
+    same `Redlock`, and would otherwise receive each other's messages.
     """
     report = Sinks(sinks) if sinks else None
     return Engine(
