@@ -14,7 +14,7 @@ __all__ = ["Bodies", "Body"]
 
 
 class Body:
-    """The task inside one `async with`. A loss cancels the task in the same way as `asyncio.timeout`."""
+    """The task inside one `async with`. A loss cancels the task, just as `asyncio.timeout` does."""
 
     __slots__ = ("_cancelling", "_told", "lease", "outer", "task")
 

@@ -216,7 +216,7 @@ def _cause(exc: BaseException | None) -> Literal["done", "failed", "cancelled"]:
 
 
 def _is_of(exc: BaseException, name: str) -> bool:
-    """Return True for a `LockLost` of the lock `name`, or an exception group of only such errors."""
+    """Return True for a `LockLost` of the lock `name`, or a group of only such errors."""
     if isinstance(exc, BaseExceptionGroup):
         return all(_is_of(part, name) for part in exc.exceptions)
     return isinstance(exc, LockLost) and exc.resource == name

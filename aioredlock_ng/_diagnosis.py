@@ -98,7 +98,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """The doctor's observations of one node. None and "" stand for an unknown value, if nothing else is said.
+    """The doctor's observations of one node. None and "" usually mean "unknown".
 
     Attributes:
         address: The node's address without credentials.

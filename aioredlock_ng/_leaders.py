@@ -69,7 +69,10 @@ class Source(Protocol):
 
 
 def changed(engine: Engine, key: bytes) -> None:
-    """Wake the watchers of the manager that changed `key`: the servers do not notify this manager."""
+    """Wake the watchers of the manager that made a change.
+
+    The servers report a change to all other managers only.
+    """
     engine.invalidated(0, [owner_key(key)])
 
 

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["SpecOptions", "Specs"]
 
 _GRANT_SLACK: Final = 0.1
-"""Seconds of delay of the event loop that a grant with `min_hold` tolerates. The keys live longer by
-this time. A grant does not count if it took longer than two node timeouts plus this time."""
+"""Seconds by which the event loop may delay a grant with `min_hold`. The keys live longer by this
+time. A grant does not count if it took longer than two node timeouts plus this time."""
 
 _MOST_SPECS: Final = 4096
 """Number of names whose settings a manager keeps. The settings need about 2 MB."""
 
 
 _MOST_SLOTS: Final = 65_536
-"""Number of slots whose settings a manager keeps, for all semaphores. They need about 20 MB."""
+"""Number of slots whose settings a manager keeps, for all semaphores, in about 20 MB."""
 
 
 class SpecOptions(TypedDict, total=False):
@@ -72,7 +72,7 @@ class Specs:
         self._slots = 0
 
     def usual_spec(self, name: str) -> LockSpec:
-        """Return the settings of a lock with the manager's own options, and keep them in `usual`."""
+        """Return the settings of a lock with the manager's own options. Keep them in `usual`."""
         if len(self.usual) >= _MOST_SPECS:
             self.usual.clear()
         self.usual[name] = spec = self.spec((name,))

@@ -37,8 +37,8 @@ _SHORTEST_NAP: Final = 0.001
 Without this bound, the next timer would then have a delay of zero seconds."""
 
 _LONGEST_NAP: Final = 0.5
-"""Longest delay of a timer in seconds. The timers of the event loop stand still while the machine is
-suspended, so a longer delay would end long after the deadline."""
+"""Longest delay of a timer in seconds. While the machine is suspended, the timers of the event loop
+stand still, so a longer delay would end long after the deadline."""
 
 _LAST_WORDS: Final = 0.1
 """Seconds from a loss, or from the deadline, to the event `TermOutlived`. A body that obeys its

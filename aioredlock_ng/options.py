@@ -19,8 +19,8 @@ __all__ = ["LONGEST_MAX_TTL", "Options", "check_shared", "positive_seconds", "wh
 LONGEST_MAX_TTL = 86_400.0
 """Longest `max_ttl` in seconds with the recovery guard.
 
-The nodes store `max_ttl` for all managers. A value above this limit is almost certainly in
-milliseconds.
+A larger value is almost certainly in milliseconds. A node that lost its memory would then grant
+nothing for days.
 """
 
 
@@ -100,7 +100,7 @@ class Options:
             docs/operations.md.
         connect_timeout: Longest time in seconds for the connection and the handshake with one node.
         close_timeout: Longest time in seconds that `aclose()` waits for releases.
-        fencing: Give every lease a fencing token. False: plain `SET NX PX` without repair of lost
+        fencing: Give every lease a fencing token. False: no fencing tokens, and no repair of lost
             keys.
         recovery_guard: "auto": a node that lost its memory (restart, flush, failover) grants
             nothing for `max_ttl` plus a second. A wholly new set of nodes may vote immediately.

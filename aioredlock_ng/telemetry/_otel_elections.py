@@ -19,7 +19,7 @@ ElectionEvent = TermBegan | TermEnded | LeaderChanged | RenewalSlow | TermOutliv
 
 
 class Elections:
-    """Counts the terms of leaders.
+    """The metrics of elections.
 
     Args:
         meter: Makes the metrics.
