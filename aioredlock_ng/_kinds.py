@@ -27,7 +27,7 @@ __all__ = ["Kinds"]
 
 
 class Kinds(Operations):
-    """The methods of a manager that make locks, candidates and decorators. No method does I/O."""
+    """The methods of a manager that make locks, candidates and decorators, without I/O."""
 
     def lock(
         self,

@@ -81,8 +81,8 @@ class Leaders:
 
     Args:
         source: The manager.
-        name: The election's name.
-        key: The key of the election's lock.
+        name: Name of the election and of its lock.
+        key: Key of this lock.
         ttl: The ttl of this candidate's lease, in seconds. Other candidates may have another ttl.
         own: Returns this candidate's label while it leads, else None.
         stands: Returns True while this candidate waits in the queue or leads.

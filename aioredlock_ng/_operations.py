@@ -61,9 +61,9 @@ class Operations:
     async def locked(self, name: str | bytes) -> bool:
         """Return True if a client holds `name` now: a quorum of nodes has the client's token.
 
-        The result is also True while `min_hold` keeps the lock after its lease, or if a quorum of
-        nodes has keys of other types under this name. The result is False while the key is reserved
-        for a waiter. `inspect(name).offered` is True then.
+        The result is also True while `min_hold` keeps the lock after its lease. Keys of other types
+        on a quorum of nodes make the result True, too. While the key is reserved for a waiter, the
+        result is False, and `inspect(name).offered` is True.
 
         Raises:
             QuorumUnreachable: Too few nodes answered.
@@ -101,10 +101,9 @@ class Operations:
         """Delete a lock for an operator. The holder loses the lock, and `min_hold` ends.
 
         The call first asks the nodes for their tokens. If a token has a majority, the call deletes
-        the keys with this token. If no token has a majority, the call waits for slightly more than
-        two node timeouts, and deletes the keys whose token is still the same. So the call does not
-        disturb an attempt that is under way, unless the client of the attempt has a longer
-        `node_timeout`.
+        the keys with this token. Otherwise the call waits for slightly more than two node timeouts,
+        and then deletes the keys whose token is still the same. So the call does not disturb an
+        attempt that is under way, unless the client of the attempt has a longer `node_timeout`.
 
         A key of another type than that of a lock, or without expiry, may be a user's data. If no
         token has a majority, such a key makes the call raise an error. If a token has a majority,

@@ -74,7 +74,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LockAcquired:
-    """A caller received a lease. The event is sent in the caller's own task and context.
+    """A caller received a lease. Sinks are called with the caller's context variables.
 
     Attributes:
         resource: The lock's name.
@@ -102,7 +102,7 @@ class LockAcquired:
 class AcquireFailed:
     """A caller received an error instead of a lease.
 
-    The event is sent in the caller's own task and context.
+    Sinks are called with the caller's context variables.
 
     Attributes:
         resource: The lock's name.
@@ -127,7 +127,7 @@ class AcquireFailed:
 class AcquireCancelled:
     """A waiting caller was cancelled, and its attempt is undone.
 
-    The event is sent in the caller's own task and context.
+    Sinks are called with the caller's context variables.
     """
 
     resource: str
@@ -215,7 +215,7 @@ class RenewalFailed:
 
 @dataclass(frozen=True, slots=True)
 class LockHandedOn:
-    """A lease of this process ended, and a waiting task of the process is the next to try.
+    """A lease of this process ended, and a waiting task of the process gets or requests the lock.
 
     The task has received the grant, or its request leaves in the same write as the release.
     """

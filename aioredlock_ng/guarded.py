@@ -94,12 +94,7 @@ def described(
 ) -> L_co:
     """Return a lock, a semaphore if `limit` is given, or a readers' side if `shared` is True.
 
-    Args:
-        redlock: The manager.
-        names: The names. A semaphore and a read-write lock have one name.
-        options: Options of `Redlock.lock`.
-        limit: The number of slots of a semaphore; None for other kinds.
-        shared: True for the readers' side of a read-write lock.
+    A semaphore and a read-write lock have only one name. `options` are options of `Redlock.lock`.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -200,10 +195,7 @@ def check_guard(
 ) -> None:
     """Check the arguments of a decorator when the decorator is made, before any call.
 
-    Args:
-        lock: Returns the lock of a name.
-        template: The name's template.
-        example: The beginning of a correct use, shown in errors.
+    Errors show `example`, the beginning of a correct use.
 
     Raises:
         ConfigurationError: The template is not a str, or an option of the lock is invalid.

@@ -93,7 +93,7 @@ class Options:
             to 0.5. The published description of Redlock uses 0.01.
         min_validity: A grant counts only if at least this many seconds of the ttl remain. None: a
             twentieth of the ttl.
-        key_format: Format of the Redis key of a name, which contains `{name}` once.
+        key_format: Format of the Redis keys of locks, with `{name}` exactly once.
         max_ttl: Longest ttl in seconds that a lock may have. At most 86,400 (a day) with a recovery
             guard. The nodes store the longest value of all managers. A node that lost its memory
             waits for this time before it grants again; see "To lower max_ttl" in
@@ -190,10 +190,7 @@ class Options:
     ) -> float:
         """Return a `min_hold` given by a user, checked against `max_ttl` and `max_hold`.
 
-        Args:
-            value: The argument.
-            max_hold: The `max_hold` of the same lock; None if it has none.
-            name: The name of the argument, for errors.
+        Errors call the argument `name`.
 
         Raises:
             ConfigurationError: The value is not a finite positive number, or it is above `max_ttl`

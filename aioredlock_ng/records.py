@@ -106,9 +106,8 @@ class LockInfo:
 
     Attributes:
         resource: The lock's name.
-        held: True if a quorum of nodes has the same token, or has keys of other types. No client
-            can acquire the lock then. After a lease with `min_hold`, the value stays True until the
-            end of `min_hold`.
+        held: True if a quorum of nodes has the same token, the same read grant, or keys of other
+            types. After a lease with `min_hold`, the value stays True until the end of `min_hold`.
         token: The token of the quorum, or else the most frequent token. None if no node has a
             token, or if more nodes have keys of other types.
         nodes: Number of nodes with that token, or with a key of another type.
@@ -193,7 +192,7 @@ class Stats:
     Attributes:
         acquired: Leases granted.
         attempts: Attempts to acquire locks.
-        refused: Attempts without a quorum of grants.
+        refused: Attempts that no quorum granted in time.
         unreachable: Attempts that reached no quorum, and after which the caller waited.
         timeouts: Acquisitions that ended by `blocking_timeout`.
         cancelled: Acquisitions whose caller was cancelled.
@@ -212,7 +211,7 @@ class Stats:
         wakeups_fallback: Attempts of waiters after a request that no quorum had answered. Also
             counts refreshes while no quorum of nodes can notify the waiter.
         looks: Attempts of waiters after any wake-up.
-        second_rounds: Acquisitions whose fence needed a second round trip.
+        second_rounds: Attempts whose fence needed a second round.
         repairs: Keys or fences restored on nodes.
         held: Leases held now.
         waiting: Acquisitions that contend or wait now.

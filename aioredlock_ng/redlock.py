@@ -53,14 +53,14 @@ class Redlock(Kinds):
 
     Args:
         nodes: URLs (`redis://`, `rediss://`, `unix://`), `redis.asyncio.Redis` clients or node
-            objects. Only the settings of a client are used. Use an odd number of nodes. One node
-            works, but is not a Redlock.
+            objects. Only the settings of a client are used. Use an odd number of nodes. A
+            single node works as well, but its failure stops all locks.
         ttl: Seconds until a lock expires without renewal.
         node_timeout: Longest time in seconds for which a round waits for the answer of a node.
         drift_factor: Share of the ttl that is subtracted for clock drift, 0 to 0.5.
         min_validity: A grant counts only if at least this many seconds of the ttl remain. None: a
             twentieth of the ttl.
-        key_format: Format of the Redis key of a name, which contains `{name}` once.
+        key_format: Format of the Redis keys of locks, with `{name}` exactly once.
         max_ttl: Longest ttl in seconds that a lock may have; see `Options.max_ttl`.
         connect_timeout: Longest time in seconds for the connection and the handshake with one node.
         close_timeout: Longest time in seconds that `aclose` waits for releases.

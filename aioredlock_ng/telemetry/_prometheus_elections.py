@@ -66,7 +66,7 @@ class Elections:
 
     @property
     def takers(self) -> dict[type[Event], Callable[[Any], None]]:
-        """The function that counts each type of event."""
+        """The functions that count the events, by the type of the event."""
         return {
             TermBegan: lambda event: self._of(event.resource).leading.inc(),
             TermEnded: self._ended,
