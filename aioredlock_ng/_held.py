@@ -230,7 +230,6 @@ class Held:
         return isinstance(other, Held) and other._record is self._record
 
     def __hash__(self) -> int:
-        """Return the same hash for all objects that stand for one lease."""
         return hash(self._record)
 
     def __repr__(self) -> str:

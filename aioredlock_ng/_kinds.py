@@ -1,4 +1,4 @@
-"""Define the methods of `Redlock` that make locks of all kinds, candidates and decorators."""
+"""Define the methods of `Redlock` that make decorators, candidates and all kinds of locks."""
 
 from __future__ import annotations
 

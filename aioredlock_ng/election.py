@@ -98,7 +98,6 @@ class Election:
         return self._label if self.leading else self._candidacy.leader
 
     def __repr__(self) -> str:
-        """Show name, label and state."""
         state = "leads" if self.leading else "idle" if self._candidacy.idle else "stands"
         return f"<Election {self.name!r} {self._label!r} {state}>"
 
@@ -108,8 +107,7 @@ class Election:
         Any thread may call the method, for example for a liveness probe. No I/O happens.
 
         Raises:
-            LockLost: The body still works although its lease is lost. The process should be
-                restarted.
+            LockLost: The lease is lost, and the body has not ended. Restart the process.
         """
         term = self._candidacy.term
         if term is not None and term.lease.lost:

@@ -138,7 +138,7 @@ def _text(name: str, value: object) -> str:
 def _warn_of_slips(names: Iterable[str]) -> None:
     for name in names:
         if name not in _KNOWN and name not in _NO_SETTINGS:
-            from difflib import get_close_matches  # rarely needed
+            from difflib import get_close_matches
 
             for near in get_close_matches(name, _KNOWN, 1):
                 _log.warning(

@@ -73,15 +73,15 @@ class Manager(Protocol[L_co]):
 
     @property
     def lock(self) -> Callable[..., L_co]:
-        """The method that describes a lock."""
+        """The method that makes a lock."""
 
     @property
     def semaphore(self) -> Callable[..., L_co]:
-        """The method that describes a semaphore."""
+        """The method that makes a semaphore."""
 
     @property
     def rwlock(self) -> Callable[..., _Sides[L_co]]:
-        """The method that describes a read-write lock."""
+        """The method that makes a read-write lock."""
 
 
 def described(

@@ -102,7 +102,6 @@ class Lock:
         return self._spec.life.ttl
 
     def __repr__(self) -> str:
-        """Show name and settings."""
         return (
             f"<Lock {self.resource!r} ttl={self.ttl:g} blocking_timeout={self._blocking_timeout}>"
         )

@@ -84,7 +84,6 @@ class RWLock:
         return WriteLock(self._source, self._writing, self._blocking_timeout, self._on_lost)
 
     def __repr__(self) -> str:
-        """Show name and settings."""
         return f"<RWLock {self.resource!r} ttl={self._writing.life.ttl:g}>"
 
 

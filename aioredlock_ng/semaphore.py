@@ -57,7 +57,6 @@ class Semaphore(Lock):
         return await look_at_slots(self._source.engine(), self._spec)
 
     def __repr__(self) -> str:
-        """Show name, limit and settings."""
         return (
             f"<Semaphore {self.resource!r} limit={self.limit} ttl={self.ttl:g}"
             f" blocking_timeout={self._blocking_timeout}>"

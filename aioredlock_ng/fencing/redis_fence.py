@@ -99,11 +99,7 @@ class RedisFence:
     ) -> None:
         """Write a string. Raise the errors of `get`.
 
-        Args:
-            key: The data's key.
-            value: The new value.
-            fence: `lease.fence` of the lock that protects this key.
-            ttl: Seconds until the key expires, 0.001 to 1e9. None: the key never expires.
+        The string expires after `ttl` seconds, 0.001 to 1e9. With None, it never expires.
         """
         expiry = () if ttl is None else ("PX", _milliseconds("ttl", ttl))
         await self.execute("SET", key, value, *expiry, fence=fence)

@@ -1,4 +1,4 @@
-"""Define the methods of `Redlock` that make locks of all kinds and decorators."""
+"""Define the methods of `Redlock` that make decorators and all kinds of locks."""
 
 from __future__ import annotations
 

@@ -224,7 +224,6 @@ class Lease:
         return isinstance(other, Lease) and other._lease == self._lease
 
     def __hash__(self) -> int:
-        """Return the same hash for all objects that stand for one lease."""
         return hash(self._lease)
 
     def __repr__(self) -> str:

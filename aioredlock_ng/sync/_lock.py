@@ -85,7 +85,6 @@ class Lock:
         return self._described().ttl
 
     def __repr__(self) -> str:
-        """Show name and settings."""
         return repr(self._described())
 
     def described_by(self, redlock: aioredlock_ng.Redlock) -> aioredlock_ng.Lock:

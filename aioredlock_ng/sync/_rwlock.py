@@ -62,7 +62,6 @@ class RWLock:
         return WriteLock(*self._of)
 
     def __repr__(self) -> str:
-        """Show name and settings."""
         return f"<RWLock {self.resource!r} ttl={self._writing.ttl:g}>"
 
 
