@@ -229,9 +229,9 @@ class WaiterWoken:
 
     Attributes:
         resource: The lock's name.
-        cause: The reason. "notified": messages or answers of the nodes say that a quorum may grant.
-            "expiry": the remaining time of a holder, or of an offer to another waiter, is over.
-            "look": no quorum answered the waiter's last request.
+        cause: The reason for the attempt. "notified": messages or answers of the nodes say that a
+            quorum may grant. "expiry": the remaining time of a holder, or of an offer to another
+            waiter, is over. "look": no quorum answered the waiter's last request.
     """
 
     resource: str
