@@ -1,6 +1,6 @@
 """Provide Redlock for asyncio: distributed locks over N independent Redis nodes.
 
-An import opens nothing, patches nothing and imports no optional dependency.
+An import opens no connection and imports no optional dependency.
 """
 
 from aioredlock_ng._core.votes import Outcome, Vote

@@ -19,11 +19,7 @@ __all__ = ["check_surroundings", "check_wall_clock", "checked_nodes", "checked_s
 
 
 def check_surroundings(clock: object, wall_clock: object, rng: object) -> None:
-    """Check that the clocks and the source of randomness can be called.
-
-    Raises:
-        ConfigurationError: An argument has the wrong type.
-    """
+    """Refuse clocks that are not callable, and an `rng` without the methods of `random.Random`."""
     if not callable(clock):
         raise ConfigurationError(
             f"clock must be a callable that returns seconds, not {type(clock).__name__}; leave it"
@@ -41,11 +37,7 @@ def check_surroundings(clock: object, wall_clock: object, rng: object) -> None:
 
 
 def check_wall_clock(wall_us: int) -> None:
-    """Check the time of the wall clock, in microseconds since 1970.
-
-    Raises:
-        ConfigurationError: The time is out of range.
-    """
+    """Refuse a time, in microseconds since 1970, that is negative or too large for a fence."""
     if not 0 <= wall_us < LATEST_US:
         raise ConfigurationError(
             f"wall_clock must return seconds since 1970, from 0 to {LATEST_US / 1e6:g};"
@@ -88,8 +80,7 @@ def checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
         raise ConfigurationError(
             f"nodes must be a list of URLs, clients or node objects, not {type(nodes).__name__}"
         )
-    # The import of `Connector` also imports redis-py, which takes longer than the rest of the
-    # package.
+    # This import also imports redis-py, which takes longer than the rest of the package.
     from aioredlock_ng._nodes.connect import Connector
 
     checked: list[Any] = [node if hasattr(node, "ask") else Connector(node) for node in nodes]

@@ -14,7 +14,7 @@ __all__ = ["Bodies", "Body"]
 
 
 class Body:
-    """The task inside one `async with`. A loss cancels the task like `asyncio.timeout`."""
+    """The task inside one `async with`. A loss cancels the task, just as `asyncio.timeout` does."""
 
     __slots__ = ("_cancelling", "_told", "lease", "outer", "task")
 
@@ -27,10 +27,7 @@ class Body:
         self._told = False
 
     def lost(self) -> None:
-        """Cancel the task, unless the loss was found by a call of this task.
-
-        If a call of the task found the loss, the call raises an exception instead.
-        """
+        """Cancel the task, unless the task found the loss itself by a call that raises an error."""
         if self.task is not asyncio.current_task():
             self._told = True
             self.task.cancel()
@@ -48,17 +45,16 @@ class Body:
 class Bodies:
     """The open entries of one `Lock`.
 
-    Python does not say which entry an `__aexit__` belongs to. Each call of `leave` removes an
-    entry, or adds 1 to the number of blocks that were left without an entry. So the number of open
-    blocks is always known. After the last block is left, no entry is open. The order in which the
-    tasks leave the blocks does not matter.
+    Python does not say which entry an `__aexit__` belongs to. If `leave` cannot decide which entry
+    to remove, it only counts the block as left. Once as many blocks are counted as entries remain,
+    no block is open, and `leave` removes these entries.
     """
 
     __slots__ = ("_inside", "_left", "_newest")
 
     def __init__(self) -> None:
         # The open entries in the order of entering. A dict makes the removal fast even if thousands
-        # of tasks read at the same time.
+        # of readers are inside.
         self._inside: dict[Body, None] = {}
         # The newest entry of each task.
         self._newest: dict[asyncio.Task[object], Body] = {}
@@ -66,7 +62,6 @@ class Bodies:
         self._left = 0
 
     def enter(self, body: Body) -> None:
-        """Add an entry."""
         self._inside[body] = None
         body.outer = self._newest.get(body.task)
         self._newest[body.task] = body

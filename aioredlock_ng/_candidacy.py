@@ -37,16 +37,9 @@ R = TypeVar("R")
 class Candidacy:
     """One candidate of an election.
 
-    Args:
-        source: The manager.
-        lock: The lock of the election.
-        key: The key of the election's lock.
-        label: The candidate's label.
-        margins: Limits for the remaining time of a leader's lease.
-
     Attributes:
         term: The current term; None while the candidate does not lead.
-        over: The error that `leave` raised after the last `begin`; None if `leave` raised no error.
+        over: The last error that `leave` raised. `finish` sets the attribute to None.
         leader: The last known label of the leader; None if no leader is known.
         has_led: True if a term has begun since the last `begin`.
         resigned: True from a call of `resign` until the next `begin`.
@@ -100,8 +93,8 @@ class Candidacy:
         """Wait for the lock of the election, and begin a term.
 
         Args:
-            patient: True: if the nodes refuse for a reason that waiting does not cure, pause and
-                try again. An operator may remove the reason.
+            patient: True: after `QuorumUnreachable`, pause and try again, because an operator may
+                remove the cause.
 
         Returns:
             The lease of the term; None if the candidate resigned.
@@ -205,7 +198,7 @@ class Candidacy:
         """Record the leader, and emit an event if it has changed."""
         if leader != self.leader:
             self.leader = leader
-            # A manager that is closed has no sinks any more.
+            # A closed manager has no engine that can emit the event.
             with suppress(RedlockClosed):
                 self._source.engine().context.emit(LeaderChanged(self._lock.resource, leader))
 
@@ -223,7 +216,7 @@ def _cause(exc: BaseException | None) -> Literal["done", "failed", "cancelled"]:
 
 
 def _is_of(exc: BaseException, name: str) -> bool:
-    """Return True for a `LockLost` of the lock `name`, and for a group of such errors only."""
+    """Return True for a `LockLost` of the lock `name`, or a group of only such errors."""
     if isinstance(exc, BaseExceptionGroup):
         return all(_is_of(part, name) for part in exc.exceptions)
     return isinstance(exc, LockLost) and exc.resource == name

@@ -98,7 +98,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """The doctor's observations of one node. None and "" stand for an unknown value.
+    """The doctor's observations of one node. None and "" usually mean "unknown".
 
     Attributes:
         address: The node's address without credentials.
@@ -120,12 +120,12 @@ class NodeFacts:
         evicted_keys: Number of keys evicted since the server's start.
         aof: True if the server keeps an append-only file.
         fsync: The flush policy of the append-only file: "always", "everysec" or "no".
-        failing: The fields of INFO that report a failed write to disk.
+        failing: The fields of the reply to INFO that report a failed write to disk.
         resp3: True if the server speaks RESP3.
         tracking: True if the server sends notifications of changed keys.
-        messages: True if a published message arrived. None without RESP3.
-        granted: True if the node granted a lock on the doctor's own key. True for a quarantined
-            node as well.
+        messages: True if a message that the doctor published came back. None without RESP3.
+        granted: True if the node granted a lock on the doctor's own key. A quarantined node grants
+            this lock as well.
         trust: State of the node's marker for the recovery guard: "trusted", "waiting", "founding",
             "foreign", "excessive" or "none". A foreign marker names another server process. An
             excessive marker names a guard time above 86,401 s.

@@ -20,12 +20,11 @@ __all__ = ["Manager", "candidate"]
 
 
 class Manager(Source, Protocol):
-    """The part of `Redlock` that makes a candidate."""
+    """The methods of `Redlock` that a candidate needs."""
 
     def lock(
         self, name: str | bytes, *, ttl: float | None, max_hold: float | None, owner: str
-    ) -> Lock:
-        """Return a lock."""
+    ) -> Lock: ...
 
 
 def candidate(

@@ -32,7 +32,7 @@ class TermBegan:
 
 @dataclass(frozen=True, slots=True)
 class TermEnded:
-    """A leader of this process has ended its work, and its lease is given up.
+    """A leader of this process has ended its work, and its lease is released or lost.
 
     Each `TermBegan` is followed by one `TermEnded`.
 
@@ -43,8 +43,8 @@ class TermEnded:
         led_for: Seconds since the term began.
         cause: "done": the work was finished. "failed": the work raised an exception. "cancelled":
             the leader's task was cancelled from outside. "resigned": `resign()` was called.
-            "step_down": the lease was not renewed for so long that the leader had to end its work.
-            "lost": the lease was lost.
+            "step_down": the lease had only `step_down` seconds left, because no renewal succeeded
+            or `max_hold` was near. "lost": the lease was lost.
     """
 
     resource: str
@@ -73,7 +73,7 @@ class RenewalSlow:
 
 @dataclass(frozen=True, slots=True)
 class SteppingDown:
-    """A leader is cancelled because its lease was not renewed.
+    """A leader is cancelled because its lease has only `step_down` seconds left.
 
     Attributes:
         resource: The election's name.

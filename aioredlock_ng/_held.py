@@ -1,4 +1,4 @@
-"""Define the internal methods of a lease, for other parts of the library."""
+"""Define the methods of a lease that other parts of the library call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLOSED_AMID = "the Redlock was closed at the moment when this acquisition was gr
 
 
 class Held:
-    """The internal methods of a lease, for other parts of the library."""
+    """The base of `Lease`, with the methods that users do not call."""
 
     __slots__ = ("_engine", "_record")
 
@@ -40,7 +40,8 @@ class Held:
     def entered(self, task: asyncio.Task[object], on_lost: Callable[[], None] | None) -> None:
         """Record that `task` enters an `async with` of this lease.
 
-        Internal: for `Lock`. `on_lost` is called once if the lease is lost inside the block.
+        Internal: for `Lock` and elections. `on_lost` is called once if the lease is lost inside the
+        block.
 
         Raises:
             QuorumUnreachable: The lease has already ended, so the block must not begin.
@@ -64,7 +65,7 @@ class Held:
     def left(self) -> None:
         """Record that the `async with` was left.
 
-        Internal: for `Lock`.
+        Internal: for `Lock` and elections.
         """
         self._record.task = self._record.on_lost = None
         if self._engine.on_loop():
@@ -103,8 +104,9 @@ class Held:
     def overdue(self) -> float:
         """Seconds since the deadline, after which other clients may hold the lock.
 
-        Internal: for elections. Before the deadline the value is negative if the keys are left to
-        expire, and otherwise 0.0. The value is also 0.0 if the lease was released or abandoned.
+        Internal: for elections. If a lost lease leaves its keys to expire, the value is negative
+        before the deadline. For all other leases it is 0.0 then. A released or abandoned lease
+        always has the value 0.0.
         """
         record = self._record
         if record.phase is not Phase.HELD and record.phase is not Phase.LOST:
@@ -116,14 +118,14 @@ class Held:
     def was_gone(self) -> bool:
         """True if the lease was lost, or if its release found that a quorum no longer held it.
 
-        Internal: the value decides how an integration answers a `LockLost`.
+        Internal: for `Lock`, elections and integrations.
         """
         return self._record.reason != ""
 
     def forgo_min_hold(self) -> None:
         """Make the release delete the keys immediately, even before the end of `min_hold`.
 
-        Internal: for managers that hand leases to other threads. No caller will receive this lease.
+        Internal: for managers with a thread of their own, when no caller will receive this lease.
         """
         self._record.kept_until = 0.0
 
@@ -174,10 +176,10 @@ class Held:
         return False
 
     async def _asking(self, renewal: Coroutine[Any, Any, R]) -> R:
-        """Wait for a renewal. The user's call raises an exception if the lease is lost meanwhile.
+        """Wait for a renewal that the user asked for.
 
-        If the body's own task makes the call, the exception reports the loss, and the task is not
-        cancelled. If another task makes the call, the loss still cancels the body.
+        A loss meanwhile cancels the body's task. If that task itself waits here, it is not
+        cancelled, because its call raises `LockLost`.
         """
         record = self._record
         if by_body := record.task is not None and record.task is acting_task():
@@ -185,9 +187,8 @@ class Held:
         try:
             return await renewal
         except asyncio.CancelledError:
-            # A loss during this call does not cancel the body, because the call raises `LockLost`.
-            # Here other code cancelled the call before it could raise the error. So notify the body
-            # of the loss.
+            # The loss did not cancel the body, because this call was going to raise `LockLost`. Now
+            # other code has cancelled the call, so the body must be notified.
             if by_body and record.phase is Phase.LOST:
                 self._engine.context.loop.call_soon(record.notify_body)
             raise
@@ -229,7 +230,6 @@ class Held:
         return isinstance(other, Held) and other._record is self._record
 
     def __hash__(self) -> int:
-        """Return the same hash for all objects that stand for one lease."""
         return hash(self._record)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Define the methods of `Redlock` that make locks of all kinds, candidates and decorators."""
+"""Define the methods of `Redlock` that make decorators, candidates and all kinds of locks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Kinds"]
 
 
 class Kinds(Operations):
-    """The methods of a manager that make locks, candidates and decorators. No method does I/O."""
+    """The methods of a manager that make locks, candidates and decorators, without I/O."""
 
     def lock(
         self,
@@ -57,8 +57,8 @@ class Kinds(Operations):
             max_hold: Seconds after which the lease is lost even if it could be renewed. None:
                 never.
             on_lost: "cancel": a loss cancels the task inside `async with`, in the same way as
-                `asyncio.timeout`. The cancellation passes `anyio.CancelScope(shield=True)`. "flag":
-                the task notices the loss by `lease.lost`, `lease.check()` or `lease.wait_lost()`,
+                `asyncio.timeout`, even inside `anyio.CancelScope(shield=True)`. "flag": the task
+                notices the loss by `lease.lost`, `lease.check()` or `lease.wait_lost()`,
                 or at the end of the `async with`.
             owner: Label of the leases, for example the id of a request or a job: one printable line
                 of at most 200 bytes. None: the manager's label. A manager with `owner=False` writes
@@ -92,7 +92,7 @@ class Kinds(Operations):
         """Describe a semaphore, which at most `limit` clients hold at a time. No I/O happens.
 
         Processes may use different limits. There are never more holders than the greatest limit in
-        use. After a limit was lowered, a holder keeps its slot above the new limit until the
+        use. If a limit is lowered, holders of slots above the new limit keep their slots until the
         release.
 
         Args:
@@ -180,7 +180,7 @@ class Kinds(Operations):
         A call waits for its lock for a tenth of `within`, but at most a second. A call raises
         `QuorumUnreachable` if no quorum could decide. The function has not begun then. A call
         raises `LockLost` if its lock was lost while the function ran. The function was then
-        cancelled, or had finished. After either error, another call may run the function again.
+        cancelled, or had finished. After either error, another call may run the function.
 
         Args:
             template: The name, as for `guard`.

@@ -3,7 +3,7 @@
 In the names of this module, a look is a request to all nodes for the present leader.
 
 A watcher tracks the key of the leader's label, not the lock's key. Each renewal changes the lock's
-key. Tracking the lock's key would wake every watcher of the fleet several times per ttl.
+key, and would wake every watcher of the fleet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNLABELLED: Final = "?"
 
 _TOGETHER: Final = 0.01
 """Seconds from a node's report of a new label to the next request for the leader. The reports of
-the other nodes arrive within this time, so one request suffices."""
+the other nodes usually arrive within this time, so one request suffices."""
 
 _LABEL_LATE: Final = (0.15, 0.3, 0.6)
 """Seconds between requests for the leader while the leader has no label yet.
@@ -43,7 +43,7 @@ _EXPIRY_MARGIN: Final = 0.05
 run at different rates, so a node may keep the key slightly longer."""
 
 _SLOW_LOOK: Final = 75.0
-"""Seconds between two requests for the leader while no node reports a change.
+"""Seconds, within 10 %, between two requests for the leader while no node reports a change.
 
 A report may have been lost. A watcher that is not a candidate also sends a request at the end of
 the leader's lease. Otherwise the watcher would not notice a dead leader that no candidate replaces.
@@ -56,24 +56,22 @@ A closed manager reports no change.
 """
 
 _NOT_A_TOKEN: Final = b"-"
-"""Value with which the tracked read compares the label. No label has this value, and the answer is
-ignored: the read only makes the nodes track the key."""
+"""Value that the tracked read compares with the label. The answer is ignored, because the read only
+makes the nodes track the key."""
 
 
 class Source(Protocol):
     """The part of a manager that an election uses."""
 
-    def engine(self) -> Engine:
-        """Return the open engine."""
+    def engine(self) -> Engine: ...
 
-    async def inspect(self, name: str | bytes) -> LockInfo:
-        """Return the state of a lock."""
+    async def inspect(self, name: str | bytes) -> LockInfo: ...
 
 
 def changed(engine: Engine, key: bytes) -> None:
-    """Wake the watchers of this manager.
+    """Wake the watchers of the manager that made a change.
 
-    A server does not report a change to the manager that made this change.
+    The servers report a change to all other managers only.
     """
     engine.invalidated(0, [owner_key(key)])
 
@@ -83,9 +81,9 @@ class Leaders:
 
     Args:
         source: The manager.
-        name: The election's name.
-        key: The key of the election's lock.
-        ttl: Time to live of this candidate's lease, in seconds. Other leaders may have another ttl.
+        name: Name of the election and of its lock.
+        key: Key of this lock.
+        ttl: The ttl of this candidate's lease, in seconds. Other candidates may have another ttl.
         own: Returns this candidate's label while it leads, else None.
         stands: Returns True while this candidate waits in the queue or leads.
     """
@@ -109,7 +107,7 @@ class Leaders:
         self._tracked = False
 
     async def other_than(self, known: str | None) -> str | None:
-        """Return the leader as soon as it differs from `known`. No leader equals the empty text.
+        """Return the leader as soon as it differs from `known`. No leader has the label "".
 
         Raises:
             RedlockClosed: The manager is not open, or is closed meanwhile.
@@ -119,8 +117,8 @@ class Leaders:
         engine = self._source.engine()
         changes = asyncio.Event()
         late = iter(_LABEL_LATE)
-        # A report that came between two calls did not reach `note`. After a report, the node no
-        # longer tracks the key.
+        # A report that came between two calls did not reach `note`. After the report, the node does
+        # not track the key any more, so the key must be read again.
         self._tracked = False
 
         def note() -> None:
@@ -145,8 +143,8 @@ class Leaders:
         If the answers do not show who leads, the result contains the leader `known`.
         """
         if (own := self._own()) is not None:
-            # The end of this candidate's term wakes the watcher. But the term goes on while the
-            # body outlives the loss of its lease. So send the next request after a ttl.
+            # The end of the term wakes the watcher. If the body outlives its lease, the term goes
+            # on, and only the next request shows another leader.
             return own, self._ttl
         try:
             info = await self._ask(engine)
@@ -160,7 +158,7 @@ class Leaders:
                 _LABEL_LATE[0] if undecided else self._until_next_look(engine, self._ttl)
             )
         if info.over:
-            # A plain lock with the name of the election keeps the key by its `min_hold`.
+            # The `min_hold` of a plain lock with the election's name keeps the key.
             return None, self._until_next_look(engine, info.remaining + _EXPIRY_MARGIN)
         if info.owner is None and (soon := next(late, None)) is not None:
             return known, soon
@@ -173,8 +171,8 @@ class Leaders:
         self._tracked = True
         watching = MUTEX.watching((self._label_key,), (_NOT_A_TOKEN,))
         try:
-            # The tracked read and the inspection are sent in one write, the read first. So the
-            # nodes report every change that follows the read.
+            # The tracked read is sent before the inspection. So the nodes report every change that
+            # the inspection may have missed.
             _, info = await asyncio.gather(engine.poll(watching), self._source.inspect(self._name))
         except BaseException:
             self._tracked = False
@@ -196,12 +194,7 @@ class Leaders:
 
 
 class Watch:
-    """An iterator over the leaders; see `Election.watch`.
-
-    Args:
-        leaders: Finds the next leader.
-        learn: Called with each leader.
-    """
+    """An iterator over the leaders, which calls `learn` with each one; see `Election.watch`."""
 
     def __init__(self, leaders: Leaders, learn: Callable[[str | None], None]) -> None:
         self._leaders = leaders
@@ -210,11 +203,9 @@ class Watch:
         self._known: str | None = ""
 
     def __aiter__(self) -> Watch:
-        """Return itself."""
         return self
 
     async def __anext__(self) -> str | None:
-        """Return the next leader."""
         leader = self._known = await self._leaders.other_than(self._known)
         self._learn(leader)
         return leader

@@ -28,15 +28,10 @@ __all__ = ["inspecting", "look_at", "look_at_slots"]
 def inspecting(
     kind: LockKind, keys: tuple[bytes, ...], *, labelled: bool
 ) -> tuple[Command, Command]:
-    """Return two commands that inspect keys and their queues. The second needs fewer rights.
+    """Return two commands that inspect keys and their queues.
 
-    Args:
-        kind: The kind of the locks.
-        keys: The keys of locks.
-        labelled: True: read the labels, too. False suits a manager that writes no labels.
-
-    Returns:
-        The command, and a plain command for a server that denies the right to read labels.
+    The second command reads no labels, for servers that deny the right to read them. If `labelled`
+    is False, the first command reads no labels either.
     """
     plain = kind.inspecting(keys, queues=True)
     if not labelled:
@@ -52,14 +47,9 @@ async def look_at(
     *,
     read: Callable[[Reply], Look] = look_of,
 ) -> list[Look]:
-    """Send `command` to all nodes. If a node refuses `command`, send `plainer` to all nodes.
+    """Send `command` to all nodes, and convert the replies by `read`.
 
-    Args:
-        engine: The open engine.
-        name: Name of the lock.
-        command: The request.
-        plainer: A request that needs fewer rights.
-        read: Converts a reply into a record.
+    If a node refuses `command`, send `plainer`, which needs fewer rights, to all nodes instead.
 
     Raises:
         QuorumUnreachable: Fewer nodes than a quorum answered.

@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class NodeUp:
-    """A node was connected and identified, and may vote."""
+    """A node was connected and identified. The node may still be in quarantine."""
 
     node: str
     server: str
@@ -69,7 +69,7 @@ class NodeQuarantined:
     The node may have forgotten locks. Or the set of nodes is new, and another node of the set is
     missing.
 
-    The event is sent once for each connection that is made during a quarantine.
+    The event is sent at the beginning of the quarantine, and again after each new connection.
 
     Attributes:
         node: The node's address.
@@ -126,8 +126,8 @@ class AllNodesForgot:
 class QuorumLost:
     """No quorum of nodes can grant locks.
 
-    A manager sends the event once, also if no quorum could grant at its opening. `QuorumRegained`
-    follows when a quorum is back. Leases stay valid until their deadlines.
+    A manager sends the event once per loss, also if no quorum can grant at its opening.
+    `QuorumRegained` follows when a quorum is back. Leases stay valid until their deadlines.
 
     Attributes:
         able: Number of nodes that are connected and may grant.

@@ -1,7 +1,6 @@
 """Define the decorator behind `Redlock.once`, for work that only one process of the fleet begins.
 
-The lock of a call has a `min_hold`. So the lock stays taken until the end of `min_hold`, even if
-the work ends earlier.
+The lock of a call has a `min_hold`, so it stays taken even if the work ends earlier.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ DECORATOR: Final = "@redlock.once("
 _LONGEST_WAIT: Final = 1.0
 """Longest wait of a call in seconds.
 
-Simultaneous calls can split the votes again and again. The queue on the nodes ends these splits
-within a few round trips. Without a wait, perhaps no call would run the function.
+Without a wait, calls at the same moment could split the votes, and no call would run the function.
+With a wait, the queue on the nodes decides within a few round trips.
 """
 
 _WAIT_SHARE: Final = 0.1
@@ -44,8 +43,7 @@ class Once(Protocol):
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, object]], /
-    ) -> Callable[P, Coroutine[Any, Any, bool]]:
-        """Return the decorated function."""
+    ) -> Callable[P, Coroutine[Any, Any, bool]]: ...
 
 
 def wait_of(within: float) -> float:
@@ -66,7 +64,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
         template: The template of the name; see `NameTemplate`.
 
     Raises:
-        ConfigurationError: The template is invalid for every call.
+        ConfigurationError: The template is not a str, or an option of the lock is invalid.
     """
     check_guard(lock, template, DECORATOR)
 
@@ -83,8 +81,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
                     began = True
                     await function(*args, **kwargs)
             except (LockHeld, AcquireTimeout):
-                # An error of another lock, which the function itself acquires, is not an error of
-                # this call.
+                # The error comes from another lock, which the function itself acquires.
                 if began:
                     raise
                 return False

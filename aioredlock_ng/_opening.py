@@ -40,11 +40,9 @@ def nodes_of(given: Iterable[Connector | Node], outbox: Outbox, options: Options
 
 
 def refuse_second_opening(engine: Engine | None) -> None:
-    """Check that a manager is not open.
+    """Raise `RedlockClosed` if the manager is open already.
 
-    Raises:
-        RedlockClosed: The manager is open already, perhaps in another event loop, or in the parent
-            of this forked process.
+    The manager may be open in another event loop, or in the parent of this forked process.
     """
     if engine is None:
         return
@@ -68,8 +66,8 @@ def engine_of(
 ) -> Engine:
     """Return an engine that is not open yet.
 
-    Each call draws a new random id for the manager. Parent and child of a fork may open the same
-    `Redlock`, and their ids must differ.
+    Without `rng`, each call draws a new id for the manager. Parent and child of a fork may open the
+    same `Redlock`, and would otherwise receive each other's messages.
     """
     report = Sinks(sinks) if sinks else None
     return Engine(
@@ -89,11 +87,7 @@ def engine_of(
 
 
 def refuse_duplicates(nodes: Iterable[Node]) -> None:
-    """Check that no two nodes turned out to be the same server.
-
-    Raises:
-        ConfigurationError: Two nodes are the same server.
-    """
+    """Raise `ConfigurationError` if two nodes turned out to be the same server."""
     for node in nodes:
         state = node.state()
         if state.state == "refused" and "are the same server" in state.reason:

@@ -1,4 +1,4 @@
-"""Define the methods of `Redlock` with which operators inspect locks, nodes and counters."""
+"""Define the methods of `Redlock` for operators, such as `inspect`, `stats` and `force_release`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["Operations"]
 
 
 class Operations:
-    """The methods of a manager that report its own state and the state of its nodes.
+    """The methods of a manager that inspect locks and nodes, or delete a lock.
 
     `Redlock` sets the attributes.
     """
@@ -50,7 +50,7 @@ class Operations:
 
     @property
     def _present(self) -> Engine | None:
-        """The open engine of this process, which runs in its own thread with `thread=True`."""
+        """The open engine of this process; None if the manager is not open."""
         return self._engine if self._threaded is None else self._threaded.present
 
     def __repr__(self) -> str:
@@ -61,10 +61,9 @@ class Operations:
     async def locked(self, name: str | bytes) -> bool:
         """Return True if a client holds `name` now: a quorum of nodes has the client's token.
 
-        The result is also True in two cases in which no client can acquire the lock. Either a
-        quorum of nodes has keys of other types under this name, or `min_hold` keeps the lock after
-        its lease. The result is False while the key is reserved for a waiter.
-        `inspect(name).offered` is True then.
+        The result is also True while `min_hold` keeps the lock after its lease. Keys of other types
+        on a quorum of nodes make the result True, too. While the key is reserved for a waiter, the
+        result is False, and `inspect(name).offered` is True.
 
         Raises:
             QuorumUnreachable: Too few nodes answered.
@@ -101,15 +100,14 @@ class Operations:
     ) -> int:
         """Delete a lock for an operator. The holder loses the lock, and `min_hold` ends.
 
-        The call first asks the nodes for their tokens. If one token has a majority, the call
-        deletes the keys with this token. If no token has a majority, the call waits for slightly
-        more than two node timeouts, and deletes the keys that still exist. So the call does not
-        disturb an attempt that is under way, unless the client of the attempt has a longer
-        `node_timeout`.
+        The call first asks the nodes for their tokens. If a token has a majority, the call deletes
+        the keys with this token. Otherwise the call waits for slightly more than two node timeouts,
+        and then deletes the keys whose token is still the same. So the call does not disturb an
+        attempt that is under way, unless the client of the attempt has a longer `node_timeout`.
 
-        A key that is not a string, or does not expire, is not a lock of this library and may be a
-        user's data. If no token has a majority, such a key makes the call raise an error. If a
-        token has a majority, the call leaves the key alone. `any_key` removes this protection.
+        A key of another type than that of a lock, or without expiry, may be a user's data. If no
+        token has a majority, such a key makes the call raise an error. If a token has a majority,
+        the call leaves the key alone. `any_key` removes this protection.
 
         Args:
             name: The lock.
@@ -199,8 +197,8 @@ class Operations:
     def ready(self) -> bool:
         """True while a quorum of nodes is connected and may grant locks.
 
-        Any thread may read the property, which does no I/O. The value is False before `open` and
-        after `aclose`. The property is for health checks. `wait_ready` waits until the value is
+        Any thread may read the property, for example for a health check. The property does no I/O.
+        The value is False before `open` and after `aclose`. `wait_ready` waits until the value is
         True.
         """
         return (engine := self._present) is not None and engine.ready

@@ -23,16 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["SpecOptions", "Specs"]
 
 _GRANT_SLACK: Final = 0.1
-"""Seconds that are added to the life of the keys of a lock with `min_hold`. The addition allows for
-delays of the event loop. A grant does not count if its two rounds took longer than two node
-timeouts plus this time."""
+"""Seconds by which the event loop may delay a grant with `min_hold`. The keys live longer by this
+time. A grant does not count if it took longer than two node timeouts plus this time."""
 
 _MOST_SPECS: Final = 4096
 """Number of names whose settings a manager keeps. The settings need about 2 MB."""
 
 
 _MOST_SLOTS: Final = 65_536
-"""Number of slots of all semaphores whose settings a manager keeps. All slots need about 20 MB."""
+"""Number of slots whose settings a manager keeps, for all semaphores, in about 20 MB."""
 
 
 class SpecOptions(TypedDict, total=False):
@@ -48,19 +47,18 @@ class SpecOptions(TypedDict, total=False):
 
 
 class Specs:
-    """Make the settings of locks for one manager.
+    """The settings of the locks of one manager.
 
     Args:
         options: The manager's options.
-        run_id: The manager's random id, which the recovery guard writes to the nodes.
+        run_id: Placeholder for a server's run id in commands; see `Parts`.
 
     Attributes:
         keys: Converts names to Redis keys.
         kind: Scripts of the manager's locks.
         reading: Scripts of the readers of its read-write locks.
-        usual: Settings, by name, of the locks that use only the manager's own options. The records
-            are kept, because a new one costs a microsecond and gives the garbage collector four
-            objects to visit.
+        usual: Settings, by name, of the locks that use only the manager's own options. The settings
+            are kept, because making them again would cost a microsecond per call of `lock`.
     """
 
     def __init__(self, options: Options, run_id: bytes) -> None:
@@ -74,7 +72,7 @@ class Specs:
         self._slots = 0
 
     def usual_spec(self, name: str) -> LockSpec:
-        """Return the settings of a lock with the manager's own options, and keep them."""
+        """Return the settings of a lock with the manager's own options. Keep them in `usual`."""
         if len(self.usual) >= _MOST_SPECS:
             self.usual.clear()
         self.usual[name] = spec = self.spec((name,))
@@ -98,8 +96,8 @@ class Specs:
                 f"a lock takes at most {MAX_NAMES:,} names at once, got {len(names):,}; lock"
                 " one name that stands for all of them"
             )
-        # All clients acquire keys in the same order. So two clients that want several names in
-        # common cannot wait for each other.
+        # All clients acquire keys in the same order. Otherwise two clients that want the same two
+        # names could wait for each other.
         keys = tuple(sorted(map(self.keys.key, names)))
         if len(set(keys)) != len(keys):
             raise ConfigurationError(

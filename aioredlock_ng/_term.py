@@ -38,7 +38,7 @@ Without this bound, the next timer would then have a delay of zero seconds."""
 
 _LONGEST_NAP: Final = 0.5
 """Longest delay of a timer in seconds. While the machine is suspended, the timers of the event loop
-stand still."""
+stand still, so a longer delay would end long after the deadline."""
 
 _LAST_WORDS: Final = 0.1
 """Seconds from a loss, or from the deadline, to the event `TermOutlived`. A body that obeys its
@@ -63,16 +63,10 @@ class Margins:
 class Term:
     """The task of one leader, and the reason why it must end.
 
-    Args:
-        lease: The leader's lease, just granted.
-        task: The task that leads. The term cancels the task, and undoes the cancellation when the
-            term ends, as `asyncio.timeout` does.
-        margins: Limits for `lease.remaining()`.
-        emit: Receives the events.
-
     Attributes:
         lease: The leader's lease.
-        task: The task that leads.
+        task: The task that leads. The term cancels the task, and undoes the cancellation when the
+            term ends, as `asyncio.timeout` does.
         ended_by: The reason why the task must end; None while it may lead.
         emit: Receives the events.
     """
@@ -121,7 +115,7 @@ class Term:
         """Stop the watch, because the task has ended its work.
 
         Returns:
-            True if the calling task was cancelled by this term and by no other code.
+            True if this term, and no other code, cancelled the calling task.
         """
         self._done = True
         # If the loop stood still, no timer has reported that the task still worked after the
@@ -188,8 +182,8 @@ class Term:
             self._outlived(self._loop.time() - self._over_since)
             return
         if left <= 0.0:
-            # After a standstill of the loop this timer may run before the timer of the lease.
-            # Without this check the loss would be declared up to half a second later.
+            # After a standstill of the loop, this timer may run before the timer of the lease.
+            # Without this check, the task would not be cancelled yet.
             with suppress(LockLost, LockReleased):
                 self.lease.check()
             return

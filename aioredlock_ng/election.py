@@ -92,25 +92,22 @@ class Election:
 
         The property does no I/O.
 
-        While this candidate leads, the value is its own label. Otherwise the value is the last
-        label that `watch()` saw. Without an iteration over `watch()`, the value stays None or
-        becomes outdated.
+        While this candidate leads, the value is its own label. The end of its term sets the value
+        to None. At other times, only an iteration over `watch()` updates the value.
         """
         return self._label if self.leading else self._candidacy.leader
 
     def __repr__(self) -> str:
-        """Show name, label and state."""
         state = "leads" if self.leading else "idle" if self._candidacy.idle else "stands"
         return f"<Election {self.name!r} {self._label!r} {state}>"
 
     def check(self) -> None:
-        """Raise an error if the body still works although its lease is lost. For liveness probes.
+        """Raise an error if the body still works although its lease is lost.
 
-        Any thread may call the method, which does no I/O.
+        Any thread may call the method, for example for a liveness probe. No I/O happens.
 
         Raises:
-            LockLost: The body still works although its lease is lost. The process should be
-                restarted.
+            LockLost: The lease is lost, and the body has not ended. Restart the process.
         """
         term = self._candidacy.term
         if term is not None and term.lease.lost:
@@ -235,7 +232,7 @@ class Election:
             True if this candidate led.
 
         Raises:
-            RedlockClosed: The body calls this method from another event loop or a forked process.
+            RedlockClosed: The body calls this method in a forked process.
 
         Safety: after a cancellation the resignation goes on, but this call does not wait for it.
         """
@@ -246,8 +243,8 @@ class Election:
 
         None means that nobody leads.
 
-        The label of a new leader is seen a tenth of a second after the grant. Between two
-        iterations nothing is observed, so a slow consumer sees the last change only. A leader
+        The label of a new leader is seen about a tenth of a second after the grant. A consumer that
+        does not ask for the next label during several changes sees only the last leader. A leader
         without a label, such as another library's client, is "?". While too few nodes answer, no
         change is seen. With RESP2 or without tracking, each watcher sends a request to the nodes
         about once per ttl.

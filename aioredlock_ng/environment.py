@@ -75,8 +75,7 @@ def settings_from(
             " redis://10.0.0.1,redis://10.0.0.2"
         )
     if pieces := [number for number, url in enumerate(urls, 1) if "://" not in url]:
-        # The error does not quote the entry. If a password contains a comma, the entry is a part of
-        # the password.
+        # The entry may be a part of a password with a comma, so the error does not quote it.
         raise ConfigurationError(
             f"{PREFIX}NODES: entry {pieces[0]} of {len(urls)} is not a URL; begin each entry"
             " with redis://, rediss:// or unix://, and write a comma inside a user name or"
@@ -111,9 +110,7 @@ def settings_from(
 
 @contextmanager
 def naming_variables(*options: str) -> Iterator[None]:
-    """Add the name of the variable to an error about an option from the environment.
-
-    The user has set the variable, and has not written the option.
+    """Add the names of the variables to an error about options from the environment.
 
     Raises:
         ConfigurationError: The block raised this error. The names of the variables are put before
@@ -141,7 +138,7 @@ def _text(name: str, value: object) -> str:
 def _warn_of_slips(names: Iterable[str]) -> None:
     for name in names:
         if name not in _KNOWN and name not in _NO_SETTINGS:
-            from difflib import get_close_matches  # rarely needed
+            from difflib import get_close_matches
 
             for near in get_close_matches(name, _KNOWN, 1):
                 _log.warning(

@@ -31,9 +31,9 @@ class RedlockError(Exception):
 class ConfigurationError(RedlockError, ValueError):
     """Report an invalid argument. The message names the argument and the remedy.
 
-    The library raises this error before any I/O of the call, with two exceptions. `open` asks the
-    nodes whether two of them are the same server, and `force_release` asks whether the key is a
-    lock. Neither method changes a lock before it raises this error.
+    Most methods raise this error before any I/O. Two methods may raise it after requests to the
+    nodes: `open`, if two nodes are the same server, and `force_release`, if the key is not a lock.
+    Neither method has changed a lock then.
     """
 
 
@@ -74,20 +74,19 @@ class _Asked(RedlockError):
 
 
 class LockNotAcquired(_Asked):
-    """The lock was not acquired. Any key that the attempt left behind expires within the ttl."""
+    """The lock was not acquired. Keys that the attempt left on nodes are released or expire."""
 
 
 class LockHeld(LockNotAcquired):
     """Another client holds the lock, or contended for the lock at the same moment.
 
-    The caller did not wait.
+    Or the caller itself holds the lock, and would wait for itself for ever.
 
     Attributes:
         owner: The label of the holder, which the message contains as well. None if no label was
             found. A holder writes its label once its lease is a tenth of a second old.
-        retry_after: The shortest of the remaining lives of the holder's keys, in seconds, as the
-            nodes reported them. The holder may release the lock earlier, or renew it. None if no
-            node reported a remaining life.
+        retry_after: Seconds until the first of the holder's keys expires, as the nodes reported.
+            The holder may release the lock earlier, or renew it. None if no node reported a time.
     """
 
     owner: str | None = None
@@ -97,8 +96,8 @@ class LockHeld(LockNotAcquired):
 class UpgradeRefused(LockHeld):
     """A task asks to write while it reads the same lock. The task would wait for itself.
 
-    Two readers that both asked to write would wait for each other. Leave the block that reads, and
-    acquire `write()`. Then read the data again before you change the data.
+    Leave the block that reads, and acquire `write()`. Then read the data again before you change
+    the data.
     """
 
 
@@ -107,7 +106,7 @@ class AcquireTimeout(LockNotAcquired, TimeoutError):
 
     Attributes:
         owner: The label of the holder, as in `LockHeld`.
-        retry_after: The shortest remaining life of the holder's keys, as in `LockHeld`.
+        retry_after: Seconds until the first of the holder's keys expires, as in `LockHeld`.
     """
 
     owner: str | None = None
@@ -115,7 +114,7 @@ class AcquireTimeout(LockNotAcquired, TimeoutError):
 
 
 class QuorumUnreachable(LockNotAcquired):
-    """No quorum was possible: too few nodes answered, or too many nodes could not grant any lock.
+    """No quorum decided: too few nodes answered in time, or too many could not grant any lock.
 
     Attributes:
         retry_after: Seconds until a quorum may grant again: the remaining time of quarantines, or
@@ -126,12 +125,11 @@ class QuorumUnreachable(LockNotAcquired):
 
 
 class LockLost(_Asked):
-    """The lease ended before its release.
+    """The lease ended before its release, or a leader had to step down.
 
-    The lease was not renewed before its deadline, a quorum of nodes lost its key, or the lease
-    exceeded `max_hold`.
+    For example, no renewal succeeded before the deadline, a quorum of nodes lost the key, or
+    `max_hold` was over.
 
     Attributes:
-        elapsed: Seconds from the start of the attempt that acquired the lease to the loss. A later
-            raise of this error does not change the value.
+        elapsed: Seconds from the start of the lease to the loss, even if the error is raised later.
     """

@@ -2,8 +2,8 @@
 
 A sink is a callable that takes an event: `Redlock(nodes, sinks=[print])`. The library calls sinks
 on the event loop between other work. A sink must return quickly, must not block and must not await.
-If a sink raises an exception, the log reports this once, and nothing else happens. Times are
-seconds. The field `shared` is True for the read side of a read-write lock.
+The log reports the first exception of a sink, and the library goes on. Times are seconds. The field
+`shared` is True for the read side of a read-write lock.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LockAcquired:
-    """A caller received a lease. The event is sent in the caller's own task and context.
+    """A caller received a lease. Sinks are called with the caller's context variables.
 
     Attributes:
         resource: The lock's name.
@@ -82,9 +82,9 @@ class LockAcquired:
             token.
         fence: The lease's fence. None without fencing.
         waited: Seconds from the call to the lease.
-        attempts: Number of rounds to the nodes. 1 if the lock was free. 0 if another task of this
-            process passed its grant on, or if tasks that read share a grant.
-        votes: The last vote of each node that has answered.
+        attempts: Number of attempts of the caller. Usually 1 if the lock was free. 0 if the caller
+            received the grant of another task without a request to the nodes.
+        votes: The last vote of each node. The outcome is `unknown` for a node without an answer.
         slot: The slot of a semaphore, from 1. None for a lock.
     """
 
@@ -102,16 +102,16 @@ class LockAcquired:
 class AcquireFailed:
     """A caller received an error instead of a lease.
 
-    The event is sent in the caller's own task and context.
+    Sinks are called with the caller's context variables.
 
     Attributes:
         resource: The lock's name.
-        error: Class of the error: `LockHeld`, `AcquireTimeout`, `QuorumUnreachable`, or
-            `RedlockClosed` if the manager was closed meanwhile.
+        error: Class of the error: `LockHeld`, `UpgradeRefused`, `AcquireTimeout`,
+            `QuorumUnreachable`, or `RedlockClosed` if the manager was closed meanwhile.
         reason: Message of the error.
         waited: Seconds from the call to the error.
-        attempts: Number of rounds to the nodes.
-        votes: The last vote of each node.
+        attempts: Number of attempts of the caller.
+        votes: The last vote of each node. Empty if no node was asked.
     """
 
     resource: str
@@ -127,7 +127,7 @@ class AcquireFailed:
 class AcquireCancelled:
     """A waiting caller was cancelled, and its attempt is undone.
 
-    The event is sent in the caller's own task and context.
+    Sinks are called with the caller's context variables.
     """
 
     resource: str
@@ -149,7 +149,7 @@ class LeaseDowngraded:
 
 @dataclass(frozen=True, slots=True)
 class LeaseReleased:
-    """The holder released a lease. The requests to the nodes are queued.
+    """The holder released a lease. The requests to the nodes, if any, are queued.
 
     `LossFound` follows if the answers show that a quorum no longer held the key. Each lease of a
     `LockAcquired` event ends exactly once, as released, abandoned or lost. The deletion of any
@@ -200,7 +200,7 @@ class LeasesRenewed:
 
 @dataclass(frozen=True, slots=True)
 class RenewalFailed:
-    """No quorum renewed a lease in time. The renewal is retried until the deadline.
+    """No quorum renewed a lease in time. The renewal in the background tries again.
 
     Attributes:
         resource: The lock's name.
@@ -215,9 +215,9 @@ class RenewalFailed:
 
 @dataclass(frozen=True, slots=True)
 class LockHandedOn:
-    """A lease of this process ended, and a local waiter is the next to hold the lock.
+    """A lease of this process ended, and a waiting task of the process gets or requests the lock.
 
-    The waiter has received the grant, or its request leaves in the same write as the release.
+    The task has received the grant, or its request leaves in the same write as the release.
     """
 
     resource: str
@@ -229,9 +229,9 @@ class WaiterWoken:
 
     Attributes:
         resource: The lock's name.
-        cause: The reason. "notified": messages of the nodes say that a quorum may grant. "expiry":
-            the remaining time of a holder, or of an offer to another waiter, is over. "look": no
-            quorum of nodes answered the waiter's request for the state of the lock.
+        cause: The reason for the attempt. "notified": messages or answers of the nodes say that a
+            quorum may grant. "expiry": the remaining time of a holder, or of an offer to another
+            waiter, is over. "look": no quorum answered the waiter's last request.
     """
 
     resource: str
@@ -246,7 +246,7 @@ class LeaseLost:
         resource: The lock's name.
         token_prefix: The first characters of the lease's token.
         reason: The cause in words.
-        held_for: Seconds from the grant to the loss.
+        held_for: Seconds from the start of the lease to the loss.
         cause: "gone" if a quorum no longer holds the key. "unrenewed" if the deadline passed, or if
             the engine's thread ended. "stalled" if the event loop stood still. Three causes
             come from the application: "expired" (a lease without renewal), "max_hold" and "closed"

@@ -39,8 +39,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _WITHOUT_TEXT = (bytes, bytearray, memoryview, set, frozenset)
 """Types whose values have no text that can be a part of a name.
 
-The order of a set differs between processes. The text of bytes has the form `b'…'`. The same bytes,
-given to `Redlock.lock` as a name, are the name of another lock.
+The order of a set differs between processes. The text of bytes, `b'…'`, would name another lock
+than the bytes themselves.
 """
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -65,8 +65,7 @@ class Guard(Protocol):
 class _Sides(Protocol[L_co]):
     """A read-write lock, whose readers' side has the type `L_co`."""
 
-    def read(self) -> L_co:
-        """Return the readers' side."""
+    def read(self) -> L_co: ...
 
 
 class Manager(Protocol[L_co]):
@@ -74,15 +73,15 @@ class Manager(Protocol[L_co]):
 
     @property
     def lock(self) -> Callable[..., L_co]:
-        """The method that describes a lock."""
+        """The method that makes a lock."""
 
     @property
     def semaphore(self) -> Callable[..., L_co]:
-        """The method that describes a semaphore."""
+        """The method that makes a semaphore."""
 
     @property
     def rwlock(self) -> Callable[..., _Sides[L_co]]:
-        """The method that describes a read-write lock."""
+        """The method that makes a read-write lock."""
 
 
 def described(
@@ -95,12 +94,7 @@ def described(
 ) -> L_co:
     """Return a lock, a semaphore if `limit` is given, or a readers' side if `shared` is True.
 
-    Args:
-        redlock: The manager.
-        names: The names. A semaphore and a read-write lock have one name.
-        options: Options of `Redlock.lock`.
-        limit: The number of slots of a semaphore; None for other kinds.
-        shared: True for the readers' side of a read-write lock.
+    A semaphore and a read-write lock have only one name. `options` are options of `Redlock.lock`.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -201,10 +195,7 @@ def check_guard(
 ) -> None:
     """Check the arguments of a decorator when the decorator is made, before any call.
 
-    Args:
-        lock: Returns the lock of a name.
-        template: The name's template.
-        example: The beginning of a correct use, shown in errors.
+    Errors show `example`, the beginning of a correct use.
 
     Raises:
         ConfigurationError: The template is not a str, or an option of the lock is invalid.
@@ -219,10 +210,7 @@ def check_guard(
 def names_of_calls(template: str, function: Callable[..., object], decorator: str) -> NameTemplate:
     """Return the template that names the lock of each call of a coroutine function.
 
-    Args:
-        template: The name's template.
-        function: The function that is decorated.
-        decorator: Name of the decorator in errors.
+    Errors refer to the decorator by the name `decorator`.
 
     Raises:
         ConfigurationError: The function is not a coroutine function, or the template does not fit
@@ -250,7 +238,7 @@ def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
         template: The template of the name; see `NameTemplate`.
 
     Raises:
-        ConfigurationError: The template or an option is invalid for every call.
+        ConfigurationError: The template is not a str, or an option is invalid.
     """
     check_guard(lock, template)
 

@@ -40,8 +40,7 @@ class Lease(Held):
     def token(self) -> str:
         """The random value of the lock's keys on the nodes. Each attempt uses a fresh value.
 
-        Tasks of this process that receive the same grant one after the other share the token. Their
-        fences differ.
+        Tasks of this process that receive the same grant share the token.
         """
         return self._record.token.decode()
 
@@ -59,6 +58,8 @@ class Lease(Held):
     def fence(self) -> int | Any:
         """The fencing token, greater than that of every earlier lease of the same resources.
 
+        Readers may share a fence. For a semaphore, compare only fences of the same slot.
+
         The value is a time in microseconds since 1970, below 2**53. The time may lie slightly in
         the future. Send the fence to the resource with every write, and with every read that
         precedes a write. The resource refuses a fence below the highest that it has seen.
@@ -70,7 +71,7 @@ class Lease(Held):
 
     @property
     def ttl(self) -> float:
-        """Seconds from a renewal to the expiry of the keys, as set by the last renewal."""
+        """The lock's ttl in seconds, or the ttl of the last successful `extend`."""
         return self._record.ttl
 
     def remaining(self) -> float:
@@ -89,8 +90,7 @@ class Lease(Held):
     def lost(self) -> bool:
         """True if the lease ended without being released or abandoned.
 
-        A read of this property does not declare the loss, so it calls no callback and cancels no
-        task.
+        Reading the property cancels no task, even if the deadline has just passed.
         """
         return self._record.phase is Phase.LOST or (
             self._record.phase is Phase.HELD and self.remaining() <= 0.0
@@ -105,9 +105,9 @@ class Lease(Held):
         return self._record.ballot.held(self._record), len(self._engine.context.fleet.nodes)
 
     def check(self) -> None:
-        """Raise an error unless the lock is still ours. No I/O.
+        """Raise an error unless the lock is still ours. Call this method before each write.
 
-        Call this method before each write. Any thread may call the method.
+        Any thread may call the method, which does no I/O.
 
         Raises:
             LockLost: The deadline passed, or the nodes showed that no quorum holds the lock.
@@ -249,7 +249,7 @@ class Lease(Held):
             if not record.spec.kind.shared:
                 # Let the next holder run before this call returns.
                 await asyncio.sleep(0)
-            # Readers do not wait. Readers that acquire again immediately keep their shared grant.
+            # A reader does not yield here, so that its next acquire can join the shared grant.
             return True
         release = engine.extender.release(record)
         if release is None:

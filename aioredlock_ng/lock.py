@@ -31,8 +31,7 @@ OnLost = Literal["cancel", "flag"]
 
 
 class _Threaded(Protocol):
-    async def acquire(self, lock: Lock) -> Lease:
-        """Acquire a lock on the loop of the engine's thread."""
+    async def acquire(self, lock: Lock) -> Lease: ...
 
 
 class Source(Protocol):
@@ -103,7 +102,6 @@ class Lock:
         return self._spec.life.ttl
 
     def __repr__(self) -> str:
-        """Show name and settings."""
         return (
             f"<Lock {self.resource!r} ttl={self.ttl:g} blocking_timeout={self._blocking_timeout}>"
         )
@@ -131,10 +129,10 @@ class Lock:
             RedlockClosed: The manager is not open, belongs to another event loop, or was opened
                 before a fork.
 
-        Safety: the call returns a lease, or undoes the attempt and raises an error in the same
-        tick. A cancellation also undoes the attempt. For that purpose, a release is queued behind
-        the acquire on every connection. An unreachable node executes the release once it is
-        connected again. If the node stays unreachable, its keys expire.
+        Safety: the call returns a lease, or undoes the attempt and raises an error. A cancellation
+        undoes the attempt in the same tick. The undo queues a release behind the acquire on every
+        connection. An unreachable node executes the release once it is connected again. If the node
+        stays unreachable, its keys expire.
         """
         if (threaded := self._source._threaded) is not None:
             return await threaded.acquire(self)
@@ -160,8 +158,8 @@ class Lock:
                 engine.report_failed(acquisition, error)
             raise
         finally:
-            # The acquisition refers to the error, and the error's traceback refers to this frame. A
-            # reference from the frame to the acquisition would close a cycle.
+            # The acquisition refers to the error, and the error's traceback refers to this frame.
+            # Without this line, the frame would keep all of them in a reference cycle.
             del acquisition
         return Lease(engine, record)
 

@@ -139,7 +139,7 @@ def log_event(event: Event) -> None:
 
 
 class Sinks:
-    """Combine several sinks. An exception of a sink is reported once, and the sink stays in use."""
+    """Several sinks as one. The log reports the first exception of each sink."""
 
     def __init__(self, sinks: Sequence[EventSink]) -> None:
         self._sinks = sinks
@@ -154,7 +154,7 @@ class Sinks:
                 raise
             except BaseException:
                 # A sink may also raise `CancelledError` or the failure of a test. An exception that
-                # leaves this method would end a timer that other leases need.
+                # leaves this method would end a timer of the engine, on which other leases depend.
                 if id(sink) not in self._reported:
                     self._reported.add(id(sink))
                     # A filter or a handler of the log may raise an exception, too.

@@ -1,7 +1,6 @@
 """Give tools, such as the command line, access to the nodes of an open manager.
 
-A tool can send commands to the nodes and receive their reports, but cannot acquire or release a
-lock.
+An `Operator` sends commands and receives the nodes' reports, but has no method to acquire a lock.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ __all__ = ["LONGEST_MAX_TTL", "Options", "check_shared", "positive_seconds", "wh
 LONGEST_MAX_TTL = 86_400.0
 """Longest `max_ttl` in seconds with the recovery guard.
 
-The nodes store `max_ttl` for all managers. A value above this limit is almost certainly in
-milliseconds.
+A larger value is almost certainly in milliseconds. A node that lost its memory would then grant
+nothing for days.
 """
 
 
@@ -93,14 +93,14 @@ class Options:
             to 0.5. The published description of Redlock uses 0.01.
         min_validity: A grant counts only if at least this many seconds of the ttl remain. None: a
             twentieth of the ttl.
-        key_format: Format of the Redis key of a name, which contains `{name}` once.
+        key_format: Format of the Redis keys of locks, with `{name}` exactly once.
         max_ttl: Longest ttl in seconds that a lock may have. At most 86,400 (a day) with a recovery
             guard. The nodes store the longest value of all managers. A node that lost its memory
             waits for this time before it grants again; see "To lower max_ttl" in
             docs/operations.md.
         connect_timeout: Longest time in seconds for the connection and the handshake with one node.
         close_timeout: Longest time in seconds that `aclose()` waits for releases.
-        fencing: Give every lease a fencing token. False: plain `SET NX PX` without repair of lost
+        fencing: Give every lease a fencing token. False: no fencing tokens, and no repair of lost
             keys.
         recovery_guard: "auto": a node that lost its memory (restart, flush, failover) grants
             nothing for `max_ttl` plus a second. A wholly new set of nodes may vote immediately.
@@ -190,10 +190,7 @@ class Options:
     ) -> float:
         """Return a `min_hold` given by a user, checked against `max_ttl` and `max_hold`.
 
-        Args:
-            value: The argument.
-            max_hold: The `max_hold` of the same lock; None if it has none.
-            name: The name of the argument, for errors.
+        Errors call the argument `name`.
 
         Raises:
             ConfigurationError: The value is not a finite positive number, or it is above `max_ttl`

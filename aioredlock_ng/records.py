@@ -38,8 +38,8 @@ class NodeAnswer:
 
     Attributes:
         node: The node's address.
-        token: The value of the key if it is a string, without the prefix that marks an ended lease.
-            None if there is no key or no answer. The repr leaves the token out, because anybody can
+        token: The holder's value of the key, without the prefix that marks an ended lease. None if
+            there is no such value or no answer. The repr leaves the token out, because anybody can
             release the lock with it.
         remaining: Seconds until the key expires. None if there is no key, no expiry or no answer.
         detail: The reason for a missing answer, or the note that the key's type is not that of a
@@ -70,8 +70,7 @@ class NodeAnswer:
 class Owner:
     """The label that a holder writes beside its keys once its lease is a tenth of a second old.
 
-    If a lease ends before its `min_hold` is over, the holder writes the label at the end of the
-    lease, at the latest.
+    If `min_hold` keeps the keys after the lease, even a shorter lease gets a label.
 
     Attributes:
         label: Host, process and task of the holder, or the text of the option `owner`.
@@ -92,8 +91,7 @@ class ReaderInfo:
         token: The token of the grant, which all leases of the grant share.
         nodes: Number of nodes that have the token.
         remaining: Seconds until fewer nodes than a quorum have the token, as in `LockInfo`.
-        owner: The label of the reader. None if the reader wrote no label, or acquired the lock only
-            just now.
+        owner: The label of the reader. None if the reader has written no label yet, or writes none.
     """
 
     token: str = field(repr=False)
@@ -108,19 +106,17 @@ class LockInfo:
 
     Attributes:
         resource: The lock's name.
-        held: True if a quorum of nodes has the same token, or has keys of other types. No client
-            can acquire the lock then. After a lease with `min_hold`, the value stays True until the
-            end of `min_hold`.
+        held: True if a quorum of nodes has the same token, the same read grant, or keys of other
+            types. After a lease with `min_hold`, the value stays True until the end of `min_hold`.
         token: The token of the quorum, or else the most frequent token. None if no node has a
             token, or if more nodes have keys of other types.
         nodes: Number of nodes with that token, or with a key of another type.
         total: Number of all nodes.
         remaining: Seconds until fewer nodes than a quorum have the key, if the lease is not
-            renewed. For a quorum of q nodes, the value is the q-th largest remaining time of all
+            renewed. For a quorum of q nodes, the value is the q-th largest remaining time among the
             nodes. A node without an answer counts as 0. Infinite for keys without expiry.
         answers: The answer of each node.
-        owner: The holder's label. None if the holder wrote no label, or acquired the lock only just
-            now.
+        owner: The holder's label. None if the holder has written no label yet, or writes none.
         waiting: Number of clients in the nodes' queues: the lower median of the nodes that answer.
             The maximum would count entries of dead processes on a node that was cut off. A process
             counts once for each set of names. With `fair=True` each task of the process counts.
@@ -180,9 +176,8 @@ class Queued:
         resource: The lock's name. Several names are joined by ", " in the order of their keys. The
             place is in the queue of the first of these names that is not available.
         ticket: The number of the place. Lower numbers are served first.
-        rank: Number of clients before this place: the lower median of the last answers and messages
-            of the nodes. A node answers a request for the rank, and sends a message when the place
-            becomes the first. None if no node has answered.
+        rank: Number of clients before this place: the lower median of the nodes' latest reports.
+            None if no node has reported a number.
     """
 
     resource: str
@@ -196,9 +191,9 @@ class Stats:
 
     Attributes:
         acquired: Leases granted.
-        attempts: Rounds sent to acquire locks.
-        refused: Attempts without a quorum of grants.
-        unreachable: Refused attempts that could not reach a quorum, after which the caller waited.
+        attempts: Attempts to acquire locks.
+        refused: Attempts that no quorum granted in time.
+        unreachable: Attempts that reached no quorum, and after which the caller waited.
         timeouts: Acquisitions that ended by `blocking_timeout`.
         cancelled: Acquisitions whose caller was cancelled.
         released: Leases released by their holder.
@@ -206,17 +201,17 @@ class Stats:
         stalled: Lost leases that were not renewed because the event loop stood still.
         renewals: Renewed leases, summed over all renewals.
         renewals_failed: Renewals that no quorum confirmed in time.
-        handoffs: Leases after whose release a local waiter began to acquire in the same tick.
-        passed_on: Handoffs in which the waiter received the same grant, without a request to the
+        handoffs: Ends of leases after which a waiting task of this process received the grant, or
+            began an attempt, in the same tick.
+        passed_on: Handoffs in which the waiting task received the grant, without a request to the
             nodes.
-        wakeups: Attempts of waiters after messages of the nodes. The messages say that a quorum may
-            grant.
+        wakeups: Attempts of waiters after messages or answers which say that a quorum may grant.
         wakeups_expiry: Attempts of waiters after the remaining time of a holder or an offer was
             over.
-        wakeups_fallback: Attempts of waiters whose request for the state of the lock no quorum had
-            answered.
-        looks: Attempts of waiters after any wake-up: the sum of the three counters above.
-        second_rounds: Acquisitions whose fence needed a second round trip.
+        wakeups_fallback: Attempts of waiters after a request that no quorum had answered. Also
+            counts refreshes while no quorum of nodes can notify the waiter.
+        looks: Attempts of waiters after any wake-up.
+        second_rounds: Attempts whose fence needed a second round.
         repairs: Keys or fences restored on nodes.
         held: Leases held now.
         waiting: Acquisitions that contend or wait now.

@@ -53,14 +53,14 @@ class Redlock(Kinds):
 
     Args:
         nodes: URLs (`redis://`, `rediss://`, `unix://`), `redis.asyncio.Redis` clients or node
-            objects. Only the settings of a client are used. Use an odd number of nodes. One node
-            works, but is not a Redlock.
+            objects. Only the settings of a client are used. Use an odd number of nodes. A
+            single node works as well, but its failure stops all locks.
         ttl: Seconds until a lock expires without renewal.
         node_timeout: Longest time in seconds for which a round waits for the answer of a node.
         drift_factor: Share of the ttl that is subtracted for clock drift, 0 to 0.5.
         min_validity: A grant counts only if at least this many seconds of the ttl remain. None: a
             twentieth of the ttl.
-        key_format: Format of the Redis key of a name, which contains `{name}` once.
+        key_format: Format of the Redis keys of locks, with `{name}` exactly once.
         max_ttl: Longest ttl in seconds that a lock may have; see `Options.max_ttl`.
         connect_timeout: Longest time in seconds for the connection and the handshake with one node.
         close_timeout: Longest time in seconds that `aclose` waits for releases.
@@ -129,7 +129,8 @@ class Redlock(Kinds):
         self._clock = clock
         self._wall_us = wall_us if wall_clock is None else lambda: int(wall_clock() * 1e6)
         self._rng = rng
-        # The run id must not occur in a name or a token, so it is random.
+        # Connections replace this placeholder in commands. The placeholder is random, so that no
+        # name or token contains it.
         self._run_id = b"%040x" % (secrets.randbits(160) if rng is None else rng.getrandbits(160))
         self._specs = Specs(self._options, self._run_id)
         self._engine: Engine | None = None

@@ -42,7 +42,7 @@ class RWLock:
     Readers and writers take turns. A writer that waits keeps new readers out, and after a writer
     all readers that wait enter together. So neither side starves.
 
-    A dead reader keeps writers out until its own ttl is over, but not longer.
+    A reader that dies keeps writers out until its own ttl is over.
     """
 
     __slots__ = ("_blocking_timeout", "_on_lost", "_source", "_writing")
@@ -84,7 +84,6 @@ class RWLock:
         return WriteLock(self._source, self._writing, self._blocking_timeout, self._on_lost)
 
     def __repr__(self) -> str:
-        """Show name and settings."""
         return f"<RWLock {self.resource!r} ttl={self._writing.life.ttl:g}>"
 
 

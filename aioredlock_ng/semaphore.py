@@ -23,9 +23,9 @@ def _right_use(semaphore: Semaphore) -> str:
 class Semaphore(Lock):
     """A named semaphore, made by `Redlock.semaphore` and used like a `Lock`.
 
-    A semaphore consists of `limit` slots. Each slot is a lock of its own, with a quorum of its own,
-    and `lease.slot` has its number. So there are never more holders than slots, even while nodes
-    fail. A failure of a minority of the nodes makes no slot unavailable.
+    A semaphore consists of `limit` slots. Each slot is a lock with a quorum of its own. So there
+    are never more holders than slots, even while nodes fail. If a minority of the nodes fails, all
+    slots stay available. `lease.slot` is the number of the slot.
 
     The fence of a lease is greater than that of every earlier lease of the same slot.
 
@@ -57,7 +57,6 @@ class Semaphore(Lock):
         return await look_at_slots(self._source.engine(), self._spec)
 
     def __repr__(self) -> str:
-        """Show name, limit and settings."""
         return (
             f"<Semaphore {self.resource!r} limit={self.limit} ttl={self.ttl:g}"
             f" blocking_timeout={self._blocking_timeout}>"

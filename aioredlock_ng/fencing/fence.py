@@ -19,14 +19,14 @@ since 1970 reaches this limit in the year 2255.
 class StaleFence(RedlockError):
     """The resource has seen a newer fence and refused the operation, which had no effect.
 
-    Another client has acquired the lock after the lease of the refused fence. The lease of the
-    refused fence is over, even if its holder has not noticed the end yet. Acquire the lock again
-    before any further work.
+    Usually the lease of the refused fence is over, even if its holder has not noticed the end yet.
+    A `FenceGuard` can also refuse a current holder. In both cases, acquire the lock again before
+    any further work.
 
     Attributes:
         resource: The resource that was to be read or written, as named by the caller.
         fence: The fence that was refused.
-        seen: The newest fence that the resource knows.
+        seen: The lowest fence that the resource still accepts.
     """
 
     def __init__(self, resource: str | bytes, fence: int, seen: int) -> None:

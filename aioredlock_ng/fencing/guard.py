@@ -20,7 +20,7 @@ _FLOORS: Final = 1024
 
 
 class FenceGuard:
-    """Remember the newest fence of each resource and refuse older fences.
+    """Remembers the newest fence of each resource, and refuses older fences.
 
     Threads may share a guard.
 

@@ -45,7 +45,7 @@ class RedisFence:
         client: The client of the primary server or cluster that has the data. The client's own
             settings apply: with `decode_responses`, replies are text. If the client repeats
             commands whose reply was lost, a command such as INCR may run twice.
-        keep: Seconds that a fence is remembered after its data is gone, up to 1e9. None: for ever,
+        keep: Seconds for which a fence outlives its data, 0.001 to 1e9. None: for ever,
             which needs about 100 bytes per key.
 
     Raises:
@@ -99,11 +99,8 @@ class RedisFence:
     ) -> None:
         """Write a string. Raise the errors of `get`.
 
-        Args:
-            key: The data's key.
-            value: The new value.
-            fence: `lease.fence` of the lock that protects this key.
-            ttl: Seconds until the key expires, 0.001 to 1e9. None: the key never expires.
+        `fence` is `lease.fence` of the lock that protects the key. The string expires after `ttl`
+        seconds, 0.001 to 1e9. With None, it never expires.
         """
         expiry = () if ttl is None else ("PX", _milliseconds("ttl", ttl))
         await self.execute("SET", key, value, *expiry, fence=fence)

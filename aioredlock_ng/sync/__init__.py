@@ -1,8 +1,8 @@
 """Provide the manager, locks and leases for threads, with `with` in place of `async with`.
 
-An event loop in a separate thread runs the locks. A lease is renewed even while the threads that
-use the lease compute. One manager serves all threads of a process. A forked child opens the manager
-anew at its first use. In the child, the leases of the parent count as lost.
+An event loop in a separate thread renews the leases, even while the program's threads are busy. One
+manager serves all threads of a process. A forked child opens the manager anew at its first use. In
+the child, the leases of the parent count as lost.
 
 A thread cannot be cancelled. A loss is reported by `Lease.check`, by the `on_lost` callback, and at
 the end of `with`.

@@ -1,4 +1,4 @@
-"""Define the methods of `Redlock` that make locks of all kinds and decorators."""
+"""Define the methods of `Redlock` that make decorators and all kinds of locks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Kinds"]
 
 
 class Kinds:
-    """The methods of a manager that make locks and decorators. No method does I/O.
+    """The methods of a manager that make locks and decorators. Only `opened` does I/O.
 
     `Redlock` sets the attributes.
     """

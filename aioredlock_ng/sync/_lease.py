@@ -55,15 +55,16 @@ class Lease:
 
     @property
     def fence(self) -> int | Any:
-        """The fencing token: greater than that of every earlier lease of the same resources.
+        """The fencing token, greater than that of every earlier lease of the same resources.
 
-        The value is None only with `Redlock(fencing=False)`.
+        Readers may share a fence. For a semaphore, compare only fences of the same slot. The value
+        is None only with `Redlock(fencing=False)`.
         """
         return self._lease.fence
 
     @property
     def ttl(self) -> float:
-        """Seconds from a renewal to the expiry of the keys, as set by the last renewal."""
+        """The lock's ttl in seconds, or the ttl of the last successful `extend`."""
         return self._lease.ttl
 
     def remaining(self) -> float:
@@ -223,7 +224,6 @@ class Lease:
         return isinstance(other, Lease) and other._lease == self._lease
 
     def __hash__(self) -> int:
-        """Return the same hash for all objects that stand for one lease."""
         return hash(self._lease)
 
     def __repr__(self) -> str:

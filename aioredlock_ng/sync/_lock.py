@@ -71,7 +71,7 @@ class Lock:
         self._on_lost = on_lost
         self.resources = resources
         self.options = options
-        # Invalid arguments make this call raise an error.
+        # Invalid arguments must raise an error here, and not only at the first acquire.
         self._described()
 
     @property
@@ -85,13 +85,12 @@ class Lock:
         return self._described().ttl
 
     def __repr__(self) -> str:
-        """Show name and settings."""
         return repr(self._described())
 
     def described_by(self, redlock: aioredlock_ng.Redlock) -> aioredlock_ng.Lock:
         """Return the asyncio lock with these settings.
 
-        Internal: for `Semaphore`, which replaces this method.
+        Internal: `Semaphore`, `ReadLock` and `WriteLock` replace this method.
         """
         return redlock.lock(*self.resources, on_lost="flag", **self.options)
 

@@ -23,8 +23,7 @@ P = ParamSpec("P")
 class Once(Protocol):
     """A decorator of plain functions. A call returns True if it ran the function."""
 
-    def __call__(self, function: Callable[P, object], /) -> Callable[P, bool]:
-        """Return the decorated function."""
+    def __call__(self, function: Callable[P, object], /) -> Callable[P, bool]: ...
 
 
 def once(lock: Callable[[str], Lock], template: str) -> Once:
@@ -35,7 +34,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
         template: The name, with placeholders for arguments.
 
     Raises:
-        ConfigurationError: The template is invalid for every call.
+        ConfigurationError: The template is not a str, or an option of the lock is invalid.
     """
     check_guard(lock, template, DECORATOR)
 
@@ -50,8 +49,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
                     began = True
                     function(*args, **kwargs)
             except (LockHeld, AcquireTimeout):
-                # An error of another lock, which the function itself acquires, is not an error of
-                # this call.
+                # The error comes from another lock, which the function itself acquires.
                 if began:
                     raise
                 return False

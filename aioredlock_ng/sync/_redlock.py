@@ -56,8 +56,8 @@ class Redlock(Kinds):
     ) -> None:
         refuse_greenlets()
         if hasattr(nodes, "__iter__") and not isinstance(nodes, (str, bytes, dict)):
-            # Each process that opens the manager reads the nodes again. An iterator would then be
-            # empty.
+            # Each process that opens the manager reads the nodes again. An iterator would be empty
+            # by then.
             nodes = list(nodes)
         make = partial(aioredlock_ng.Redlock, nodes, **options)
         # The unopened manager checks the arguments, and describes locks until the first use.
@@ -92,7 +92,8 @@ class Redlock(Kinds):
             The manager itself.
 
         Raises:
-            ConfigurationError: Two nodes are the same server.
+            ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
+                time.
 
         Safety: if the call is interrupted, everything is closed again.
         """
@@ -146,7 +147,7 @@ class Redlock(Kinds):
     def force_release(
         self, name: str | bytes, *, token: str | None = None, any_key: bool = False
     ) -> int:
-        """Release a lock that another client holds; see `aioredlock_ng.Redlock.force_release`.
+        """Delete a lock for an operator; see `aioredlock_ng.Redlock.force_release`.
 
         Returns:
             The number of nodes on which a key was deleted.

@@ -38,7 +38,7 @@ class RWLock:
         on_lost: OnLost | None,
     ) -> None:
         self._of = (manager, (name,), options, on_lost)
-        # Invalid arguments make this call raise an error.
+        # Invalid arguments must raise an error here, and not only at the first acquire.
         self._writing = WriteLock(*self._of)
 
     @property
@@ -62,7 +62,6 @@ class RWLock:
         return WriteLock(*self._of)
 
     def __repr__(self) -> str:
-        """Show name and settings."""
         return f"<RWLock {self.resource!r} ttl={self._writing.ttl:g}>"
 
 

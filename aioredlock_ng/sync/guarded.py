@@ -34,10 +34,7 @@ class Guard(Protocol):
 def names_of_calls(template: str, function: Callable[..., object], decorator: str) -> NameTemplate:
     """Return the template that names the lock of each call of a plain function.
 
-    Args:
-        template: The name's template.
-        function: The function that is decorated.
-        decorator: Name of the decorator in errors.
+    Errors refer to the decorator by the name `decorator`.
 
     Raises:
         ConfigurationError: The function is not a plain function, or the template does not fit the
@@ -77,7 +74,7 @@ def guarded(
             call then returns the result of `refused`. None: the call raises the error.
 
     Raises:
-        ConfigurationError: The template or an option is invalid for every call.
+        ConfigurationError: The template is not a str, or an option is invalid.
     """
     check_guard(lock, template, example)
 
@@ -91,8 +88,7 @@ def guarded(
                 with lock(names.name(*args, **kwargs)) as lease:
                     return function(*args, **kwargs)
             except LockNotAcquired as error:
-                # An error of another lock, which the function itself acquires, is not an error of
-                # this call.
+                # With a lease, the error comes from another lock, which the function acquires.
                 if refused is None or lease is not None:
                     raise
                 return refused(error)  # type: ignore[no-any-return]

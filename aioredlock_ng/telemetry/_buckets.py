@@ -27,7 +27,7 @@ WAITS: Final = (
 """Bounds for the time that a caller waits for a lock.
 
 A free lock needs one round trip, which takes less than a millisecond inside one zone. A wait for a
-lock whose holder died takes a ttl.
+lock whose holder died takes up to a ttl.
 """
 
 HOLDS: Final = (
@@ -57,5 +57,5 @@ A leader may hold its lock for longer than the largest bound.
 ROUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0)
 """Bounds for the time of a renewal's round.
 
-A round ends at the node timeout, 0.1 s by default, at the latest.
+A round usually ends within the node timeout, 0.1 s by default. A late confirmation takes longer.
 """

@@ -42,7 +42,7 @@ class Kinds:
 
     @property
     def wanted(self) -> bool:
-        """True if there is a function for kinds."""
+        """True if the application has given a function for kinds."""
         return self._kind is not None
 
     def of(self, resource: str, *, shared: bool = False) -> str:

@@ -19,7 +19,7 @@ ElectionEvent = TermBegan | TermEnded | LeaderChanged | RenewalSlow | TermOutliv
 
 
 class Elections:
-    """Counts the terms of leaders.
+    """The metrics of elections.
 
     Args:
         meter: Makes the metrics.
@@ -54,7 +54,7 @@ class Elections:
 
     @property
     def takers(self) -> dict[type[Event], Callable[[Any], None]]:
-        """The function that counts each type of event."""
+        """The functions that count the events, by the type of the event."""
         return {
             TermBegan: lambda event: self._leading.add(1, self._kind(event)),
             TermEnded: self._ended,

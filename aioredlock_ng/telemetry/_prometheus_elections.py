@@ -30,7 +30,7 @@ class _Counted(NamedTuple):
 
 
 class Elections:
-    """Counts the terms of leaders.
+    """The metrics of elections.
 
     Args:
         counter: Makes a counter from its name, help and labels.
@@ -66,7 +66,7 @@ class Elections:
 
     @property
     def takers(self) -> dict[type[Event], Callable[[Any], None]]:
-        """The function that counts each type of event."""
+        """The functions that count the events, by the type of the event."""
         return {
             TermBegan: lambda event: self._of(event.resource).leading.inc(),
             TermEnded: self._ended,
@@ -84,8 +84,8 @@ class Elections:
         kind = self._kinds.of(resource)
         if (counted := self._counted.get(kind)) is None:
             label = {"kind": kind} if self._kinds.wanted else {}
-            # All counters are created together, with the value 0. If a counter appeared with its
-            # first event, Prometheus would not count that event as an increase.
+            # If a counter appeared with its first event, Prometheus would not count that event as
+            # an increase. So all counters are created with the value 0.
             counted = self._counted[kind] = _Counted(
                 leading=self._leading.labels(**label) if label else self._leading,
                 terms={cause: self._terms.labels(cause=cause, **label) for cause in _CAUSES},

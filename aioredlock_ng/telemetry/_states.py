@@ -23,7 +23,7 @@ State = Literal["up", "suspect", "quarantined", "down"]
 STATES: Final[tuple[State, ...]] = ("up", "suspect", "quarantined", "down")
 """The states of `redlock.nodes`, with two differences.
 
-A refused node counts as down, and a node that was never connected has no state.
+A refused node counts as down, and a node has no state before its first event.
 """
 
 NodeEvent = NodeUp | NodeDown | NodeSuspect | NodeAnswers | NodeQuarantined | NodeTrusted

@@ -208,9 +208,9 @@ class OpenTelemetrySink:
     def _failed(self, event: AcquireFailed) -> None:
         self._failures.add(1, {"error.type": event.error, **self._kind(event)})
         if event.error == "LockHeld" and event.attempts:
-            # The caller asked for an error instead of a wait, so this is not a failure. LockHeld
-            # without an attempt means that the task would wait for itself. This mistake of the
-            # program is reported as a failure below.
+            # The caller asked for an error instead of a wait, so the span has no error status.
+            # LockHeld without an attempt means that the task would wait for itself. The span of
+            # this mistake has an error status.
             self._span(event, "held", {}, event.votes)
             return
         status = trace.Status(trace.StatusCode.ERROR, event.reason)

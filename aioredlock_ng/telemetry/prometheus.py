@@ -233,8 +233,8 @@ class PrometheusSink(Collector):
     def _of_kind(self, kind: str) -> _Counted:
         if (counted := self._counted.get(kind)) is None:
             label = {"kind": kind} if self._kinds.wanted else {}
-            # All counters are created together, with the value 0. If a counter appeared with its
-            # first event, Prometheus would not count that event as an increase.
+            # If a counter appeared with its first event, Prometheus would not count that event as
+            # an increase. So all counters are created with the value 0.
             counted = self._counted[kind] = _Counted(
                 wait=self._wait.labels(**label) if label else self._wait,
                 failures={error: self._failures.labels(error=error, **label) for error in _ERRORS},
@@ -269,8 +269,7 @@ class PrometheusSink(Collector):
 
     def _node(self, event: NodeEvent) -> None:
         node, before, after = self._nodes.take(event)
-        # The counters are created in advance, with the value 0. If a counter appeared with its
-        # first event, Prometheus would not count that event as an increase.
+        # As in `_of_kind`, both counters are created before their first event.
         outages, quarantines = self._outages.labels(node), self._quarantines.labels(node)
         if isinstance(event, NodeDown):
             outages.inc()
