@@ -26,7 +26,7 @@ _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT
 """Signals that end the wait for the lock.
 
 While the child runs, these signals go to every process in its group. If only the child received
-them, a shell could die and leave the program behind that it runs.
+them, a shell could die while its own child lives on.
 """
 
 _TO_THE_GROUP: Final = (*_STOPPING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)

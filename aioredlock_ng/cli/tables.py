@@ -55,8 +55,8 @@ def fitted(
 ) -> Table:
     """Return a table without the columns that do not fit into `width`.
 
-    Columns of rank 0 stay, even if the line is too short for them. A string in `rows` is not
-    markup.
+    Columns of rank 0 stay, even if the line is too short for them. Markup of rich in a string of
+    `rows` has no effect.
     """
     cells = [
         [_shortened(cell, column, width) for cell, column in zip(row, columns, strict=True)]

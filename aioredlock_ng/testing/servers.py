@@ -160,7 +160,7 @@ class LocalServer:
         self._child = None
 
     def pause(self) -> None:
-        """Stop the process from running (SIGSTOP): it keeps its connections and answers nothing."""
+        """Hang the process (SIGSTOP): it keeps its connections and answers nothing."""
         self._running().pause()
 
     def resume(self) -> None:
@@ -227,7 +227,7 @@ class LocalServer:
         return f"<LocalServer {where}{'' if self.running else ' (down)'}>"
 
     def _launched(self) -> bool:
-        """Start the process and wait for it. Return False if another process has taken the port."""
+        """Start the process and wait for an answer. Return False if the port is in use."""
         assert self._dir is not None
         log = self._dir / "log"
         log.write_bytes(b"")

@@ -42,7 +42,6 @@ class Board:
     """The state of the demo.
 
     Attributes:
-        nodes: The nodes, in order.
         where: The number and the origin of the nodes, in words.
         workload: The numbers of processes and counters, in words.
         phases: The phases that have begun, the present one last.

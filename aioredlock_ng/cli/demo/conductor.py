@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["FULL_SECONDS", "HOLDER_TTL", "WORKER_TTL", "Conductor", "HolderFailed"]
 
 FULL_SECONDS = 25.0
-"""Default length of all phases together, in seconds. The shares in `_scenes` add up to this
-length."""
+"""Default length of all phases together, in seconds. If no phase is left out, the shares
+in `_scenes` add up to this length."""
 
 WORKER_TTL = 2.0
 """Ttl of the workers' locks in seconds. The workers hold their locks for milliseconds."""
@@ -70,7 +70,7 @@ class Conductor:
         crew: The started worker processes.
         counters: The shared counters. Their sum shows how many updates are missing.
         board: The board, which is kept up to date.
-        view: The view of the board.
+        view: The view, which is refreshed several times a second.
         seconds: Approximate length of all phases together.
         prefix: Beginning of the lock names.
         contested: The counter whose lock is taken from its holder.

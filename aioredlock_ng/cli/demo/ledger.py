@@ -36,22 +36,17 @@ def _no_waits() -> array[int]:
 class PhaseLedger:
     """The count of updates in one phase.
 
-    An update is *acknowledged* when its worker has reported it. In a phase with locks, a worker
-    reports an update only if the body and the release raised no error. Before the report an update
-    is *in flight*, even if its worker was stopped between read and write. Only an acknowledged
-    update can be *lost*. An update is *in doubt* if its worker wrote it and then learned that its
-    lease was lost. The file may or may not contain an update in doubt.
+    An update is *acknowledged* when its worker has reported success. In a phase with locks, a
+    worker reports success only if the body and the release raised no error. Before the report an
+    update is *in flight*, even if its worker was stopped between read and write. Only an
+    acknowledged update can be *lost*. An update is *in doubt* if its worker wrote it and then
+    learned that its lease was lost. The file may or may not contain an update in doubt.
 
     Attributes:
-        title: Title of the phase.
         locked: True if the workers acquire locks.
-        acknowledged: Updates that the workers have reported.
-        in_doubt: Updates of workers that lost their lease after the write.
         refused: Locks that a worker did not get in time.
-        leases_lost: Leases that workers lost.
         waits_us: Microseconds from the request of a lock to its grant, for each lock.
-        gained: Increase of the counters, read after the last report. If the counters were read
-            before a report, the updates of this report would look lost.
+        gained: Increase of the counters, read after the last report.
         seconds: Length of the phase. 0.0 while the phase runs.
     """
 

@@ -120,7 +120,7 @@ class GivenNodes:
 
     Args:
         urls: URLs of the nodes.
-        throw_away: True if the nodes may be paused.
+        throw_away: True if the user consented.
     """
 
     hang_words = "CLIENT PAUSE: it keeps its connections, answers nothing"
