@@ -53,7 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def redlock_nodes(request: pytest.FixtureRequest) -> Iterator[MemoryNodes | LocalNodes]:
-    """Yield three nodes for one test: `MemoryNodes`, or real servers as `LocalNodes`."""
+    """Yield the nodes for one test: `MemoryNodes`, or real servers as `LocalNodes`.
+
+    The marker `redlock` sets the kind and the number of the nodes. The default number is 3.
+    """
     from aioredlock_ng.testing import LocalNodes, MemoryNodes
 
     wanted = _wanted(request)
@@ -152,8 +155,6 @@ def _asyncio_mode(config: pytest.Config) -> str:
     return str(config.getoption("asyncio_mode") or config.getini("asyncio_mode"))
 
 
-# The loop of a fixture is fixed at its definition, but a manager must be on the loop of the test.
-# For this reason there is one fixture for each loop scope.
 @pytest.fixture(name="_redlock_under_anyio")
 async def _under_anyio(
     request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes
@@ -162,6 +163,8 @@ async def _under_anyio(
         yield manager
 
 
+# The loop of a fixture is fixed at its definition, but a manager must be on the loop of the test.
+# So there is one fixture for each loop scope.
 def _asyncio_fixture(loop_scope: Any) -> object:
     import pytest_asyncio
 

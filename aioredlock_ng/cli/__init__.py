@@ -1,6 +1,7 @@
 """Start the command line.
 
-Only `main` imports typer and rich. If typer or rich is missing, `main` names the extra to install.
+This module imports typer and rich only inside `main`. If one of them is missing, `main` names the
+extra to install.
 """
 
 from __future__ import annotations
@@ -68,9 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _mend_streams() -> None:
     """Replace missing standard streams, and set the error handler of the output streams.
 
-    A standard stream is None if it was closed when this process started. A lock's name may have
-    characters that the terminal's encoding lacks. The error handler writes an escape sequence in
-    place of each of these characters.
+    A standard stream is None if it was closed when this process started. The error handler escapes
+    the characters of a lock's name that the terminal's encoding lacks.
     """
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)

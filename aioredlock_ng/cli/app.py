@@ -1,4 +1,4 @@
-"""Gather the commands into one typer app. Only the requested command is imported."""
+"""Gather the commands into one typer app."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
 
     Args:
         words: The command line. If its first word without a dash is a command, only that command is
-            imported and registered. If the command line names no command, all commands are
-            imported. For example, `run` does not import the code that draws tables.
+            imported and registered, else all commands. So `run` does not import the code that draws
+            tables.
     """
     app = typer.Typer(
         cls=Group,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 PREFIX = "bench:aioredlock_ng"
-"""Start of the locks' names. Keys that start with `aioredlock_ng:` are the library's own."""
+"""Start of the locks' names. The start `aioredlock_ng:` is for the library's own keys."""
 
 
 def bench(
@@ -95,13 +95,13 @@ def bench(
 async def _measure(
     redlock: Redlock, prefix: str, seconds: float, coroutines: int
 ) -> tuple[list[float], int, float]:
-    """Return the seconds of each cycle, the number of failures, and the total time."""
+    """Return the seconds of each cycle, the number of failures, and the seconds in all."""
     run = secrets.token_hex(4)
     took: list[float] = []
     failed = 0
     async with redlock:
-        # The first cycle is not measured. If the nodes can grant no lock, this first acquire raises
-        # the library's error, and the command ends.
+        # If the nodes can grant no lock, this acquire raises the library's error, and the command
+        # ends without a measurement.
         async with redlock.lock(f"{prefix}:{run}", blocking_timeout=0):
             pass
         began = perf_counter()

@@ -1,15 +1,14 @@
-"""Provide the child process of `run` and `elect`. The child never outlives this process.
+"""Provide the child process of `run` and `elect`, which is killed if this process dies.
 
-The child is forked before anything else. At that time this process has one thread and no event
-loop, so the fork needs no `preexec_fn`. The child waits for a message on a pipe. This process sends
-the message after it has acquired the lock. The child then executes the command. Without the lock,
-the child never executes the command.
+The child is forked while this process has one thread and no event loop. A fork of a process with
+threads could deadlock. The child waits for a message on a pipe. This process sends the message
+after it has acquired the lock. The child then executes the command.
 
 A second small process, the guardian, has a pipe to this process. When this process dies in any way,
-the pipe closes, and the guardian kills the child's whole process group. On Linux, the kernel also
-kills the child when its parent dies. While this process holds the lock, its messages set the time
-until which the group may live. If this process hangs or is stopped, no message extends that time,
-and the guardian kills the group.
+the pipe closes, and the guardian kills the child's process group. On Linux, the kernel also kills
+the child when its parent dies. While this process holds the lock, its messages set the time until
+which the group may live. If this process hangs or is stopped, no message extends that time, and the
+guardian kills the group.
 """
 
 from __future__ import annotations
@@ -45,7 +44,8 @@ _ALL_IS_WELL: Final = b"."
 _SILENCE: Final = 1.0
 """Seconds for which the guardian waits for a further message after the limit has passed.
 
-In this time, the guardian can read messages that were sent while it or the machine slept.
+In this time, the guardian can read messages that came late, for example after a suspension of the
+machine.
 """
 
 
@@ -54,7 +54,7 @@ class Child:
 
     Args:
         command: The program, searched in PATH, and its arguments. No shell is involved.
-        word: `run` or `elect`, for an error message.
+        word: `run` or `elect`, for the message of a command that cannot be executed.
 
     Attributes:
         pid: The id of the process and of its group.
@@ -86,20 +86,17 @@ class Child:
             os.setpgid(self.pid, self.pid)
 
     def start(self, environ: Mapping[str, str]) -> None:
-        """Let the child become the command, with `environ` added to this process's environment."""
+        """Let the child become the command, with `environ` added to the child's environment."""
         with contextlib.suppress(BrokenPipeError), os.fdopen(self._gate, "wb") as gate:
             gate.write(json.dumps(environ).encode() + b"\n")
         self._gate = -1
 
     def allow(self, seconds: float) -> None:
-        """Set the limit of the group's life. The guardian kills the group slightly after the limit.
+        """Let the group live for `seconds` from now. This limit replaces the previous limit.
 
-        The limit is sent to the guardian, and replaces the previous limit. If the pipe is full, the
-        message is dropped.
-
-        Args:
-            seconds: The limit, counted from now. With `math.inf`, the initial limit, the guardian
-                kills the group only when this process dies.
+        The guardian kills the group one or two seconds after the limit. With `math.inf`, which is
+        the initial limit, the guardian kills the group only when this process dies. If the pipe is
+        full, the message to the guardian is dropped.
         """
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._leash, _LIMIT.pack(boottime() + seconds))
@@ -131,10 +128,7 @@ class Child:
         return True
 
     def poll(self) -> int | None:
-        """Return the status of `os.waitpid` if the child ended or stopped since the last call.
-
-        Return None if the child's state has not changed.
-        """
+        """Return the wait status if the child ended or stopped since the last call."""
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
         self._ended = bool(pid) and not os.WIFSTOPPED(status)
         return status if pid else None
@@ -170,7 +164,6 @@ def _occupy_standard_streams() -> None:
 
 
 def _become(command: Sequence[str], gate: int, parent: int, caller: str) -> NoReturn:
-    """Wait in the child for the start message, and then become the command."""
     status = _CANNOT_EXECUTE
     try:
         os.setpgid(0, 0)
@@ -201,10 +194,7 @@ def _become(command: Sequence[str], gate: int, parent: int, caller: str) -> NoRe
 
 
 def _die_with(parent: int) -> None:
-    """Make the kernel kill this process when its parent dies. This setting outlives exec.
-
-    Only Linux has this setting.
-    """
+    """On Linux, make the kernel kill this process when its parent dies, even after exec."""
     if sys.platform == "linux":
         import ctypes
 
@@ -215,16 +205,13 @@ def _die_with(parent: int) -> None:
 
 
 def _guard(leash: int, group: int) -> NoReturn:
-    """Run the guardian: kill the group when the parent process is gone or silent for too long.
-
-    A parent that is gone or silent no longer renews the lock.
-    """
+    """Run the guardian, which kills the group when the parent has died or let the limit pass."""
     try:
-        # A signal to the parent's group or session must not reach the guardian. A program that
-        # reads the parent's output must not wait for the guardian.
+        # A signal to the parent's group or session must not reach the guardian.
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
+        # A program that reads the parent's output must not wait for the guardian's end.
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)

@@ -87,7 +87,6 @@ def _node_line(facts: NodeFacts) -> str:
 
 
 def _print_wrapped(console: Console, text: str) -> None:
-    """Print each line of the text, wrapped between words."""
     for line in text.splitlines():
         words = line.lstrip()
         indent = line[: len(line) - len(words)]
@@ -97,7 +96,7 @@ def _print_wrapped(console: Console, text: str) -> None:
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Group the findings that differ only in their nodes and their observations."""
+    """Group the findings that differ only in their nodes and in the text of what was found."""
     groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.severity, finding.code, finding.meaning, finding.remedy].append(finding)

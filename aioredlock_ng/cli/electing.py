@@ -19,8 +19,8 @@ from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager, n
 __all__ = ["elect"]
 
 _GRACE_SHARE: Final = 0.8
-"""Default share of the step-down time after which the command is killed. The killed processes need
-the rest of the step-down time to end."""
+"""Default grace time, as a share of the step-down time. In the rest of the step-down time, the
+killed processes end."""
 
 
 def elect(
@@ -87,8 +87,8 @@ def elect(
         label = printable_label(f"{socket.gethostname()}:{os.getpid()}")
     with reported("elect"):
         while True:
-            # Each term has a manager of its own, because the child must be forked while no event
-            # loop runs.
+            # The child of each term must be forked while no event loop runs. So each term has an
+            # event loop of its own, and a manager for that loop.
             redlock = manager(node, ttl=ttl, node_timeout=node_timeout, key_format=key_format)
             election = redlock.election(name_of(name), label=label, step_down=step_down)
             margin = election.step_down

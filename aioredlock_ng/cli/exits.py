@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["HELD", "LOST", "NO_OUTPUT", "NO_QUORUM", "USAGE", "reported", "say"]
 
 HELD: Final = 1
-"""Another client holds the lock. `flock` ends with the same status."""
+"""Another client holds the lock, the user declined, or an error has no status of its own.
+
+`flock` ends with the same status if another client holds the lock.
+"""
 
 USAGE: Final = 2
 """The command line or a setting is wrong. Nothing was done."""
 
 NO_QUORUM: Final = 69
-"""No majority of the nodes answered, or a majority refuses. The status is EX_UNAVAILABLE of
+"""No majority of the nodes answered, or a majority refused. The status is EX_UNAVAILABLE of
 sysexits.h."""
 
 NO_OUTPUT: Final = 74
@@ -48,9 +51,9 @@ def reported(command: str) -> Iterator[None]:
     """Turn a library error into an error line and an exit status. The library's log stays silent.
 
     Raises:
-        typer.Exit: Raised in place of an error of the library, with the exit status for it.
+        typer.Exit: The library raised an error.
     """
-    # If the logger had no handler, Python itself would print warnings among the command's
+    # If the logger had no handler, Python would print the library's warnings among the command's
     # own lines.
     logging.getLogger("aioredlock_ng").addHandler(logging.NullHandler())
     try:

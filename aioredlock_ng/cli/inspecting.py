@@ -60,7 +60,7 @@ def inspect(
     Slot 1 of the semaphore "gpu" is the lock "gpu#1".
     """
     with reported("inspect"), Interruption() as interruption:
-        # Without the recovery guard, opening the manager writes no marker to an unmarked node.
+        # With the recovery guard, the manager would write a marker to an unmarked node.
         redlock = manager(
             node, node_timeout=node_timeout, key_format=key_format, recovery_guard="none"
         )
@@ -137,7 +137,6 @@ def _lines(info: LockInfo) -> Iterator[str]:
 
 
 def _reader(reader: ReaderInfo) -> str:
-    """Return the token and the remaining time of a reader, and its owner and fence if known."""
     said = f"{holder(reader.token)}, {life(reader.remaining)}"
     if reader.owner is None:
         return said

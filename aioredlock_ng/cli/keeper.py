@@ -26,25 +26,23 @@ _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT
 """Signals that end the wait for the lock.
 
 While the child runs, these signals go to every process in its group. If only the child received
-them, a shell could die and leave its own child behind.
+them, a shell could die while its own child lives on.
 """
 
 _TO_THE_GROUP: Final = (*_STOPPING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 _TO_THE_CHILD: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 """Signals that go to the child alone.
 
-By default these signals kill a process, so the other programs of the group must not receive them.
+A process without handlers for these signals would be killed, so the rest of the group does not
+receive them.
 """
 
 _NOTICE_AFTER: Final = 1.0
-"""After this many seconds without a majority of nodes, the user sees the reason for the wait."""
+"""Seconds of waiting for the lock until the user learns that no majority of the nodes is up."""
 
 
 _LOOK: Final = 0.01
-"""Seconds between two checks of the child's group after the end of the child.
-
-The kernel does not report the end of the group's other processes.
-"""
+"""Seconds between two checks of the child's group after the end of the child."""
 
 _KILLED_WITHIN: Final = 1.0
 """Longest wait in seconds for the end of killed processes.
@@ -55,21 +53,22 @@ In some containers no process reaps killed processes, and they stay for ever.
 _TELL_EVERY: Final = 0.5
 """Longest time in seconds between two messages to the guardian.
 
-After a suspension of the machine, the guardian waits for twice this time before it kills the group.
-So a message reaches the guardian in time.
+After the limit has passed, the guardian waits for twice this time before it kills the group. So a
+message reaches the guardian in time, even after a suspension of the machine.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The user's options that do not describe the lock.
+    """The settings of a keeper that do not describe the lock.
 
     Attributes:
         conflict_code: Exit status if another client holds the lock.
         lost_code: Exit status if the lock was lost.
         grace: Seconds between SIGTERM and SIGKILL, after a loss and for processes that outlive the
             child.
-        margin: The child is ended this many seconds before the end of the lease.
+        margin: If the lease is not renewed, the child receives SIGTERM this many seconds before the
+            deadline.
         command: `run` or `elect`, for messages.
     """
 
@@ -81,18 +80,14 @@ class Job:
 
 
 class Keeper:
-    """Hold one lock for one child.
+    """The holder of one lock for one child.
 
-    Args:
-        redlock: The manager, which is not open yet.
-        lock: The lock.
-        child: The child, which is not started yet.
-        job: The user's other options.
+    The manager `redlock` is not open yet, and the command of the child is not started yet.
 
     Attributes:
         lost: True if the lock was lost, or if the child was ended because at most `margin` seconds
             of the lease were left.
-        stopped: True if a signal asked for the end of the child.
+        stopped: True if the started child was sent a signal of `_STOPPING`.
     """
 
     def __init__(self, redlock: Redlock, lock: Lock, child: Child, job: Job) -> None:
@@ -111,10 +106,10 @@ class Keeper:
         """Acquire the lock, run the child, and return the exit status.
 
         Raises:
-            RedlockError: The lock is not available, and the reason is not another holder.
+            RedlockError: The acquire failed, and not because of another holder.
 
-        Safety: when this call ends, in any way, the child has ended and the lock is released or
-        lost.
+        Safety: when this call ends, even by an exception, a started command has ended, and an
+        acquired lock is released or lost.
         """
         loop = asyncio.get_running_loop()
         self._over: asyncio.Future[int] = loop.create_future()
@@ -199,15 +194,14 @@ class Keeper:
             self._tell_guardian()
 
     def _tell_guardian(self) -> None:
-        """Send the guardian the time until which the group may live without a further message.
+        """Let the group live until the time at which this process itself would send SIGKILL.
 
-        The time is the one at which this process itself would send SIGKILL. This process sends
-        SIGTERM when only the margin of the lease is left, and SIGKILL after the grace time.
+        If the lease is not renewed, this process sends SIGTERM when only the margin is left.
+        SIGKILL follows after the grace time.
         """
         self._child.allow(self._lease.remaining() - self._job.margin + self._job.grace)
 
     async def _end(self) -> None:
-        """End the processes of the child's group, unless all of them have ended."""
         if self._over.done() and not self._child.has_group():
             return
         self._child.signal_group(signal.SIGTERM)
@@ -232,8 +226,8 @@ class Keeper:
             return os.WEXITSTATUS(status)
         number = os.WTERMSIG(status)
         if self._terminal.given and number in (signal.SIGINT, signal.SIGQUIT):
-            # Control-C reached the child's group only. A script that runs this process expects this
-            # process to die of the signal as well.
+            # The key, such as Control-C, sent the signal to the child's group only. A script that
+            # runs this process is in this process's group, and must receive the signal too.
             self._terminal.take()
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
@@ -267,19 +261,19 @@ class Keeper:
             self._suspend()
 
     def _suspend(self) -> None:
-        """Stop this process and the child at Control-Z, so that the shell shows its prompt.
+        """Stop this process after the child has stopped, so that the shell shows its prompt.
 
-        After SIGCONT, both processes go on. If the lock was lost, the child is then ended.
+        After SIGCONT, both processes go on. If the lock was lost meanwhile, the child is ended.
         """
         self._stop_asked = False
         given = self._terminal.given
         self._terminal.take()
-        # A stopped child does no harm without the lock, so the guardian has no limit until SIGCONT.
-        # If the lock was lost, the child then receives SIGTERM, and SIGKILL after the grace time.
+        # A stopped child does no harm without the lock. Without this call, the guardian would kill
+        # the child during the stop.
         self._child.allow(math.inf)
-        # If the child's group has the terminal, only that group received the Control-Z. This
-        # process then stops its own group as well. In the other case, its own group has received
-        # the Control-Z already, or the signal was meant for this process alone.
+        # If the child's group has the terminal, only that group received the Control-Z, so this
+        # process stops its own group. Otherwise its own group has received the Control-Z already,
+        # or the signal was meant for this process alone.
         if given:
             os.killpg(0, signal.SIGSTOP)
         else:

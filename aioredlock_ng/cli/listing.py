@@ -110,7 +110,6 @@ def _table(locks: list[LockInfo]) -> Table:
 
 
 def _words(lock: LockInfo, of: str) -> tuple[str, ...]:
-    """Return the cells of a lock's row: one text for each column."""
     if is_lock(lock) or lock.offered:
         nodes, left, held_by = lock.nodes, life_of(lock), holder_of(lock)
     else:

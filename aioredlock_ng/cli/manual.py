@@ -19,8 +19,8 @@ _WIDEST = 80
 """Characters of the longest line. Longer lines are hard to read on a wide terminal."""
 
 _NARROWEST = 40
-"""Characters of a line on the narrowest terminal. A shorter line cannot hold an option and its
-value."""
+"""Characters of a line on a terminal with fewer columns. A shorter line cannot hold an option and
+its value."""
 
 _FIRST_COLUMN = 24
 """Characters for an option's name. A longer name has a line of its own."""
@@ -144,7 +144,6 @@ PAGES = {
         ("aioredlock-ng demo", "aioredlock-ng demo --plain --seconds 10"),
     ),
 }
-"""The page of each command."""
 
 
 class Command(TyperCommand):

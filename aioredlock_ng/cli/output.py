@@ -16,11 +16,7 @@ __all__ = ["OutputFailed", "watched_output"]
 
 
 class OutputFailed(Exception):
-    """Standard output accepts no more data.
-
-    Args:
-        error: The system's error.
-    """
+    """A write to standard output failed. The attribute `error` is the system's error."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error.strerror)
@@ -45,14 +41,14 @@ class _Output(io.TextIOWrapper):
 def watched_output(command: str) -> Iterator[None]:
     """Turn a failed write to standard output into an error line and an exit status.
 
-    If the reader of the output is gone, no line is written, and the status is that of a process
-    killed by SIGPIPE.
+    If the reader of the output is gone, no error line is written. The status is then that of a
+    process killed by SIGPIPE.
 
     Args:
         command: Name of the command, for the error line.
 
     Raises:
-        SystemExit: Raised if standard output cannot be written, with the exit status.
+        SystemExit: Standard output could not be written.
     """
     stream = sys.stdout
     if not isinstance(stream, io.TextIOWrapper):
@@ -72,8 +68,8 @@ def watched_output(command: str) -> Iterator[None]:
             finally:
                 output.flush()
     except OutputFailed as failed:
-        # With the old descriptor, Python would write the rest again at its exit and print a
-        # traceback.
+        # At its exit, Python writes the rest of the buffer again. With the old descriptor, that
+        # write would fail and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if isinstance(failed.error, BrokenPipeError):
             raise SystemExit(128 + signal.SIGPIPE) from None

@@ -100,7 +100,6 @@ def _confirmed(info: LockInfo) -> bool:
 
 
 def _answer(info: LockInfo, said: str) -> bool:
-    """Ask a question about the lock, and return True if the answer is yes."""
     sys.stderr.write(f"{safe(info.resource)} {said} [y/N] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
@@ -119,8 +118,8 @@ async def _release_from(
 ) -> int:
     """Take the lock only from the holder or the readers that `info` names.
 
-    Return the number of nodes that deleted the key. For several readers, return the largest number
-    of nodes that deleted the entry of one reader.
+    Return the number of nodes that deleted the key. For readers, return the largest number of nodes
+    that deleted the entry of one reader.
     """
     if not info.readers:
         return await _release(redlock, name, info.token, any_key=any_key)

@@ -45,15 +45,14 @@ class Scan:
     """One listing of the locks of a set of nodes.
 
     Args:
-        redlock: The open manager.
+        redlock: The manager, open when the listing begins.
         key_format: The manager's key format.
         pattern: A pattern of names, as for KEYS and SCAN.
         every: Include keys that are not locks of this library, because of their type or because
             they do not expire.
 
     Attributes:
-        silent: The nodes that are left out of the listing, with the reasons, as the method `keys`
-            found them.
+        silent: The nodes that the last call of `keys` could not scan, with the reasons.
     """
 
     def __init__(
@@ -63,8 +62,8 @@ class Scan:
         self._format = key_format
         self._match = key_format.matching(pattern)
         self._every = every
-        # A SCAN can filter by one type only. The key of readers is a sorted set, and the key of
-        # another holder is a string.
+        # A SCAN can filter by one type only. The key of readers is a sorted set, every other key of
+        # a lock is a string.
         self._types = (None,) if every else ("string", "zset")
         self.silent: dict[str, str] = {}
 
@@ -73,7 +72,7 @@ class Scan:
         return self._format.name(key)
 
     async def sizes(self) -> int:
-        """Return the number of keys to scan: the keys of answering nodes, once for each type."""
+        """Return the number of keys to scan: all keys of the nodes that answer, once per type."""
         nodes = Operator(self._redlock).nodes
         replies = await asyncio.gather(
             *(ask(node, index, words("DBSIZE")) for index, node in enumerate(nodes))
@@ -107,7 +106,7 @@ class Scan:
         return sorted(set().union(*scanned), key=_rank)
 
     async def look(self, keys: Sequence[bytes]) -> list[LockInfo]:
-        """Return the locks among these keys. Each request asks all nodes about `_BATCH` keys."""
+        """Return the locks among these keys, or with `every` the state of each key."""
         return [
             lock
             for start in range(0, len(keys), _BATCH)
@@ -197,11 +196,7 @@ def words(*words: Any) -> Request:
 
 
 async def ask(node: Node, index: int, request: Request, within: float = _PATIENCE) -> Reply:
-    """Send a request to one node.
-
-    Returns:
-        The answer. None if no answer came in the given time.
-    """
+    """Return a node's answer to a request, or None if no answer came `within` this many seconds."""
     question = Question(request, asyncio.get_running_loop().time())
     node.ask(question, index)
     try:

@@ -64,7 +64,7 @@ PatternArgument = Annotated[
 
 
 def slots_option(text: str) -> Any:
-    """Return the option for a semaphore's number of slots, with the argument `text` as its help."""
+    """Return the option for a semaphore's number of slots, with `text` as its help."""
     return typer.Option(min=1, max=MAX_SLOTS, metavar="N", help=text, show_default=False)
 
 
@@ -94,19 +94,19 @@ def manager(nodes: list[str] | None, **given: Any) -> Redlock:
     """Return the manager for a command, without opening it.
 
     Raises:
-        ConfigurationError: A setting is invalid; see `options_of` and `Redlock`.
+        ConfigurationError: There are no nodes, or a setting is invalid.
     """
     return manager_and_format(nodes, **given)[0]
 
 
 def manager_and_format(nodes: list[str] | None, **given: Any) -> tuple[Redlock, KeyFormat]:
-    """Return the manager as `manager` does, and its key format for a command that reads keys."""
+    """Return the result of `manager`, and the key format of that manager."""
     urls, options = options_of(nodes, **given)
     return Redlock(urls, **options), KeyFormat(options.get("key_format", "{name}"))
 
 
 def name_of(word: str) -> str | bytes:
-    """Return a word of the command line as a lock's name, as bytes if it is not UTF-8."""
+    """Return a word of the command line as a lock's name: text, or bytes that are not UTF-8."""
     try:
         word.encode()
     except UnicodeEncodeError:

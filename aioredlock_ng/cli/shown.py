@@ -39,7 +39,7 @@ Anybody with a whole token can release the lock.
 def print_json(value: object) -> None:
     """Write a value to standard output as JSON.
 
-    Non-ASCII characters are escaped, so that every encoding of a terminal can show them.
+    Non-ASCII characters are escaped, so that a terminal with any encoding can show them.
     """
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
@@ -60,7 +60,7 @@ def as_dict(info: LockInfo) -> dict[str, Any]:
 
 
 def slots_as_dict(info: SemaphoreInfo) -> dict[str, Any]:
-    """Return the state of a semaphore as a dictionary for JSON."""
+    """Return the state of a semaphore as a dictionary for JSON, with an entry for each slot."""
     return {
         "resource": info.resource,
         "limit": info.limit,
@@ -99,10 +99,10 @@ def readers(count: int) -> str:
 
 
 def holder_of(info: LockInfo) -> str:
-    """Return the beginning of the token, or "offered" if the lock is reserved for a waiter.
+    """Return a lock's holder in words.
 
-    If readers hold the lock, return their number. If the lease is over and `min_hold` keeps the
-    lock, the word "over" stands behind the token.
+    The words are the beginning of the token, the number of readers, or "offered" if the lock is
+    reserved for a waiter. If the lease is over, the word "over" stands behind the token.
     """
     if info.offered:
         return "offered"
@@ -124,7 +124,7 @@ def fence(info: LockInfo) -> str:
 
 
 def waiting(info: LockInfo) -> str:
-    """Return the number of waiters of a lock, or "-" if no node answers."""
+    """Return the number of waiters of a lock, or "-" if it is not known."""
     return "-" if info.waiting is None else str(info.waiting)
 
 
@@ -138,7 +138,7 @@ def seconds(value: float | None) -> str:
 
 
 def life(remaining: float | None) -> str:
-    """Format the remaining time of a key. The time of a key without expiry is None or infinite."""
+    """Format the remaining time of a key. None and infinity mean that the key does not expire."""
     return (
         "no expiry" if remaining is None or math.isinf(remaining) else f"{seconds(remaining)} left"
     )
@@ -150,7 +150,7 @@ def life_of(info: LockInfo) -> str:
 
 
 def safe(text: str) -> str:
-    """Return a server's text with control characters escaped.
+    """Return a text with unprintable characters escaped.
 
     Control characters would move the cursor or end the line.
     """

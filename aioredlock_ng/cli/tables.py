@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Column", "fitted", "output_width"]
 
 _UNLIMITED = 10_000
-"""Width of a pipe or a file in columns, more than any table needs."""
+"""Width of a line in a pipe or a file, in characters. Every table fits."""
 
 
 _NUMBER = re.compile(r"#[0-9]{1,18}\Z")
@@ -33,8 +33,8 @@ class Column:
 
     Attributes:
         head: Title of the column.
-        rank: Columns of rank 0 are always shown. The other columns are added in the order of their
-            ranks, the lowest first, if they fit.
+        rank: Columns of rank 0 are always shown. The other columns are added if they fit, the
+            lowest rank first.
         share: Largest share of the line for a cell. A longer cell is cut, and ends in "…".
         right: True if the cells are aligned to the right, as numbers are.
         numbered: True if a cell may end in a number such as "#12", which is never cut off.
@@ -53,13 +53,10 @@ def fitted(
     width: int,
     frame: box.Box = box.SIMPLE_HEAD,
 ) -> Table:
-    """Return a table of at most this width, without the columns that do not fit.
+    """Return a table without the columns that do not fit into `width`.
 
-    Args:
-        columns: All columns.
-        rows: The rows, with a cell for each column. A string is shown without markup.
-        width: Width of the line.
-        frame: The lines around the cells.
+    Columns of rank 0 stay, even if the line is too short for them. Markup of rich in a string of
+    `rows` has no effect.
     """
     cells = [
         [_shortened(cell, column, width) for cell, column in zip(row, columns, strict=True)]

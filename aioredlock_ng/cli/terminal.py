@@ -13,8 +13,7 @@ class Terminal:
     """The controlling terminal, if there is one.
 
     Attributes:
-        given: True from the call of `give` to the call of `take`, while another group has the
-            terminal.
+        given: True from a successful call of `give` to the next call of `take`.
     """
 
     def __init__(self) -> None:
@@ -34,7 +33,10 @@ class Terminal:
         return False
 
     def give(self, group: int) -> bool:
-        """Put another group in the foreground, if this process's group has the terminal."""
+        """Put another group in the foreground, if this process's group has the terminal.
+
+        Return the new value of `given`.
+        """
         if self.ours:
             with contextlib.suppress(OSError):
                 os.tcsetpgrp(self._fd, group)

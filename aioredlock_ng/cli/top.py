@@ -78,12 +78,7 @@ def top(
 
 
 class _Watch:
-    """The state that is kept from frame to frame.
-
-    Args:
-        redlock: The manager, which must be open when `look` is called.
-        scan: The scan that finds the keys of the locks.
-    """
+    """The state that is kept from frame to frame."""
 
     def __init__(self, redlock: Redlock, scan: Scan) -> None:
         self.redlock = redlock
@@ -94,7 +89,6 @@ class _Watch:
         self._seen: dict[tuple[str, str | None], float] = {}
 
     async def look(self) -> Frame:
-        """Ask the nodes once and return a frame."""
         loop = asyncio.get_running_loop()
         locks: list[LockInfo] = []
         problem = ""
@@ -122,7 +116,6 @@ class _Watch:
         return Frame(states, tuple(trips), tuple(self._lanes), tuple(shown), problem)
 
     async def _round_trip(self, index: int) -> float | None:
-        """Return the seconds that a node took to answer, or None without an answer."""
         loop = asyncio.get_running_loop()
         node = Operator(self.redlock).nodes[index]
         if not node.ready:

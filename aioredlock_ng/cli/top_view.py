@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "Lane", "draw"]
 
 _MARKS = 40
-"""Largest number of frames in a lane, which shows the last round trips to a node."""
+"""Largest number of round trips in a lane."""
 
 _FEWEST_MARKS = 8
-"""Number of a node's last round trips that are shown if the line is very short."""
+"""Number of round trips that a lane shows if the line is very short."""
 
 _BESIDE_LANE = 64
-"""Usual width, in characters, of a node's row without its lane of round trips."""
+"""Usual width, in characters, of a node's row without its lane."""
 
 _NODE_COLUMNS = (
     Column("node"),
@@ -49,8 +49,7 @@ _LOCK_COLUMNS = (
 )
 """Columns of a lock's row, in the order of display.
 
-On a short line the fence is left out first, and the owner last. The remaining time is always shown,
-because a row without it would be useless.
+On a short line the fence is left out first, and the owner last.
 """
 
 _STEPS = "▁▂▃▄▅▆▇█"
@@ -70,7 +69,7 @@ class Lane:
         self._marks: deque[tuple[str, str]] = deque(maxlen=_MARKS)
 
     def add(self, state: str, round_trip: float | None) -> None:
-        """Add the node's state, and the seconds until its answer, or None without an answer."""
+        """Add a mark for one frame. `round_trip` is in seconds, or None without an answer."""
         if round_trip is None:
             self._marks.append(("x", "red"))
             return
@@ -88,10 +87,10 @@ class Frame:
 
     Attributes:
         nodes: State of each node.
-        round_trips: Seconds of the last round trip to each node. None without an answer.
+        round_trips: Seconds of the last round trip to each node, or None without an answer.
         lanes: Recent round trips to each node.
         locks: Each lock, with the seconds since it was first seen with this holder.
-        problem: The reason why the locks are not known. "" if the locks are known.
+        problem: The reason why the locks are not known, or "".
     """
 
     nodes: tuple[NodeState, ...]
@@ -115,11 +114,8 @@ class Frame:
 def draw(frame: Frame, width: int, height: int | None) -> Group:
     """Lay out a frame for people.
 
-    Args:
-        frame: The frame.
-        width: Longest line. Columns that do not fit are left out.
-        height: Largest number of lines, or None for no limit. Locks that do not fit are only
-            counted.
+    Columns that do not fit into `width` are left out. Locks that do not fit into `height` lines are
+    only counted.
     """
     room = min(max(width - _BESIDE_LANE, _FEWEST_MARKS), _MARKS)
     nodes = fitted(
@@ -152,8 +148,6 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
 def _node_row(
     state: NodeState, round_trip: float | None, lane: Lane, marks: int
 ) -> tuple[Text | str, ...]:
-    # An address is not a plain string here, because rich takes an IPv6 address in brackets for a
-    # style.
     words = Text(state.state, style=_style_of(state))
     return (
         Text(safe(state.address)),

@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 __all__ = ["wait"]
 
 _TRACKED_LOOK = 2.0
-"""Seconds between requests while a majority of the nodes sends notifications. A notification may
-get lost."""
+"""Longest time in seconds between requests while a majority of the nodes sends notifications. A
+notification may get lost."""
 
 _UNTRACKED_LOOK = 0.5
-"""Seconds between requests while no majority of the nodes sends notifications."""
+"""Longest time in seconds between requests while no majority sends notifications."""
 
 _PATIENCE = 30.0
 """The command gives up after this many seconds without answers from a majority of the nodes."""
 
 _SLOTS_PAUSE = 0.1
-"""Seconds from a change of a slot to the next request. Without this pause a busy semaphore would be
-inspected all the time, because each renewal of a holder is a change too."""
+"""Seconds from a change of a slot to the next request. Each renewal of a holder is a change, so
+without this pause a busy semaphore would be inspected all the time."""
 
 _NO_TOKEN = b"-"
 """A token that no holder has, for a request that needs tokens."""
 
 _EXPIRY_MARGIN = 0.005
-"""Seconds from the end of a key's remaining time until the key has certainly expired."""
+"""Seconds added to a key's remaining time, so that the next request finds no key."""
 
 
 def wait(
@@ -111,7 +111,6 @@ def wait(
 
 
 def _taken(info: LockInfo) -> str:
-    """Return why a lock is not free."""
     if not info.held:
         return "is offered to a waiter" if info.offered else "is between two holders"
     if info.readers:
@@ -126,14 +125,12 @@ def _taken(info: LockInfo) -> str:
 
 
 def _taken_slots(info: SemaphoreInfo) -> str:
-    """Return why a semaphore is not free."""
     said = f"has no free slot, {info.held} of {info.limit} slots held"
     lives = [slot.remaining for slot in info.slots if slot.held]
     return f"{said}, the first has {life(min(lives))}" if lives else said
 
 
 def _one_is_free(info: LockInfo | SemaphoreInfo) -> bool:
-    """Return True if a lock, or one slot of a semaphore, is free."""
     return any(map(_is_free, _locks(info)))
 
 
@@ -144,9 +141,8 @@ def _locks(info: LockInfo | SemaphoreInfo) -> tuple[LockInfo, ...]:
 def _is_free(info: LockInfo) -> bool:
     """Return True if no client holds the lock, and none is about to hold it.
 
-    While the lock changes its holder, no token is on a quorum of nodes, although the lock is not
-    free. In that time a node offers its key to a waiter, or a quorum of nodes has keys with
-    different tokens.
+    While the holder changes, no token is on a quorum of nodes, although the lock is not free. In
+    that time a node offers its key to a waiter, or a quorum has keys with different tokens.
     """
     taken = sum(
         answer.token is not None or answer.foreign != "" or answer.readers > 0
@@ -164,12 +160,7 @@ async def _wait(
 ) -> LockInfo | SemaphoreInfo:
     """Return the state of the lock or semaphore as soon as it is free or the time is over.
 
-    Args:
-        redlock: The manager, which is not open yet.
-        name: The name of the lock or semaphore.
-        keys: The key of the lock, or the keys of the slots.
-        seconds: The longest wait in seconds. None means no limit.
-        slots: The number of slots; None for a lock.
+    `keys` has the key of the lock, or the keys of all slots. For a lock, `slots` is None.
     """
     loop = asyncio.get_running_loop()
     async with redlock:
@@ -191,9 +182,8 @@ async def _wait(
                     )
                     info = looked
                 except QuorumUnreachable:
-                    # The command fails if no majority answers the first request. The command also
-                    # fails if no majority has answered for `_PATIENCE` seconds, or if its time is
-                    # over. In all other cases the nodes are asked again.
+                    # The command fails if no majority answers the first request. Later it fails
+                    # only after `_PATIENCE` seconds without a majority, or at the end of its time.
                     if info is None or loop.time() >= min(end, seen + _PATIENCE):
                         raise
                     expected = _UNTRACKED_LOOK

@@ -8,13 +8,13 @@ __all__ = ["wrapped"]
 
 
 def wrapped(text: str, width: int, indent: str = "", further: str | None = None) -> list[str]:
-    """Return the text as lines of at most this width.
+    """Return the text as lines of whole words.
 
-    A word that is longer than a line is not broken. Words are not broken at hyphens either, because
-    options contain hyphens.
+    A word that is longer than `width` is not broken, not even at a hyphen, because options contain
+    hyphens.
 
     Args:
-        text: The text. Its own line breaks and runs of spaces have no effect.
+        text: The text. Its line breaks and repeated spaces have no effect.
         width: Width of a line with its indent.
         indent: Indent of the first line.
         further: Indent of the other lines. Default: the indent of the first line.

@@ -1,6 +1,6 @@
 """Provide nodes in memory, real servers, faults and forced losses for tests of code with locks.
 
-The import of this package needs no optional package, not even pytest. The fixtures are in
+The import of this package needs neither pytest nor an extra. The fixtures are in
 `pytest_aioredlock_ng`. docs/testing.md has examples.
 """
 

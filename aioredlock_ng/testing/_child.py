@@ -1,4 +1,4 @@
-"""Run a child process that dies with this process and whose end is noticed immediately."""
+"""Run a child process, which on Linux dies with this process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Child"]
 
-# The child runs this code before it becomes the program. The kernel then kills the child when our
-# process dies in any way. The code replaces preexec_fn, which is unsafe in a process with threads.
-# The parent may die before the call of prctl. So the code compares the parent's pid after this
-# call.
+# The child runs this code before it becomes the program. The kernel then kills the child when its
+# parent dies in any way. The code replaces preexec_fn, which is unsafe in a process with threads.
+# The parent may die before the call of prctl, so the code compares the parent's pid after the call.
 _DIE_WITH_PARENT = (
     "import ctypes, os, sys\n"
     "ctypes.CDLL(None).prctl(1, 9)\n"

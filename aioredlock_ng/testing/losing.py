@@ -1,4 +1,4 @@
-"""Lose leases on purpose at a chosen point, with the effects of a real loss.
+"""Lose leases on purpose, with the effects of a real loss.
 
 The body is cancelled, `LockLost` is raised, events are sent, and a waiter receives the lock.
 """
@@ -42,7 +42,7 @@ async def lose(lease: Lease) -> None:
     """
     if not lease.valid:
         raise ConfigurationError(f"{lease!r} has already ended; only a held lease can be lost")
-    # The loss happens in a callback of its own. A body that found the loss itself would not be
+    # The loss happens in a callback, because a body that causes the loss itself would not be
     # cancelled.
     asyncio.get_running_loop().call_soon(lease.lose, _REASON)
     await asyncio.sleep(0)
@@ -51,8 +51,8 @@ async def lose(lease: Lease) -> None:
 async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
     """Delete the lock `name` on the nodes of `redlock`, so that any holder loses it.
 
-    Each slot of a semaphore is a lock. Slot 2 of "gpu" has the name "gpu#2". All readers of a
-    read-write lock lose it.
+    All readers of a read-write lock lose it. Each slot of a semaphore is a lock. Slot 2 of "gpu"
+    has the name "gpu#2".
 
     When this call returns, a holder that acquired the lock through `redlock` itself has lost it.
     Inside the holder's own `async with`, this call cancels the body. A holder in another manager or
@@ -115,8 +115,8 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
         lease = await acquire(lock)
         plan.loop = loop = asyncio.get_running_loop()
         if plan.reached("acquired", lease):
-            # The callback runs after the first steps of the holder, when the holder's body has
-            # begun.
+            # The callback runs at the holder's first wait. By then the body has begun, so the loss
+            # cancels the body.
             loop.call_soon(lease.lose, _REASON)
         return lease
 
@@ -166,11 +166,12 @@ class _Plan:
             self.loop = asyncio.get_running_loop()
 
     def reached(self, point: Point, lease: Lease) -> bool:
-        """Return True if the lease is to be lost here."""
+        """Record that a lease reached a point. Return True if the lease is to be lost there."""
         if point != self._point or self._left == 0 or not _is_of(lease, self._name):
             return False
         if point == "released":
-            # The end of an `async with` reaches this line twice, and `release` may be called again.
+            # The end of an `async with` calls `left` and `release`, and the holder may call
+            # `release` again.
             if lease in self._released:
                 return False
             self._released.add(lease)
@@ -197,7 +198,7 @@ class _Plan:
             lease.lose(_REASON)
 
     def verify(self) -> None:
-        """Fail if no lease was lost. A test that expects a loss must not pass without a loss."""
+        """Raise `AssertionError` if no lease was lost."""
         if self._lease is None:
             raise AssertionError(
                 f"no lease of {self._name!r} was {self._point} ({self._left} more to come):"

@@ -60,10 +60,9 @@ class MemoryNodes:
         self._ahead = 0.0
 
     def redlock(self, **options: Any) -> Redlock:
-        """Make a manager of these nodes, with their clock. The manager is not open yet.
+        """Make a manager of these nodes, with their clock and with `options` as for `Redlock`.
 
-        Args:
-            options: Options of `Redlock`.
+        The manager is not open yet.
         """
         return Redlock(self, **{"clock": self.clock} | options)
 
@@ -131,7 +130,7 @@ class MemoryNodes:
         return f"<MemoryNodes {len(self)} paused={paused} down={down}>"
 
     def _opening(self, connection: _Connection) -> None:
-        """Record that a connection is made on the running loop."""
+        """Register a connection on the running loop. Refuse a second loop."""
         loop = asyncio.get_running_loop()
         if self._live_loop() not in (None, loop):
             raise ConfigurationError(
@@ -150,7 +149,7 @@ class MemoryNodes:
             self._loop = None
 
     def _live_loop(self) -> asyncio.AbstractEventLoop | None:
-        """Return the event loop of the open managers."""
+        """Return the event loop of the open managers, or None without an open manager."""
         if self._loop is not None and self._loop.is_closed():
             # The event loop, perhaps of an earlier test, was closed before its managers. No task
             # waits for their notifications.
@@ -180,8 +179,8 @@ class MemoryNodes:
         elif loop.is_running():
             asyncio.run_coroutine_threadsafe(_done(fault), loop).result(_FAULT_SECONDS)
         else:
-            # Between two runs of a loop, for example in a fixture, the fault becomes the first
-            # action of the next run.
+            # Between two runs of the loop, for example in a fixture, the fault waits for the next
+            # run.
             loop.call_soon(fault)
 
 

@@ -31,7 +31,7 @@ class LocalNodes:
             nodes.crash(1)  # gone
     ```
 
-    Every method blocks, usually for some milliseconds.
+    Starts, stops and faults block the calling thread, usually for some milliseconds.
 
     Args:
         count: Number of servers.
@@ -74,10 +74,9 @@ class LocalNodes:
         return [server.url for server in self._servers]
 
     def redlock(self, **options: Any) -> Redlock:
-        """Make a manager of these nodes. The manager is not open yet.
+        """Make a manager of these nodes, with `options` as for `Redlock`.
 
-        Args:
-            options: Options of `Redlock`.
+        The manager is not open yet.
         """
         return Redlock(self.urls, **options)
 

@@ -20,9 +20,9 @@ __all__ = ["free_port"]
 _PORTS = range(20_000, 32_000)
 
 _SHARES = 64
-"""Number of shares into which the ports are divided. Processes that run tests at the same time have
-different process ids, and so mostly different shares. Otherwise one process could take the port of
-another process's crashed server. A client would then connect to the wrong server."""
+"""Number of shares into which the ports are divided. The share of a process depends on its process
+id. Without shares, one process could take the port of another process's crashed server. A client
+would then connect to the wrong server."""
 
 # The ports of this process's share, by process id: a forked child needs a share of its own.
 _own: dict[int, Iterator[int]] = {}

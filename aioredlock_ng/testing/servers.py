@@ -36,7 +36,7 @@ class ServerFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class TLSFiles:
-    """PEM files of a TLS server: its certificate, its key, and the authority that signed it."""
+    """PEM files of a TLS server: its certificate, its key, and the certificate of its authority."""
 
     cert: Path
     key: Path
@@ -48,8 +48,8 @@ class LocalServer:
 
     On Linux, the server dies with the process that started it, even after SIGKILL. The server's
     port stays the same over restarts. Without `appendonly` the server loses all data when it stops.
-    The object works with `with` and `async with`. Every method blocks, usually for some
-    milliseconds. If this time matters, call the methods in a thread.
+    The object works with `with` and `async with`. Starts, stops and faults block the calling
+    thread, usually for some milliseconds.
 
     Args:
         extra_args: Further arguments of the server, for example `["--maxmemory", "1mb"]`.
@@ -131,6 +131,7 @@ class LocalServer:
         """Start the process and wait until it answers PING.
 
         Raises:
+            RuntimeError: The server is running already.
             ServerNotFound: There is no server program on this machine.
             ServerFailed: The process ended or did not answer for some seconds, or no port was free.
         """
@@ -159,7 +160,7 @@ class LocalServer:
         self._child = None
 
     def pause(self) -> None:
-        """Stop the process from running (SIGSTOP): it keeps its connections and answers nothing."""
+        """Hang the process (SIGSTOP): it keeps its connections and answers nothing."""
         self._running().pause()
 
     def resume(self) -> None:
@@ -226,13 +227,14 @@ class LocalServer:
         return f"<LocalServer {where}{'' if self.running else ' (down)'}>"
 
     def _launched(self) -> bool:
-        """Start the process and wait for it. Return False if another process has taken the port."""
+        """Start the process and wait for an answer. Return False if the port is in use."""
         assert self._dir is not None
         log = self._dir / "log"
         log.write_bytes(b"")
         (self._dir / "socket").unlink(missing_ok=True)
         if not self._appendonly:
-            # The server would read a snapshot that a command or a replica has caused.
+            # A snapshot may exist, because a command or a replica has caused it. The server would
+            # read the snapshot and not be empty.
             (self._dir / "dump.rdb").unlink(missing_ok=True)
         command_line = self._command_line()
         child = self._child = Child(command_line, log)

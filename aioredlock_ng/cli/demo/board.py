@@ -1,4 +1,4 @@
-"""Hold the state of the demo at one moment, which the views show."""
+"""Hold the state of the demo, which the views show."""
 
 from __future__ import annotations
 
@@ -42,12 +42,11 @@ class Board:
     """The state of the demo.
 
     Attributes:
-        nodes: The nodes, in order.
         where: The number and the origin of the nodes, in words.
         workload: The numbers of processes and counters, in words.
         phases: The phases that have begun, the present one last.
         losses: The leases that the demo took from their holders.
-        events: For each event, the seconds since the start and a description.
+        events: For each of the last events, the seconds since the start and a description.
         elapsed: Seconds since the start.
         planned: Number of phases in all.
         rate: Updates in the last second.
@@ -65,10 +64,7 @@ class Board:
 
 
 class View(Protocol):
-    """Show a board.
-
-    The demo enters a view before the first event, and leaves it before the summary.
-    """
+    """A view of a board. The demo leaves the view before the summary."""
 
     def event(self, words: str) -> None:
         """Show an event that is already on the board."""

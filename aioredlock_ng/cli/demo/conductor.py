@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["FULL_SECONDS", "HOLDER_TTL", "WORKER_TTL", "Conductor", "HolderFailed"]
 
 FULL_SECONDS = 25.0
-"""Default length of all phases together, in seconds. The shares in `_scenes` add up to this
-length."""
+"""Default length of all phases together, in seconds. If no phase is left out, the shares
+in `_scenes` add up to this length."""
 
 WORKER_TTL = 2.0
 """Ttl of the workers' locks in seconds. The workers hold their locks for milliseconds."""
@@ -63,15 +63,15 @@ class _Scene:
 
 
 class Conductor:
-    """The phases of the demo.
+    """The course of the demo: its phases, its faults and its counts.
 
     Args:
         nodes: The nodes, which receive the faults.
         crew: The started worker processes.
         counters: The shared counters. Their sum shows how many updates are missing.
         board: The board, which is kept up to date.
-        view: The view of the board.
-        seconds: Approximate length of all phases.
+        view: The view, which is refreshed several times a second.
+        seconds: Approximate length of all phases together.
         prefix: Beginning of the lock names.
         contested: The counter whose lock is taken from its holder.
     """
@@ -108,7 +108,8 @@ class Conductor:
             HolderFailed: The holder never got the lease that was to be taken from it.
             NodesFailed: A node did not react as the demo needs.
 
-        Safety: if it is cancelled, nodes and workers stay as they are, until their owners end them.
+        Safety: after a cancellation, nodes and workers stay as they are until their owners end
+        them.
         """
         scenes = self._scenes()
         self._board.planned = len(scenes)
@@ -119,17 +120,17 @@ class Conductor:
                 await self._play(number, scene)
 
     def event(self, words: str) -> None:
-        """Record an event and show it."""
+        """Put an event on the board and show it."""
         self._board.elapsed = time.monotonic() - self._started_at
         self._board.events.append((self._board.elapsed, words))
         self._view.event(words)
 
     def progress(self, report: Progress) -> None:
-        """Add a worker's report to the count."""
+        """Add a worker's report to the counts of its phase."""
         ledger = self._board.phases[report.phase]
         ledger.add(
-            # The counters are read after the report, when the updates that it acknowledges are in
-            # the file.
+            # If the counters were read before the report came, the updates that it acknowledges
+            # would look lost.
             gained=self._gained(),
             acknowledged=report.acknowledged,
             in_doubt=report.in_doubt,
@@ -248,10 +249,6 @@ class Conductor:
             task.cancel()
 
     async def _refresh(self) -> None:
-        """Update the figures of the present phase.
-
-        Updates in flight never count as lost; see `PhaseLedger`.
-        """
         past: list[tuple[float, int, PhaseLedger]] = []
         while True:
             await asyncio.sleep(_REFRESH_SECONDS)

@@ -22,10 +22,6 @@ class Counters:
     The class deliberately has no method that increments a number. Workers read a number, wait for
     something, and write a new number, as code around a database, an object store or an HTTP API
     does.
-
-    Args:
-        path: The file, which `create` makes.
-        count: Number of counters in the file.
     """
 
     def __init__(self, path: Path, count: int) -> None:

@@ -179,7 +179,7 @@ class Crew:
             worker.tell(Begin(phase, locked))
 
     async def end(self) -> None:
-        """Return once every worker has finished and reported its increments."""
+        """Tell all workers to finish, and return once every worker has reported its increments."""
         for worker in self.workers:
             worker.tell(End())
         for worker in self.workers:

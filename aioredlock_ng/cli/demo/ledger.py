@@ -1,4 +1,4 @@
-"""Count the updates of each phase, and judge the run, by pure arithmetic."""
+"""Count the updates of each phase, and judge the run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,12 @@ __all__ = ["Loss", "PhaseLedger", "Verdict", "judge", "percentile"]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the nearest-rank percentile of ascending values.
+    """Return the nearest-rank percentile of ascending values, or None if there are no values.
 
-    Args:
-        ordered: The values, ascending.
-        share: The percentile as a share, over 0 and up to 1. The median is 0.5.
-
-    Returns:
-        The percentile, or None if there are no values.
+    The median has the share 0.5.
 
     Raises:
-        ValueError: `share` is out of range.
+        ValueError: `share` is not over 0 and up to 1.
     """
     if not 0 < share <= 1:
         raise ValueError(f"share must be over 0 and up to 1, not {share}")
@@ -41,22 +36,17 @@ def _no_waits() -> array[int]:
 class PhaseLedger:
     """The count of updates in one phase.
 
-    An update is *acknowledged* when its worker has reported it. In a phase with locks, a worker
-    reports an update only if the body and the release raised no error. Before the report an update
-    is *in flight*, even if its worker was stopped between read and write. Only an acknowledged
-    update can be *lost*. An update is *in doubt* if its worker wrote it and then learned that its
-    lease was lost. The file may or may not contain an update in doubt.
+    An update is *acknowledged* when its worker has reported success. In a phase with locks, a
+    worker reports success only if the body and the release raised no error. Before the report an
+    update is *in flight*, even if its worker was stopped between read and write. Only an
+    acknowledged update can be *lost*. An update is *in doubt* if its worker wrote it and then
+    learned that its lease was lost. The file may or may not contain an update in doubt.
 
     Attributes:
-        title: Title of the phase.
         locked: True if the workers acquire locks.
-        acknowledged: Updates that the workers have reported.
-        in_doubt: Updates of workers that lost their lease after the write.
         refused: Locks that a worker did not get in time.
-        leases_lost: Leases that workers lost.
         waits_us: Microseconds from the request of a lock to its grant, for each lock.
-        gained: Increase of the counters, read after the last report. If the counters were read
-            before a report, the updates of this report would look lost.
+        gained: Increase of the counters, read after the last report.
         seconds: Length of the phase. 0.0 while the phase runs.
     """
 
@@ -100,16 +90,9 @@ class PhaseLedger:
         leases_lost: int = 0,
         waits_us: Iterable[int] = (),
     ) -> None:
-        """Add a worker's report.
+        """Add a worker's report about the time since its previous report.
 
-        Args:
-            gained: Increase of the counters, read after the report has come.
-            acknowledged: As the attribute. This argument and the arguments below cover only the
-                time since the worker's previous report.
-            in_doubt: As the attribute.
-            refused: As the attribute.
-            leases_lost: As the attribute.
-            waits_us: As the attribute.
+        `gained` is the increase of the counters in the whole phase, read after the report has come.
         """
         self.gained = gained
         self.acknowledged += acknowledged
@@ -121,7 +104,7 @@ class PhaseLedger:
     def acquire_seconds(self, *shares: float) -> tuple[float | None, ...]:
         """Return percentiles of the seconds from the request of a lock to its grant.
 
-        Each percentile is None if no lock was acquired.
+        If no lock was acquired, each percentile is None.
         """
         if len(self._ordered) != len(self.waits_us):
             self._ordered = sorted(self.waits_us)
@@ -151,33 +134,25 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a run: success, or every reason for its failure."""
+    """The result of a run. `faults` has every reason for a failure."""
 
     faults: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
-        """True if no update was lost under the lock."""
+        """True if the run has no faults."""
         return not self.faults
 
     @property
     def exit_status(self) -> int:
-        """Exit status: 0 if no update was lost under the lock, else 1."""
+        """Exit status: 0 for a run without faults, else 1."""
         return 0 if self.ok else 1
 
 
 def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
-    """Judge a run.
+    """Return the verdict on a run, from its phases with the lock and from its losses.
 
-    Only phases with the lock are judged. A phase without updates counts as a failure, because it
-    proves nothing.
-
-    Args:
-        phases: Every phase that ran.
-        losses: Every lease that was taken from its holder on purpose.
-
-    Returns:
-        The verdict, which lists every reason for a failure.
+    A phase without updates counts as a failure, because it proves nothing.
     """
     faults: list[str] = []
     locked = [phase for phase in phases if phase.locked]

@@ -162,7 +162,7 @@ def decode(line: bytes) -> Message:
     """Return the message of one line.
 
     Raises:
-        ValueError: The line contains no message, so the worker is broken.
+        ValueError: The line contains no message.
     """
     try:
         name, fields = json.loads(line)

@@ -25,7 +25,7 @@ _ANSWER_SECONDS = 2.0
 
 
 class NodesFailed(RuntimeError):
-    """The demo cannot use the nodes. The message says why."""
+    """The demo cannot use the nodes."""
 
 
 class StagedNodes(Protocol):
@@ -87,7 +87,7 @@ class OwnNodes:
 
     @property
     def expendable(self) -> Sequence[int]:
-        """Return the indexes of nodes that can fail without loss of the quorum: two of five."""
+        """Return the indexes of a minority of the nodes, for example two of five."""
         return range((len(self.urls) - 1) // 2)
 
     async def hang(self, index: int, seconds: float) -> None:
@@ -114,14 +114,13 @@ class OwnNodes:
 class GivenNodes:
     """Nodes that a user gave.
 
-    Without the user's consent, these nodes receive no fault. With the consent, they receive only
-    faults that end by themselves. `CLIENT PAUSE` makes a server keep every command waiting. The
-    pause ends after the given time, even if the demo is killed meanwhile. For this reason `hang`
-    and `kill` both pause the server, and `DEBUG` and `SHUTDOWN` are never sent.
+    Without the user's consent, these nodes receive no fault. With the consent, `hang` and `kill`
+    both send `CLIENT PAUSE`, which makes a server keep every command waiting. The pause ends after
+    the given time, even if the demo is killed meanwhile.
 
     Args:
         urls: URLs of the nodes.
-        throw_away: True if the nodes may be paused.
+        throw_away: True if the user consented.
     """
 
     hang_words = "CLIENT PAUSE: it keeps its connections, answers nothing"
@@ -180,7 +179,7 @@ class GivenNodes:
         self.views[index].state = NodeState.HUNG
 
     async def kill(self, index: int, seconds: float) -> None:
-        """Pause the server, as `hang` does, because the demo cannot start a given server again."""
+        """Pause the server like `hang`, because the demo cannot start a given server again."""
         await self.hang(index, seconds)
 
     async def bring_back(self, index: int, not_before: float) -> None:
@@ -224,7 +223,11 @@ async def force_release(nodes: StagedNodes, key: str) -> tuple[int, float]:
 
 
 def address_of(url: str) -> str:
-    """Return the address in a URL, without user, password and options."""
+    """Return the address in a URL, without user, password and options.
+
+    Raises:
+        NodesFailed: The port is invalid.
+    """
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return parts.path

@@ -55,13 +55,10 @@ _COLUMNS = (
 def phase_table(
     phases: list[PhaseLedger], width: int, *, ascii_only: bool, rate: float | None = None
 ) -> Table:
-    """Return a table of the counts.
+    """Return a table of the counts, with a row for each phase.
 
-    Args:
-        phases: The phases, one per row.
-        width: Width of the line. Columns that do not fit are left out.
-        ascii_only: Draw the table without colours and without lines that a log cannot show.
-        rate: Updates in the last second, shown for a running phase instead of its mean rate.
+    Columns that do not fit into `width` are left out. With `ascii_only`, the table has no colours
+    and only ASCII lines. For a running phase, the table shows `rate` as the updates per second.
     """
     rows = []
     for phase in phases:
@@ -112,8 +109,7 @@ class LiveView:
                 padding=(0, 3),
             ),
         ]
-        # After the last event, the summary prints the table of phases, so this picture has no
-        # table.
+        # The summary prints the table of phases, so the last picture has none.
         if not self._over:
             parts.append(phase_table(board.phases, width, ascii_only=False, rate=board.rate))
         used = len(self._console.render_lines(Group(*parts)))

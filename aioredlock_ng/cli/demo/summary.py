@@ -21,14 +21,7 @@ __all__ = ["print_summary"]
 
 
 def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_only: bool) -> None:
-    """Print the result of the run.
-
-    Args:
-        console: The console.
-        board: The board at the end of the run.
-        verdict: The verdict on the run.
-        ascii_only: Print without colours, and without lines that a log cannot show.
-    """
+    """Print the result of the run. With `ascii_only`, print no colours and only ASCII lines."""
 
     def line(words: str, style: str = "") -> None:
         for part in wrapped(words, console.width, further="  ") or [""]:

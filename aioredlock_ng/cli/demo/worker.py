@@ -45,8 +45,8 @@ __all__ = ["Worker", "main"]
 
 # The pause between read and write stands for a request that real code sends to another service.
 _WORK_SECONDS = 0.001
-# Mean pause between two increments of a coroutine. Without the pause, the workers would wait for a
-# CPU, and the demo would not measure the lock.
+# Mean pause between two increments of a coroutine under the lock. Without the pause, the workers
+# would wait for a CPU, and the demo would not measure the lock.
 _THINK_SECONDS = 0.01
 _RIVAL_PAUSE_SECONDS = 0.04
 _REPORT_SECONDS = 0.1
@@ -62,12 +62,8 @@ _CLOSING_SECONDS = 1.0
 class Worker:
     """The coroutines of one process, and their work since the last report.
 
-    Args:
-        setup: The first message, with the counters and settings.
-        redlock: The open lock manager.
-        counters: The shared counters.
-        tasks: Owner of the coroutines. An unexpected error in a coroutine ends the process.
-        send: Sends a report.
+    The manager `redlock` is open. The coroutines run in `tasks`, so an unexpected error in one of
+    them ends the process.
     """
 
     def __init__(
@@ -162,8 +158,8 @@ class Worker:
 
     async def _compete(self, counter: int, ttl: float) -> None:
         while not self._draining:
-            # A rival's wait is not measured, because it depends on the holder's work and not on the
-            # speed of the lock.
+            # A rival waits mostly for the holder's work, so its wait says nothing about the speed
+            # of the lock.
             await self._increment(counter, ttl, timed=False)
             await asyncio.sleep(_RIVAL_PAUSE_SECONDS)
 
