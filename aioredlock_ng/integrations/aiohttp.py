@@ -1,6 +1,6 @@
 """Provide locks for aiohttp's server: a cleanup context and a decorator.
 
-The module needs the extra `aiohttp`. Only an import of this module imports aiohttp.
+The module needs the extra `aiohttp`. `import aioredlock_ng` does not import aiohttp.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def locked(
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
             larger value, up to an hour, if a longer wait is known to be needed. For 503 the wait
-            follows from the quarantine of the nodes, otherwise from `min_hold`.
+            follows from the quarantine of the nodes, for `held_status` from `min_hold`.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -190,7 +190,7 @@ def check_locks(app: web.Application, redlock: Redlock | None = None) -> None:
 
     Args:
         app: The app with all its routes. Routes of its subapps are checked as well.
-        redlock: The manager whose limits the options must keep. None: the limits are not checked.
+        redlock: The manager whose limits apply to the options. None: no limits are checked.
 
     Raises:
         ConfigurationError: A placeholder is not a variable of the route's path, or an option is

@@ -1,6 +1,6 @@
 """Provide locks for FastAPI: a lifespan, and the manager and locks as dependencies.
 
-The module needs the extra `fastapi`. Only an import of this module imports FastAPI.
+The module needs the extra `fastapi`. `import aioredlock_ng` does not import FastAPI.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -116,7 +116,7 @@ def lock_for(
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
             larger value, up to an hour, if a longer wait is known to be needed. For 503 the wait
-            follows from the quarantine of the nodes, otherwise from `min_hold`.
+            follows from the quarantine of the nodes, for `held_status` from `min_hold`.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -192,7 +192,7 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
 
     Args:
         app: The app. Included routers and mounted apps are checked as well.
-        redlock: The manager whose limits the options must keep. None: the limits are not checked.
+        redlock: The manager whose limits apply to the options. None: no limits are checked.
 
     Raises:
         ConfigurationError: A lock does not fit its route, for example because the route lacks a
