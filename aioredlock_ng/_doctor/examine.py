@@ -205,7 +205,7 @@ class _Examination(Trials):
 
 
 def _value_of(reply: Reply) -> str:
-    """Return the value of a setting from the reply to CONFIG GET, or "" if it has none.
+    """Return the value of a setting from the reply to CONFIG GET. "" if there is none.
 
     The reply is a map in RESP3 and a flat list in RESP2.
     """

@@ -59,7 +59,7 @@ class Interview:
         self._channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
 
     async def ask(self, *words: Any) -> Reply:
-        """Send a command, given as words, by `call`."""
+        """Send a command, given as words, and return the answer."""
         return await self.call(str(words[0]), Request(pack_command(words)))
 
     async def subscribe(self, channel: bytes) -> Reply:

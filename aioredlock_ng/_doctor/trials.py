@@ -62,7 +62,7 @@ class Trials:
         self.refusals: list[Refused] = []
         self._interview = interview
         self._key = key
-        # Counters under this key keep the counters of real locks unchanged.
+        # These counters belong to the doctor. The counters of real locks stay unchanged.
         self._counters = key + b":fences"
         self._token = secrets.token_hex(16).encode()
         self._ttl = ttl_ms(options.ttl)

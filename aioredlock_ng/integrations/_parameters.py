@@ -47,9 +47,9 @@ class Parameters:
         The value must come from the path or the query.
 
         Raises:
-            ConfigurationError: The placeholder has attributes, or the value comes from another part
-                of the request. Or the value may differ from the endpoint's value. Or equal values
-                of its type may have different texts.
+            ConfigurationError: The placeholder has attributes, or is no parameter from the path or
+                the query. Or the value may differ from the endpoint's value, or equal values of its
+                type may have different texts.
         """
         name = placeholder.name
         if name not in self._found:

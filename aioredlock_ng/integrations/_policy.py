@@ -87,7 +87,7 @@ class Policy:
         held_status: HTTP status if other requests hold the lock or all slots: 409 or 423, and for a
             semaphore also 429. None: 423 for a lock, 429 for a semaphore.
         retry_after: Whole seconds for the Retry-After header. The header has a larger value if a
-            longer wait is known to be needed.
+            longer wait is likely.
         limit: The number of slots of a semaphore. None for a lock.
         shared: True if the requests are readers of a read-write lock, which has one name.
 

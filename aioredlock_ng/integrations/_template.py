@@ -20,8 +20,8 @@ __all__ = ["Template", "UnusableValue", "is_textual"]
 _TEXTUAL: Final = (str, int, UUID, date, Enum)
 """Types whose equal values always have the same text.
 
-Decimals (1.0 and 1.00), floats (0.0 and -0.0) and times in different zones are not among these
-types. Their values can be equal although their texts differ.
+Equal values of other types can have different texts: the decimals 1.0 and 1.00, the floats 0.0 and
+-0.0, or times in different zones.
 """
 
 

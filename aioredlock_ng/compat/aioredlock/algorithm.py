@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Aioredlock"]
 
 _ANY_TTL = 1e9
-"""The `max_ttl` in seconds without the recovery guard. aioredlock does not limit timeouts."""
+"""The `max_ttl` in seconds without the recovery guard.
+
+The value is large, because aioredlock does not limit timeouts.
+"""
 
 
 class Aioredlock:

@@ -17,7 +17,7 @@ class LockError(AioredlockError):
 class LockAcquiringError(LockError):
     """No majority is possible, because nodes hold another identifier or no key.
 
-    This is the usual error if another client holds the lock.
+    The usual cause is another client that holds the lock.
     """
 
 
