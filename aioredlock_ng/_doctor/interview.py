@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Interview", "NoAnswer"]
 
 _GOODBYE = 1.0
-"""Longest time in seconds for the closing handshake of TLS."""
+"""Longest wait in seconds for the end of the closed connection."""
 
 
 class NoAnswer(Exception):
