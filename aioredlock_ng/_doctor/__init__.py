@@ -1,1 +1,1 @@
-"""Try all requests of the library on each node, and judge the set of nodes by the answers."""
+"""Try the requests of the library on each node, and derive findings from the answers."""

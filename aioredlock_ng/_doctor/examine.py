@@ -1,8 +1,7 @@
-"""Examine one node over a connection of its own, with every request that the library needs.
+"""Examine one node over a connection of its own, with the requests that the library needs.
 
-The connection is made in the same way as a manager's connection. The examination writes keys of its
-own, and deletes them. No request takes longer than `connect_timeout`. The rules in
-`_doctor/node_findings.py` judge the answers.
+The examination writes keys of its own, and deletes them. No request takes longer than
+`connect_timeout`. The rules in `_doctor/node_findings.py` judge the answers.
 """
 
 from __future__ import annotations
@@ -37,16 +36,14 @@ if TYPE_CHECKING:
 __all__ = ["examine"]
 
 _MESSAGE = b"doctor"
-"""The message published to the doctor's own connection. No manager listens on the channel of this
-message."""
+"""The message that the doctor publishes on a channel of its own, and must then receive."""
 
 _SAMPLE = 50
-"""Number of keys that are sampled to find other data beside the locks. So few keys are little work
-for any server."""
+"""Largest number of keys that are sampled to find data other than locks."""
 
 
 class _Ended(Exception):
-    """Raised to end the examination, with the code of a finding and the words for it."""
+    """Raised to end the examination, with the code of a finding and the reason."""
 
 
 async def examine(
@@ -152,7 +149,7 @@ class _Examination(Trials):
                 self.facts["fsync"] = self._interview.redact(_value_of(reply))
 
     async def _prepare(self) -> None:
-        """Send the requests of a node's handshake."""
+        """Try the requests of a manager's handshake, and publish a message."""
         if self.facts["resp3"]:
             tracks = not self.refused(
                 "CLIENT TRACKING",
@@ -180,9 +177,9 @@ class _Examination(Trials):
             self.facts["messages"] = self._interview.messages == [_MESSAGE]
 
     async def _sample_keys(self) -> None:
-        """Sample some keys in three round trips, and record which of them cannot be locks.
+        """Sample some keys, and record the types of the keys that cannot be locks.
 
-        A refusal of the sample is not a finding, because locks work without the sample.
+        Refusals are not recorded, because locks work without the sample.
         """
         ask = self._interview.ask
         match await ask("SCAN", "0", "COUNT", _SAMPLE):
@@ -194,12 +191,12 @@ class _Examination(Trials):
                 ]
                 kinds = await asyncio.gather(*(ask("TYPE", key) for key in keys))
                 lives = await asyncio.gather(*(ask("PTTL", key) for key in keys))
-                # A key may expire between the requests.
                 seen = [
                     (kind, life)
                     for kind, life in zip(kinds, lives, strict=True)
                     if type(kind) is bytes and type(life) is int
                 ]
+                # The time -2 means that the key expired after SCAN had returned the key.
                 foreign = [
                     kind for kind, life in seen if life != -2 and (kind != b"string" or life == -1)
                 ]
@@ -208,7 +205,7 @@ class _Examination(Trials):
 
 
 def _value_of(reply: Reply) -> str:
-    """Return the value of a setting from the reply to CONFIG GET, or "" if it has none.
+    """Return the value of a setting from the reply to CONFIG GET. "" if there is none.
 
     The reply is a map in RESP3 and a flat list in RESP2.
     """

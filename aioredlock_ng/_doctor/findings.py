@@ -24,13 +24,13 @@ __all__ = ["diagnosis_of"]
 _THIS_MACHINE = "this machine"
 
 _SLOW_SHARE = 0.05
-"""Largest share of the ttl that a round trip may take.
+"""Share of the ttl above which a majority's round trip counts as slow.
 
-A failed renewal is retried after this share of the ttl, so a round trip must take much less.
+A renewal without a quorum is retried after the same share of the ttl.
 """
 
 _ROOMY_TTL = 10
-"""Smallest ratio of the ttl to the node timeout that gives slow renewals enough time."""
+"""Ratio of the ttl to the node timeout below which the ttl counts as short."""
 
 _LOST: Final = ("foreign", "waiting", "excessive")
 """States of a node's marker in which the node must wait, regardless of the other nodes."""
@@ -41,8 +41,7 @@ _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 def diagnosis_of(nodes: Nodes, options: Options) -> Diagnosis:
     """Return all findings, the worst first.
 
-    Among findings of one severity, the findings about single nodes come first, in the order of the
-    nodes. The findings about the set come after them.
+    Among findings of one severity, the rules for one node come before the rules for the set.
     """
     found = [
         finding

@@ -1,4 +1,4 @@
-"""Send one request at a time, with a time limit, over a connection like those of a manager."""
+"""Send requests, each with a time limit, over a connection like a manager's connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Interview", "NoAnswer"]
 
 _GOODBYE = 1.0
-"""Seconds for the closing handshake of TLS."""
+"""Longest wait in seconds for the end of the closed connection."""
 
 
 class NoAnswer(Exception):
@@ -59,7 +59,7 @@ class Interview:
         self._channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
 
     async def ask(self, *words: Any) -> Reply:
-        """Send a command, given as words, and return the answer, as `call` does."""
+        """Send a command, given as words, and return the answer."""
         return await self.call(str(words[0]), Request(pack_command(words)))
 
     async def subscribe(self, channel: bytes) -> Reply:
@@ -102,12 +102,11 @@ class Interview:
         self._channel.close("examined")
 
     async def gone(self) -> None:
-        """Wait until the connection is closed."""
         await self._channel.gone(_GOODBYE)
 
 
 def _ignore(*_: object) -> None:
-    """Ignore notifications of the connection, because only answers matter here."""
+    """Ignore a notification of the channel, because only replies and messages are needed."""
 
 
 def _endpoint_of(wire: Wire) -> str:

@@ -23,11 +23,10 @@ class Kind:
         severity: Default severity. The rule may choose another severity.
         meaning: Consequence for locks.
         remedy: Action to take. The rule may choose another action.
-        guarded: Meaning if the recovery guard is on. A finding with this meaning has the severity
-            info. "" if the guard does not change the meaning.
+        guarded: Meaning if the recovery guard is on. The finding then has the severity info. "" if
+            the guard does not change the meaning.
         alone: Meaning for a set of one node, if the recovery guard is on. "" if the size of the set
-            does not change the meaning. In a set of one node, only a process that used the node
-            before can notice a loss of its data.
+            does not change the meaning.
     """
 
     code: str

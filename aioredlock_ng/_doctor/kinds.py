@@ -135,7 +135,7 @@ _ALL = (
         "It cannot grant, renew or release locks in this state.",
         "Follow the server's message, and examine it again.",
     ),
-    # Time.
+    # Clocks and round trips.
     Kind(
         "clock-rate",
         ERROR,
@@ -161,7 +161,7 @@ _ALL = (
         " counts as silent.",
         "Raise node_timeout to several round trips, or move the node nearer.",
     ),
-    # The set.
+    # The set of nodes.
     Kind(
         "no-quorum",
         ERROR,

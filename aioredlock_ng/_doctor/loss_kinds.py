@@ -1,4 +1,4 @@
-"""Define the kinds of findings at nodes that may lose locks."""
+"""Define the kinds of findings about nodes that may lose locks."""
 
 from __future__ import annotations
 

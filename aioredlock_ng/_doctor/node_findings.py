@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["is_no_voter", "node_findings"]
 
 _NOLOOP_MENDED = ((6, 2, 8), (7, 0, 5))
-"""The first version of each server in which scripts respect NOLOOP; see Redis pull request 11052.
+"""The first releases of Redis 6.2 and 7.0 in which scripts respect NOLOOP.
 
-Each version applies within its own minor version.
+Redis pull request 11052 explains the defect.
 """
 
 _OPTIONAL: Final = {
@@ -36,19 +36,19 @@ _OPTIONAL: Final = {
     "TIME": "clock-unknown",
     "CONFIG GET": "fsync-unknown",
 }
-"""Steps that are not essential, with the finding for their refusal."""
+"""Optional steps, with the finding for their refusal."""
 
 _OPTIONAL_GROUPS: Final = {"queue": "no-queue", "readers": "no-readers"}
-"""The first words of further steps that are not essential, with the finding for their refusal."""
+"""Further optional steps, by their first words, with the finding for their refusal."""
 
 _ON_OWN_KEYS: Final = frozenset(
     f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker")
 )
-"""Steps that need the marker and the counters besides the lock's key."""
+"""Steps that access the library's own keys, for example the marker and the counters."""
 
 
 def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) -> Iterator[Finding]:
-    """Return all findings at one node. The argument `alone` is True for a set of one node."""
+    """Yield all findings about one node. `alone` is True if the set has no other node."""
     if facts.problem:
         yield _problem(facts)
     if facts.role == "slave":
@@ -133,7 +133,7 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["replicas"].found(
             facts.address, f"{attached} attached", guard=options.recovery_guard is not None
         )
-    # With the recovery guard, the marker replaces the uptime, because it is more precise.
+    # With the recovery guard, a rule of `findings.py` uses the marker, which is more precise.
     if (
         options.recovery_guard is None
         and facts.uptime is not None
@@ -191,7 +191,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             yield KINDS["refused"].found(
                 facts.address, f"{', '.join(steps)}: {words}", remedy=cure_of(words)
             )
-        # A refusal of a script may name no command. It adds nothing if another refusal names one.
+        # A script's refusal without a command's name adds nothing if another refusal has a name.
         elif right not in told and (right or not any(rights.values())):
             told.add(right)
             own_keys = right == KEYS and _ON_OWN_KEYS.issuperset(steps)

@@ -1,4 +1,4 @@
-"""Define requests on the doctor's own keys, of which each tests the right to one command."""
+"""Define requests on the doctor's own keys. Each request tests the right to one command."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[
 }
 """Commands of the scripts, with arguments to try each command by itself.
 
-The refusal of a script names one command at most. The commands are in an order that leaves no key
-behind.
+The refusal of a script names at most one of the forbidden commands. DEL is the last command, so
+that no key is left.
 """
 
 COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
@@ -36,8 +36,7 @@ COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...
     "ZREM": lambda queue, member, ttl: (queue, member),
     "DEL": lambda queue, member, ttl: (queue,),
 }
-"""Commands by which scripts access the key of a queue. PUBLISH is left out, because it accesses no
-key.
+"""Commands by which scripts access the key of a queue, with arguments.
 
 Scripts go on if one of these commands is refused, so no reply of a script shows the refusal.
 """
@@ -49,7 +48,7 @@ COMMANDS_OF_READERS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ..
     "PEXPIREAT": lambda key, entry, ttl: (key, 1),
     "TIME": lambda key, entry, ttl: (),
 }
-"""Commands by which scripts access a key held by readers. Most commands of queues are left out.
+"""Commands by which scripts access a key held by readers, with arguments.
 
-Other kinds of locks need only some of the commands in this table.
+Commands that `COMMANDS_OF_QUEUES` tests, such as ZREM, are left out.
 """

@@ -31,13 +31,9 @@ A reading sends up to `_TIMES` requests, because the fastest answer has the smal
 async def measure(
     interview: Interview, command: Command, within: float, clock: Callable[[], float]
 ) -> RoundTrips | None:
-    """Measure the round trips of a request. A refusal takes as long as an answer.
+    """Measure round trips of a request. Refusals count as well.
 
-    Args:
-        interview: The conversation with the node.
-        command: The request.
-        within: Seconds after which no further round trip begins.
-        clock: This machine's steady clock.
+    The measurement ends after `within` seconds, but not before `_FEWEST_ROUND_TRIPS` round trips.
     """
     began = clock()
     seconds: list[float] = []
@@ -53,7 +49,7 @@ async def measure(
 async def look_at_clock(
     interview: Interview, clock: Callable[[], float], wall: Callable[[], float]
 ) -> TimeSample | Reply:
-    """Return the best reading of the node's clock, or an answer that is not a reading."""
+    """Return the most exact reading of the node's clock, or the first answer without a time."""
     samples: list[TimeSample] = []
     while len(samples) < _TIMES and not (
         samples and samples[-1].received - samples[0].sent > _TIMES_WITHIN
@@ -70,6 +66,6 @@ async def look_at_clock(
 def _instant(reply: Reply) -> float | None:
     match reply:
         case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
-            # A longer number is garbage, and too large for a float.
+            # A number with hundreds of digits would not fit into a float.
             return int(seconds[:16]) + int(micros[:16]) / 1e6
     return None

@@ -62,7 +62,7 @@ class Trials:
         self.refusals: list[Refused] = []
         self._interview = interview
         self._key = key
-        # The examination has counters of its own. So the counters of real locks stay untouched.
+        # These counters belong to the doctor. The counters of real locks stay unchanged.
         self._counters = key + b":fences"
         self._token = secrets.token_hex(16).encode()
         self._ttl = ttl_ms(options.ttl)
@@ -72,15 +72,15 @@ class Trials:
         self._leaves = False
 
     def owed(self) -> Request | None:
-        """Return the request that deletes the keys that may still exist, or None."""
+        """Return the request that deletes the doctor's keys. None if no key is left."""
         return self._clearing() if self._leaves else None
 
     async def try_scripts(self) -> None:
         """Run every step in the life of a lock, under a key that only this examination uses.
 
-        `facts["granted"]` says whether the acquires succeeded. An acquire with the recovery guard
-        counts as failed only if the server refuses the script. The reply of any other script is
-        recorded only if it is a refusal, or does not fit the script.
+        `facts["granted"]` is False if the first acquire fails, or an acquire with a fence fails, or
+        the server refuses an acquire with the recovery guard. Refusals, and replies that do not fit
+        their script, are added to `refusals`.
         """
         keys, token, ttl = (self._key,), self._token, b"%d" % self._ttl
         taking, freeing = MUTEX.acquire_one, MUTEX.release_one
@@ -118,7 +118,7 @@ class Trials:
             await self._try_commands()
 
     async def _try_guarded_scripts(self, *, fencing: bool, guard: bool) -> None:
-        """Try the scripts of real locks with the manager's settings, and read the node's marker."""
+        """Try the scripts for fences and the recovery guard, as set, and for queues and readers."""
         keys, token, slots = (self._key,), self._token, (slot_of(self._key),)
         ttl = b"%d" % self._ttl
         own_marker = b"%b:%d" % (
@@ -133,8 +133,8 @@ class Trials:
             await self._call(both.confirming(keys, slots, token, 2))
             await self._call(both.repairing_of(keys, slots, token, self._ttl, 2))
             await self._cleared()
-            # The script confirms nothing, because the key is gone. But the reply shows whether the
-            # right to the counters of the real locks is missing.
+            # The key is gone, so the script confirms nothing. Its reply still shows whether the
+            # right to the counters of real locks is missing.
             locks = guarded_mutex(fencing=True, own_marker=b"")
             await self._call(locks.confirming(keys, slots, token, 1))
         if guard:
@@ -219,10 +219,7 @@ class Trials:
         return Request(pack_command(words))
 
     async def _try_commands(self) -> None:
-        """Try each command of the scripts by itself, only to find missing rights.
-
-        Servers check the rights before they read or write a key.
-        """
+        """Try each command of the scripts by itself, and record only missing rights."""
         for name, arguments in COMMANDS_IN_SCRIPTS.items():
             if name in self._needed:
                 reply = await self._interview.ask(

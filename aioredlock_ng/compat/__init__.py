@@ -1,1 +1,1 @@
-"""Provide the names of other libraries, so that a migration is one changed import."""
+"""Provide the API of other libraries, so that a migration begins with one changed import."""

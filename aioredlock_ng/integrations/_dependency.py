@@ -59,8 +59,8 @@ class LockDependency:
     """A dependency made by `lock_for` or `semaphore_for`, which FastAPI calls for every request.
 
     Attributes:
-        responses: Value for the argument `responses` of a route. The value adds the lock's error
-            answers to the OpenAPI of a route that `check_locks` has not seen.
+        responses: The lock's error answers for OpenAPI. `check_locks` adds them to the routes. For
+            other routes, pass this value as their argument `responses`.
     """
 
     def __init__(self, policy: Policy, declared: dict[str, Any]) -> None:

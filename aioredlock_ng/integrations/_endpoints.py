@@ -18,7 +18,7 @@ _WORK: Final = "aioredlock_ng.work"
 
 
 def work_of(connection: HTTPConnection) -> Work:
-    """Return the `Work` of a request, which tracks the threads of its endpoint."""
+    """Return the `Work` of a request, and let the `Work` count the threads of a `def` endpoint."""
     scope = connection.scope
     # A router may be included in several places. Each place has its own parameters and its own
     # wrapper of the endpoint, so the place of this request is looked up.
@@ -38,7 +38,6 @@ def work_of(connection: HTTPConnection) -> Work:
 
 
 def is_async(endpoint: Callable[..., Any]) -> bool:
-    """Return True for an endpoint that FastAPI awaits."""
     return inspect.iscoroutinefunction(inspect.unwrap(endpoint))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LEASE", "REDLOCK", "LockUnavailable", "Locks", "locks_of"]
 
 REDLOCK: Final = web.AppKey("redlock", Redlock)
-"""Key of the app's manager: `request.config_dict[REDLOCK]`, also in subapps."""
+"""Key of the app's manager. Handlers, also of subapps, use `request.config_dict[REDLOCK]`."""
 
 # Older versions of aiohttp have typed keys for apps only. Newer versions warn about a plain key for
 # a request.
@@ -184,7 +184,7 @@ class Locks:
 
 
 def locks_of(handler: Any) -> Iterator[Locks]:
-    """Return the locks of a handler. A class-based handler has the locks of its methods."""
+    """Yield the locks of a handler, and of the methods of a class-based handler."""
     yield from getattr(handler, _LOCKS, ())
     if inspect.isclass(handler):
         for _, method in inspect.getmembers(handler, inspect.isfunction):

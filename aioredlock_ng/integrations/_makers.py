@@ -27,7 +27,7 @@ def check_makers(argument: str, makers: Any, bare: set[str]) -> None:
 
     Raises:
         ConfigurationError: `makers` is not a mapping, a converter cannot be called, or its results
-            cannot be a part of a name.
+            have an unsupported type.
     """
     if not isinstance(makers, Mapping):
         raise ConfigurationError(

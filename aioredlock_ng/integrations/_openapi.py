@@ -13,9 +13,7 @@ __all__ = ["parameter_of", "response_of"]
 def parameter_of(name: str, declared: Any) -> inspect.Parameter:
     """Return a parameter for a dependency's signature.
 
-    Args:
-        name: The parameter's name.
-        declared: A type or `Depends(...)`, as in the arguments of `lock_for`.
+    `declared` is a type or `Depends(...)`, as in the arguments of `lock_for`.
     """
     kind = inspect.Parameter.KEYWORD_ONLY
     if isinstance(declared, params.Depends):
@@ -24,7 +22,7 @@ def parameter_of(name: str, declared: Any) -> inspect.Parameter:
 
 
 def response_of(description: str) -> dict[str, Any]:
-    """Return the description of an error answer of a lock, in the form that OpenAPI needs."""
+    """Return the OpenAPI description of an error answer of a lock."""
     detail = {
         "type": "object",
         "properties": {"detail": {"type": "string"}},

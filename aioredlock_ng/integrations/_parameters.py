@@ -1,7 +1,4 @@
-"""Read the values for a lock's name from a request, as a FastAPI endpoint declares them.
-
-The request's body is never read.
-"""
+"""Check the parameters of a FastAPI endpoint, and read them from a request's path and query."""
 
 from __future__ import annotations
 
@@ -50,9 +47,9 @@ class Parameters:
         The value must come from the path or the query.
 
         Raises:
-            ConfigurationError: The value does not exist, comes from another part of the request, or
-                may differ from the endpoint's value. Or equal values of its type may have different
-                texts.
+            ConfigurationError: The placeholder has attributes, or is no parameter from the path or
+                the query. Or the value may differ from the endpoint's value, or equal values of its
+                type may have different texts.
         """
         name = placeholder.name
         if name not in self._found:
@@ -95,12 +92,12 @@ class Parameters:
     ) -> None:
         """Check that `lock_for` and the endpoint declare a placeholder's value in the same way.
 
-        The value must have the attributes that the placeholder names.
+        The result of a dependency is not checked.
 
         Raises:
-            ConfigurationError: The declarations differ, an attribute is missing, or equal values of
-                the type may have different texts. Or the endpoint has no parameter of that name, so
-                clients would have to send a value that only the lock uses.
+            ConfigurationError: The declarations differ, a model lacks an attribute, or equal values
+                of the type may have different texts. Or only the lock uses a value from the query
+                or the body.
         """
         if isinstance(declared.default, params.Depends):
             return
@@ -203,10 +200,7 @@ class Parameters:
 
 
 def _marker(parameter: inspect.Parameter) -> Any:
-    """Return the declared source of a parameter: `Path()`, `Query()`, `Body()` or `Depends()`.
-
-    The result is None if FastAPI chooses the source.
-    """
+    """Return a parameter's source, such as `Query()`. None if the endpoint declares no source."""
     given = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
     return next(
         (
@@ -219,7 +213,7 @@ def _marker(parameter: inspect.Parameter) -> Any:
 
 
 def _source(parameter: inspect.Parameter) -> tuple[type[Any], str | None]:
-    """Return the declared source of a parameter, as a type such as `Query`, and its alias."""
+    """Return the type of a parameter's source, such as `Query`, and the source's alias."""
     marker = _marker(parameter)
     return type(marker), getattr(marker, "alias", None)
 
@@ -238,8 +232,7 @@ def _plain(annotation: Any) -> Any:
 def _textual(annotation: Any) -> bool:
     """Return True if equal values of this type always have the same text.
 
-    The result is also True for a parameter without annotation, because its value is the text in the
-    request.
+    A parameter without annotation receives the text in the request, so the result is True.
     """
     plain = _plain(annotation)
     if get_origin(plain) in (Union, UnionType):
@@ -250,13 +243,13 @@ def _textual(annotation: Any) -> bool:
 
 
 def _declarable(annotation: Any) -> bool:
-    """Return True if `lock_for` can declare this type: it must pass `_textual`, or be a model."""
+    """Return True for a type that passes `_textual`, and for a model, whose attributes may pass."""
     plain = _plain(annotation)
     return _textual(plain) or (isinstance(plain, type) and issubclass(plain, BaseModel))
 
 
 def _remedy(parameter: inspect.Parameter) -> str:
-    """Return the declaration in `lock_for` that gives the lock the same value as the endpoint."""
+    """Return the text of a declaration that gives the lock the same value as the endpoint."""
     marker, written = _marker(parameter), _written(parameter.annotation)
     if isinstance(marker, params.Depends):
         return f"Depends({getattr(marker.dependency, '__name__', '...')})"

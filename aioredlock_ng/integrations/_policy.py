@@ -1,4 +1,4 @@
-"""Decide which locks a request needs, and how to answer if they are not acquired."""
+"""Turn the arguments of a decorator or dependency into locks and into HTTP answers."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _TOO_MANY: Final = 429
 _HELD: Final = (409, _LOCKED)
 """Possible values of `held_status` of a lock: 409 Conflict and 423 Locked.
 
-423 Locked describes the case exactly and cannot be confused with a conflict of the application.
+The default is 423, because applications use 409 for conflicts of their own.
 """
 
 _FULL: Final = (*_HELD, _TOO_MANY)
 """Possible values of `held_status` of a semaphore: 409, 423 and 429 Too Many Requests.
 
-Many HTTP clients repeat a request after 429 by themselves, at the time in Retry-After.
+The default is 429, because many HTTP clients then repeat the request after Retry-After.
 """
 
 _LONGEST: Final = 3600
-"""Longest wait in seconds that an answer advises.
+"""Longest wait in seconds that an answer takes from an error of a lock.
 
 An operator may repair the nodes before a longer wait ends.
 """
@@ -71,7 +71,7 @@ def checked_manager(call: str, redlock: object) -> Redlock | None:
 
 
 class Answer(NamedTuple):
-    """The answer to the client, which contains no name of a lock, a node or a holder."""
+    """The answer to the client, which names no node and no holder."""
 
     status: int
     detail: str
@@ -87,7 +87,7 @@ class Policy:
         held_status: HTTP status if other requests hold the lock or all slots: 409 or 423, and for a
             semaphore also 429. None: 423 for a lock, 429 for a semaphore.
         retry_after: Whole seconds for the Retry-After header. The header has a larger value if a
-            longer wait is known to be needed.
+            longer wait is likely.
         limit: The number of slots of a semaphore. None for a lock.
         shared: True if the requests are readers of a read-write lock, which has one name.
 
@@ -155,12 +155,11 @@ class Policy:
 
     @classmethod
     def of(cls, templates: tuple[str, ...], given: Mapping[str, Any]) -> Self:
-        """Return the rules that the arguments of `lock_for`, `locked` or `semaphore_for` describe.
+        """Return the policy for the arguments of `lock_for`, `locked` or `semaphore_for`.
 
         Args:
             templates: Names of the locks.
-            given: All arguments of the function that was called, by name. Unknown names are
-                ignored.
+            given: All arguments of that call by name. Names that are no options are ignored.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -173,28 +172,28 @@ class Policy:
 
     @property
     def placeholders(self) -> list[Placeholder]:
-        """Placeholders of the templates, in their order."""
         return [placeholder for template in self.templates for placeholder in template.placeholders]
 
     def check(self, redlock: Manager[object]) -> None:
         """Check that a manager, for asyncio or for threads, accepts the options.
 
         Raises:
-            ConfigurationError: A ttl is above the manager's `max_ttl`, or too small for its
-                `node_timeout`.
+            ConfigurationError: The manager refuses an option, for example a ttl above its
+                `max_ttl`.
         """
         self._described(redlock, ("a name",))
 
     def lock(self, redlock: Manager[L], values: Mapping[str, object]) -> L:
-        """Describe the lock for a request's values, without I/O. Equal names are used only once.
+        """Return the lock for a request's values, without I/O. Equal names count once.
 
         Args:
             redlock: The manager, for asyncio or for threads.
-            values: The value of each placeholder.
+            values: The objects that the templates use, by name.
 
         Raises:
             UnusableValue: The request's values cannot form a name of a lock.
-            ConfigurationError: The template or an option is invalid for all values.
+            ConfigurationError: The manager refuses an option. Or a value lacks an attribute or has
+                an unsupported type.
         """
         names = dict.fromkeys(template.fill(values) for template in self.templates)
         try:
@@ -204,7 +203,6 @@ class Policy:
             raise UnusableValue(f"not possible as a lock's name: {error}") from error
 
     def answer(self, error: LockNotAcquired | LockLost) -> Answer:
-        """Return the answer for an error of the lock."""
         if isinstance(error, LockLost):
             return self._answer(
                 UNAVAILABLE, "the lock was lost; the request may or may not have taken effect"
@@ -216,10 +214,10 @@ class Policy:
         return self._answer(self.held_status, self._held_detail, self._taken_for(error))
 
     def _taken_for(self, error: LockNotAcquired) -> float | None:
-        """Return the seconds for which the lock is certainly taken, if they are known.
+        """Return the seconds for which `min_hold` may keep the lock. None if unknown.
 
-        A holder renews its keys until the release, so their remaining life does not show when the
-        holder's request ends. Keys that `min_hold` keeps after the release are not renewed.
+        Without `min_hold`, a holder renews its keys until the release. Their remaining life then
+        does not show when the lock becomes free.
         """
         left, min_hold = getattr(error, "retry_after", None), self._options.get("min_hold")
         return None if left is None or min_hold is None else min(left, min_hold)

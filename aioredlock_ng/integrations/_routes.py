@@ -1,4 +1,4 @@
-"""List the served routes of a FastAPI app, including those of included routers and mounted apps."""
+"""List the routes that a FastAPI app serves, also the routes of its routers and mounted apps."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ class Served(NamedTuple):
 
 
 def served(app: FastAPI, outer: frozenset[str] = frozenset()) -> Iterator[Served]:
-    """Return every route of the app and of the apps mounted in it.
+    """Yield the routes with FastAPI endpoints, of the app and of the apps mounted in it.
 
-    Args:
-        app: The app.
-        outer: Variables of the path at which the app is mounted.
+    `outer` contains the variables of the path at which the app is mounted.
     """
     # Newer versions of FastAPI include routers by reference. Only `iter_route_contexts` then
     # returns routes with their full prefixes.
@@ -42,10 +40,7 @@ def served(app: FastAPI, outer: frozenset[str] = frozenset()) -> Iterator[Served
 
 
 def dependencies_of(dependant: Any) -> Iterator[Any]:
-    """Return the dependencies of a route, including nested dependencies.
-
-    Each item is FastAPI's own object with `call` and `scope`.
-    """
+    """Yield the dependencies of a route, including nested dependencies."""
     for inner in dependant.dependencies:
         yield inner
         yield from dependencies_of(inner)

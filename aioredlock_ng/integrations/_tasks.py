@@ -1,4 +1,4 @@
-"""Decorate the functions of task queues."""
+"""Make the decorators of the task queues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 def is_held(error: LockNotAcquired) -> bool:
-    """Return True if another client holds the lock, False if no quorum of nodes can grant it."""
+    """Return True if other clients held the lock, and False if no quorum could grant it."""
     return isinstance(error, LockHeld | AcquireTimeout)
 
 

@@ -20,32 +20,33 @@ __all__ = ["Template", "UnusableValue", "is_textual"]
 _TEXTUAL: Final = (str, int, UUID, date, Enum)
 """Types whose equal values always have the same text.
 
-Decimals (1.0 and 1.00), floats (0.0 and -0.0) and times in different zones are not among these
-types. Their values can be equal although their texts differ.
+Equal values of other types can have different texts: the decimals 1.0 and 1.00, the floats 0.0 and
+-0.0, or times in different zones.
 """
 
 
 class UnusableValue(ValueError):
-    """A request's value cannot be a part of a lock's name. The client may read the message."""
+    """A request's value cannot be a part of a lock's name. The message is for the client."""
 
 
 def is_textual(kind: type) -> bool:
-    """Return True if equal values of this type have the same text, and so the same lock."""
+    """Return True if equal values of this type always have the same text."""
     return issubclass(kind, _TEXTUAL) and not issubclass(kind, datetime)
 
 
 class Template:
     """A text with placeholders for values and attributes: `order:{order_id}`, `cart:{user.id}`.
 
-    The text of a value is not changed, and different texts never give the same name. For this
-    reason a text is refused if it contains the separator that follows its placeholder.
+    Different texts of values never give the same name. For this reason, a text must not contain
+    the separator behind its placeholder, except at the last placeholder.
 
     Args:
-        text: The template. A literal brace is written {{ or }}. Positions, indexing and formats are
-            not allowed.
+        text: The template. A literal brace is written {{ or }}. Positions, indexing, formats and
+            private names are not allowed.
 
     Raises:
-        ConfigurationError: The text is not a template, or two placeholders stand side by side.
+        ConfigurationError: The text is not a template, a placeholder is not allowed, or two
+            placeholders stand side by side.
     """
 
     def __init__(self, text: str) -> None:
@@ -69,14 +70,13 @@ class Template:
 
     @property
     def placeholders(self) -> list[Placeholder]:
-        """Placeholders in their order."""
         return self._template.placeholders
 
     def fill(self, values: Mapping[str, object]) -> str:
         """Return the lock's name for these values.
 
         Raises:
-            UnusableValue: A value contains the separator that follows its placeholder.
+            UnusableValue: A value contains the separator behind its placeholder.
             ConfigurationError: A value lacks an attribute, or has a type whose equal values may
                 have different texts.
         """

@@ -27,18 +27,17 @@ _NOT_BEGUN = ("checkpoint", "acquire_on_behalf_of")
 """Functions of anyio in which a task waits before its thread begins."""
 
 _WAITS = (("anyio.to_thread", "run_sync"), ("asyncio.threads", "to_thread"))
-"""Module and name of the functions that wait for a thread. Endpoints and frameworks call these
-functions."""
+"""Module and name of each function in which a task waits for a thread."""
 
 _current: ContextVar[Work | None] = ContextVar("aioredlock_ng request", default=None)
-"""The `Work` of the request for which the current thread works.
+"""The `Work` of the current request.
 
-A thread sees this variable, because it runs in a copy of the context of the waiting task.
+A worker thread sees this variable, because it runs in a copy of the waiting task's context.
 """
 
 
 class Work:
-    """The threads in which an endpoint works for one request.
+    """A counter of the threads in which an endpoint works for one request.
 
     A `Work` must be created on the event loop that serves the request.
     """
@@ -52,7 +51,6 @@ class Work:
 
     @property
     def over(self) -> bool:
-        """True after the end of the request."""
         return self._over
 
     def enter(self) -> None:
@@ -90,8 +88,7 @@ class Work:
             LockReleased: The request and its lock ended before the thread began.
         """
         with self._mutex:
-            # A cancellation may have come just after the worker thread had checked for a
-            # cancellation.
+            # The request may be cancelled after anyio's last check for a cancellation.
             if self._over:
                 raise LockReleased("the request was over before its endpoint began in a thread")
             self._running += 1
@@ -113,10 +110,7 @@ class Work:
 
 
 def watched(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a wrapper that runs the endpoint by `Work.run` of the request.
-
-    If the endpoint already has the wrapper, the endpoint is returned unchanged.
-    """
+    """Return the endpoint in a wrapper that runs it by `Work.run`, unless it has the wrapper."""
     if getattr(call, "_is_watched", False):
         return call
 
@@ -133,11 +127,10 @@ def watched(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def outlasting(lease: Lease, work: Work | None = None) -> Iterator[None]:
-    """Let the lease expire instead of releasing it, if the body left a thread running.
+    """Let the lease expire, without a release, if the cancelled body left a thread running.
 
-    Args:
-        lease: The lease of the lock around the body.
-        work: The `Work` that tracks the threads of the request; None if nothing tracks them.
+    If `work` counts a running thread, the lease is not abandoned. `Work.still_used` then delays the
+    release until the thread ends.
     """
     try:
         yield
@@ -149,10 +142,7 @@ def outlasting(lease: Lease, work: Work | None = None) -> Iterator[None]:
 
 
 def _left_a_thread(error: BaseException) -> bool:
-    """Return True if the task stopped waiting for a thread that still runs.
-
-    The result follows from the tracebacks of the error.
-    """
+    """Return True if the tracebacks show a cancelled wait for a thread, which may still run."""
     cancellations = (told for told in _all_of(error) if isinstance(told, asyncio.CancelledError))
     return any(_waited(told.__traceback__) for told in cancellations)
 

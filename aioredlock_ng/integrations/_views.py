@@ -56,8 +56,9 @@ class ViewOptions(TypedDict, total=False):
         held_status: Status if another request holds the lock: 423 (default) or 409. With `limit`,
             the status if other requests hold all slots: 429 (default), 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423, 429 and 503. Default: 1.
-            The header has a larger value, up to an hour, if a longer wait is known to be needed.
-            For 503 the wait follows from the quarantine of the nodes, otherwise from `min_hold`.
+            The header has a larger value, up to an hour, if a longer wait is likely. For 503 the
+            wait follows from the quarantine of the nodes. For the other statuses the wait follows
+            from `min_hold`.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`. Default: True.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -90,7 +91,7 @@ class Refused(Exception):
 
 
 def policy_of(templates: tuple[str, ...], options: Mapping[str, Any]) -> Policy:
-    """Return the rules that the arguments of `locked` describe.
+    """Return the policy for the arguments of `locked`.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -107,7 +108,7 @@ class ViewLock:
     """The lock of one view.
 
     Args:
-        view: The view function. The placeholders are parameters of this function.
+        view: The view function. Its arguments are values for the lock's name.
         policy: The names, options and answers of the lock.
         more: Names of further values that the framework provides, such as `request`.
         is_async: True if the framework awaits the view.
@@ -159,12 +160,8 @@ class ViewLock:
     ) -> R:
         """Call the view under its lock and return its result.
 
-        Args:
-            redlock: The manager.
-            call: Calls the view.
-            args: Positional arguments of the view.
-            kwargs: Named arguments of the view.
-            more: Further values for the lock's name.
+        The function `call` calls the view. The lock's name contains values from `args` and
+        `kwargs`, the view's arguments, and from `more`.
 
         Raises:
             Refused: The request's values cannot form a name, or the lock was not acquired or was

@@ -1,6 +1,6 @@
 """Provide locks for aiohttp's server: a cleanup context and a decorator.
 
-The module needs the extra `aiohttp`. Only an import of this module imports aiohttp.
+The module needs the extra `aiohttp`. `import aioredlock_ng` does not import aiohttp.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def locked(
         min_hold: Shortest time in seconds for which the lock stays taken; see `Redlock.lock`.
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
-            larger value, up to an hour, if a longer wait is known to be needed. For 503 the wait
-            follows from the quarantine of the nodes, otherwise from `min_hold`.
+            larger value, up to an hour, if a longer wait is likely. For 503 the wait follows from
+            the quarantine of the nodes, for `held_status` from `min_hold`.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -120,7 +120,7 @@ def locked(
             `check_locks`, at the start of the app.
 
     Safety: as in `async with redlock.lock(...)`. The lock is released when the handler ends in any
-    way, for example because the client disconnects. If a handler is cancelled while it waits for a
+    way, for example by a cancellation. If a handler is cancelled while it waits for a
     thread, the lock is left to expire.
     """
     return Locks("locked", Policy.of((template, *more), locals()), path, query)
@@ -146,26 +146,10 @@ def semaphore_for(
     At most `limit` requests of one name run at the same time, in all processes together. The
     decorator is used like `locked`, and `lease_of(request).slot` is the number of the slot.
 
-    Args:
-        template: The semaphore's name, as in `locked`.
-        limit: The number of slots, 1 to 1,000.
-        path: As in `locked`.
-        query: As in `locked`.
-        ttl: As in `locked`.
-        blocking_timeout: Seconds to wait while other requests hold all slots. None: for ever. 0:
-            no wait.
-        max_hold: As in `locked`.
-        min_hold: Shortest time in seconds for which the slot stays taken. So at most `limit`
-            requests begin within that time.
-        held_status: Status if other requests hold all slots: 409, 423 or 429.
-        retry_after: As in `locked`.
-        fail_fast: As in `locked`.
-        fair: As in `locked`.
-
-    Raises:
-        ConfigurationError: As in `locked`.
-
-    Safety: as in `locked`.
+    `limit` is the number of slots, 1 to 1,000. A slot stays taken for at least `min_hold` seconds,
+    so at most `limit` requests begin within that time. `held_status` is the status if other
+    requests hold all slots: 409, 423 or 429. All other arguments, errors and the safety under
+    cancellation are as in `locked`.
     """
     return Locks("semaphore_for", Policy.of((template,), locals()), path, query)
 
@@ -190,11 +174,11 @@ def check_locks(app: web.Application, redlock: Redlock | None = None) -> None:
 
     Args:
         app: The app with all its routes. Routes of its subapps are checked as well.
-        redlock: The manager whose limits the options must keep. None: the limits are not checked.
+        redlock: The manager whose limits apply to the options. None: no limits are checked.
 
     Raises:
-        ConfigurationError: A placeholder is not a variable of the route's path, or an option is
-            invalid. The message names the error and the route.
+        ConfigurationError: A placeholder is neither a variable of the route's path nor in `query`,
+            or an option is invalid. The message names the route.
     """
     for route in app.router.routes():
         info = route.resource.get_info() if route.resource is not None else {}

@@ -1,6 +1,6 @@
 """Provide locks for Celery: a decorator for tasks.
 
-The module needs the extra `celery`. Only an import of this module imports Celery.
+The module needs the extra `celery`. `import aioredlock_ng` does not import Celery.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ __all__ = ["locked"]
 _managers: Final[WeakSet[Redlock]] = WeakSet()
 """The managers of all tasks.
 
-Each process of a worker closes the managers at its end, because Python's exit functions do not run
-there.
+Each process of a worker closes the managers at its end, because `atexit` functions do not run in
+such a process.
 """
 
 
@@ -66,16 +66,17 @@ def locked(
             slots. None: one task, under a lock.
         shared: True: the lock is `rwlock(name).read()`. Tasks with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
-        options: As for `Redlock.lock`. `blocking_timeout` limits the wait. `min_hold` is the
-            shortest time for which the lock or slot stays taken, even if the task is shorter.
+        options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: no
+            limit. `min_hold` is the shortest time for which the lock or slot stays taken, even if
+            the task is shorter.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the task raises this error if a value
             contains the separator behind its placeholder, or has a text that can differ between
             processes.
 
-    Safety: the lock is released when the task ends in any way, for example by a time limit or by
-    `revoke(terminate=True)`. After SIGKILL, which follows the hard time limit, the lock expires.
+    Safety: the lock is released when the task returns or raises, at its soft time limit, and at
+    `revoke(terminate=True)`. At the hard time limit Celery sends SIGKILL, and the lock expires.
     """
     refusals = {"raise": None, "skip": _skip, "retry": _retry}
     if held not in refusals:

@@ -1,6 +1,6 @@
 """Provide locks for Django: a manager from settings.py, and decorators for views and commands.
 
-The module needs the extra `django`. Only an import of this module imports Django.
+The module needs the extra `django`. `import aioredlock_ng` does not import Django.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ V = TypeVar("V", bound="Callable[..., Any]")
 
 _managers: Final[dict[str, Redlock]] = {}
 _making: Final = threading.Lock()
-"""The settings of Django belong to the process, and so does the manager that they describe."""
+"""The mutex for making the manager. Django's settings are global, so a process has one manager."""
 
 
 def get_redlock() -> Redlock:
@@ -100,7 +100,7 @@ def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callabl
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the view raises this error for an open
-            transaction, for a value of an unsupported type, and for a stream as the response.
+            transaction, for a value of an unsupported type, and for a response that is a stream.
     """
     policy = policy_of((template, *more), options)
 
@@ -216,7 +216,10 @@ def _name(template: Template, given: dict[str, Any]) -> str:
 
 
 def _refuse_transactions() -> None:
-    """Raise an error if a transaction is open, which would be committed after the release."""
+    """Raise `ConfigurationError` if a transaction is open.
+
+    The transaction would be committed after the release of the lock.
+    """
     for connection in connections.all(initialized_only=True):
         # The transactions that Django opens around a test are never committed.
         if any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):

@@ -1,6 +1,6 @@
 """Provide locks for FastAPI: a lifespan, and the manager and locks as dependencies.
 
-The module needs the extra `fastapi`. Only an import of this module imports FastAPI.
+The module needs the extra `fastapi`. `import aioredlock_ng` does not import FastAPI.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -87,12 +87,13 @@ def lock_for(
 
     The value of the dependency is the `Lease`.
 
-    Use it as `Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]`, or in
-    `dependencies=[...]`. With `scope="function"` the lock is released when the endpoint returns,
-    before the response is sent. Without this scope the lock is held until the response and its
-    background tasks are done, even if the response is a stream. An endpoint with `yield` still runs
-    while its stream is sent. With `scope="function"` such an endpoint would then run without the
-    lock, so `check_locks` refuses this combination.
+    Use the dependency in `dependencies=[...]`, or as
+    `Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]`. With
+    `scope="function"` the lock is released when the endpoint returns, before the response is sent.
+    Without this scope the lock is held until the response and its background tasks are done, even
+    if the response is a stream. An endpoint with `yield` still runs while its stream is sent. With
+    `scope="function"` such an endpoint would then run without the lock, so `check_locks` refuses
+    this combination.
 
     A loss of the lock cancels the endpoint, and the client receives 503. If the response has begun,
     no answer is possible. The connection is then closed early, and the server logs the error.
@@ -115,8 +116,8 @@ def lock_for(
         min_hold: Shortest time in seconds for which the lock stays taken; see `Redlock.lock`.
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
-            larger value, up to an hour, if a longer wait is known to be needed. For 503 the wait
-            follows from the quarantine of the nodes, otherwise from `min_hold`.
+            larger value, up to an hour, if a longer wait is likely. For 503 the wait follows from
+            the quarantine of the nodes, for `held_status` from `min_hold`.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -134,8 +135,9 @@ def lock_for(
             `check_locks`, at the start of the app.
 
     Safety: as in `async with redlock.lock(...)`. The lock is released when the request ends in any
-    way. If the request is cancelled while its `def` endpoint works in a thread, the lock is held
-    and renewed until the thread has ended. If the request is cancelled while it waits for any other
+    way. Cancelled requests whose threads still work are an exception. If the request is cancelled
+    while its `def` endpoint works in a thread, the lock is held and renewed until the thread has
+    ended. If the request is cancelled while it waits for any other
     thread, the lock is left to expire.
     """
     return LockDependency(Policy.of((template, *more), locals()), declared)
@@ -161,25 +163,10 @@ def semaphore_for(
     dependency is used like the result of `lock_for`. Its value is the `Lease`, and `lease.slot` is
     the number of the slot.
 
-    Args:
-        template: The semaphore's name, as in `lock_for`.
-        limit: The number of slots, 1 to 1,000.
-        ttl: As in `lock_for`.
-        blocking_timeout: Seconds to wait while other requests hold all slots. None: for ever. 0:
-            no wait.
-        max_hold: As in `lock_for`.
-        min_hold: Shortest time in seconds for which the slot stays taken. So at most `limit`
-            requests begin within that time.
-        held_status: Status if other requests hold all slots: 409, 423 or 429.
-        retry_after: As in `lock_for`.
-        fail_fast: As in `lock_for`.
-        fair: As in `lock_for`.
-        declared: As in `lock_for`.
-
-    Raises:
-        ConfigurationError: As in `lock_for`.
-
-    Safety: as in `lock_for`.
+    `limit` is the number of slots, 1 to 1,000. A slot stays taken for at least `min_hold` seconds,
+    so at most `limit` requests begin within that time. `held_status` is the status if other
+    requests hold all slots: 409, 423 or 429. All other arguments, errors and the safety under
+    cancellation are as in `lock_for`.
     """
     return LockDependency(Policy.of((template,), locals()), declared)
 
@@ -192,11 +179,11 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
 
     Args:
         app: The app. Included routers and mounted apps are checked as well.
-        redlock: The manager whose limits the options must keep. None: the limits are not checked.
+        redlock: The manager whose limits apply to the options. None: no limits are checked.
 
     Raises:
         ConfigurationError: A lock does not fit its route, for example because the route lacks a
-            value. Or an option is invalid. The message names the error and the route.
+            value. Or an option is invalid. The message names the route.
     """
     for place, route, variables, websocket in served(app):
         for dependency in dependencies_of(route.dependant):

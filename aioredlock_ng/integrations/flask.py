@@ -1,6 +1,6 @@
 """Provide locks for Flask: a manager for the app, and a decorator for views.
 
-The module needs the extra `flask`. Only an import of this module imports Flask.
+The module needs the extra `flask`. `import aioredlock_ng` does not import Flask.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class LockUnavailable(HTTPException):
 
     The status is 409, 423 or 429 if other requests held the lock or all slots. The status is 503 if
     no quorum of nodes could grant the lock, or if the lock was lost. The status is 400 if the
-    request's values cannot form a name. Flask answers with JSON, and with a Retry-After header
-    except for 400. An error handler for this class may answer differently. `__cause__` is the
-    library's error.
+    request's values cannot form a lock's name. Flask answers with JSON, and with a Retry-After
+    header except for 400. An error handler for this class may answer differently. `__cause__` is
+    the library's error.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -109,8 +109,8 @@ def locked(
             `retry_after` is 1, and `fail_fast` is True. All other options are None or False.
 
     Raises:
-        ConfigurationError: An argument is invalid. A call of the view raises this error without a
-            manager, for a value of an unsupported type, and for a stream as the response.
+        ConfigurationError: An argument is invalid. A call of the view raises this error if the app
+            has no manager, a value has an unsupported type, or the response is a stream.
     """
     policy = policy_of((template, *more), options)
 

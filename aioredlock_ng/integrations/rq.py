@@ -1,6 +1,6 @@
 """Provide locks for RQ: a decorator for the functions of jobs.
 
-The module needs the extra `rq`. Only an import of this module imports RQ.
+The module needs the extra `rq`. `import aioredlock_ng` does not import RQ.
 """
 
 from __future__ import annotations
@@ -65,16 +65,17 @@ def locked(
             None: one job, under a lock.
         shared: True: the lock is `rwlock(name).read()`. Jobs with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
-        options: As for `Redlock.lock`. `blocking_timeout` limits the wait. `min_hold` is the
-            shortest time for which the lock or slot stays taken, even if the job is shorter.
+        options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: no
+            limit. `min_hold` is the shortest time for which the lock or slot stays taken, even if
+            the job is shorter.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the function raises this error if a
             value contains the separator behind its placeholder, or has a text that can differ
             between processes.
 
-    Safety: the lock is released when the function ends in any way, for example by the job's timeout
-    or by SIGTERM. RQ's stop command ends a running job by SIGKILL. The lock then expires.
+    Safety: the lock is released when the function returns or raises, at the job's timeout, and at
+    SIGTERM. RQ's stop command ends a running job by SIGKILL, and the lock expires.
     """
     if not isinstance(held, Retry) and held not in ("raise", "skip"):
         raise ConfigurationError(f"held must be raise, skip or a Retry of rq, got {held!r}")

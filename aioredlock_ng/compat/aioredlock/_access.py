@@ -26,7 +26,7 @@ __all__ = ["Access", "name_of"]
 
 
 def name_of(resource: str | bytes | float) -> str | bytes:
-    """Return the name of a resource. aioredis also accepts numbers as keys."""
+    """Return the name of a resource. A number becomes a text, as in the keys of aioredis."""
     if type(resource) in (int, float):
         return str(resource)
     return resource  # type: ignore[return-value]
@@ -41,7 +41,7 @@ class Access:
             manager.
 
     Attributes:
-        destroyed: True after the final close.
+        destroyed: True after `destroy`.
     """
 
     def __init__(self, redlock: Redlock, sentinels: list[Redis]) -> None:
@@ -65,7 +65,7 @@ class Access:
                 raise LockRuntimeError("this Aioredlock is destroyed; make a new one")
             if not self._open:
                 await self._redlock.open()
-                # Two locks with a shared grant would have the same identifier.
+                # If a grant were passed on, two locks would have the same identifier.
                 Operator(self._redlock).give_each_lease_its_own_token()
                 self._open = True
         return self._redlock
@@ -74,7 +74,7 @@ class Access:
         """Ask the nodes for the holder of a lock.
 
         Raises:
-            LockRuntimeError: No majority of the nodes answered.
+            LockRuntimeError: No majority of the nodes answered, or the manager is destroyed.
 
         Safety: if it is cancelled, nothing has changed.
         """
@@ -89,7 +89,7 @@ class Access:
             False if no node had such a key.
 
         Raises:
-            LockRuntimeError: No majority of the nodes answered.
+            LockRuntimeError: No majority of the nodes answered, or the manager is destroyed.
 
         Safety: as `aioredlock_ng.Redlock.force_release`.
         """

@@ -36,7 +36,7 @@ _USED = frozenset({"db", "host", "password", "port", "ssl"})
 
 
 class _Given:
-    """Gives redis-py an existing `SSLContext` instead of a new one."""
+    """A replacement for redis-py's `RedisSSLContext` that returns an existing `SSLContext`."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
@@ -58,7 +58,7 @@ class _SentinelTLS(SentinelManagedSSLConnection):
 
 
 def nodes_of(connections: Any) -> list[Redis]:
-    """Return a client for each node. Only the client's settings are used, so it never connects.
+    """Return a client for each node. `Redlock` uses only the settings of these clients.
 
     Raises:
         ConfigurationError: A connection is invalid. The message shows a valid form.
@@ -71,7 +71,7 @@ def nodes_of(connections: Any) -> list[Redis]:
 
 
 def sentinels_of(connections: Any, nodes: list[Redis]) -> list[Redis]:
-    """Return the clients that `nodes_of` made for Sentinels, and that the caller must close."""
+    """Return the clients of Sentinels that `nodes_of` made. The caller must close the clients."""
     ours = [
         node.connection_pool
         for given, node in zip(connections, nodes, strict=True)

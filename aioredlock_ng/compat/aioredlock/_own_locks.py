@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["OwnLocks"]
 
 _FORGET_FROM: Final = 64
-"""Number of locks at which invalid locks are removed for the first time."""
+"""Number of kept locks at which `remember` removes invalid locks for the first time."""
 
 
 class OwnLocks:
@@ -26,23 +26,18 @@ class OwnLocks:
         self._forget_at = _FORGET_FROM
 
     def __len__(self) -> int:
-        """Return the number of kept locks."""
         return len(self._by_key)
 
     def values(self) -> Iterable[Lock]:
-        """Return the kept locks."""
         return self._by_key.values()
 
     def get(self, resource: Any) -> Lock | None:
-        """Return the lock of this name; None if this manager did not acquire it."""
         return self._by_key.get(_key_of(resource))
 
     def forget(self, resource: Any) -> None:
-        """Remove the lock of this name."""
         del self._by_key[_key_of(resource)]
 
     def clear(self) -> None:
-        """Remove all locks."""
         self._by_key.clear()
 
     def lease_of(self, lock: Lock) -> Lease | None:
@@ -61,8 +56,8 @@ class OwnLocks:
         return lock.lease
 
     def remember(self, lock: Lock) -> None:
-        """Keep a lock that this manager acquired, and forget locks that are no longer valid."""
-        # A lock with a timeout may never be released by its user.
+        # The user may never release a lock with a timeout. If no lock were removed here, the dict
+        # would grow without limit.
         if len(self._by_key) >= self._forget_at:
             self._by_key = {name: one for name, one in self._by_key.items() if one.valid}
             self._forget_at = max(_FORGET_FROM, 2 * len(self._by_key))

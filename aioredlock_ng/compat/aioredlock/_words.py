@@ -26,7 +26,7 @@ __all__ = ["in_words_of_aioredlock", "naming"]
 def in_words_of_aioredlock() -> Iterator[None]:
     """Raise aioredlock's error instead of this library's error.
 
-    A `ConfigurationError` keeps its class, because it is a `ValueError`, like aioredlock's error.
+    A `ConfigurationError` keeps its class, because aioredlock raises its base class, `ValueError`.
     """
     try:
         with naming(ttl="lock_timeout"):

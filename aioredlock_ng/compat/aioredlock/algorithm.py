@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Aioredlock"]
 
 _ANY_TTL = 1e9
-"""Longest ttl in seconds, which is large because aioredlock does not limit timeouts. Without the
-recovery guard, a large `max_ttl` does no harm, because no node has to wait for it."""
+"""The `max_ttl` in seconds without the recovery guard.
+
+The value is large, because aioredlock does not limit timeouts.
+"""
 
 
 class Aioredlock:
@@ -36,11 +38,10 @@ class Aioredlock:
 
     Args:
         redis_connections: dicts (`host`, `port`, `db`, `password`, `ssl`), (host, port) tuples,
-            `redis://` and `rediss://` URLs, paths of Unix sockets, or `Sentinel` objects. Each
-            connection must lead to a separate server.
-        retry_count: Largest number of tries, 1 or more. `lock()` does not pause between tries,
-            because it is notified when the lock is free. `lock()` gives up after the average time
-            that aioredlock needs for this number of tries.
+            `redis://` and `rediss://` URLs, paths of Unix sockets, `redis.asyncio.Redis` clients,
+            or `Sentinel` objects. Each connection must lead to a separate server.
+        retry_count: Largest number of tries of `extend()`, 1 or more. `lock()` waits for a
+            notification instead, at most for the time of `retry_count - 1` average delays.
         retry_delay_min: Shortest delay between two tries in seconds.
         retry_delay_max: Longest delay between two tries in seconds.
         internal_lock_timeout: Seconds until a lock expires without renewal.
@@ -49,6 +50,7 @@ class Aioredlock:
 
     Raises:
         ValueError: An argument is invalid. The message names the argument and the remedy.
+        TypeError: A count or a time is not a number.
     """
 
     def __init__(
@@ -89,13 +91,14 @@ class Aioredlock:
         """Acquire a lock.
 
         Args:
-            resource: The name of the lock, or a number, which is also the key on the nodes.
+            resource: The name of the lock, which is also the key on the nodes. A number is a name,
+                too.
             lock_timeout: Seconds until the lock expires. None: `internal_lock_timeout`, with
                 renewal until the release.
-            lock_identifier: Value of `lock.id`, by which `get_lock`, `extend` and `unlock` of this
-                manager find the lock, and `lock` returns the lock again. Other managers cannot use
-                the identifier, because the nodes hold a token that is fresh for every attempt. If
-                the lock was acquired with a `lock_timeout`, a repeated call needs one, too.
+            lock_identifier: Value of `lock.id`, which `get_lock` and `unlock` of this manager
+                accept. If this manager holds the lock with the same identifier, the call renews and
+                returns that lock. If that lock has a `lock_timeout`, the call needs one, too. Other
+                managers cannot use the identifier, because the nodes store a random token.
 
         Raises:
             LockAcquiringError: Nodes hold another identifier, so no majority is possible. Silent
@@ -191,7 +194,7 @@ class Aioredlock:
                 identifier.
 
         Raises:
-            LockAcquiringError: A majority of the nodes holds another identifier.
+            LockAcquiringError: At least half of the nodes hold another identifier.
             LockRuntimeError: The lock was already lost or belongs to another manager, and no
                 majority of the nodes answered.
 
@@ -252,8 +255,7 @@ class Aioredlock:
     async def get_lock(self, resource: str, lock_identifier: str) -> Lock:
         """Return the lock that is held by this identifier.
 
-        For another manager's lock, `valid` is True until the remaining time that the nodes reported
-        is over.
+        Another manager's lock is valid for the remaining time that the nodes reported.
 
         Raises:
             LockAcquiringError: The lock is not held, or is held by another identifier.
@@ -270,7 +272,7 @@ class Aioredlock:
         return lock.ending_in(info.remaining)
 
     async def get_active_locks(self) -> list[Lock]:
-        """Return the valid locks of this manager whose keys exist on the nodes.
+        """Return the valid locks of this manager whose keys exist on a majority of the nodes.
 
         Safety: if it is cancelled, nothing has changed.
         """

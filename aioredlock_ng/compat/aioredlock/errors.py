@@ -10,16 +10,19 @@ class AioredlockError(Exception):
 class LockError(AioredlockError):
     """The lock was not acquired, extended or released.
 
-    `__cause__` is this library's error, with the vote of every node.
+    If the reason is an error of this library, `__cause__` is that error.
     """
 
 
 class LockAcquiringError(LockError):
     """No majority is possible, because nodes hold another identifier or no key.
 
-    This is the usual error if another client holds the lock.
+    The usual cause is another client that holds the lock.
     """
 
 
 class LockRuntimeError(LockError):
-    """No majority of the nodes answered, or the manager cannot be used here."""
+    """No majority of the nodes answered, or the manager is destroyed.
+
+    The error also means that the manager belongs to another event loop or process.
+    """

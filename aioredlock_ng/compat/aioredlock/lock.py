@@ -33,7 +33,7 @@ class Lock:
     """A lock of an `Aioredlock`, returned by its `lock` and `get_lock`.
 
     A lock made by hand from a name and an identifier stands for the lock with that identifier, even
-    if another manager has acquired it.
+    if another manager has acquired it. All arguments except `valid` are attributes as well.
 
     Args:
         lock_manager: The manager of the lock.
@@ -43,10 +43,6 @@ class Lock:
         valid: Value of the property `valid` for a lock that is made by hand, without a lease.
 
     Attributes:
-        lock_manager: As given.
-        resource: As given.
-        id: As given.
-        lock_timeout: As given.
         lease: The `aioredlock_ng.Lease` of the lock, with `remaining()`, `check()` and
             `await wait_lost()`. None if another manager acquired the lock.
     """
@@ -70,9 +66,8 @@ class Lock:
     def valid(self) -> bool:
         """True while the lock may be relied on. False after release, loss or expiry. No I/O.
 
-        For a lock of another manager from `get_lock`, the value is True until the remaining time
-        that the nodes reported is over. A lock made by hand keeps the given value until it is
-        extended or released.
+        Another manager's lock, returned by `get_lock`, is valid for the remaining time that the
+        nodes reported. A lock made by hand keeps the given value until it is extended or released.
         """
         return time.monotonic() < self._until if self.lease is None else self.lease.valid
 
@@ -85,7 +80,7 @@ class Lock:
         return self
 
     def ending_in(self, seconds: float) -> Self:
-        """Set the time for which a lock without a lease is valid.
+        """Set the seconds for which a lock without a lease is valid.
 
         Internal: for `Aioredlock`.
         """
@@ -93,7 +88,7 @@ class Lock:
         return self
 
     def prolonged(self, seconds: float) -> None:
-        """Record that the lock is valid for at least this time.
+        """Record that the lock is valid for at least this number of seconds.
 
         Internal: for `Aioredlock`.
         """
@@ -115,7 +110,7 @@ class Lock:
         await self.lock_manager.unlock(self)
 
     async def is_locked(self) -> bool:
-        """Ask the nodes by `Aioredlock.is_locked` whether the key exists.
+        """Return True if a majority of the nodes has the key, even if other clients have set it.
 
         Safety: if it is cancelled, nothing has changed.
         """
@@ -148,11 +143,9 @@ class Lock:
         return isinstance(other, Lock) and other._key() == self._key()
 
     def __hash__(self) -> int:
-        """Hash by manager, name and identifier."""
         return hash(self._key())
 
     def __repr__(self) -> str:
-        """Show name, state and the beginning of the identifier."""
         return (
             f"Lock(resource={self.resource!r}, id='{str(self.id)[:6]}…',"
             f" lock_timeout={self.lock_timeout}, valid={self.valid})"

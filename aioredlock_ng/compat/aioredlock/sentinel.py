@@ -19,7 +19,7 @@ _PORT = 26379
 
 
 class SentinelConfigError(Exception):
-    """The arguments of a `Sentinel` name no Sentinel or no service."""
+    """The arguments of a `Sentinel` are invalid, or name no Sentinel or no service."""
 
 
 class Sentinel:
@@ -27,7 +27,7 @@ class Sentinel:
 
     Args:
         connection: Addresses of the Sentinels. A dict has `host` and perhaps `port`, `master`,
-            `password`, `db` and `ssl`. A URL looks like
+            `password`, `db`, `ssl` and `timeout`. A URL looks like
             `redis://:password@host:26379/0?master=name`. A (host, port) tuple and a list of tuples
             are possible as well.
         master: Name of the service. `master` and the arguments below override the values in
@@ -37,7 +37,7 @@ class Sentinel:
         ssl_context: TLS to the primary: an `ssl.SSLContext`, or True for the system's certificates.
 
     Raises:
-        SentinelConfigError: There is no address or no service.
+        SentinelConfigError: There is no address or no service, or a URL cannot be read.
     """
 
     def __init__(
