@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 import aioredlock_ng
 from aioredlock_ng.sync import Lock, Redlock
 from tests.sync.test_locks import keys_of, wait_until
