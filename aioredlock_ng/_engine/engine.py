@@ -292,5 +292,8 @@ class Engine(Parts):
         With NOLOOP, the nodes do not report the deletion to the connection that made it.
         """
         self.lines.doubt(key)
+        for acquisition in self._past_the_lines:
+            if key in acquisition.target.keys:
+                acquisition.doubt()
         for lease in self.lines.holders((key,)):
             self.extender.watch(lease)

@@ -566,6 +566,20 @@ async def test_the_holder_of_a_grant_taken_by_force_before_it_was_read_is_notifi
     assert await forcing == 3
 
 
+async def test_the_holder_of_a_grant_taken_by_force_without_a_wait_is_notified_at_once(rig: Rig) -> None:
+    process = await rig.process()
+    await (await process.lock("a").acquire()).release()
+    for server in rig.servers:
+        server.counters[COUNTERS] = 2**52
+    asked = asyncio.ensure_future(process.lock("a", blocking_timeout=0).acquire())
+    await asyncio.sleep(1.5 * WAY)
+    forcing = asyncio.ensure_future(process.redlock.force_release("a"))
+    lease = await asked
+    assert process.redlock.stats().second_rounds == 1
+    await asyncio.wait_for(lease.wait_lost(), 3 * WAY)
+    assert await forcing == 3
+
+
 async def test_a_young_lease_that_its_own_process_takes_by_force_is_lost_at_once(rig: Rig) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()

@@ -262,10 +262,12 @@ class Acquisition(Call):
         quorum. Without a second attempt after a random pause, the lock would stay free.
         """
         self._limit = None
-        # The caller may have been cancelled in this tick, and has not called `give_up` yet.
+        if self.future.cancelled():
+            # The caller was cancelled in this tick, and has not called `give_up` yet.
+            return
         if self.spec.slots is not None:
             self._look_for_free_slot()
-        elif not self.future.cancelled():
+        else:
             self._ask(self.context.clock())
             self.context.fleet.hurry()
 
