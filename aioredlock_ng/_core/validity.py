@@ -14,6 +14,7 @@ __all__ = [
     "covers",
     "deadline_of",
     "drift_of",
+    "is_in_time",
     "keys_life",
     "least_ttl",
     "renew_at",
@@ -45,6 +46,14 @@ def deadline_of(started: float, ttl: float, drift: float) -> float:
     The ttl counts from `started`, an instant before the first byte of the acquire was written.
     """
     return started + ttl - drift
+
+
+def is_in_time(started: float, now: float, ttl: float, drift: float, least: float) -> bool:
+    """Return True if a grant leaves at least `least` seconds until its deadline.
+
+    A late grant does not count, and is undone.
+    """
+    return deadline_of(started, ttl, drift) - now >= least
 
 
 def keys_life(ttl: float, min_hold: float, granted_within: float, drift_factor: float) -> float:

@@ -13,7 +13,7 @@ from aioredlock_ng._core.backoff import second_try_delay
 from aioredlock_ng._core.fencing import first_of
 from aioredlock_ng._core.slots import free_slots, soonest
 from aioredlock_ng._core.tally import tally
-from aioredlock_ng._core.validity import deadline_of
+from aioredlock_ng._core.validity import is_in_time
 from aioredlock_ng._engine.attempt.call import Call
 from aioredlock_ng._engine.attempt.errand import Errand
 from aioredlock_ng._engine.attempt.refusal import (
@@ -137,7 +137,7 @@ class Acquisition(Call):
         life, trouble = spec.life, ""
         if attempt.won:
             now = context.clock()
-            if deadline_of(attempt.started, life.ttl, life.drift) - now >= life.least_validity:
+            if is_in_time(attempt.started, now, life.ttl, life.drift, life.least_validity):
                 if (
                     attempt.unfenced
                     and spec.kind.fencing

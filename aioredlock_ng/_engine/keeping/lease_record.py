@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aioredlock_ng._core.fencing import following, mark_of
 from aioredlock_ng._core.lease_state import LeaseState
-from aioredlock_ng._core.validity import covers, deadline_of, renew_at
+from aioredlock_ng._core.validity import covers, deadline_of, is_in_time, renew_at
 
 if TYPE_CHECKING:
     import asyncio
@@ -192,12 +192,13 @@ class LeaseRecord(LeaseState):
             or (self.ttl < life.ttl if spec.kind.shared else self.watched)
         ):
             return None
-        left = deadline_of(self.started, life.ttl, life.drift) - now
+        if not is_in_time(self.started, now, life.ttl, life.drift, life.least_validity):
+            return None
         if spec.kind.shared:
             covered = now < renew_at(self.started, life.ttl, 0.0)
         else:
             covered = covers(self.started, now, life.ttl)
-        if left < life.least_validity or not covered:
+        if not covered:
             return None
         # All read leases of a grant have the same fence.
         if not spec.kind.shared and fence is not None:
