@@ -50,10 +50,10 @@ class Script:
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
     def loading(self) -> bytes:
-        """Pack a call without keys, which only loads the script.
+        """Pack a call without keys, which loads the script and changes nothing.
 
-        Only scripts that do the work of several calls accept a call without keys. A user without
-        the right to SCRIPT LOAD can still send this call.
+        Only a script that merges several calls, such as `release_each`, accepts no keys. Unlike
+        SCRIPT LOAD, this call needs no right beyond those of the script.
         """
         return pack((b"EVAL", self.source, 0, b"0", b""))
 

@@ -67,8 +67,8 @@ class LineIndex:
         line: Line[LeaseRecord] = Line(key, keys, self._count, spec.slots, shared=spec.kind.shared)
         if not alone:
             self._lines[key] = line
-        # The line of a lock with one key is found in `_lines` by that key. Any other line is found
-        # in `_others` by each of its keys.
+        # `_lines` finds the ordinary line of one key. `_others` finds all other lines of the key: for
+        # several names, slots, readers or `fair`.
         if alone or len(keys) > 1 or key != keys:
             for each in keys:
                 self._others.setdefault(each, {})[line] = None
