@@ -11,6 +11,7 @@ from celery.exceptions import TaskRevokedError
 from aioredlock_ng import ConfigurationError, LockHeld, LockLost
 from aioredlock_ng.integrations.celery import locked
 from aioredlock_ng.sync import Redlock
+from tests.integrations.labels import sync_refusal
 from tests.integrations.serving import held
 from tests.integrations.working import PATIENCE, Worker, until
 
@@ -238,21 +239,15 @@ def test_a_refused_task_names_the_id_of_the_task_that_holds_the_lock(nodes: Node
         Celery("eager", set_as_current=False) as app,
     ):
 
-        def refused() -> str:
-            until(lambda: elsewhere.inspect("job").owner is not None)
-            with pytest.raises(LockHeld) as caught:
-                elsewhere.lock("job", blocking_timeout=0).acquire()
-            return str(caught.value)
-
         @app.task(bind=True)
         @locked(redlock, "job", owner="task {self.request.id} of {shop}")
         def bound(self: Any, shop: str) -> str:
-            return refused()
+            return sync_refusal(elsewhere, "job")
 
         @app.task
         @locked(redlock, "job", owner=lambda shop: f"task {current_task.request.id} of {shop}")
         def plain(shop: str) -> str:
-            return refused()
+            return sync_refusal(elsewhere, "job")
 
         for task in (bound, plain):
             assert "held by task 4711 of tea: " in task.apply(("tea",), task_id="4711").get()
