@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from aioredlock_ng._core.labels import label_template
 from aioredlock_ng._electing import candidate
 from aioredlock_ng._once import once, wait_of
 from aioredlock_ng._operations import Operations
 from aioredlock_ng.errors import ConfigurationError
-from aioredlock_ng.guarded import Guard, LockOptions, described, guarded
+from aioredlock_ng.guarded import Guard, GuardOptions, LockOptions, described, guarded
 from aioredlock_ng.lock import Lock, OnLost
 from aioredlock_ng.options import positive_seconds
 from aioredlock_ng.rwlock import RWLock
@@ -141,7 +142,7 @@ class Kinds(Operations):
         *,
         limit: int | None = None,
         shared: bool = False,
-        **options: Unpack[LockOptions],
+        **options: Unpack[GuardOptions],
     ) -> Guard:
         """Return a decorator that runs each call inside `async with redlock.lock(name)`.
 
@@ -155,18 +156,25 @@ class Kinds(Operations):
                 replaces the `lock`. None: one call, under the `lock`.
             shared: True: the lock is `rwlock(name).read()`. Calls with the same lock name
                 may then run at the same time. A call of a guard without `shared` is a writer.
-            options: Options of `lock`. With `shared`, options of `rwlock`.
+            options: Options of `lock`. With `shared`, options of `rwlock`. `owner` may have the
+                placeholders of the name, or be a function; see `GuardOptions`.
 
         Raises:
             ConfigurationError: Raised at decoration if the function is not a coroutine function, or
                 if an argument is invalid. `limit` and `shared` exclude each other. Raised at a call
                 if a value has no text that is the same in every process, or contains the separator
-                that follows its placeholder.
+                that follows its placeholder. Raised also if the text for `owner` is not one
+                printable line of at most 200 bytes. An error of the function `owner` propagates.
 
         Safety: as in `Lock`.
         """
+        owner = label_template(options.pop("owner", None))
         return guarded(
-            lambda name: described(self, (name,), options, limit, shared=shared), template
+            lambda name, label: described(
+                self, (name,), options, limit, shared=shared, owner=label
+            ),
+            template,
+            owner,
         )
 
     def once(self, template: str, *, within: float) -> Once:

@@ -7,19 +7,22 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from aioredlock_ng._core.labels import labels_of_calls
 from aioredlock_ng._core.templates import SeparatorInText, Template
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.options import check_shared
-from aioredlock_ng.rwlock import RWLockOptions
+from aioredlock_ng.rwlock import CommonOptions, RWLockOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
+    from aioredlock_ng._core.labels import LabelTemplate
     from aioredlock_ng._core.templates import Placeholder
     from aioredlock_ng.lock import Lock
 
 __all__ = [
     "Guard",
+    "GuardOptions",
     "LockOptions",
     "Manager",
     "NameTemplate",
@@ -51,6 +54,19 @@ class LockOptions(RWLockOptions, total=False):
 
     fair: bool
     min_hold: float | None
+
+
+class GuardOptions(CommonOptions, total=False):
+    """Arguments of `Redlock.lock` for the calls of a function.
+
+    `owner` is a text with the placeholders that the name may have, or a function. The function
+    returns the label, or None for the manager's label. The function receives the arguments that it
+    names as parameters.
+    """
+
+    fair: bool
+    min_hold: float | None
+    owner: str | Callable[..., str | None] | None
 
 
 class Guard(Protocol):
@@ -91,14 +107,18 @@ def described(
     limit: int | None = None,
     *,
     shared: bool = False,
+    owner: str | None = None,
 ) -> L_co:
     """Return a lock, a semaphore if `limit` is given, or a readers' side if `shared` is True.
 
     A semaphore and a read-write lock have only one name. `options` are options of `Redlock.lock`.
+    `owner` is the label of the leases; None for the manager's label.
 
     Raises:
         ConfigurationError: An argument is invalid.
     """
+    if owner is not None:
+        options = {**options, "owner": owner}
     if not isinstance(shared, bool):
         raise ConfigurationError(f"shared must be True or False, not {type(shared).__name__}")
     if shared:
@@ -230,26 +250,30 @@ def names_of_calls(template: str, function: Callable[..., object], decorator: st
     return NameTemplate(template, function, decorator)
 
 
-def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
+def guarded(
+    lock: Callable[[str, str | None], Lock], template: str, owner: LabelTemplate | None
+) -> Guard:
     """Return the decorator of `Redlock.guard`.
 
     Args:
-        lock: Returns the lock of a name.
+        lock: Returns the lock of a name and a label.
         template: The template of the name; see `NameTemplate`.
+        owner: The template of the label.
 
     Raises:
         ConfigurationError: The template is not a str, or an option is invalid.
     """
-    check_guard(lock, template)
+    check_guard(lambda name: lock(name, None), template)
 
     def decorate(
         function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> Callable[P, Coroutine[Any, Any, R]]:
         names = names_of_calls(template, function, "guard")
+        labels = labels_of_calls(owner, function, f"guard({template!r})")
 
         @functools.wraps(function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with lock(names.name(*args, **kwargs)):
+            async with lock(names.name(*args, **kwargs), labels(args, kwargs)):
                 return await function(*args, **kwargs)
 
         return call

@@ -11,19 +11,24 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng.lock import OnLost, Source
 
-__all__ = ["RWLock", "RWLockOptions", "ReadLock", "WriteLock"]
+__all__ = ["CommonOptions", "RWLock", "RWLockOptions", "ReadLock", "WriteLock"]
 
 
-class RWLockOptions(TypedDict, total=False):
-    """Arguments of `Redlock.rwlock` besides the name. `Redlock.lock` explains each argument."""
+class CommonOptions(TypedDict, total=False):
+    """Arguments that `Redlock.rwlock` and `Redlock.guard` have in common."""
 
     ttl: float | None
     blocking_timeout: float | None
     auto_extend: bool
     max_hold: float | None
     on_lost: OnLost
-    owner: str | None
     fail_fast: bool
+
+
+class RWLockOptions(CommonOptions, total=False):
+    """Arguments of `Redlock.rwlock` besides the name. `Redlock.lock` explains each argument."""
+
+    owner: str | None
 
 
 def _sides(lock: RWLock) -> str:

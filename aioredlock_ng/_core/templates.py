@@ -92,19 +92,23 @@ class Template:
             self.placeholders.append(Placeholder(name, tuple(attributes), form))
             self._literals.append("")
 
-    def fill(self, texts: Sequence[str]) -> str:
+    def fill(self, texts: Sequence[str], *, distinct: bool = True) -> str:
         """Fill in one text for each placeholder, in order, and return the name.
+
+        Args:
+            texts: The texts.
+            distinct: True: different texts never give the same name.
 
         Raises:
             SeparatorInText: Raised if a text contains the separator that follows it. Only the last
-                text may contain its separator.
+                text may contain its separator. Never raised if `distinct` is False.
         """
         name, last = self._literals[0], len(texts) - 1
         for index, (placeholder, text) in enumerate(zip(self.placeholders, texts, strict=True)):
             separator = self._literals[index + 1]
             # A text "a:" before the separator "::" makes "a:::". The end of the text would be
             # ambiguous.
-            if index < last and (text + separator).find(separator) < len(text):
+            if distinct and index < last and (text + separator).find(separator) < len(text):
                 raise SeparatorInText(placeholder, text, separator)
             name += text + separator
         return name

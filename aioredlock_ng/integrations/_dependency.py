@@ -23,6 +23,7 @@ from ._threads import outlasting
 __all__ = ["LockDependency", "LockUnavailable", "get_redlock"]
 
 _CONNECTION: Final = "_connection"
+_REQUEST: Final = "request"
 _REDLOCK: Final = "_redlock"
 
 
@@ -65,11 +66,12 @@ class LockDependency:
 
     def __init__(self, policy: Policy, declared: dict[str, Any]) -> None:
         self._called = "lock_for" if policy.limit is None else "semaphore_for"
-        needed = {placeholder.name for placeholder in policy.placeholders}
+        self._labelled = policy.labelled({_REQUEST})
+        needed = {placeholder.name for placeholder in (*policy.placeholders, *self._labelled)}
         if unused := declared.keys() - needed:
             raise ConfigurationError(
                 f"{self._called}() got {', '.join(sorted(unused))}, which is neither an option"
-                " nor a placeholder of the lock's name"
+                " nor a placeholder of the lock's name or owner"
             )
         self._policy = policy
         self._undeclared = needed - declared.keys()
@@ -97,7 +99,7 @@ class LockDependency:
                 self._undeclared, connection
             )
         try:
-            lock = self._policy.lock(redlock, values)
+            lock = self._policy.lock(redlock, values, {_REQUEST: connection})
         except UnusableValue as error:
             raise RequestValidationError(
                 [{"type": "lock_name", "loc": ("lock",), "msg": str(error), "input": None}]
@@ -132,7 +134,7 @@ class LockDependency:
     def check(
         self, endpoint: Callable[..., Any], path: frozenset[str], redlock: Redlock | None
     ) -> None:
-        """Check that a route with this endpoint and path has the values for the lock's name.
+        """Check that a route with this endpoint and path has the values for name and label.
 
         Internal: for `check_locks`.
 
@@ -141,10 +143,12 @@ class LockDependency:
                 does not accept the options.
         """
         parameters = self._parameters_of(endpoint)
-        for placeholder in self._policy.placeholders:
+        named = self._policy.placeholders
+        for placeholder in (*named, *self._labelled):
             if placeholder.name in self._undeclared:
                 parameters.check(placeholder, path)
             else:
-                parameters.agree(placeholder, self.__signature__.parameters[placeholder.name], path)
+                declared = self.__signature__.parameters[placeholder.name]
+                parameters.agree(placeholder, declared, path, textual=placeholder in named)
         if redlock is not None:
             self._policy.check(redlock)

@@ -31,6 +31,7 @@ LEASE: Final[Any] = (
     web.RequestKey("lease", Lease) if hasattr(web, "RequestKey") else "aioredlock_ng.lease"
 )
 _LOCKS: Final = "__aioredlock_ng_locks__"
+_REQUEST: Final = "request"
 
 H = TypeVar("H", bound="Callable[..., Awaitable[web.StreamResponse]]")
 
@@ -73,7 +74,9 @@ class Locks:
     ) -> None:
         path = {} if path is None else path
         query = {} if query is None else query
-        needed = {placeholder.name for placeholder in policy.placeholders}
+        needed = {
+            placeholder.name for placeholder in (*policy.placeholders, *policy.labelled({_REQUEST}))
+        }
         bare = {
             placeholder.name for placeholder in policy.placeholders if not placeholder.attributes
         }
@@ -82,7 +85,7 @@ class Locks:
             if unused := given.keys() - needed:
                 raise ConfigurationError(
                     f"{argument} names {', '.join(sorted(map(str, unused)))}, which is no"
-                    " placeholder of the lock's name"
+                    " placeholder of the lock's name or owner"
                 )
         if both := path.keys() & query.keys():
             raise ConfigurationError(
@@ -115,7 +118,7 @@ class Locks:
         return call  # type: ignore[return-value]
 
     def check(self, where: str, variables: frozenset[str], redlock: Redlock | None) -> None:
-        """Check that a route has the values for the name, and that the manager accepts the options.
+        """Check that a route has the values for name and label, and a manager accepts the options.
 
         Args:
             where: The route, for errors.
@@ -141,7 +144,9 @@ class Locks:
         self, request: web.Request, handle: Callable[[], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         try:
-            lock = self._policy.lock(self._redlock_of(request), self._values(request))
+            lock = self._policy.lock(
+                self._redlock_of(request), self._values(request), {_REQUEST: request}
+            )
         except UnusableValue as error:
             text = json.dumps({"detail": str(error)})
             raise web.HTTPBadRequest(text=text, content_type="application/json") from error

@@ -88,11 +88,17 @@ class Parameters:
             )
 
     def agree(
-        self, placeholder: Placeholder, declared: inspect.Parameter, path: frozenset[str]
+        self,
+        placeholder: Placeholder,
+        declared: inspect.Parameter,
+        path: frozenset[str],
+        *,
+        textual: bool,
     ) -> None:
         """Check that `lock_for` and the endpoint declare a placeholder's value in the same way.
 
-        The result of a dependency is not checked.
+        The result of a dependency is not checked. The value must have the attributes that the
+        placeholder names. If `textual` is True, equal values of its type must have the same text.
 
         Raises:
             ConfigurationError: The declarations differ, a model lacks an attribute, or equal values
@@ -129,7 +135,7 @@ class Parameters:
                     f"{placeholder}: {annotation.__name__} has no {attribute}; it has: {there}"
                 )
             annotation = annotation.model_fields[attribute].annotation
-        if not _textual(annotation):
+        if textual and not _textual(annotation):
             raise ConfigurationError(
                 f"{placeholder} must be a str, int, UUID, date or Enum, not"
                 f" {_written(annotation)}; name an attribute of it, or use a dependency that"

@@ -6,6 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable, Redlock
+from aioredlock_ng._core.labels import UnusableLabel, label_template
 from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng.guarded import described
 from aioredlock_ng.options import check_shared, positive_seconds
@@ -90,6 +91,7 @@ class Policy:
             longer wait is likely.
         limit: The number of slots of a semaphore. None for a lock.
         shared: True if the requests are readers of a read-write lock, which has one name.
+        owner: The label, as a text with placeholders or as a function. None: the manager's label.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -107,6 +109,7 @@ class Policy:
         limit: int | None = None,
         *,
         shared: bool = False,
+        owner: object = None,
     ) -> None:
         if not templates:
             raise ConfigurationError("name at least one lock, like 'order:{order_id}'")
@@ -140,6 +143,7 @@ class Policy:
             elif value is not None:
                 positive_seconds(name, value, zero=name == "blocking_timeout")
         self._options = options
+        self._owner = label_template(owner)
         self.templates = tuple(Template(text) for text in templates)
         self.held_status = held_status
         self.limit = None if limit is None else checked_limit(limit)
@@ -167,12 +171,23 @@ class Policy:
         options = {name: given[name] for name in (*_TIMES, *_SWITCHES)}
         limit, shared = given.get("limit"), given.get("shared", False)
         return cls(
-            templates, options, given["held_status"], given["retry_after"], limit, shared=shared
+            templates,
+            options,
+            given["held_status"],
+            given["retry_after"],
+            limit,
+            shared=shared,
+            owner=given["owner"],
         )
 
     @property
     def placeholders(self) -> list[Placeholder]:
         return [placeholder for template in self.templates for placeholder in template.placeholders]
+
+    def labelled(self, provided: Collection[str] = ()) -> list[Placeholder]:
+        """Return the placeholders of the label, except for `provided` values."""
+        found = [] if self._owner is None else self._owner.placeholders
+        return [placeholder for placeholder in found if placeholder.name not in provided]
 
     def check(self, redlock: Manager[object]) -> None:
         """Check that a manager, for asyncio or for threads, accepts the options.
@@ -183,21 +198,33 @@ class Policy:
         """
         self._described(redlock, ("a name",))
 
-    def lock(self, redlock: Manager[L], values: Mapping[str, object]) -> L:
+    def lock(
+        self,
+        redlock: Manager[L],
+        values: Mapping[str, object],
+        provided: Mapping[str, object] | None = None,
+    ) -> L:
         """Return the lock for a request's values, without I/O. Equal names count once.
 
         Args:
             redlock: The manager, for asyncio or for threads.
             values: The objects that the templates use, by name.
+            provided: Values for the label alone, which replace `values` of the same name.
 
         Raises:
-            UnusableValue: The request's values cannot form a name of a lock.
+            UnusableValue: The request's values cannot form a name of a lock, or a label.
             ConfigurationError: The manager refuses an option. Or a value lacks an attribute or has
                 an unsupported type.
         """
         names = dict.fromkeys(template.fill(values) for template in self.templates)
+        label = None
+        if self._owner is not None:
+            try:
+                label = self._owner.label({**values, **(provided or {})})
+            except UnusableLabel as error:
+                raise UnusableValue(f"not possible as a lock's owner: {error}") from error
         try:
-            return self._described(redlock, names)
+            return self._described(redlock, names, label)
         except ConfigurationError as error:
             self.check(redlock)
             raise UnusableValue(f"not possible as a lock's name: {error}") from error
@@ -222,8 +249,10 @@ class Policy:
         left, min_hold = getattr(error, "retry_after", None), self._options.get("min_hold")
         return None if left is None or min_hold is None else min(left, min_hold)
 
-    def _described(self, redlock: Manager[L], names: Collection[str]) -> L:
-        return described(redlock, names, self._options, self.limit, shared=self.shared)
+    def _described(
+        self, redlock: Manager[L], names: Collection[str], label: str | None = None
+    ) -> L:
+        return described(redlock, names, self._options, self.limit, shared=self.shared, owner=label)
 
     def _answer(self, status: int, detail: str, after: float | None = None) -> Answer:
         seconds = max(self._retry_after, ceil(min(after or 0.0, _LONGEST)))

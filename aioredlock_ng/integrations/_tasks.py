@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, LockNotAcquired
+from aioredlock_ng._core.labels import label_template
 from aioredlock_ng.guarded import described
 from aioredlock_ng.sync import Redlock
 from aioredlock_ng.sync.guarded import guarded
@@ -40,7 +41,7 @@ def task_guard(
         template: The lock's name, with placeholders for parameters of the function.
         limit: Number of calls that may run at a time under one name. None: one call, under a lock.
         shared: True if the calls are readers of a read-write lock.
-        options: Options of `Redlock.lock`.
+        options: Options of `Redlock.guard`.
         refused: Called in place of the function if the lock is not acquired. None: the call raises
             the error.
 
@@ -52,9 +53,12 @@ def task_guard(
             "locked() takes a manager of aioredlock_ng.sync first, like @locked(redlock,"
             f' "job:{{job_id}}"), not {type(redlock).__name__}'
         )
+    options = dict(options)
+    owner = label_template(options.pop("owner", None))
     guard = guarded(
-        lambda name: described(redlock, (name,), options, limit, shared=shared),
+        lambda name, label: described(redlock, (name,), options, limit, shared=shared, owner=label),
         template,
+        owner,
         decorator="locked",
         example="@locked(redlock, ",
         refused=refused,

@@ -31,6 +31,7 @@ _DEFAULTS: Final[ViewOptions] = {
     "min_hold": None,
     "held_status": None,
     "retry_after": 1,
+    "owner": None,
     "fail_fast": True,
     "fair": False,
 }
@@ -59,6 +60,11 @@ class ViewOptions(TypedDict, total=False):
             The header has a larger value, up to an hour, if a longer wait is likely. For 503 the
             wait follows from the quarantine of the nodes. For the other statuses the wait follows
             from `min_hold`.
+        owner: Label of the holder, which `inspect` shows. A text may have the placeholders of the
+            name, as in "order {order_id}". A function returns the label, or None for the manager's
+            label. The function receives the values that it names as parameters. A label is one
+            printable line of at most 200 bytes. The answer to another text is 400. Default: the
+            manager's label.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`. Default: True.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -74,6 +80,7 @@ class ViewOptions(TypedDict, total=False):
     min_hold: float | None
     held_status: int | None
     retry_after: int
+    owner: str | Callable[..., str | None] | None
     fail_fast: bool
     fair: bool
 
@@ -143,7 +150,9 @@ class ViewLock:
         follow = not isinstance(view, functools.partial)
         self._signature = inspect.signature(view, follow_wrapped=follow)
         self._called = called
-        self._needed = {placeholder.name for placeholder in policy.placeholders}
+        self._needed = {
+            placeholder.name for placeholder in (*policy.placeholders, *policy.labelled())
+        }
         kinds = {name: found.kind for name, found in self._signature.parameters.items()}
         self._rest = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD]
         known = kinds.keys() | more
@@ -160,12 +169,12 @@ class ViewLock:
     ) -> R:
         """Call the view under its lock and return its result.
 
-        The function `call` calls the view. The lock's name contains values from `args` and
+        The function `call` calls the view. The lock's name and label contain values from `args` and
         `kwargs`, the view's arguments, and from `more`.
 
         Raises:
-            Refused: The request's values cannot form a name, or the lock was not acquired or was
-                lost.
+            Refused: The request's values cannot form a name or a label, or the lock was not
+                acquired or was lost.
             ConfigurationError: The view has no value for a placeholder, or the value has a type
                 whose equal values may have different texts.
         """

@@ -76,6 +76,7 @@ def locked(
     min_hold: float | None = None,
     held_status: int = 423,
     retry_after: int = 1,
+    owner: str | Callable[..., str | None] | None = None,
     fail_fast: bool = True,
     fair: bool = False,
     shared: bool = False,
@@ -106,6 +107,11 @@ def locked(
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
             larger value, up to an hour, if a longer wait is likely. For 503 the wait follows from
             the quarantine of the nodes, for `held_status` from `min_hold`.
+        owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
+            "account {id}". A function returns the label, or None for the manager's label. The
+            function receives the values that it names as parameters. The value `request` is the
+            request. A label is one printable line of at most 200 bytes. The answer to another text
+            is 400. None: the manager's label.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -138,6 +144,7 @@ def semaphore_for(
     min_hold: float | None = None,
     held_status: int = 429,
     retry_after: int = 1,
+    owner: str | Callable[..., str | None] | None = None,
     fail_fast: bool = True,
     fair: bool = False,
 ) -> Callable[[H], H]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from aioredlock_ng import LockNotAcquired
-    from aioredlock_ng.sync import LockOptions, Redlock
+    from aioredlock_ng.sync import GuardOptions, Redlock
     from aioredlock_ng.sync.guarded import Guard
 
 __all__ = ["locked"]
@@ -46,7 +46,7 @@ def locked(
     held: Literal["raise", "skip", "retry"] = "raise",
     limit: int | None = None,
     shared: bool = False,
-    **options: Unpack[LockOptions],
+    **options: Unpack[GuardOptions],
 ) -> Guard:
     """Run each call of a task under a lock, named by the task's arguments.
 
@@ -69,11 +69,14 @@ def locked(
         options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: no
             limit. `min_hold` is the shortest time for which the lock or slot stays taken, even if
             the task is shorter.
+            `owner` may have the placeholders of the name, or be a function of these parameters.
+            With `bind=True`, "task {self.request.id}" is the id of the task.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the task raises this error if a value
             contains the separator behind its placeholder, or has a text that can differ between
-            processes.
+            processes. Raised also if the text for `owner` is not one printable line of at most 200
+            bytes.
 
     Safety: the lock is released when the task returns or raises, at its soft time limit, and at
     `revoke(terminate=True)`. At the hard time limit Celery sends SIGKILL, and the lock expires.

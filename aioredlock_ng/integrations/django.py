@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired
+from aioredlock_ng._core.labels import LabelTemplate, UnusableLabel, label_template
 from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng.guarded import described
 from aioredlock_ng.options import check_shared
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Unpack
 
-    from aioredlock_ng.sync import LockOptions, Redlock
+    from aioredlock_ng.sync import GuardOptions, Redlock
 
     from ._views import ViewOptions
 
@@ -94,8 +95,8 @@ def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callabl
             equal values of these types always have the same text.
         more: Names of further locks, which are acquired together: all or nothing.
         options: The options of `ViewOptions`: `limit`, `shared`, `ttl`, `blocking_timeout`,
-            `max_hold`, `min_hold`, `held_status`, `retry_after`, `fail_fast` and `fair`. By default
-            `blocking_timeout` is 0 (no wait), `held_status` is 423 (429 with `limit`),
+            `max_hold`, `min_hold`, `held_status`, `retry_after`, `owner`, `fail_fast` and `fair`.
+            By default `blocking_timeout` is 0 (no wait), `held_status` is 423 (429 with `limit`),
             `retry_after` is 1, and `fail_fast` is True. All other options are None or False.
 
     Raises:
@@ -136,7 +137,7 @@ def locked_command(
     held: Literal["raise", "skip"] = "raise",
     limit: int | None = None,
     shared: bool = False,
-    **options: Unpack[LockOptions],
+    **options: Unpack[GuardOptions],
 ) -> Callable[[V], V]:
     """Hold a lock while the `handle` of a management command runs.
 
@@ -155,12 +156,13 @@ def locked_command(
             then run at the same time. A lock of the same name without `shared` is a writer.
         options: As for `Redlock.lock`. `blocking_timeout` limits the wait. Default: 0, no wait.
             `min_hold` is the shortest time for which the lock or slot stays taken, even if the
-            command is shorter.
+            command is shorter. `owner` may have the placeholders of the name, or be a function of
+            options of the command.
 
     Raises:
-        ConfigurationError: `template`, `held`, `limit` or `shared` is invalid. The command raises
-            this error if an option is invalid, or if a placeholder has no value of the type str,
-            int, UUID, date or Enum.
+        ConfigurationError: `template`, `held`, `limit`, `shared` or `owner` is invalid. The command
+            raises this error if an option is invalid, or if a placeholder has no value of the type
+            str, int, UUID, date or Enum.
 
     The command raises `CommandError` with status 69 if no quorum of nodes can grant the lock, and
     with status 75 if the lock was lost.
@@ -172,12 +174,14 @@ def locked_command(
         check_shared(options, limit=limit)
     elif limit is not None:
         checked_limit(limit)
+    owner = label_template(options.pop("owner", None))
     options = {"blocking_timeout": 0.0, **options}
 
     def decorate(handle: V) -> V:
         @functools.wraps(handle)
         def call(self: Any, *args: Any, **given: Any) -> Any:
-            lock = described(get_redlock(), (_name(names, given),), options, limit, shared=shared)
+            name, label = _name_and_label(names, owner, given)
+            lock = described(get_redlock(), (name,), options, limit, shared=shared, owner=label)
             lease = None
             try:
                 with ending_by_sigterm(), lock as lease:
@@ -203,15 +207,21 @@ def _fail(error: Exception, status: int) -> NoReturn:
     raise CommandError(str(error), returncode=status) from error
 
 
-def _name(template: Template, given: dict[str, Any]) -> str:
-    needed = {placeholder.name for placeholder in template.placeholders}
-    if missing := needed - given.keys():
-        raise ConfigurationError(
-            f"lock name {template.text!r}: this command has no option {', '.join(sorted(missing))}"
-        )
+def _name_and_label(
+    template: Template, owner: LabelTemplate | None, given: dict[str, Any]
+) -> tuple[str, str | None]:
+    labelled = [] if owner is None else owner.placeholders
+    for where, placeholders in (
+        (f"lock name {template.text!r}", template.placeholders),
+        ("owner", labelled),
+    ):
+        if missing := {placeholder.name for placeholder in placeholders} - given.keys():
+            raise ConfigurationError(
+                f"{where}: this command has no option {', '.join(sorted(missing))}"
+            )
     try:
-        return template.fill(given)
-    except UnusableValue as error:
+        return template.fill(given), None if owner is None else owner.label(given)
+    except (UnusableValue, UnusableLabel) as error:
         raise CommandError(str(error)) from error
 
 

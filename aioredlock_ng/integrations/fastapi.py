@@ -78,6 +78,7 @@ def lock_for(
     min_hold: float | None = None,
     held_status: int = 423,
     retry_after: int = 1,
+    owner: str | Callable[..., str | None] | None = None,
     fail_fast: bool = True,
     fair: bool = False,
     shared: bool = False,
@@ -118,6 +119,11 @@ def lock_for(
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
             larger value, up to an hour, if a longer wait is likely. For 503 the wait follows from
             the quarantine of the nodes, for `held_status` from `min_hold`.
+        owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
+            "order {order_id}". A function returns the label, or None for the manager's label. The
+            function receives the values that it names as parameters. The value `request` is the
+            request. A label is one printable line of at most 200 bytes. The answer to another text
+            is 422. None: the manager's label.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -126,9 +132,10 @@ def lock_for(
             with the same lock name may then run at the same time. A lock of the same name
             without `shared` is a writer. With `shared`, `more`, `min_hold` and `fair` are not
             possible.
-        declared: Sources of the other values in the lock's name, declared like the parameters of a
+        declared: Sources of the other values in name and label, declared like the parameters of a
             dependency. Examples: `user=Depends(current_user)`, `tenant=Annotated[str, Header()]`,
-            or `order=Order` for the body's model, which the endpoint receives as `order`.
+            or `order=Order` for the body's model, which the endpoint receives as `order`. The
+            value of a placeholder `{owner}` can only come from the endpoint.
 
     Raises:
         ConfigurationError: An argument is invalid. Errors that depend on the route are found by
@@ -153,6 +160,7 @@ def semaphore_for(
     min_hold: float | None = None,
     held_status: int = 429,
     retry_after: int = 1,
+    owner: str | Callable[..., str | None] | None = None,
     fail_fast: bool = True,
     fair: bool = False,
     **declared: Any,

@@ -104,8 +104,8 @@ def locked(
             UUID, date or Enum, because equal values of these types always have the same text.
         more: Names of further locks, which are acquired together: all or nothing.
         options: The options of `ViewOptions`: `limit`, `shared`, `ttl`, `blocking_timeout`,
-            `max_hold`, `min_hold`, `held_status`, `retry_after`, `fail_fast` and `fair`. By default
-            `blocking_timeout` is 0 (no wait), `held_status` is 423 (429 with `limit`),
+            `max_hold`, `min_hold`, `held_status`, `retry_after`, `owner`, `fail_fast` and `fair`.
+            By default `blocking_timeout` is 0 (no wait), `held_status` is 423 (429 with `limit`),
             `retry_after` is 1, and `fail_fast` is True. All other options are None or False.
 
     Raises:

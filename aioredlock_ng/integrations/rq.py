@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from aioredlock_ng import LockNotAcquired
-    from aioredlock_ng.sync import LockOptions, Redlock
+    from aioredlock_ng.sync import GuardOptions, Redlock
     from aioredlock_ng.sync.guarded import Guard
 
 __all__ = ["SKIPPED", "locked"]
@@ -45,7 +45,7 @@ def locked(
     held: Literal["raise", "skip"] | Retry = "raise",
     limit: int | None = None,
     shared: bool = False,
-    **options: Unpack[LockOptions],
+    **options: Unpack[GuardOptions],
 ) -> Guard:
     """Run each call of a job's function under a lock, named by the arguments.
 
@@ -68,11 +68,14 @@ def locked(
         options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: no
             limit. `min_hold` is the shortest time for which the lock or slot stays taken, even if
             the job is shorter.
+            `owner` may have the placeholders of the name, or be a function of these parameters.
+            `owner=lambda: rq.get_current_job().id` is the id of the job.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the function raises this error if a
             value contains the separator behind its placeholder, or has a text that can differ
-            between processes.
+            between processes. Raised also if the text for `owner` is not one printable line of at
+            most 200 bytes.
 
     Safety: the lock is released when the function returns or raises, at the job's timeout, and at
     SIGTERM. RQ's stop command ends a running job by SIGKILL, and the lock expires.

@@ -13,12 +13,13 @@ from importlib import import_module
 
 from aioredlock_ng.sync._lease import Lease
 from aioredlock_ng.sync._lock import Lock, OnLost
-from aioredlock_ng.sync._options import LockOptions, RedlockOptions, RWLockOptions
+from aioredlock_ng.sync._options import GuardOptions, LockOptions, RedlockOptions, RWLockOptions
 from aioredlock_ng.sync._redlock import Redlock
 from aioredlock_ng.sync._rwlock import ReadLock, RWLock, WriteLock
 from aioredlock_ng.sync._semaphore import Semaphore
 
 __all__ = [
+    "GuardOptions",
     "Lease",
     "Lock",
     "LockOptions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aioredlock_ng._core.labels import label_template
 from aioredlock_ng._once import wait_of
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.guarded import described
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from aioredlock_ng.sync._lease import Entry, Inside
     from aioredlock_ng.sync._lock import OnLost
     from aioredlock_ng.sync._once import Once
-    from aioredlock_ng.sync._options import LockOptions, RWLockOptions
+    from aioredlock_ng.sync._options import GuardOptions, LockOptions, RWLockOptions
     from aioredlock_ng.sync.guarded import Guard
 
 __all__ = ["Kinds"]
@@ -84,7 +85,7 @@ class Kinds:
         *,
         limit: int | None = None,
         shared: bool = False,
-        **options: Unpack[LockOptions],
+        **options: Unpack[GuardOptions],
     ) -> Guard:
         """Decorate a plain function: each call runs inside `with redlock.lock(name)`.
 
@@ -95,19 +96,26 @@ class Kinds:
                 replaces the `lock`. None: one call, under the `lock`.
             shared: True: the lock is `rwlock(name).read()`. Calls with the same lock name
                 may then run at the same time. A call of a guard without `shared` is a writer.
-            options: As for `lock`. With `shared`, the options of `rwlock`.
+            options: As for `lock`. With `shared`, the options of `rwlock`. `owner` may have the
+                placeholders of the name, or be a function; see `GuardOptions`.
 
         Raises:
             ConfigurationError: Raised at decoration if the function is not a plain function, or if
                 an argument is invalid. `limit` and `shared` exclude each other. Raised at a call if
                 a value has no text that is the same in every process, or contains the separator
-                that follows its placeholder.
+                that follows its placeholder. Raised also if the text for `owner` is not one
+                printable line of at most 200 bytes. An error of the function `owner` propagates.
 
         A call raises the errors of `with redlock.lock(…)`. After `LockNotAcquired` the function has
         not begun. After `LockLost` the function has finished, and its result is discarded.
         """
+        owner = label_template(options.pop("owner", None))
         return guarded(
-            lambda name: described(self, (name,), options, limit, shared=shared), template
+            lambda name, label: described(
+                self, (name,), options, limit, shared=shared, owner=label
+            ),
+            template,
+            owner,
         )
 
     def once(self, template: str, *, within: float) -> Once:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from aioredlock_ng.events import EventSink
     from aioredlock_ng.sync._lock import OnLost
 
-__all__ = ["LockOptions", "RWLockOptions", "RedlockOptions"]
+__all__ = ["GuardOptions", "LockOptions", "RWLockOptions", "RedlockOptions"]
 
 
 class RedlockOptions(TypedDict, total=False):
@@ -34,16 +34,19 @@ class RedlockOptions(TypedDict, total=False):
     rng: random.Random | None
 
 
-class RWLockOptions(TypedDict, total=False):
-    """The options of `Redlock.rwlock`."""
-
+class _CommonOptions(TypedDict, total=False):
     ttl: float | None
     blocking_timeout: float | None
     auto_extend: bool
     max_hold: float | None
     on_lost: OnLost | None
-    owner: str | None
     fail_fast: bool
+
+
+class RWLockOptions(_CommonOptions, total=False):
+    """The options of `Redlock.rwlock`."""
+
+    owner: str | None
 
 
 class LockOptions(RWLockOptions, total=False):
@@ -51,3 +54,14 @@ class LockOptions(RWLockOptions, total=False):
 
     fair: bool
     min_hold: float | None
+
+
+class GuardOptions(_CommonOptions, total=False):
+    """The options of `Redlock.lock` for the calls of a function.
+
+    `owner` is a text with placeholders, or a function; see `aioredlock_ng.guarded.GuardOptions`.
+    """
+
+    fair: bool
+    min_hold: float | None
+    owner: str | Callable[..., str | None] | None

@@ -10,12 +10,14 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from aioredlock_ng._core.labels import labels_of_calls
 from aioredlock_ng.errors import ConfigurationError, LockNotAcquired
 from aioredlock_ng.guarded import NameTemplate, check_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioredlock_ng._core.labels import LabelTemplate
     from aioredlock_ng.sync._lock import Lock
 
 __all__ = ["Guard", "guarded", "names_of_calls"]
@@ -55,8 +57,9 @@ def names_of_calls(template: str, function: Callable[..., object], decorator: st
 
 
 def guarded(
-    lock: Callable[[str], Lock],
+    lock: Callable[[str, str | None], Lock],
     template: str,
+    owner: LabelTemplate | None,
     *,
     decorator: str = "guard",
     example: str = "@redlock.guard(",
@@ -65,9 +68,10 @@ def guarded(
     """Make a decorator that runs each call of a function under a lock.
 
     Args:
-        lock: Returns the lock of a name.
+        lock: Returns the lock of a name and a label.
         template: The name, with placeholders for arguments; see
             `aioredlock_ng.guarded.NameTemplate`.
+        owner: The template of the label.
         decorator: Name of the decorator in errors.
         example: The beginning of a correct use, shown in errors.
         refused: Called with the error, in place of the function, if the lock is not acquired. The
@@ -76,16 +80,17 @@ def guarded(
     Raises:
         ConfigurationError: The template is not a str, or an option is invalid.
     """
-    check_guard(lock, template, example)
+    check_guard(lambda name: lock(name, None), template, example)
 
     def decorate(function: Callable[P, R], /) -> Callable[P, R]:
         names = names_of_calls(template, function, decorator)
+        labels = labels_of_calls(owner, function, f"{decorator}({template!r})")
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             lease = None
             try:
-                with lock(names.name(*args, **kwargs)) as lease:
+                with lock(names.name(*args, **kwargs), labels(args, kwargs)) as lease:
                     return function(*args, **kwargs)
             except LockNotAcquired as error:
                 # With a lease, the error comes from another lock, which the function acquires.

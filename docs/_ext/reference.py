@@ -35,7 +35,10 @@ SHORT = 60
 COLON = "\ue000"
 SYNC = "aioredlock_ng.sync"
 SYNCHRONOUS = (SYNC, *(f"aioredlock_ng.integrations.{name}" for name in ("celery", "django", "flask", "rq")))
-SHARED = dict.fromkeys(("Redlock", "Lock", "Semaphore", "Lease"), "aioredlock_ng") | {"LockOptions": "aioredlock_ng.guarded"}
+SHARED = {
+    **dict.fromkeys(("Redlock", "Lock", "Semaphore", "Lease"), "aioredlock_ng"),
+    **dict.fromkeys(("LockOptions", "GuardOptions"), "aioredlock_ng.guarded"),
+}
 INTERNAL = re.compile(r"^Internal: ", re.MULTILINE)
 RAISES = re.compile(r"(?P<indent> +)(?P<errors>\w+(?:, \w+)+): (?P<when>.+)")
 

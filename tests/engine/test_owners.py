@@ -402,6 +402,64 @@ async def test_a_lock_may_name_its_own_owner(rig: Rig) -> None:
         assert await owner_of(process, "a") is None
 
 
+@pytest.mark.parametrize("options", [{}, {"shared": True}])
+async def test_a_guard_labels_each_call_by_its_arguments(rig: Rig, options: Any) -> None:
+    process, other = await rig.process(owner="the process"), await rig.process()
+    entered = asyncio.Event()
+
+    @process.redlock.guard("report:{user_id}", owner="job {job_id}", **options)
+    async def report(user_id: int, job_id: str | None = "7") -> None:
+        entered.set()
+        await asyncio.sleep(10)
+
+    @process.redlock.guard("report:{user_id}", owner=lambda job_id: job_id and f"job {job_id}", **options)
+    async def other_report(user_id: int, job_id: str | None = "7") -> None:
+        entered.set()
+        await asyncio.sleep(10)
+
+    for function, job, label in (
+        (report, "7", "job 7"),
+        (report, "8", "job 8"),
+        (other_report, "9", "job 9"),
+        (other_report, None, "the process"),
+    ):
+        entered.clear()
+        call = asyncio.create_task(function(1, job_id=job))
+        await entered.wait()
+        await asyncio.sleep(0.3)
+        with pytest.raises(LockHeld, match=f"held by {label}[: ]") as caught:
+            await other.lock("report:1", blocking_timeout=0).acquire()
+        assert caught.value.owner == label
+        call.cancel()
+        await asyncio.wait([call])
+
+
+async def test_a_guard_with_slots_labels_each_call_by_its_arguments(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+
+    @process.redlock.guard("report", limit=2, owner="job {job_id}")
+    async def report(job_id: str) -> None:
+        await asyncio.sleep(0.4)
+
+    async with asyncio.TaskGroup() as calls:
+        for job_id in "ab":
+            calls.create_task(report(job_id))
+        await asyncio.sleep(0.3)
+        slots = (await other.redlock.semaphore("report", 2).inspect()).slots
+        assert {slot.owner and slot.owner.label for slot in slots} == {"job a", "job b"}
+
+
+async def test_a_manager_without_labels_writes_none_for_a_guard_with_an_owner(rig: Rig) -> None:
+    process = await rig.process(owner=False)
+
+    @process.redlock.guard("a", owner=lambda number: f"job {number}")
+    async def job(number: int) -> Owner | None:
+        await asyncio.sleep(0.3)
+        return await owner_of(process, "a")
+
+    assert await job(7) is None
+
+
 @pytest.mark.parametrize("owner", ["", "  ", "two\nlines", 7, True, False, "x" * 201])
 def test_an_unusable_label_of_a_lock_is_refused(owner: Any) -> None:
     redlock = Redlock(["redis://127.0.0.1:1"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rq import Retry
+from rq import Retry, get_current_job
 
 from aioredlock_ng.integrations.rq import locked
 from tests.integrations.queue_tasks import redlock, stay
@@ -25,6 +25,16 @@ def repeating(name: str) -> int:
 
 @locked(redlock, "job:{name}", held=Retry(max=2), blocking_timeout=0)
 def giving_up(name: str) -> int:
+    return stay(name)
+
+
+def job_id() -> str | None:
+    job = get_current_job()
+    return None if job is None else f"job {job.id}"
+
+
+@locked(redlock, "job:{name}", owner=job_id, blocking_timeout=0)
+def labelled(name: str) -> int:
     return stay(name)
 
 

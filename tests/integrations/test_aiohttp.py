@@ -14,7 +14,16 @@ import pytest
 from aiohttp import web
 
 from aioredlock_ng import ConfigurationError, LockHeld, LockLost, Redlock
-from aioredlock_ng.integrations.aiohttp import REDLOCK, LockUnavailable, check_locks, lease_of, locked, redlock_ctx
+from aioredlock_ng.integrations.aiohttp import (
+    REDLOCK,
+    LockUnavailable,
+    check_locks,
+    lease_of,
+    locked,
+    redlock_ctx,
+    semaphore_for,
+)
+from tests.integrations.labels import refusal
 from tests.integrations.serving import PATIENCE, aiohttp_client, held
 from tests.support.eventually import eventually
 
@@ -101,6 +110,46 @@ async def test_held_by_another_is_told_with_retry_after(
     assert refused.json() == {"detail": "locked by another request; try again"}
     assert (other.status_code, free.status_code) == (200, 200)
     assert free.json()["fence"] > 0
+
+
+async def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(nodes: NodeSet, elsewhere: Redlock) -> None:
+    async def told(request: web.Request) -> web.Response:
+        return web.json_response(await refusal(elsewhere, "account:7"))
+
+    for options, label in (
+        ({"owner": "request {rid} for {id}", "query": {"rid": int}}, "request 8 for 7"),
+        ({"owner": "{request.method} {request.path}"}, "GET /accounts/7"),
+        ({"owner": lambda request, id: f"{request.headers['x-request-id']}-{id}"}, "abc-7"),  # noqa: A006
+    ):
+        async with aiohttp_client(make_app(locked("account:{id}", **options)(told))) as client:
+            answer = await client.get("/accounts/7?rid=08", headers={"x-request-id": "abc"})
+            assert f"held by {label}: " in answer.json()
+
+
+async def test_a_request_whose_text_cannot_be_a_label_is_answered_by_400(nodes: NodeSet) -> None:
+    for lock in (
+        locked("a", owner="{rid}", query={"rid": str}),
+        semaphore_for("a", 2, owner=lambda request: request.query["rid"]),
+    ):
+        async with aiohttp_client(make_app(lock(names))) as client:
+            refused = await client.get("/accounts/7", params={"rid": "a\n"})
+            assert refused.status_code == 400
+            assert refused.json()["detail"].startswith("not possible as a lock's owner: owner must be one line")
+            assert (await client.get("/accounts/7", params={"rid": "a"})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("owner", "told"),
+    [
+        ("{user}", r"the lock account:\{id\} needs user; variables of this path are: id; name values from the query"),
+        (lambda user, request: user, r"needs user; variables of this path are: id"),
+        ("{id", "owner '{id': expected"),
+        (names, "coroutine function; use a plain function"),
+    ],
+)
+def test_an_owner_that_does_not_fit_the_route_stops_the_app(owner: Any, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        check_locks(make_app(locked("account:{id}", owner=owner)(names)))
 
 
 async def test_a_request_waits_for_its_turn(nodes: NodeSet, elsewhere: Redlock) -> None:

@@ -11,6 +11,7 @@ from celery.exceptions import TaskRevokedError
 from aioredlock_ng import ConfigurationError, LockHeld, LockLost
 from aioredlock_ng.integrations.celery import locked
 from aioredlock_ng.sync import Redlock
+from tests.integrations.labels import sync_refusal
 from tests.integrations.serving import held
 from tests.integrations.working import PATIENCE, Worker, until
 
@@ -229,6 +230,29 @@ def test_a_task_that_is_called_as_a_function_or_eagerly_takes_its_lock(nodes: No
             assert fence.apply(("a",)).state == "IGNORED"
 
 
+def test_a_refused_task_names_the_id_of_the_task_that_holds_the_lock(nodes: NodeSet) -> None:
+    from celery import Celery, current_task
+
+    with (
+        Redlock.from_env() as redlock,
+        Redlock.from_env() as elsewhere,
+        Celery("eager", set_as_current=False) as app,
+    ):
+
+        @app.task(bind=True)
+        @locked(redlock, "job", owner="task {self.request.id} of {shop}")
+        def bound(self: Any, shop: str) -> str:
+            return sync_refusal(elsewhere, "job")
+
+        @app.task
+        @locked(redlock, "job", owner=lambda shop: f"task {current_task.request.id} of {shop}")
+        def plain(shop: str) -> str:
+            return sync_refusal(elsewhere, "job")
+
+        for task in (bound, plain):
+            assert "held by task 4711 of tea: " in task.apply(("tea",), task_id="4711").get()
+
+
 def test_without_a_quorum_a_task_fails_although_it_may_be_skipped() -> None:
     from celery import Celery
 
@@ -258,6 +282,9 @@ def test_a_wrong_use_is_refused_when_the_module_is_imported() -> None:
         ((redlock, "job:{number}"), {}, r"locked\('job:\{number\}'\) of .*: \{number\} names no parameter"),
         ((redlock, "job:{name}"), {"held": "wait"}, "held must be one of raise, skip, retry"),
         ((redlock, "job:{name}"), {"ttl": -1.0}, "ttl"),
+        ((redlock, "job:{name}"), {"owner": "job {number}"}, r"owner: \{number\} names no parameter; there are: name"),
+        ((redlock, "job:{name}"), {"owner": "job {name"}, "owner 'job {name'"),
+        ((redlock, "job:{name}"), {"owner": lambda number: "job"}, r"owner: \{number\} names no parameter"),
         ((redlock, "job:{name}"), {"limit": 0}, "limit must be a whole number from 1 to 1,000, got 0"),
         ((redlock, "job:{name}"), {"limit": 2, "min_hold": -1.0}, "min_hold"),
         ((redlock, "job:{name}"), {"limit": 2, "shared": True}, "shared and limit exclude each other"),

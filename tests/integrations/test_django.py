@@ -31,6 +31,7 @@ from aioredlock_ng.integrations.django import get_redlock, locked, locked_comman
 from aioredlock_ng.sync import Redlock
 from aioredlock_ng.testing import MemoryNodes
 from tests.integrations import django_project
+from tests.integrations.labels import sync_refusal
 from tests.integrations.serving import PATIENCE, held, threaded_client
 from tests.support.coverage import untraced
 
@@ -254,6 +255,58 @@ class Import(BaseCommand):
     @locked_command("import:{shop}", held="skip")
     def handle(self, *args: Any, shop: Any, **options: Any) -> None:
         self.body()
+
+
+def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(project: Callable[..., None]) -> None:
+    with Redlock.from_env() as elsewhere:
+
+        @locked("seat:{seat}", owner="{request.method} of seat {seat}")
+        def by_text(request: Any, seat: int) -> HttpResponse:
+            return HttpResponse(sync_refusal(elsewhere, f"seat:{seat}"))
+
+        class ByFunction(View):
+            @locked("seat:{seat}", owner=lambda request, seat: f"{request.headers['x-request-id']}-{seat}")
+            def get(self, request: Any, seat: int) -> HttpResponse:
+                return HttpResponse(sync_refusal(elsewhere, f"seat:{seat}"))
+
+        project("text/<int:seat>", by_text)
+        project("function/<int:seat>", ByFunction.as_view())
+        assert b"held by GET of seat 7: " in Client().get("/text/7").content
+        assert b"held by abc-7: " in Client().get("/function/7", headers={"x-request-id": "abc"}).content
+        refused = Client().get("/function/7", headers={"x-request-id": "a\t"})
+        assert refused.status_code == 400
+        assert "owner must be one line of text" in refused.json()["detail"]
+    with pytest.raises(ConfigurationError, match=r"needs user; there are: request, seat"):
+        locked("seat:{seat}", owner=lambda user: user)(lambda request, seat: None)
+
+
+class Labelled(BaseCommand):
+    told = ""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--shop")
+
+    @locked_command("import", owner=lambda shop: f"import of {shop}")
+    def handle(self, *args: Any, shop: Any, **options: Any) -> None:
+        with Redlock.from_env() as elsewhere:
+            self.told = sync_refusal(elsewhere, "import")
+
+
+def test_a_refused_command_names_the_label_of_the_command_that_holds_the_lock(project: Callable[..., None]) -> None:
+    command = Labelled()
+    call_command(command, shop="tea")
+    assert "held by import of tea: " in command.told
+    with pytest.raises(CommandError, match="owner must have at most 200 bytes"):
+        call_command(command, shop="x" * 200)
+
+    class Other(BaseCommand):
+        @locked_command("import", owner="{user}")
+        def handle(self, *args: Any, **options: Any) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="owner: this command has no option user"):
+        call_command(Other())
+    with pytest.raises(ConfigurationError, match=r"owner 'import of \{shop': expected"):
+        locked_command("import", owner="import of {shop")
 
 
 def test_a_command_in_the_same_process_is_skipped_or_fails(project: Callable[..., None], nodes: NodeSet) -> None:

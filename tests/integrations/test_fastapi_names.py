@@ -13,8 +13,16 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from aioredlock_ng import ConfigurationError, Lease, Redlock
-from aioredlock_ng.integrations.fastapi import LockDependency, check_locks, get_redlock, lock_for, redlock_lifespan
-from tests.integrations.serving import fastapi_client
+from aioredlock_ng.integrations.fastapi import (
+    LockDependency,
+    check_locks,
+    get_redlock,
+    lock_for,
+    redlock_lifespan,
+    semaphore_for,
+)
+from tests.integrations.labels import refusal
+from tests.integrations.serving import fastapi_client, held
 from tests.support.node_set import NodeSet
 
 
@@ -206,6 +214,52 @@ async def test_a_separator_in_a_value_never_makes_two_requests_share_a_name(node
     assert answers[1].json()["detail"][0]["msg"] == "{tenant} must not contain ':'"
 
 
+async def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(nodes: NodeSet, elsewhere: Redlock) -> None:
+    app = FastAPI(lifespan=redlock_lifespan())
+    locks = {
+        "text": lock_for("o:{order_id}", owner="request {x_request_id} for {order_id}", x_request_id=Annotated[str, Header()]),
+        "path": lock_for("o:{order_id}", owner="{request.method} {request.url.path}"),
+        "function": lock_for("o:{order_id}", owner=lambda request, order_id: f"{request.headers['x-request-id']}-{order_id}"),
+        "model": lock_for("o:7", owner=lambda user: f"user {user.id}", user=Depends(current_user)),
+        "reader": lock_for("o:{order_id}", shared=True, owner="reader {order_id}"),
+    }
+
+    async def told(order_id: int) -> str:
+        return await refusal(elsewhere, f"o:{order_id}")
+
+    for name, lock in locks.items():
+        app.post(f"/{name}/{{order_id}}", dependencies=[Depends(lock, scope="function")])(told)
+    user = uuid.UUID(int=7)
+    async with fastapi_client(app) as client:
+        for name, label in (
+            ("text", "request abc for 7"),
+            ("path", "POST /path/7"),
+            ("function", "abc-7"),
+            ("model", f"user {user}"),
+            ("reader", "reader 7"),
+        ):
+            answer = await client.post(f"/{name}/7", headers={"x-request-id": "abc", "x-user": str(user)})
+            assert f"held by {label}" in answer.json()
+
+
+async def test_a_request_whose_text_cannot_be_a_label_is_answered_by_422(nodes: NodeSet) -> None:
+    app = FastAPI(lifespan=redlock_lifespan())
+    by_text = lock_for("o", owner="{name}")
+    by_function = semaphore_for("s", 2, owner=lambda request: request.query_params["name"])
+
+    @app.post("/text", dependencies=[Depends(by_text, scope="function")])
+    @app.post("/function", dependencies=[Depends(by_function, scope="function")])
+    async def endpoint(name: str) -> None: ...
+
+    async with fastapi_client(app) as client:
+        for path in ("/text", "/function"):
+            refused = await client.post(path, params={"name": "a\n"})
+            assert refused.status_code == 422
+            assert "not possible as a lock's owner: owner must be one line of text" in refused.text
+            assert (await client.post(path, params={"name": "a"})).status_code == 200
+    assert held(nodes) == set()
+
+
 def test_a_lock_around_a_websocket_is_told_at_start() -> None:
     app = FastAPI()
 
@@ -302,6 +356,10 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
         ("/", lock_for("o:{size}"), renamed, r"\{size\} of renamed\(\) has .* a default_factory"),
         ("/", lock_for("o:{tenant}", tenant=Annotated[str, Header()]), renamed, r"but not in renamed\(\)"),
         ("/", lock_for("o:{note}", note=str), order, r"note has a default in order\(\).* note=Depends\(\.\.\.\)"),
+        ("/", lock_for("o:", owner="{user}"), order, r"\{user\} is not a parameter of order\(\); there are: note, order"),
+        ("/", lock_for("o:", owner=lambda user, request: ""), order, r"\{user\} is not a parameter of order\(\)"),
+        ("/", lock_for("o:", owner=lambda order: order.id), order, "declare the value, like .* order=Order"),
+        ("/", lock_for("o:", owner="{order.price}", order=Order), order, "Order has no price; it has: id, item, tags"),
     ],
 )
 def test_what_the_route_does_not_have_is_told_at_start(
@@ -322,6 +380,17 @@ def test_what_the_route_does_not_have_is_told_at_start(
         (lambda: lock_for("o:{id}", retry_after=0.5), "retry_after must be whole seconds"),
         (lambda: lock_for("o:{id}", retry_after=-1), "retry_after must be whole seconds"),
         (lambda: lock_for("o:{id}", blocking_timout=1), "blocking_timout, which is neither an option"),
+        (
+            lambda: lock_for("o:{id}", user=str, owner="{usr}"),
+            "user, which is neither an option .* of the lock's name or owner",
+        ),
+        (lambda: lock_for("o:{id}", owner="a\n{id}"), "owner must be one line of text"),
+        (
+            lambda: lock_for("o:{owner}", owner=Depends(current_user)),
+            "owner must be a text like .*, a function .*; got Depends",
+        ),
+        (lambda: lock_for("o:{owner}", owner=User), "owner must be a text like"),
+        (lambda: semaphore_for("o", 2, owner=False), "make the manager with owner=False"),  # type: ignore[arg-type]
         (lambda: lock_for("o:{id}", ttl=-1), "ttl must be a finite positive number of seconds, got -1"),
         (lambda: lock_for("o:{id}", blocking_timeout="5"), "blocking_timeout must be a number of seconds, not str"),  # type: ignore[arg-type]
         (lambda: lock_for("o:{id}", blocking_timeout=-1), "blocking_timeout must be a finite number of seconds, zero or more"),

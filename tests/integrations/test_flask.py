@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from werkzeug.serving import make_server
 from aioredlock_ng import ConfigurationError, LockHeld, LockLost
 from aioredlock_ng.integrations.flask import LockUnavailable, get_redlock, init_redlock, locked
 from aioredlock_ng.sync import Redlock
+from tests.integrations.labels import sync_refusal
 from tests.integrations.serving import PATIENCE, held, threaded_client
 
 if TYPE_CHECKING:
@@ -124,6 +126,49 @@ def test_an_error_handler_may_answer_differently(app: flask.Flask) -> None:
     with Redlock.from_env() as elsewhere, elsewhere.lock("a"):
         answer = app.test_client().post("/")
     assert (answer.status_code, answer.text) == (409, "one moment")
+
+
+def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(app: flask.Flask) -> None:
+    with Redlock.from_env() as elsewhere:
+
+        @app.post("/text/<int:seat>")
+        @locked("seat:{seat}", owner="{request.method} of seat {seat}")
+        def by_text(seat: int) -> str:
+            return sync_refusal(elsewhere, f"seat:{seat}")
+
+        @app.post("/function/<int:seat>")
+        @locked("seat:{seat}", owner=lambda request, seat: f"{request.headers['x-request-id']}-{seat}")
+        def by_function(seat: int) -> str:
+            return sync_refusal(elsewhere, f"seat:{seat}")
+
+        @app.post("/none")
+        @locked("seat:0", owner=lambda request: request.headers.get("x-request-id"))
+        def unlabelled() -> str:
+            return sync_refusal(elsewhere, "seat:0")
+
+        client, headers = app.test_client(), {"x-request-id": "abc"}
+        assert "held by POST of seat 7: " in client.post("/text/7").text
+        assert "held by abc-7: " in client.post("/function/7", headers=headers).text
+        assert f":{os.getpid()}:" in client.post("/none").text
+        refused = client.post("/none", headers={"x-request-id": "a" * 201})
+        assert (refused.status_code, refused.json["detail"]) == (
+            400,
+            "not possible as a lock's owner: owner must have at most 200 bytes, got 201 characters; shorten it",
+        )
+
+
+def test_an_owner_that_does_not_fit_the_view_is_refused_when_the_module_is_imported() -> None:
+    def view(seat: int) -> str:
+        return ""
+
+    for owner, told in (
+        ("{user}", r"view\(\) needs user; there are: g, request, seat"),
+        (lambda user: user, r"view\(\) needs user; there are: g, request, seat"),
+        ("{seat", "owner '{seat': expected"),
+        (7, "owner must be a text like"),
+    ):
+        with pytest.raises(ConfigurationError, match=told):
+            locked("seat:{seat}", owner=owner)(view)  # type: ignore[arg-type]
 
 
 def test_names_are_made_of_arguments_and_of_attributes_of_g_and_request(app: flask.Flask, nodes: NodeSet) -> None:

@@ -82,6 +82,19 @@ def test_a_job_that_does_not_get_its_lock_fails_or_is_skipped_or_is_repeated(
 
 
 @pytest.mark.slow
+def test_a_refused_job_names_the_id_of_the_job_that_holds_the_lock(workers: list[Worker], queue: Queue, nodes: NodeSet) -> None:
+    first = queue.enqueue(f"{JOBS}.labelled", "a")
+    workers[0].begun("a")
+    with Redlock.from_env() as elsewhere:
+        until(lambda: elsewhere.inspect("job:a").owner is not None)
+    refused = queue.enqueue(f"{JOBS}.failing", "a")
+    until(lambda: ended(refused, JobStatus.FAILED))
+    assert f"held by job {first.id}: " in str(refused.latest_result().exc_string)
+    workers[0].let_end("a")
+    until(lambda: ended(first, JobStatus.FINISHED))
+
+
+@pytest.mark.slow
 def test_the_lock_of_a_job_is_released_at_its_timeout_and_at_sigterm_and_expires_when_it_is_stopped(
     workers: list[Worker], queue: Queue, nodes: NodeSet
 ) -> None:

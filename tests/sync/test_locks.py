@@ -317,6 +317,29 @@ def test_guard_holds_a_lock_for_each_call(redlock: Redlock) -> None:
         report(8)
 
 
+def test_a_guard_labels_each_call_by_its_arguments(redlock: Redlock, rival: Redlock) -> None:
+    def refused() -> str:
+        wait_until(lambda: rival.inspect("account:7").owner is not None)
+        with pytest.raises(LockHeld) as caught:
+            rival.lock("account:7", blocking_timeout=0).acquire()
+        return str(caught.value)
+
+    @redlock.guard("account:{number}", owner="job {job_id}")
+    def report(number: int, job_id: str) -> str:
+        return refused()
+
+    @redlock.guard("account:{number}", owner=lambda job_id: f"job {job_id}")
+    def other_report(number: int, job_id: str) -> str:
+        return refused()
+
+    assert "held by job a: " in report(7, "a")
+    assert "held by job b: " in other_report(7, job_id="b")
+    with pytest.raises(ConfigurationError, match=r"owner must be one line of text, got 'job \\n'"):
+        report(7, "\n")
+    with pytest.raises(ConfigurationError, match=r"owner: \{job\} names no parameter; there are: number"):
+        redlock.guard("account", owner="{job}")(lambda number: None)
+
+
 def test_guard_refuses_what_it_cannot_hold_a_lock_for(redlock: Redlock) -> None:
     async def coroutine() -> None: ...
 

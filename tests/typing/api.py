@@ -199,7 +199,7 @@ def semaphores_for_threads(redlock: threads.Redlock) -> None:
     assert_type(semaphore.inspect(), SemaphoreInfo)
     redlock.semaphore("gpu")  # type: ignore[call-arg]
 
-    @redlock.guard("render:{page}", limit=4, on_lost=on_lost)
+    @redlock.guard("render:{page}", limit=4, on_lost=on_lost, owner="page {page}")
     def render(page: int) -> str:
         return "done"
 
@@ -341,6 +341,17 @@ async def guarded_functions(redlock: Redlock) -> None:
         return 1
 
     assert_type(await read("a"), int)
+
+    def label(job_id: str) -> str | None:
+        return f"job {job_id}"
+
+    @redlock.guard("import:{shop}", owner="job {job_id}")
+    @redlock.guard("shop:{shop}", owner=label)
+    async def load(shop: str, job_id: str) -> int:
+        return 1
+
+    assert_type(await load("a", "b"), int)
+    redlock.guard("x", owner=7)  # type: ignore[arg-type]
     redlock.guard("x", shared="yes")  # type: ignore[arg-type]
     redlock.guard("x", limit="4")  # type: ignore[arg-type]
     redlock.guard("x", timeout=3)  # type: ignore[call-arg]

@@ -67,7 +67,7 @@ class LineIndex:
         line: Line[LeaseRecord] = Line(key, keys, self._count, spec.slots, shared=spec.kind.shared)
         if not alone:
             self._lines[key] = line
-        # `_lines` finds the ordinary line of one key. `_others` finds all other lines of the key: for
+        # `_lines` finds the ordinary line of one key. `_others` finds the other lines of a key: for
         # several names, slots, readers or `fair`.
         if alone or len(keys) > 1 or key != keys:
             for each in keys:
