@@ -10,6 +10,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._leaders import changed
 from aioredlock_ng._term import Term
 from aioredlock_ng.errors import (
@@ -73,7 +74,9 @@ class Candidacy:
 
         Raises:
             RedlockError: Another call of `run` or `async with` has claimed the candidate.
+            RedlockClosed: No asyncio event loop runs, as under trio.
         """
+        running_loop()
         if not self._idle.is_set():
             raise RedlockError(
                 f"this candidate for {self._lock.resource!r} stands or leads already; make another"
@@ -126,6 +129,7 @@ class Candidacy:
         term = self.term
         if self.idle:
             return False
+        running_loop()
         self.resigned = True
         if term is not None and term.task is asyncio.current_task():
             term.end("resigned")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._scripts.kinds import MUTEX
 from aioredlock_ng.errors import QuorumUnreachable
 
@@ -110,11 +111,13 @@ class Leaders:
         """Return the leader as soon as it differs from `known`. No leader has the label "".
 
         Raises:
-            RedlockClosed: The manager is not open, or is closed meanwhile.
+            RedlockClosed: The manager is not open, or is closed meanwhile. Or no asyncio event loop
+                runs.
 
         Safety: a cancelled call changes nothing. Between two calls, no callback is registered.
         """
         engine = self._source.engine()
+        running_loop()
         changes = asyncio.Event()
         late = iter(_LABEL_LATE)
         # A report that came between two calls did not reach `note`. After the report, the node does

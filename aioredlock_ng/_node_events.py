@@ -107,10 +107,10 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class AllNodesForgot:
-    """All nodes lost their memory within one guard time, which is `max_ttl` plus a second.
+    """All nodes restarted or lost their memory within one guard time (`max_ttl` plus a second).
 
-    Locks that were granted before the loss are void, unless a majority of the servers had saved
-    them to disk. Only a manager that used these nodes before the loss can notice it. After this
+    Locks that the nodes forgot are void. Locks that a majority of the servers had saved to disk go
+    on. Only a manager that used these nodes before the loss can notice it. After this
     event, no second one is sent until a node is trusted again.
 
     Attributes:

@@ -137,7 +137,7 @@ class Election:
             LockHeld: This task already holds the lock in an enclosing `async with`.
             ConfigurationError: `main` is not callable.
             RedlockError: This candidate stands or leads already.
-            RedlockClosed: The manager is not open, or is closed meanwhile.
+            RedlockClosed: The manager is not open, is closed meanwhile, or belongs to another loop.
             BaseException: The exception of `main`, raised after the lock was released.
 
         Safety: a call that is cancelled while it waits leaves nothing behind. A cancellation while
@@ -180,7 +180,7 @@ class Election:
             QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure.
             LockHeld: This task already holds the lock in an enclosing `async with`.
             RedlockError: This candidate stands or leads already.
-            RedlockClosed: The manager is not open, or is closed meanwhile.
+            RedlockClosed: The manager is not open, is closed meanwhile, or belongs to another loop.
 
         Safety: a cancelled call leaves nothing behind. To limit the wait, use `asyncio.timeout`.
         """

@@ -191,7 +191,7 @@ class Lease(Held):
         """Turn this lease of `rwlock(…).write()` into a read lease. No writer comes in between.
 
         Readers that wait may enter from now on. The lease keeps its token, its ttl and its
-        `async with`. Its fence may rise by up to 15, and stays below the fence of the next writer.
+        `async with`. Its fence may rise, but stays below the fence of the next writer.
         The lease never allows writing again, even if no node answers. Further calls have no effect.
 
         Raises:

@@ -77,8 +77,8 @@ def log_event(event: Event) -> None:
             )
         case AllNodesForgot():
             _log.error(
-                "all nodes lost their memory (%s): locks granted before are void; no lock is"
-                " granted for %.1f s more",
+                "all nodes restarted or lost their memory (%s): locks that they forgot are void; no"
+                " lock is granted for %.1f s more",
                 ", ".join(event.nodes),
                 event.left,
             )

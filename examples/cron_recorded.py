@@ -14,7 +14,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from aioredlock_ng import LockHeld, Redlock
+from aioredlock_ng import AcquireTimeout, Redlock
 from aioredlock_ng.fencing import StaleFence
 
 PERIOD = timedelta(minutes=1)
@@ -82,13 +82,15 @@ async def catch_up(redlock: Redlock, db: sqlite3.Connection) -> int:
         The number of runs that this host did.
     """
     runs = 0
+    # Hosts that start in the same instant may split the votes of the nodes. Without a
+    # wait, no host would then do the runs.
     try:
-        async with redlock.lock("cron:report", blocking_timeout=0) as lease:
+        async with redlock.lock("cron:report", blocking_timeout=1) as lease:
             while (slot := due(db)) is not None:
                 finish(db, slot, await write_report(slot), lease.fence)
                 runs += 1
                 print(f"{slot:%H:%M} done", flush=True)
-    except LockHeld:
+    except AcquireTimeout:
         pass
     return runs
 

@@ -25,8 +25,9 @@ class Kind:
         remedy: Action to take. The rule may choose another action.
         guarded: Meaning if the recovery guard is on. The finding then has the severity info. "" if
             the guard does not change the meaning.
-        alone: Meaning for a set of one node, if the recovery guard is on. "" if the size of the set
-            does not change the meaning.
+        alone: Meaning for a set of one node, if `recovery_guard` is "auto". "" if the size of the
+            set does not change the meaning. Only a process that used the node before can notice a
+            loss of all its data. With "strict", an empty node waits in any case.
     """
 
     code: str

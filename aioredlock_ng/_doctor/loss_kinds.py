@@ -33,7 +33,7 @@ MAY_FORGET: Final = (
         "A restart loses every lock: each holder has one vote less, and the recovery guard"
         " keeps the node out for max_ttl.",
         "A restart loses every lock. The recovery guard keeps the node out for max_ttl if a"
-        " process that used it before is still there. If all processes are new, the node"
+        " process that used it before reconnects before a new process does. Otherwise the node"
         " grants locks that are held.",
     ),
     Kind(
@@ -43,8 +43,9 @@ MAY_FORGET: Final = (
         "Set appendfsync always if two holders would cost more than some writes per second.",
         "A power cut loses the locks of the last moments: each holder has one vote less. The"
         " node is then quarantined, so no other client gets them.",
-        "A power cut loses the locks of the last moments. They are granted to others only if"
-        " all processes are new as well.",
+        "A power cut loses the locks of the last moments. The file keeps the marker of the"
+        " recovery guard, so the node then grants nothing for max_ttl, even if all processes are"
+        " new.",
     ),
     Kind(
         "fsync-unknown",
@@ -69,8 +70,8 @@ MAY_FORGET: Final = (
         "A failover to a replica loses locks, and the recovery guard then keeps the node out"
         " for max_ttl.",
         "A failover to a replica loses locks. The recovery guard then keeps the node out for"
-        " max_ttl, if the replica had its marker or a process that used the primary is still"
-        " there.",
+        " max_ttl if the replica had the marker. Without the marker, a process that used the"
+        " primary must connect before a new process does.",
     ),
     Kind(
         "restarted",

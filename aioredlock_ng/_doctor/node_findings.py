@@ -65,11 +65,8 @@ def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) ->
     if not is_no_voter(facts):
         for rule in _RULES:
             for finding in rule(facts, options):
-                meaning = (
-                    KINDS[finding.code].alone
-                    if alone and options.recovery_guard is not None
-                    else ""
-                )
+                auto = options.recovery_guard == "auto"
+                meaning = KINDS[finding.code].alone if alone and auto else ""
                 yield replace(finding, meaning=meaning) if meaning else finding
 
 

@@ -105,8 +105,8 @@ def release_each(reply: Any, call: Call) -> ReleasedEach | None:
 
 
 def release(reply: Any, call: Call) -> Released | None:
-    # A reply of 0 or 1 always fits. Counting the keys would take time, because a call of a form has
-    # no list of its keys yet.
+    # A reply of 0 or 1 always fits, so this case needs no `call.keys`. A command that was made from
+    # a `Form` would have to build them first.
     if type(reply) is int and 0 <= reply <= 1:
         return released(reply)
     most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)

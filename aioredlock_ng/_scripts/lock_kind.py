@@ -90,7 +90,7 @@ class LockKind:
 
         Args:
             keys: The lock's keys.
-            slots: The slots of the keys among the fence counters, each slot once.
+            slots: The slots of the fence counters that belong to the keys, each slot once.
             token: The token of the attempt.
             ttl: Milliseconds, as decimal digits.
             fence: The proposed fence. Ignored without fencing.
@@ -151,7 +151,7 @@ class LockKind:
 
         Args:
             keys: The lock's keys.
-            slots: The slots of the keys among the fence counters.
+            slots: The slots of the fence counters that belong to the keys.
             fence: The minimum for the counters after the call, above the holder's fence, so that
                 the holder cannot repair the keys. Ignored without fencing.
             tokens: The tokens whose keys may be deleted.

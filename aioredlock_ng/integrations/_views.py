@@ -169,8 +169,8 @@ class ViewLock:
     ) -> R:
         """Call the view under its lock and return its result.
 
-        The function `call` calls the view. The lock's name and label contain values from `args` and
-        `kwargs`, the view's arguments, and from `more`.
+        The function `call` calls the view. The values in the lock's name and label come from the
+        view's arguments (`args` and `kwargs`) and from `more`.
 
         Raises:
             Refused: The request's values cannot form a name or a label, or the lock was not

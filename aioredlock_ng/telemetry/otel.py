@@ -147,7 +147,7 @@ class OpenTelemetrySink:
         self._memory_losses = counter(
             "memory_losses",
             "{loss}",
-            "Losses of the memory of all nodes, which void earlier locks.",
+            "Times at which all nodes had restarted or lost their memory.",
         )
         self._quorum_losses = counter(
             "quorum.losses", "{loss}", "Times at which no quorum of nodes could grant any more."

@@ -163,7 +163,7 @@ class PrometheusSink(Collector):
             "node_quarantines", "Quarantines of nodes that may have forgotten locks.", "node"
         )
         self._memory_losses = self._counter(
-            "memory_losses", "Losses of the memory of all nodes, which void earlier locks."
+            "memory_losses", "Times at which all nodes had restarted or lost their memory."
         )
         self._quorum_losses = self._counter(
             "quorum_losses", "Times at which no quorum of nodes could grant any more."

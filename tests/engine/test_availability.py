@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, QuorumUnreachable, RedlockClosed
+from aioredlock_ng._core.votes import Unsent
+from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng.events import Event, QuorumLost, QuorumRegained
+from tests.support.rig import NODE_TIMEOUT
 
 if TYPE_CHECKING:
+    from aioredlock_ng._nodes.port import Sink
     from tests.support.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -202,6 +206,40 @@ async def test_fail_fast_makes_one_attempt_while_no_majority_can_grant(rig: Rig)
     with pytest.raises(QuorumUnreachable):
         await process.lock("a", blocking_timeout=3).acquire()
     assert now() - since >= 3
+
+
+class Suspect(MemoryNode):
+    """A connection to a server that has not answered for so long that it counts as suspect."""
+
+    @property
+    def ready(self) -> bool:
+        return False
+
+    def ask(self, sink: Sink, index: int) -> None:
+        if sink.command.owed_until is None:
+            sink.deliver(index, Unsent("suspect"))
+        else:
+            super().ask(sink, index)
+
+
+async def test_fail_fast_ends_once_nodes_that_hang_count_as_suspect(rig: Rig) -> None:
+    process = await rig.process()
+    rig.hang(0, 1)
+    waiting = asyncio.create_task(process.lock("a", blocking_timeout=60, fail_fast=True).acquire())
+    # Until then, the silence may end at any moment.
+    await asyncio.sleep(4 * NODE_TIMEOUT)
+    assert not waiting.done()
+    for node in process.nodes[:2]:
+        node.__class__ = Suspect
+        node.invalidated(None)
+    since = now()
+    with pytest.raises(QuorumUnreachable, match=r"memory-0: (unknown|failed)"):
+        await waiting
+    assert now() - since < 1
+    since = now()
+    with pytest.raises(QuorumUnreachable, match="memory-0: failed"):
+        await process.lock("a", blocking_timeout=60, fail_fast=True).acquire()
+    assert now() - since < 0.2
 
 
 async def test_fail_fast_does_not_stand_in_line_behind_a_holder_of_this_process_without_a_majority(rig: Rig) -> None:

@@ -403,8 +403,27 @@ async def test_that_all_nodes_forgot_is_told_once_as_an_event_and_in_the_log(
         (void,) = [event for event in heard if isinstance(event, AllNodesForgot)]
         assert void.nodes == tuple(server.address for server in rig.servers)
         assert GUARD <= void.left <= GUARD + 1
-        said = f"all nodes lost their memory ({', '.join(void.nodes)}): locks granted before are void"
+        said = (
+            f"all nodes restarted or lost their memory ({', '.join(void.nodes)}): locks that they forgot are void; no lock is"
+        )
         assert sum(line.startswith(said) for line in caplog.messages) == 1
+
+
+@ONE_AND_THREE
+async def test_after_a_restart_of_all_nodes_that_kept_their_locks_nothing_calls_these_locks_void(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    lease = await process.lock("a").acquire()
+    for server in rig.servers:
+        server.restart(forget=False)
+    renewals = process.redlock.stats().renewals
+    await asyncio.sleep(GUARD + 3)
+    assert lease.valid
+    assert process.redlock.stats().renewals > renewals + 2
+    (said,) = [line for line in caplog.messages if "void" in line]
+    assert said.startswith("all nodes restarted or lost their memory")
+    assert "locks that they forgot are void" in said
 
 
 async def test_while_one_node_knows_its_locks_nobody_says_that_all_forgot(rig: Rig) -> None:

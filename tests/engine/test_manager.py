@@ -18,6 +18,7 @@ from tests.support.virtual_loop import VirtualLoop
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from aioredlock_ng import Lease
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.memory import Connection
     from aioredlock_ng._scripts import Command
@@ -379,13 +380,29 @@ def test_without_an_asyncio_loop_each_call_of_an_open_manager_says_what_is_missi
     rig = Rig(3)
     redlock = loop.run_until_complete(rig.process()).redlock
     lease = loop.run_until_complete(redlock.lock("a").acquire())
+    semaphore, election, rwlock = redlock.semaphore("s", 2), redlock.election("e"), redlock.rwlock("r")
+    leading = redlock.election("led")
+    loop.run_until_complete(leading.__aenter__())
+
+    async def lead(_lease: Lease) -> None: ...
+
+    async def work() -> None: ...
+
     calls: list[Callable[[], Coroutine[Any, Any, object]]] = [
         *(redlock.open, redlock.aclose, redlock.lock("b").acquire, redlock.lock("b").try_acquire),
         *(lambda: redlock.inspect("a"), lambda: redlock.locked("a"), lambda: redlock.force_release("a")),
+        *(redlock.wait_ready, lambda: redlock.wait_ready(0), redlock.diagnose),
         *(lease.verify, lease.extend, lease.release, lease.wait_lost),
+        *(semaphore.acquire, semaphore.try_acquire, semaphore.__aenter__, semaphore.inspect),
+        *(rwlock.read().acquire, rwlock.write().__aenter__),
+        *(redlock.guard("g")(work), redlock.once("g", within=1)(work)),
+        *(election.__aenter__, lambda: election.run(lead), election.watch().__anext__, leading.resign),
     ]
     for call in calls:
         without_a_loop(call)
+    # The refused calls did not claim the candidate.
+    assert loop.run_until_complete(election.run(lead)) is None
+    loop.run_until_complete(leading.__aexit__(None, None, None))
     assert loop.run_until_complete(lease.release()) is True
     loop.run_until_complete(rig.close())
     loop.close()

@@ -66,6 +66,22 @@ async def test_runs_of_a_killed_host_are_made_up_and_none_is_done_twice(
     assert slots == [first + number * cron_recorded.PERIOD for number in range(SLOTS)]
 
 
+async def test_a_host_does_the_runs_though_the_votes_were_split_when_it_started(
+    nodes: NodeSet, tmp_path: Path, first: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def quick(slot: datetime) -> str:
+        return f"quickly at {slot:%H:%M}"
+
+    monkeypatch.setattr(cron_recorded, "write_report", quick)
+    async with Redlock.from_env() as redlock:
+        await redlock.wait_ready(30)
+        with closing(cron_recorded.connect(tmp_path / "reports.sqlite", first)) as db:
+            # Two other hosts have a vote each, and no majority.
+            nodes[0].command("SET", "cron:report", "one", "PX", "300")
+            nodes[1].command("SET", "cron:report", "other", "PX", "300")
+            assert await cron_recorded.catch_up(redlock, db) == SLOTS
+
+
 async def test_a_host_that_was_overtaken_changes_nothing(
     nodes: NodeSet, tmp_path: Path, first: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import LockHeld, QuorumUnreachable, Redlock
+from aioredlock_ng import AcquireTimeout, LockHeld, QuorumUnreachable, Redlock
+from aioredlock_ng._core.fencing import slot_of
+from aioredlock_ng._scripts.catalogue import SCRIPTS
 from aioredlock_ng.events import NodeDegraded
 from tests.support import tiers
 from tests.support.eventually import eventually
 from tests.support.liar import TRUTH, Liar
-from tests.support.node_set import trust
+from tests.support.node_set import OWN, trust
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -23,21 +27,7 @@ if TYPE_CHECKING:
 
     StartServer = Callable[..., LocalServer]
 
-SCRIPTS = (
-    "acquire_guarded",
-    "acquire_each",
-    "hand_over_each",
-    "release",
-    "release_each",
-    "watch",
-    "extend",
-    "confirm",
-    "inspect",
-    "force_release",
-    "await_turn",
-    "repair",
-    "marker",
-)
+SCRIPT_NAMES = {script.name for script in SCRIPTS}
 
 GARBAGE: dict[str, Any] = {
     "nil": None,
@@ -61,45 +51,162 @@ async def troubles() -> AsyncIterator[list[dict[str, Any]]]:
     assert found == []
 
 
+class Three:
+    """Three trusted servers. A proxy in front of the first one replaces its replies."""
+
+    def __init__(self, servers: list[LocalServer], liar: Liar) -> None:
+        self.servers = servers
+        self.liar = liar
+        self.urls = [liar.url, *(server.url for server in servers[1:])]
+
+    def raise_counter(self, name: str) -> None:
+        """Set the fence counter of a name on one honest server an hour ahead, so that a grant needs a second round."""
+        self.servers[1].command("ZADD", f"{OWN}fences", str((int(time.time()) + 3600) * 10**6), slot_of(name.encode()).decode())
+
+
 @contextlib.asynccontextmanager
-async def a_liar_and_two(start_server: StartServer, lies: Callable[[str], Any]) -> AsyncIterator[list[str]]:
-    """Three trusted servers, the first behind a proxy that replaces replies."""
+async def a_liar_and_two(start_server: StartServer, lies: Callable[[str], Any]) -> AsyncIterator[Three]:
+    """Nothing but markers and counters may be left behind on the honest servers."""
     servers = [start_server() for _ in range(3)]
     for server in servers:
         trust(server)
     async with Liar(servers[0].url, lambda name, _reply: lies(name)) as liar:
-        yield [liar.url, *(server.url for server in servers[1:])]
+        yield Three(servers, liar)
     for server in servers[1:]:
-        assert server.command("EXISTS", "a", "b") == b"0"
+        await eventually(lambda server=server: left_on(server) == set(), within=5.0)  # type: ignore[misc]
+
+
+def left_on(server: LocalServer) -> set[str]:
+    """Return the names of the keys that calls may have left: locks, labels and queues."""
+    found = server.command("EVAL", 'return cjson.encode(redis.call("KEYS", "*"))', "0")
+    return set(json.loads(found)) - {f"{OWN}marker", f"{OWN}fences"}
+
+
+async def every_call(three: Three, one: Redlock, other: Redlock) -> None:
+    """Use two managers so that they send every script of the guarded locks. No call may hang or end otherwise."""
+    await hold_and_inspect(three, one)
+    await wait_in_the_queue(one, other)
+    await share_a_semaphore(one, other)
+    await read_and_write(three, one, other)
+    await keep_a_minimum(one, other)
+    await merge_calls(one)
+
+
+async def hold_and_inspect(three: Three, redlock: Redlock) -> None:
+    three.raise_counter("a")
+    lease = await redlock.lock("a", ttl=0.6).acquire()
+    three.servers[0].command("DEL", "a")
+    # Long enough for the watch, the label, repairs and a renewal.
+    renewals = redlock.stats().renewals
+    await eventually(lambda: redlock.stats().renewals > renewals + 1 or lease.lost)
+    assert not lease.lost
+    assert (await redlock.inspect("a")).held
+    with pytest.raises(LockHeld):
+        await redlock.lock("a", blocking_timeout=0).acquire()
+    waiting = [asyncio.ensure_future(_once(redlock)) for _ in range(5)]
+    await lease.release()
+    await asyncio.gather(*waiting)
+    async with redlock.lock("a", "b"):
+        pass
+    taken = await redlock.lock("b").acquire()
+    assert await redlock.force_release("b")
+    await taken.wait_lost()
+
+
+async def wait_in_the_queue(one: Redlock, other: Redlock) -> None:
+    """One waiter of another process gives up, and the next one gets the lock from the holder."""
+    lease = await one.lock("a").acquire()
+    with pytest.raises(AcquireTimeout):
+        await other.lock("a", blocking_timeout=0.2).acquire()
+    waiter = asyncio.ensure_future(other.lock("a").acquire())
+    await eventually(lambda: other.stats().waiting == 1)
+    await lease.release()
+    await (await waiter).release()
+
+
+async def share_a_semaphore(one: Redlock, other: Redlock) -> None:
+    permit = await one.semaphore("s", 1).acquire()
+    waiter = asyncio.ensure_future(other.semaphore("s", 1).acquire())
+    await eventually(lambda: other.stats().waiting == 1)
+    await permit.release()
+    await (await waiter).release()
+
+
+async def read_and_write(three: Three, one: Redlock, other: Redlock) -> None:
+    """A writer waits for a reader that renews, and a reader waits for the writer, which becomes a reader."""
+    three.raise_counter("r")
+    reader = await one.rwlock("r", ttl=0.6).read().acquire()
+    three.servers[0].command("DEL", "r")
+    renewals = one.stats().renewals
+    await eventually(lambda: one.stats().renewals > renewals + 1 or reader.lost)
+    assert not reader.lost
+    writer = asyncio.ensure_future(other.rwlock("r").write().acquire())
+    await eventually(lambda: other.stats().waiting == 1)
+    await reader.release()
+    writing = await writer
+    second = asyncio.ensure_future(one.rwlock("r").read().acquire())
+    await eventually(lambda: one.stats().waiting == 1)
+    await writing.downgrade()
+    await (await second).release()
+    await writing.release()
+
+
+async def keep_a_minimum(one: Redlock, other: Redlock) -> None:
+    """The next holder waits for the end of the minimum hold, although the first one released."""
+    async with one.lock("m", min_hold=0.4):
+        since = time.monotonic()
+    await (await other.lock("m").acquire()).release()
+    # The keys live from an instant before the call returned.
+    assert time.monotonic() - since > 0.3
+
+
+async def merge_calls(redlock: Redlock) -> None:
+    leases = await asyncio.gather(*(redlock.lock(name).acquire() for name in "xyz"))
+    await asyncio.gather(*(lease.release() for lease in leases[1:]))
+    _, following = await asyncio.gather(leases[0].release(), redlock.lock("x").acquire())
+    await following.release()
+
+
+async def plain_calls(redlock: Redlock) -> None:
+    async with redlock.lock("p"):
+        pass
+
+
+@contextlib.asynccontextmanager
+async def managers(three: Three, heard: tuple[list[Event], ...]) -> AsyncIterator[tuple[Redlock, Redlock, Redlock]]:
+    """Open two managers of guarded locks, and one manager without fences and guard. Each has its own events."""
+    shared: dict[str, Any] = {"ttl": 2.0, "node_timeout": 0.5}
+    async with (
+        Redlock(three.urls, sinks=[heard[0].append], **shared) as one,
+        Redlock(three.urls, sinks=[heard[1].append], **shared) as other,
+        Redlock(three.urls, sinks=[heard[2].append], fencing=False, recovery_guard=None, **shared) as plain,
+        asyncio.timeout(60),
+    ):
+        yield one, other, plain
+
+
+async def test_the_calls_of_the_next_test_ask_for_every_script_of_the_catalogue(start_server: StartServer) -> None:
+    async with a_liar_and_two(start_server, lambda _name: TRUTH) as three:
+        async with managers(three, ([], [], [])) as (one, other, plain):
+            await every_call(three, one, other)
+            await plain_calls(plain)
+        assert set(three.liar.asked) & SCRIPT_NAMES == SCRIPT_NAMES
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 async def test_a_server_that_answers_scripts_with_garbage_harms_nobody(start_server: StartServer, garbage: str) -> None:
-    heard: list[Event] = []
+    heard: tuple[list[Event], ...] = ([], [], [])
     lie = GARBAGE[garbage]
     async with (
-        a_liar_and_two(start_server, lambda name: lie if name in SCRIPTS else TRUTH) as urls,
-        Redlock(urls, ttl=2.0, sinks=[heard.append], node_timeout=0.5) as redlock,
-        asyncio.timeout(60),
+        a_liar_and_two(start_server, lambda name: lie if name in SCRIPT_NAMES else TRUTH) as three,
+        managers(three, heard) as (one, other, plain),
     ):
-        lease = await redlock.lock("a", ttl=0.6).acquire()
-        # Long enough for the watch, the label, repairs and a renewal.
-        await eventually(lambda: redlock.stats().renewals > 1 or lease.lost)
-        assert not lease.lost
-        assert (await redlock.inspect("a")).held
-        with pytest.raises(LockHeld):
-            await redlock.lock("a", blocking_timeout=0).acquire()
-        waiting = [asyncio.ensure_future(_once(redlock)) for _ in range(5)]
-        await lease.release()
-        await asyncio.gather(*waiting)
-        async with redlock.lock("a", "b"):
-            pass
-        taken = await redlock.lock("b").acquire()
-        assert await redlock.force_release("b")
-        await taken.wait_lost()
-    told = [event.reason for event in heard if isinstance(event, NodeDegraded)]
-    assert any("which does not fit it" in reason for reason in told)
-    assert len(set(told)) == len(told)
+        await every_call(three, one, other)
+        await plain_calls(plain)
+    for events in heard:
+        told = [event.reason for event in events if isinstance(event, NodeDegraded)]
+        assert any("which does not fit it" in reason for reason in told)
+        assert len(set(told)) == len(told)
 
 
 async def _once(redlock: Redlock) -> None:

@@ -126,6 +126,8 @@ def encoded(value: Any) -> bytes:
             return b"-%b\r\n" % str(value).encode()
         case dict():
             return b"%%%d\r\n" % len(value) + b"".join(encoded(k) + encoded(v) for k, v in value.items())
+        case set() | frozenset():
+            return b"~%d\r\n" % len(value) + b"".join(map(encoded, value))
         case list() | tuple():
             return b"*%d\r\n" % len(value) + b"".join(map(encoded, value))
     raise TypeError(type(value).__name__)

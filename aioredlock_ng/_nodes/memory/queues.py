@@ -63,7 +63,11 @@ class Queues(QueueStore):
         return len(members) + sum(entry.startswith(OFFER) for entry in entries)
 
     def notify_first(self, keys: Keys, queue: bytes, limit: int = 0) -> None:
-        """For each slot up to `limit`, notify the first member that accepts the slot."""
+        """Notify the first member that it is the first now.
+
+        For each slot from 1 to `limit`, the first member that accepts the slot is notified. For a
+        lock, `limit` is 0.
+        """
         base = queue.removeprefix(SLOT_QUEUE_KEYS)
         key = queue.removeprefix(READER_QUEUE_KEYS) if base == queue else slot_key(base, 1)
         slot = 0
