@@ -120,7 +120,7 @@ def ceilings(rows: Sequence[dict[str, Any]]) -> list[str]:
     for sale in dict.fromkeys(row["sale"] for row in rows):
         mine = [row for row in rows if row["sale"] == sale and row["sales_per_second"]]
         pollers = [row for row in mine if row["polls"]]
-        ways = ((ALL[0], "without any lock"), (ONE_BY_ONE, "with `asyncio.Lock` in one worker, without any lock server,"))
+        ways = ((ALL[0], "without any lock"), (ONE_BY_ONE, "with `asyncio.Lock` in one worker,"))
         for contestant, how in ways:
             free = next((row for row in mine if row["contestant"] == contestant.name), None)
             if free is not None and pollers:

@@ -200,7 +200,7 @@ def test_a_bar_is_judged_against_the_best_that_polls() -> None:
     assert commands.value == pytest.approx(1000 / 60_000)
     assert ceilings(medians([ours, *others])) == [
         "s: without any lock the shop sells 60.0 times as much as with the best polling lock",
-        "s: with `asyncio.Lock` in one worker, without any lock server, the shop sells 20.0 times as much as with the best polling lock",
+        "s: with `asyncio.Lock` in one worker, the shop sells 20.0 times as much as with the best polling lock",
     ]
     assert all(bar.kept for bar in found.values())
 
