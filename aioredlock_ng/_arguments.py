@@ -19,7 +19,7 @@ __all__ = ["check_surroundings", "check_wall_clock", "checked_nodes", "checked_s
 
 
 def check_surroundings(clock: object, wall_clock: object, rng: object) -> None:
-    """Refuse clocks that are not callable, and an `rng` without the methods of `random.Random`."""
+    """Refuse clocks that are not callable, and an `rng` without `random` or `getrandbits`."""
     if not callable(clock):
         raise ConfigurationError(
             f"clock must be a callable that returns seconds, not {type(clock).__name__}; leave it"
@@ -46,10 +46,11 @@ def check_wall_clock(wall_us: int) -> None:
 
 
 def checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
-    """Return the sinks, each of which must be a plain callable.
+    """Return the sinks as a tuple.
 
     Raises:
-        ConfigurationError: A sink is not callable, or is a coroutine function.
+        ConfigurationError: `sinks` is not an iterable of callables, or a sink is a coroutine
+            function.
     """
     if callable(sinks) or not hasattr(sinks, "__iter__"):
         raise ConfigurationError(
@@ -71,7 +72,7 @@ def checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
 
 
 def checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
-    """Return the nodes, with a connector for each URL or client.
+    """Return the nodes as a list. A connector replaces each URL and each client.
 
     Raises:
         ConfigurationError: There is no node, a node is unusable, or two nodes are the same server.

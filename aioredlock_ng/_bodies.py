@@ -1,4 +1,7 @@
-"""Keep the open `async with` entries of a `Lock`, and cancel their tasks if a lease is lost."""
+"""Keep the open `async with` entries of a `Lock`.
+
+If the lease of an entry is lost, the task of this entry is cancelled.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ __all__ = ["Bodies", "Body"]
 
 
 class Body:
-    """The task inside one `async with`. A loss cancels the task, just as `asyncio.timeout` does."""
+    """One open `async with` entry: its lease and its task.
+
+    A loss of the lease cancels the task, in the same way as `asyncio.timeout`.
+    """
 
     __slots__ = ("_cancelling", "_told", "lease", "outer", "task")
 
@@ -27,7 +33,7 @@ class Body:
         self._told = False
 
     def lost(self) -> None:
-        """Cancel the task, unless the task found the loss itself by a call that raises an error."""
+        """Cancel the task. If the task itself found the loss, its call raises an error instead."""
         if self.task is not asyncio.current_task():
             self._told = True
             self.task.cancel()

@@ -135,8 +135,8 @@ class NodeFacts:
         foreign_keys: The type of each sampled key that cannot be a lock, because it is not a string
             or has no expiry.
         refusals: The refused requests, in the order in which they were sent.
-        round_trips: Round-trip times of the node.
-        clock: Readings of the node's clock.
+        round_trips: Statistics of the measured round trips.
+        clock: Comparison of the node's clock with the clocks of this machine.
     """
 
     address: str

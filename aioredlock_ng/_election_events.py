@@ -105,7 +105,7 @@ class TermOutlived:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """An `Election` of this process has learned of another leader, by its own term or by `watch()`.
+    """An `Election` of this process has learned of a change, from its own term or from `watch()`.
 
     Attributes:
         resource: The election's name.

@@ -25,7 +25,7 @@ __all__ = ["CLOSED_AMID", "Held", "acting_inside_of", "vote_of"]
 R = TypeVar("R")
 
 CLOSED_AMID = "the Redlock was closed at the moment when this acquisition was granted"
-"""Message of the error for a caller whose lease was released before the caller's task continued."""
+"""Error message for a caller whose lease `aclose` released before the caller's task continued."""
 
 
 class Held:
@@ -258,7 +258,7 @@ class Held:
 
 @contextmanager
 def acting_inside_of(leases: Iterable[Held]) -> Iterator[None]:
-    """Mark the current task as acting for a thread inside the `with` blocks of these leases."""
+    """Let the current task act for a thread that is inside the `with` blocks of these leases."""
     task = asyncio.current_task()
     assert task is not None
     threads[task] = frozenset(lease._record for lease in leases)

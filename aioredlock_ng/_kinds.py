@@ -150,8 +150,8 @@ class Kinds(Operations):
         call raises `LockLost`, the function was cancelled, or the function's result was discarded.
 
         Args:
-            template: The lock's name, with placeholders for parameters, their attributes and
-                formats: "report:{user.id}:{day:%F}".
+            template: The lock's name. A placeholder names a parameter, or an attribute of a
+                parameter, and may have a format: "report:{user.id}:{day:%F}".
             limit: Number of calls that may run at a time under one name. A `semaphore` then
                 replaces the `lock`. None: one call, under the `lock`.
             shared: True: the lock is `rwlock(name).read()`. Calls with the same lock name
@@ -178,12 +178,12 @@ class Kinds(Operations):
         )
 
     def once(self, template: str, *, within: float) -> Once:
-        """Decorate a function so that it starts at most once per `within` seconds in the fleet.
+        """Decorate a function so that it starts at most once per `within` seconds.
 
-        A call returns True if it ran the function. The function's own result is discarded. The call
-        returns False if another call with the same name runs the function, or began the function
-        less than `within` seconds ago. A run that fails, is cancelled or dies counts as begun.
-        docs/workers.md has examples.
+        The limit holds for all processes together. A call returns True if it ran the function. The
+        function's own result is discarded. The call returns False if another call with the same
+        name runs the function, or began the function less than `within` seconds ago. A run
+        that fails, is cancelled or dies counts as begun. docs/workers.md has examples.
 
         A call waits for its lock for a tenth of `within`, but at most a second. A call raises
         `QuorumUnreachable` if no quorum could decide. The function has not begun then. A call

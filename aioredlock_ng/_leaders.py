@@ -70,9 +70,9 @@ class Source(Protocol):
 
 
 def changed(engine: Engine, key: bytes) -> None:
-    """Wake the watchers of the manager that made a change.
+    """Wake the watchers of the manager that made the change.
 
-    The servers report a change to all other managers only.
+    The servers report the change only to the other managers.
     """
     engine.invalidated(0, [owner_key(key)])
 
@@ -81,7 +81,6 @@ class Leaders:
     """Asks the nodes for the leader, and waits for a change before the next request.
 
     Args:
-        source: The manager.
         name: Name of the election and of its lock.
         key: Key of this lock.
         ttl: The ttl of this candidate's lease, in seconds. Other candidates may have another ttl.
@@ -108,7 +107,9 @@ class Leaders:
         self._tracked = False
 
     async def other_than(self, known: str | None) -> str | None:
-        """Return the leader as soon as it differs from `known`. No leader has the label "".
+        """Return the leader as soon as it differs from `known`; None if nobody leads.
+
+        With `known=""`, the call returns the first leader that the answers show.
 
         Raises:
             RedlockClosed: The manager is not open, or is closed meanwhile. Or no asyncio event loop

@@ -1,6 +1,7 @@
 """Define the decorator behind `Redlock.once`, for work that only one process of the fleet begins.
 
-The lock of a call has a `min_hold`, so it stays taken even if the work ends earlier.
+The lock of a call has a `min_hold`. So the lock stays taken for this time, even if the work ends
+earlier.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
     """Return the decorator of `Redlock.once`.
 
     Args:
-        lock: Returns the lock of a name, which has a `min_hold`.
+        lock: Returns a lock with a `min_hold` for a name.
         template: The template of the name; see `NameTemplate`.
 
     Raises:

@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["SpecOptions", "Specs"]
 
 _GRANT_SLACK: Final = 0.1
-"""Seconds by which the event loop may delay a grant with `min_hold`. The keys live longer by this
-time. A grant does not count if it took longer than two node timeouts plus this time."""
+"""Seconds by which the event loop may delay a grant with `min_hold`.
+
+If `min_hold` is longer than the ttl, the keys live longer by this time. A grant for these keys does
+not count if it took longer than two node timeouts plus this time."""
 
 _MOST_SPECS: Final = 4096
-"""Number of names whose settings a manager keeps. The settings need about 2 MB."""
+"""Largest number of names whose settings a manager keeps, in about 2 MB."""
 
 
 _MOST_SLOTS: Final = 65_536
-"""Number of slots whose settings a manager keeps, for all semaphores, in about 20 MB."""
+"""Largest number of slots whose settings a manager keeps, in about 20 MB."""
 
 
 class SpecOptions(TypedDict, total=False):
@@ -55,8 +57,8 @@ class Specs:
 
     Attributes:
         keys: Converts names to Redis keys.
-        kind: Scripts of the manager's locks.
-        reading: Scripts of the readers of its read-write locks.
+        kind: Scripts of locks, semaphores and writers.
+        reading: Scripts of readers.
         usual: Settings, by name, of the locks that use only the manager's own options. The settings
             are kept, because making them again would cost a microsecond per call of `lock`.
     """

@@ -31,9 +31,9 @@ class RedlockError(Exception):
 class ConfigurationError(RedlockError, ValueError):
     """Report an invalid argument. The message names the argument and the remedy.
 
-    Most methods raise this error before any I/O. Two methods may raise it after requests to the
-    nodes: `open`, if two nodes are the same server, and `force_release`, if the key is not a lock.
-    Neither method has changed a lock then.
+    Most methods raise this error before any I/O. Two methods of a manager may raise it after
+    requests to the nodes: `open`, if two nodes are the same server, and `force_release`, if the key
+    is not a lock. Neither method has changed a lock then.
     """
 
 

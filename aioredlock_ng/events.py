@@ -1,9 +1,9 @@
 """Define one frozen record per event of the library.
 
-A sink is a callable that takes an event: `Redlock(nodes, sinks=[print])`. The library calls sinks
-on the event loop between other work. A sink must return quickly, must not block and must not await.
-The log reports the first exception of a sink, and the library goes on. Times are seconds. The field
-`shared` is True for the read side of a read-write lock.
+A sink is a callable that takes an event: `Redlock(nodes, sinks=[print])`. The library calls a sink
+on its event loop, and waits until the sink returns. So a sink must return quickly, and must neither
+block nor await. The log reports the first exception of a sink, and the library goes on. Times are
+seconds. The field `shared` is True for the read side of a read-write lock.
 """
 
 from __future__ import annotations

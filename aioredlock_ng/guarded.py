@@ -75,7 +75,7 @@ class Guard(Protocol):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> Callable[P, Coroutine[Any, Any, R]]:
-        """Return the decorated function."""
+        """Return a coroutine function that holds the lock during each call."""
 
 
 class _Sides(Protocol[L_co]):

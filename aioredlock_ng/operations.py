@@ -23,9 +23,6 @@ __all__ = ["Operator"]
 class Operator:
     """The access of a tool to the nodes of an open manager.
 
-    Args:
-        redlock: The manager.
-
     Raises:
         RedlockClosed: The manager is not open.
     """
@@ -40,16 +37,16 @@ class Operator:
 
     @property
     def quorum(self) -> int:
-        """The number of nodes in a quorum."""
+        """The smallest number of nodes that is more than half of them."""
         return self._engine.context.quorum
 
     @property
     def options(self) -> Options:
-        """The settings of the manager."""
+        """The settings of the manager, including the defaults."""
         return self._engine.context.options
 
     def now(self) -> float:
-        """Return the manager's time in seconds."""
+        """Return the time of the manager's clock, in seconds."""
         return self._engine.context.clock()
 
     async def poll(self, command: Command) -> list[Reply]:

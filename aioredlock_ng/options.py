@@ -20,12 +20,12 @@ LONGEST_MAX_TTL = 86_400.0
 """Longest `max_ttl` in seconds with the recovery guard.
 
 A larger value is almost certainly in milliseconds. A node that lost its memory would then grant
-nothing for days.
+nothing for more than a day.
 """
 
 
 def check_shared(options: Mapping[str, object], names: int = 1, limit: object = None) -> None:
-    """Check that a lock which is shared by readers can have these options.
+    """Check the options of a lock that readers share.
 
     Args:
         options: Options of `Redlock.lock`.
@@ -229,5 +229,5 @@ class Options:
         return drift_of(ttl, self.drift_factor)
 
     def least_validity(self, ttl: float) -> float:
-        """Return the least number of seconds of `ttl` that must remain after a valid grant."""
+        """Return the shortest remaining time, in seconds, with which a grant counts."""
         return ttl * MIN_VALIDITY_SHARE if self.min_validity is None else self.min_validity

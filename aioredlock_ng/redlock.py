@@ -129,8 +129,8 @@ class Redlock(Kinds):
         self._clock = clock
         self._wall_us = wall_us if wall_clock is None else lambda: int(wall_clock() * 1e6)
         self._rng = rng
-        # Connections replace this placeholder in commands. The placeholder is random, so that no
-        # name or token contains it.
+        # In commands, each connection replaces this placeholder by the run id of its server. The
+        # placeholder is random, so that no name or token contains it.
         self._run_id = b"%040x" % (secrets.randbits(160) if rng is None else rng.getrandbits(160))
         self._specs = Specs(self._options, self._run_id)
         self._engine: Engine | None = None

@@ -54,18 +54,12 @@ async def examine(
     clock: Callable[[], float],
     wall: Callable[[], float],
 ) -> NodeFacts:
-    """Examine one node.
+    """Examine one node, with two readings of its clock that are `watch` seconds apart.
 
-    Args:
-        connector: Connects to the node.
-        key: A key that only this call uses. A lock is acquired and released under this key.
-        options: The settings. `connect_timeout` bounds connecting and every later step. `ttl` is
-            the ttl of the key.
-        watch: Seconds between the two readings of the node's clock.
-        clock: This machine's steady clock.
-        wall: This machine's wall clock.
+    A lock is acquired and released under `key`, which no other call uses. The key has the ttl of the
+    options. `clock` is a steady clock of this machine, and `wall` is its wall clock.
 
-    Safety: if it is cancelled, the connection is closed. The key is released or expires.
+    Safety: a cancelled call closes the connection. The key is released or expires.
     """
     facts: dict[str, Any] = {"address": connector.address}
     try:

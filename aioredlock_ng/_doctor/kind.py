@@ -26,8 +26,8 @@ class Kind:
         guarded: Meaning if the recovery guard is on. The finding then has the severity info. "" if
             the guard does not change the meaning.
         alone: Meaning for a set of one node, if `recovery_guard` is "auto". "" if the size of the
-            set does not change the meaning. Only a process that used the node before can notice a
-            loss of all its data. With "strict", an empty node waits in any case.
+            set does not change the meaning. With "auto", only a process that used the node before
+            can notice a loss of all its data.
     """
 
     code: str

@@ -215,7 +215,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 
 
 def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = False) -> Finding:
-    """Return the finding with words and a remedy that name the missing right."""
+    """Return the finding as a `missing-right`. Its text and its remedy name the right."""
     if own_keys:
         what = f"its user has no right to the library's own keys: {words}"
         remedy = "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"

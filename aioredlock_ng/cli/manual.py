@@ -19,7 +19,7 @@ _WIDEST = 80
 """Characters of the longest line. Longer lines are hard to read on a wide terminal."""
 
 _NARROWEST = 40
-"""Characters of a line on a terminal with fewer columns. A shorter line cannot hold an option and
+"""Width of the lines if the terminal has fewer columns. A shorter line cannot hold an option and
 its value."""
 
 _FIRST_COLUMN = 24

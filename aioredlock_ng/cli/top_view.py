@@ -54,7 +54,7 @@ On a short line the fence is left out first, and the owner last.
 
 _STEPS = "▁▂▃▄▅▆▇█"
 _FASTEST, _FACTOR = 0.0005, 2.0
-"""Longest round trip of the lowest mark, in seconds, and the factor from each mark to the next."""
+"""Longest round trip in seconds that has the lowest mark, and the factor to the next mark."""
 
 _STYLES = {"up": "green", "quarantined": "yellow", "suspect": "yellow", "connecting": "yellow"}
 

@@ -36,14 +36,9 @@ def task_guard(
 ) -> Guard:
     """Make the decorator for the functions of a task queue.
 
-    Args:
-        redlock: The manager.
-        template: The lock's name, with placeholders for parameters of the function.
-        limit: Number of calls that may run at a time under one name. None: one call, under a lock.
-        shared: True if the calls are readers of a read-write lock.
-        options: Options of `Redlock.guard`.
-        refused: Called in place of the function if the lock is not acquired. None: the call raises
-            the error.
+    `template`, `limit`, `shared` and `options` are arguments of `Redlock.guard`. If the lock is not
+    acquired, `refused` is called in place of the function. Without `refused`, the call raises the
+    error.
 
     Raises:
         ConfigurationError: An argument is invalid.

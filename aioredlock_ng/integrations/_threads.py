@@ -110,7 +110,7 @@ class Work:
 
 
 def watched(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the endpoint in a wrapper that runs it by `Work.run`, unless it has the wrapper."""
+    """Wrap the endpoint so that `Work.run` runs it. Return a wrapped endpoint as it is."""
     if getattr(call, "_is_watched", False):
         return call
 

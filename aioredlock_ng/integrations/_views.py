@@ -167,10 +167,10 @@ class ViewLock:
         kwargs: Mapping[str, Any],
         more: Mapping[str, Any],
     ) -> R:
-        """Call the view under its lock and return its result.
+        """Call the view by `call`, under its lock, and return its result.
 
-        The function `call` calls the view. The values in the lock's name and label come from the
-        view's arguments (`args` and `kwargs`) and from `more`.
+        A placeholder in the lock's name or label gets its value from an argument of the view, as
+        given in `args` and `kwargs`. If the view has no such argument, the value comes from `more`.
 
         Raises:
             Refused: The request's values cannot form a name or a label, or the lock was not

@@ -125,9 +125,9 @@ def locked(
         ConfigurationError: An argument is invalid. Errors that depend on the route are found by
             `check_locks`, at the start of the app.
 
-    Safety: as in `async with redlock.lock(...)`. The lock is released when the handler ends in any
-    way, for example by a cancellation. If a handler is cancelled while it waits for a
-    thread, the lock is left to expire.
+    Safety: as in `async with redlock.lock(...)`. The lock is released when the handler ends, except
+    in one case. If the handler is cancelled while it waits for a thread, the lock is left to
+    expire.
     """
     return Locks("locked", Policy.of((template, *more), locals()), path, query)
 

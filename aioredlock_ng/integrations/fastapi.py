@@ -134,18 +134,18 @@ def lock_for(
             possible.
         declared: Sources of the other values in name and label, declared like the parameters of a
             dependency. Examples: `user=Depends(current_user)`, `tenant=Annotated[str, Header()]`,
-            or `order=Order` for the body's model, which the endpoint receives as `order`. The
-            value of a placeholder `{owner}` can only come from the endpoint.
+            or `order=Order` for the body's model, which the endpoint receives as `order`. A
+            placeholder with the name of an option, such as `{owner}`, gets its value from the
+            endpoint.
 
     Raises:
         ConfigurationError: An argument is invalid. Errors that depend on the route are found by
             `check_locks`, at the start of the app.
 
-    Safety: as in `async with redlock.lock(...)`. The lock is released when the request ends in any
-    way. Cancelled requests whose threads still work are an exception. If the request is cancelled
-    while its `def` endpoint works in a thread, the lock is held and renewed until the thread has
-    ended. If the request is cancelled while it waits for any other
-    thread, the lock is left to expire.
+    Safety: as in `async with redlock.lock(...)`. The lock is released when the request ends, except
+    in two cases. If the request is cancelled while its `def` endpoint works in a thread, the lock
+    is held and renewed until the thread has ended. If the request is cancelled while it waits for
+    any other thread, the lock is left to expire.
     """
     return LockDependency(Policy.of((template, *more), locals()), declared)
 

@@ -35,7 +35,7 @@ class Elections:
     Args:
         counter: Makes a counter from its name, help and labels.
         gauge: Makes a gauge from its name, help, multiprocess mode and labels.
-        kinds: Returns the kind of an election by its name.
+        kinds: Maps the names of elections to kinds.
     """
 
     def __init__(

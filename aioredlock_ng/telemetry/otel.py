@@ -183,7 +183,7 @@ class OpenTelemetrySink:
         }
 
     def __call__(self, event: Event) -> None:
-        """Trace and count one event. Other kinds of events are ignored."""
+        """Trace and count one event. An event without a span and a metric is ignored."""
         take = self._takers.get(type(event))
         if take is not None:
             take(event)
@@ -284,10 +284,7 @@ class OpenTelemetrySink:
             self._state.add(1, {**address, _PREFIX + "state": after})
 
     def _address(self, node: str) -> dict[str, str | int]:
-        """Return the address attributes of a node by the conventions for servers.
-
-        The dict of each node is kept as long as the sink exists.
-        """
+        """Return the attributes of a node's address, named by OpenTelemetry's conventions."""
         address = self._addresses.get(node)
         if address is None:
             host, _, rest = node.rpartition(":")

@@ -80,14 +80,11 @@ class WorkerProcess:
         stdin.write(encode(message))
 
     async def answer(self, seconds: float, *kinds: type[Message]) -> Message:
-        """Return the next answer.
-
-        Args:
-            seconds: Longest wait in seconds.
-            *kinds: The expected kinds of the answer.
+        """Return the next answer, for which the call waits `seconds` at most.
 
         Raises:
-            WorkerFailed: The process has ended, gave no answer in time, or gave a wrong one.
+            WorkerFailed: The process has ended, gave no answer in time, or gave an answer
+                that is not one of `kinds`.
         """
         assert self._listener is not None
         next_answer = asyncio.create_task(self._answers.get())

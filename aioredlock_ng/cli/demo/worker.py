@@ -50,8 +50,8 @@ _WORK_SECONDS = 0.001
 _THINK_SECONDS = 0.01
 _RIVAL_PAUSE_SECONDS = 0.04
 _REPORT_SECONDS = 0.1
-# A worker waits this long for a lock. The holder keeps its lock for a shorter time, and the wait
-# for the end of a phase is longer.
+# Longest wait of a worker for a lock. The holder's work is shorter, and the demo's wait for the end
+# of a phase is longer.
 _PATIENCE_SECONDS = 5.0
 # The demo fails if the holder does not get its lock. So the holder waits longer for a lock than a
 # worker does. On a busy machine a single increment can take seconds.

@@ -58,7 +58,7 @@ class Access:
             LockRuntimeError: The manager is destroyed.
             ConfigurationError: Two nodes are the same server.
 
-        Safety: if it is cancelled, the next caller opens the manager.
+        Safety: after a cancelled call, the next caller opens the manager.
         """
         async with self._opening:
             if self.destroyed:
@@ -76,7 +76,7 @@ class Access:
         Raises:
             LockRuntimeError: No majority of the nodes answered, or the manager is destroyed.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         redlock = await self.redlock()
         with in_words_of_aioredlock():
@@ -112,7 +112,7 @@ class Access:
             ConfigurationError: The ttl is invalid.
             LockRuntimeError: The manager is destroyed.
 
-        Safety: if it is cancelled, the keys may or may not be extended.
+        Safety: a cancelled call may or may not extend the keys.
         """
         operator, name = Operator(await self.redlock()), name_of(resource)
         options, started = operator.options, operator.now()

@@ -71,7 +71,7 @@ def nodes_of(connections: Any) -> list[Redis]:
 
 
 def sentinels_of(connections: Any, nodes: list[Redis]) -> list[Redis]:
-    """Return the clients of Sentinels that `nodes_of` made. The caller must close the clients."""
+    """Return the Sentinel clients that `nodes_of` has made. The caller must close these clients."""
     ours = [
         node.connection_pool
         for given, node in zip(connections, nodes, strict=True)

@@ -26,7 +26,8 @@ __all__ = ["in_words_of_aioredlock", "naming"]
 def in_words_of_aioredlock() -> Iterator[None]:
     """Raise aioredlock's error instead of this library's error.
 
-    A `ConfigurationError` keeps its class, because aioredlock raises its base class, `ValueError`.
+    A `ConfigurationError` keeps its class. Code for aioredlock can catch this error, because
+    its base class is `ValueError`.
     """
     try:
         with naming(ttl="lock_timeout"):

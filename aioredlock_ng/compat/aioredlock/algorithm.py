@@ -236,7 +236,7 @@ class Aioredlock:
         Raises:
             TypeError: The argument is neither a name nor a lock.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         if not isinstance(resource_or_lock, (str, Lock)):
             raise TypeError(
@@ -261,7 +261,7 @@ class Aioredlock:
             LockAcquiringError: The lock is not held, or is held by another identifier.
             LockRuntimeError: No majority of the nodes answered.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         lock = Lock(self, resource, lock_identifier)
         lease = self._locks.lease_of(lock)
@@ -274,7 +274,7 @@ class Aioredlock:
     async def get_active_locks(self) -> list[Lock]:
         """Return the valid locks of this manager whose keys exist on a majority of the nodes.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         own = list(self._locks.values())
         return [lock for lock in own if lock.valid and await lock.is_locked()]

@@ -112,7 +112,7 @@ class Lock:
     async def is_locked(self) -> bool:
         """Return True if a majority of the nodes has the key, even if other clients have set it.
 
-        Safety: if it is cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         return await self.lock_manager.is_locked(self)
 
