@@ -117,7 +117,7 @@ class NodeFacts:
         replicas: Number of attached replicas.
         maxmemory: The memory limit in bytes. 0: no limit.
         maxmemory_policy: The server's eviction policy, which applies at the memory limit.
-        evicted_keys: Number of keys evicted since the server's start.
+        evicted_keys: Number of keys evicted since the server's statistics began.
         aof: True if the server keeps an append-only file.
         fsync: The flush policy of the append-only file: "always", "everysec" or "no".
         failing: The fields of the reply to INFO that report a failed write to disk.

@@ -206,7 +206,7 @@ class Held:
     def lost_error(self, votes: tuple[Vote, ...] = ()) -> LockLost:
         """Return the error that describes the loss of this lease.
 
-        Internal: for the parts of the library that raise the error.
+        Internal: for locks, elections and the command line.
         """
         resource, (reason, lost_at) = self._record.spec.resource, self._loss()
         elapsed = lost_at - self._record.since

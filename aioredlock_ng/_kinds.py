@@ -166,7 +166,7 @@ class Kinds(Operations):
                 that follows its placeholder. Raised also if the text for `owner` is not one
                 printable line of at most 200 bytes. An error of the function `owner` propagates.
 
-        Safety: as in `Lock`.
+        Safety: as in `Lock.acquire`.
         """
         owner = label_template(options.pop("owner", None))
         return guarded(
@@ -197,7 +197,8 @@ class Kinds(Operations):
         Raises:
             ConfigurationError: Raised in the cases of `guard`, and if `within` is invalid.
 
-        Safety: as in `Lock`. A call that is cancelled before the function begins leaves no key.
+        Safety: as in `Lock.acquire`. A call that is cancelled before the function begins leaves no
+        key.
         """
         within = self._options.check_min_hold(within, None, "within")
         lock = partial(self.lock, blocking_timeout=wait_of(within), min_hold=within)

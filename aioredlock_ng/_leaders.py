@@ -83,7 +83,7 @@ class Leaders:
     Args:
         name: Name of the election and of its lock.
         key: Key of this lock.
-        ttl: The ttl of this candidate's lease, in seconds. Other candidates may have another ttl.
+        ttl: The ttl of this candidate's lease, in seconds.
         own: Returns this candidate's label while it leads, else None.
         stands: Returns True while this candidate waits in the queue or leads.
     """

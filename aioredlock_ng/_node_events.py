@@ -110,8 +110,8 @@ class AllNodesForgot:
     """All nodes restarted or lost their memory within one guard time (`max_ttl` plus a second).
 
     Locks that the nodes forgot are void. Locks that a majority of the servers had saved to disk go
-    on. Only a manager that used these nodes before the loss can notice it. After this
-    event, no second one is sent until a node is trusted again.
+    on. Only a manager that used these nodes before the loss can notice the loss. After this event,
+    no second one is sent until a node is trusted again.
 
     Attributes:
         nodes: The addresses of all nodes.

@@ -23,7 +23,7 @@ __all__ = ["DECORATOR", "Once", "answering_bool", "once", "wait_of"]
 P = ParamSpec("P")
 
 DECORATOR: Final = "@redlock.once("
-"""The beginning of a correct use, shown in errors."""
+"""Beginning of the correct code that errors show."""
 
 _LONGEST_WAIT: Final = 1.0
 """Longest wait of a call in seconds.

@@ -53,7 +53,7 @@ class Specs:
 
     Args:
         options: The manager's options.
-        run_id: Placeholder for a server's run id in commands; see `Parts`.
+        run_id: Placeholder in commands. Each connection replaces it by the run id of its server.
 
     Attributes:
         keys: Converts names to Redis keys.

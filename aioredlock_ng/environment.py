@@ -110,11 +110,9 @@ def settings_from(
 
 @contextmanager
 def naming_variables(*options: str) -> Iterator[None]:
-    """Add the names of the variables to an error about options from the environment.
+    """Put the names of variables before the message of a `ConfigurationError` from the block.
 
-    Raises:
-        ConfigurationError: The block raised this error. The names of the variables are put before
-            its message.
+    A variable is named if the message contains the name of its option.
     """
     try:
         yield

@@ -215,7 +215,7 @@ def check_guard(
 ) -> None:
     """Check the arguments of a decorator when the decorator is made, before any call.
 
-    Errors show `example`, the beginning of a correct use.
+    Errors show `example`, which is the beginning of correct code.
 
     Raises:
         ConfigurationError: The template is not a str, or an option of the lock is invalid.

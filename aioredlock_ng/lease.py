@@ -98,9 +98,9 @@ class Lease(Held):
 
     @property
     def nodes(self) -> tuple[int, int]:
-        """Number of nodes that granted or last renewed the lock, and the number of all nodes.
+        """Number of nodes that confirmed the newest grant or renewal, and number of all nodes.
 
-        Late answers are included.
+        Late answers count as well.
         """
         return self._record.ballot.held(self._record), len(self._engine.context.fleet.nodes)
 
@@ -266,7 +266,7 @@ class Lease(Held):
     def abandon(self) -> None:
         """Stop the renewal and let the lock expire.
 
-        No other client receives the lock before `remaining()` is over. If the deadline has passed,
+        No other client receives the lock before the deadline. If the deadline has already passed,
         the lease is lost instead. A lease that has already ended does not change.
 
         Raises:

@@ -56,8 +56,8 @@ async def examine(
 ) -> NodeFacts:
     """Examine one node, with two readings of its clock that are `watch` seconds apart.
 
-    A lock is acquired and released under `key`, which no other call uses. The key has the ttl of the
-    options. `clock` is a steady clock of this machine, and `wall` is its wall clock.
+    A lock with the ttl of the options is acquired and released under `key`, which no other call
+    uses. `clock` is a steady clock of this machine, and `wall` is its wall clock.
 
     Safety: a cancelled call closes the connection. The key is released or expires.
     """

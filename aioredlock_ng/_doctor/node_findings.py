@@ -36,10 +36,10 @@ _OPTIONAL: Final = {
     "TIME": "clock-unknown",
     "CONFIG GET": "fsync-unknown",
 }
-"""Optional steps, with the finding for their refusal."""
+"""The code of the finding for the refusal of each optional step."""
 
 _OPTIONAL_GROUPS: Final = {"queue": "no-queue", "readers": "no-readers"}
-"""Further optional steps, by their first words, with the finding for their refusal."""
+"""The same for all optional steps that begin with this word, such as "queue ZADD"."""
 
 _ON_OWN_KEYS: Final = frozenset(
     f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker")
@@ -215,7 +215,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 
 
 def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = False) -> Finding:
-    """Return the finding as a `missing-right`. Its text and its remedy name the right."""
+    """Return the finding with the code `missing-right`, and with a text and a remedy for `right`."""
     if own_keys:
         what = f"its user has no right to the library's own keys: {words}"
         remedy = "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"

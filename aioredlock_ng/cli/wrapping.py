@@ -14,7 +14,7 @@ def wrapped(text: str, width: int, indent: str = "", further: str | None = None)
     hyphens.
 
     Args:
-        text: Its line breaks and repeated spaces have no effect.
+        text: Line breaks and repeated spaces have no effect.
         width: Width of a line with its indent.
         indent: Indent of the first line.
         further: Indent of the other lines. Default: the indent of the first line.

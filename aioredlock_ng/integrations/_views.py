@@ -42,7 +42,7 @@ class ViewOptions(TypedDict, total=False):
 
     Attributes:
         limit: Number of requests, 1 to 1,000, that may run at a time under one name. The view then
-            uses a semaphore in place of a lock, and has only one name. Default: a lock.
+            uses a semaphore in place of a lock. A semaphore has only one name. Default: a lock.
         shared: True: the lock is `rwlock(name).read()`. Requests with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer. With
             `shared`, several names, `limit`, `min_hold` and `fair` are not possible. Default:
@@ -167,7 +167,7 @@ class ViewLock:
         kwargs: Mapping[str, Any],
         more: Mapping[str, Any],
     ) -> R:
-        """Call the view by `call`, under its lock, and return its result.
+        """Run `call`, which calls the view, under the view's lock, and return the result.
 
         A placeholder in the lock's name or label gets its value from an argument of the view, as
         given in `args` and `kwargs`. If the view has no such argument, the value comes from `more`.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _NODES = 5
-# A log has no width of its own, and is usually read in a terminal.
+# Largest width of the lines in a log, which is usually read in a terminal.
 _PLAIN_WIDTH = 80
 
 

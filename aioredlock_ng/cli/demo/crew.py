@@ -22,7 +22,7 @@ __all__ = ["Crew", "WorkerFailed", "WorkerProcess"]
 
 # On a busy machine, a worker may need this time to start its interpreter and to connect.
 _READY_SECONDS = 40.0
-# A worker waits for a lock for less than this time.
+# Longest wait for a worker to finish. A worker's own wait for a lock is shorter.
 _DRAIN_SECONDS = 15.0
 _END_SECONDS = 3.0
 _LINE_LIMIT = 4 * 1024 * 1024
