@@ -182,8 +182,8 @@ class Kinds(Operations):
 
         The limit holds for all processes together. A call returns True if it ran the function. The
         function's own result is discarded. The call returns False if another call with the same
-        name runs the function, or began the function less than `within` seconds ago. A run
-        that fails, is cancelled or dies counts as begun. docs/workers.md has examples.
+        name runs the function, or began the function less than `within` seconds ago. A run that
+        fails, is cancelled or dies counts as begun. docs/workers.md has examples.
 
         A call waits for its lock for a tenth of `within`, but at most a second. A call raises
         `QuorumUnreachable` if no quorum could decide. The function has not begun then. A call

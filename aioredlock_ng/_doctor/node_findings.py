@@ -39,7 +39,7 @@ _OPTIONAL: Final = {
 """The code of the finding for the refusal of each optional step."""
 
 _OPTIONAL_GROUPS: Final = {"queue": "no-queue", "readers": "no-readers"}
-"""The same for all optional steps that begin with this word, such as "queue ZADD"."""
+"""The same for groups of steps, by the first word of a step such as "queue ZADD"."""
 
 _ON_OWN_KEYS: Final = frozenset(
     f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker")
@@ -215,7 +215,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 
 
 def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = False) -> Finding:
-    """Return the finding with the code `missing-right`, and with a text and a remedy for `right`."""
+    """Return the finding with the code `missing-right`, and with a remedy for the missing right."""
     if own_keys:
         what = f"its user has no right to the library's own keys: {words}"
         remedy = "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"
