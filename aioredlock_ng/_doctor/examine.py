@@ -190,9 +190,12 @@ class _Examination(Trials):
                     for kind, life in zip(kinds, lives, strict=True)
                     if type(kind) is bytes and type(life) is int
                 ]
-                # The time -2 means that the key expired after SCAN had returned the key.
+                # A lock is a string, or a sorted set while readers hold it, and expires. The time -2
+                # means that the key expired after SCAN had returned the key.
                 foreign = [
-                    kind for kind, life in seen if life != -2 and (kind != b"string" or life == -1)
+                    kind
+                    for kind, life in seen
+                    if life != -2 and (kind not in (b"string", b"zset") or life == -1)
                 ]
                 told = tuple(kind.decode("ascii", "replace") for kind in foreign)
                 self.facts.update(sampled_keys=len(seen), foreign_keys=told)

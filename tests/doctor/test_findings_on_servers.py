@@ -308,11 +308,11 @@ async def test_locks_and_what_doctors_and_the_library_write_are_no_other_data(st
     server = start_server()
     async with Redlock([server.url]) as redlock:
         await trusted(redlock)
-        async with redlock.lock("order"):
+        async with redlock.lock("order"), redlock.rwlock("catalog").read():
             both = await asyncio.gather(*(examine([server.url]) for _ in range(2)))
     for diagnosis in both:
         assert not of(diagnosis, "other-keys")
-        assert diagnosis.nodes[0].sampled_keys == 1
+        assert diagnosis.nodes[0].sampled_keys == 2
 
 
 @pytest.mark.parametrize("missing", ["-scan", "-type", "-pttl"])
