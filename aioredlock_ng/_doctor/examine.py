@@ -190,8 +190,8 @@ class _Examination(Trials):
                     for kind, life in zip(kinds, lives, strict=True)
                     if type(kind) is bytes and type(life) is int
                 ]
-                # A lock is a string, or a sorted set while readers hold it, and expires. The time -2
-                # means that the key expired after SCAN had returned the key.
+                # A lock is a string, or a sorted set while readers hold it. It always expires. The
+                # time -2 means that the key expired after SCAN had returned the key.
                 foreign = [
                     kind
                     for kind, life in seen
