@@ -12,7 +12,7 @@ __all__ = ["KINDS", "Kind"]
 
 _NO_VOTE = "It has no vote: the set tolerates one loss less."
 _UNTOLD = (
-    "It cannot notify of a free or deleted lock. If a majority is like this, waiters ask ten"
+    "It cannot notify of a free or deleted lock. If a majority is like this, waiters ask 10 to 20"
     " times a second, and holders notice a loss at the next renewal."
 )
 
