@@ -101,7 +101,10 @@ def _counted(readers: int) -> str:
 
 
 def deletion_of(reply: Reply) -> Look:
-    """Return a node's answer to a forced release: the result, or the key that was not deleted."""
+    """Return a node's answer to a forced release.
+
+    If the node refused because a key is not a lock, the result describes this key.
+    """
     if isinstance(reply, ForceReleased):
         return reply
     if isinstance(reply, Refusal):
@@ -112,7 +115,7 @@ def deletion_of(reply: Reply) -> Look:
 
 
 def look_vote(node: str, look: Look) -> Vote:
-    """Return a node's answer as a vote for error messages, without the token and the value."""
+    """Return a node's answer as a vote for error messages, which show no value of a key."""
     match look:
         case Free():
             return Vote(node, Outcome.FREE)

@@ -47,9 +47,9 @@ class Renewal:
 class LeaseState:
     """The local knowledge about one lease.
 
-    Instants are seconds of the engine's clock. Only `asked` and `renewed` change the deadline. Each
-    node executes renewals in the order in which they are sent. The answers to renewals may arrive
-    in any order.
+    Instants are seconds of the engine's clock. The methods `asked` and `renewed` change the
+    deadline. Each node executes renewals in the order in which they are sent. The answers to
+    renewals may arrive in any order.
 
     Args:
         started: Instant at which the granting attempt began.
@@ -71,7 +71,7 @@ class LeaseState:
         self._sent: tuple[Renewal, ...] = ()
 
     def remaining(self, now: float) -> float:
-        """Return the seconds of validity left at `now`; 0.0 after a release or a loss."""
+        """Return the seconds from `now` to the deadline; 0.0 after a release or a loss."""
         if self.phase is Phase.RELEASED or self.phase is Phase.LOST:
             return 0.0
         return max(0.0, self.deadline - now)

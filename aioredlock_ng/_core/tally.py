@@ -1,4 +1,4 @@
-"""Count the answers to an acquire that won no quorum, for each reason."""
+"""Count the answers to an acquire that won no quorum, by their kind."""
 
 from __future__ import annotations
 
