@@ -39,7 +39,7 @@ class Request:
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """Return no keys, because nothing tells which words of a plain command are keys."""
+        """Return no keys, because it is unknown which words of a plain command are keys."""
         return ()
 
     def read(self, reply: Any) -> Reply:
@@ -66,7 +66,8 @@ class Command(Request):
         owed_until: The instant until which a refused release is sent again. At that instant, the
             keys on the server have expired. A release that could not be delivered is sent even
             after that instant. None if the command is not a release.
-        form: The template of a call about one key. Commands of one form can be sent as one call.
+        form: The template of a call about one key; see `Form`. Commands with the same form can be
+            merged into one call.
         blanks: The words to fill in where the form varies.
         tracked: True to have the server track the keys that the script reads. When one of these
             keys changes, the server notifies this connection once. A write of this connection ends

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Script", "pack"]
 
 pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
-"""Pack a command for the wire. The annotation is ours, as that of hiredis is too narrow."""
+"""Pack a command for the wire. The annotation of hiredis itself would be too narrow."""
 
 _PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
 
@@ -30,8 +30,7 @@ class Script:
         name: The name of the Lua file without its ending.
         read: Decodes a reply to a call of this script. Returns None if the reply does not fit the
             script. See `replies.py`.
-        package: The package that contains the Lua file. A new connection loads only the scripts of
-            the default package.
+        package: The package that contains the Lua file.
 
     Attributes:
         source: The source that servers get, with all parts in place.
