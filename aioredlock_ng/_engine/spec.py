@@ -23,13 +23,12 @@ class Life:
 
     Attributes:
         ttl: The ttl of the lock.
-        ttl_word: The life of the keys until the first renewal, in milliseconds, as sent to the
-            nodes: the ttl, or a longer time if `min_hold` requires that.
+        ttl_word: The first ttl of the keys in milliseconds, as sent to the nodes. It is longer than
+            `ttl` if `min_hold` requires that.
         drift: The part of the ttl that is subtracted because clocks may run at different rates.
         least_validity: The time that must be left until the deadline when a quorum has granted. If
             less is left, the attempt has failed.
-        watch_after: The time from the beginning of a lease until the nodes are asked to track its
-            keys.
+        watch_after: The time from the beginning of a lease until its keys are first watched.
         min_hold: The shortest time after the grant for which the keys stay taken.
     """
 
@@ -77,7 +76,7 @@ class LockSpec:
         resource: The name or names of the lock, for messages.
         resources: The names as given.
         keys: The Redis keys, in the order of the names; for a semaphore, the keys of all slots.
-        counters: The fence counters of the keys, without repetition.
+        counters: The slots of the keys' fence counters, each slot once; empty for a semaphore.
         life: The ttl and the times that follow from it.
         auto_extend: True if leases are renewed in the background.
         max_hold: Seconds after which a lease ends even if it is renewed; None for no limit.

@@ -97,7 +97,7 @@ class Call(Attempts):
         self.future: asyncio.Future[LeaseRecord] = context.loop.create_future()
 
     def successor(self, lease: LeaseRecord, now: float) -> LeaseRecord | None:
-        """Return the next lease of the grant of `lease`; None if the nodes must be asked."""
+        """Return this caller's lease from the grant of `lease`; None if the nodes must be asked."""
         # A caller that was cancelled in this tick, and has not called `give_up` yet, gets no lease.
         if self.future.cancelled():
             return None

@@ -1,4 +1,4 @@
-"""A command whose answers are not counted, unlike the answers to the command of a `Round`."""
+"""A command whose answers go to a function. Only a `Round` counts the answers to its command."""
 
 from __future__ import annotations
 

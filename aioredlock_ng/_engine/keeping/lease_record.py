@@ -61,7 +61,7 @@ class LeaseRecord(LeaseState):
             reported a change. If False, the grant is not passed on, because a deleted key could
             stay unnoticed.
         line: The waiting line that the lease belongs to.
-        run_until: The end of the run: until this instant, the process may pass the grant on without
+        run_until: The end of the run. Until this instant, the process may pass the grant on without
             asking the nodes.
         ballot: The round or batch that granted or renewed the lease last.
         granted: The latest answer of each node to the acquire or to a repair. `GRANTED` means that
@@ -76,7 +76,7 @@ class LeaseRecord(LeaseState):
         waiters: Futures to resolve when the lease ends.
         timer: An exact timer, which replaces the timer wheel when the deadline is near.
         longest_ttl: The longest ttl, in seconds, that a node may have given the keys.
-        watched: True once the nodes were asked to track the keys.
+        watched: True once the keys are watched; see `watcher.py`.
         taken_by: The name of the task that took the lease, for the label.
         lost_at: Instant of the loss. A lease that is not lost lacks the attribute.
         kept_until: Instant until which `min_hold` keeps the keys taken; 0.0 without `min_hold`.

@@ -34,8 +34,7 @@ class ReadGrant(Generic[_H]):
     def __init__(self, first: _H) -> None:
         self.leases = {first: None}
         self.expires = False
-        # Traces that ended leases left on the nodes. The release of the last lease removes the
-        # traces.
+        # These values come from ended leases. `leave` gives them to the last lease.
         self._repairing = 0
         self._longest_ttl = self._labelled_until = 0.0
 

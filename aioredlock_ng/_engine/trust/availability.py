@@ -60,7 +60,7 @@ class Availability:
         self._wake()
 
     def update(self) -> None:
-        """Count the nodes that can grant, and report if the quorum is lost or regained."""
+        """Count the nodes that may grant. Report a quorum that is lost or regained."""
         if not self._begun:
             return
         context, markers = self._context, self._markers

@@ -125,7 +125,7 @@ class Markers:
         return not any(self.refusals[index] for index, _ in asked)
 
     def _take(self, index: int, reply: Reply, asked_at: float) -> str:
-        """Store the answer of a node to a question of the instant `asked_at`.
+        """Store the answer of a node to a request that was sent at the instant `asked_at`.
 
         Returns:
             The reason why the marker cannot be read or kept; "" if there is none.

@@ -52,7 +52,7 @@ class Quarantine:
         self._quarantined: set[int] = set()
 
     def connected(self, index: int) -> None:
-        """Allow `report` to announce the quarantine of a node again, on a changed connection."""
+        """Let `report` announce the quarantine of a node again, because its connection changed."""
         self._quarantined.discard(index)
 
     def state(self, index: int, state: NodeState) -> NodeState:

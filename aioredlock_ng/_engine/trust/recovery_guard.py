@@ -30,8 +30,8 @@ If the server supports tracking, a changed marker is read immediately.
 LOOKS_AT_ONCE, LOOK_PAUSE = 20, 0.1
 """Number of reads without a pause between them, and the pause in seconds between later reads.
 
-Each read asks all nodes. Without the pause, a node that reports changes again and again, or does
-not keep its marker, would cause one read after another.
+Each read asks all nodes. A node that reports changes again and again, or does not keep its marker,
+would otherwise cause one read after another.
 """
 
 
@@ -98,7 +98,6 @@ class Guard:
             waiting.cancel()
 
     def stop(self) -> None:
-        """Stop the guard for good."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()

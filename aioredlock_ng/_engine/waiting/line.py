@@ -34,8 +34,8 @@ class Contender(Protocol[_H]):
         fair: True if the acquisition has its own line and its own place in the queues.
         line: The line in which the acquisition waits; set by `Lines.join`.
         unreachable: True if the latest attempt reached no quorum.
-        booked: The line in whose set `taken` the latest attempt has entered its slot. None if the
-            set had that slot before the attempt.
+        booked: The line in which the latest attempt has marked its slot as taken. None if the slot
+            was marked before the attempt.
     """
 
     keys: tuple[bytes, ...]
@@ -109,10 +109,10 @@ class Line(Generic[_H]):
         holders: The leases of this process for the keys, the latest last. A lock has at most one
             lease, a semaphore has one for each slot, and readers have any number.
         place: The place of the line in the queues; None if the line is in no queue.
-        trip: Duration in seconds of the round of the latest grant, if the line had to queue for it;
-            else 0.0.
-        released: The answers to the latest release and the instant of its beginning. None if they
-            cannot show the queue, because the line had not queued for the grant.
+        trip: Duration in seconds of the round that granted the lock last. 0.0 if the line did not
+            have to queue for this grant.
+        released: The answers to the latest release, and the instant at which the release began.
+            None if the answers cannot show the tickets of other waiters.
         taken: The slots that this process holds or asks for.
         recent: The slots that this process has released, the latest last.
     """
