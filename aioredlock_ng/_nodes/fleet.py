@@ -16,14 +16,14 @@ __all__ = ["Fleet"]
 class Fleet:
     """The nodes, in the order given.
 
-    The outbox sends a command to all nodes with a live channel. Without an outbox, each node is
+    One call of the outbox sends a command to all nodes that have joined it. All other nodes are
     asked individually.
 
     Attributes:
         absent: Indexes of the nodes that must be asked individually now.
         ask_present: Asks all nodes that are not in `absent`. No reply comes before the call
             returns.
-        hurry: Sends the queued commands before the end of the tick; see `Outbox.hurry`.
+        hurry: Sends the queued commands immediately; see `Outbox.hurry`.
     """
 
     __slots__ = ("_present", "absent", "ask_present", "hurry", "nodes")

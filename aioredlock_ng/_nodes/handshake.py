@@ -101,8 +101,8 @@ async def greet(
         ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng"),
     ]
     if wire.resp3:
-        # CLIENT CACHING needs a right of its own, so the handshake tries it. The trial has no other
-        # effect, because the next request reads no key.
+        # CLIENT CACHING needs a right of its own, so the handshake tries it. It has no effect here,
+        # because the next request reads no key.
         requests += [("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"), ("CLIENT", "CACHING", "YES")]
     loads: list[tuple[Any, ...]] = [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
     answers = _Answers(len(requests) + wire.resp3 + len(loads) + len(TRIES), started)

@@ -18,9 +18,6 @@ __all__ = ["Health"]
 class Health:
     """The state of a node, the reason for it, and the facts that its server reported.
 
-    Args:
-        address: The node's address, for events.
-
     Attributes:
         emit: Receives the events. The node sets `emit` before the first connection.
         state: The state of the node; see `port.State`.

@@ -86,7 +86,8 @@ class NodeState:
     """Health of one node, for people.
 
     Attributes:
-        address: Host and port of the server, or another name of its place, without credentials.
+        address: Host and port of the server, the path of its socket, or `service@sentinel`. The
+            address has no credentials.
         state: "connecting", "up", "suspect", "quarantined", "down" or "refused".
         reason: The reason for the state; "" if the state is "up".
         server: Name and version of the server, "" if unknown.

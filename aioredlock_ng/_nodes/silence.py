@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["SUSPECT_AFTER", "DeadConnectionProbe"]
 
 SUSPECT_AFTER = 2
-"""Number of node timeouts without a reply until a node is checked. After as many further node
-timeouts without a reply, the node is suspect. The limit only bounds the backlog of unanswered
-requests, because a round ends without the answer of a hung node.
+"""Number of node timeouts after which a missing reply is overdue. If it is still missing as many
+node timeouts after the next request, the node is suspect, and gets no requests but releases.
+
+The number may be large, because a round ends without the answer of a hung node. It only bounds the
+number of unanswered requests.
 """
 
 PROBE_EVERY = 10.0
@@ -31,10 +33,9 @@ PROBE_EVERY = 10.0
 class DeadConnectionProbe:
     """A background task that closes a silent connection if it is dead.
 
-    The task connects to the server once more. A server that answers on the new connection works, so
-    the silent connection is dead. A hung server answers on neither connection. The silent
-    connection of a hung server is kept, because the server must still execute its queued commands
-    in order.
+    The task connects to the server once more. If the server answers on the new connection only, the
+    silent connection is dead. A hung server answers on neither connection. Its silent connection is
+    kept, because the server must still execute the queued commands in order.
 
     Args:
         address: The node's address, for the name of the task.

@@ -1,7 +1,4 @@
-"""Merge neighbouring requests into one call of a script that does the same for several keys.
-
-The order of the requests is kept.
-"""
+"""Merge neighbouring requests into one call of a script that does the same for several keys."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _form = attrgetter("command.form")
 
 
 class _Together(Request):
-    """Several calls that are sent as one. If every call succeeds, the reply is the number of calls.
+    """The request of a `Joint`. If every call succeeds, the reply is the number of calls.
 
     Otherwise the reply is an error, or a list in which each call decodes its own part.
     """
@@ -64,7 +61,7 @@ class Joint:
 
     Args:
         sinks: The sinks of the calls, in order. Empty if the reply is ignored.
-        script: The script that has the effect of all these calls.
+        script: The script that replaces these calls.
         packed: The call of `script`, as bytes for the wire.
         started: Instant of the first call.
     """

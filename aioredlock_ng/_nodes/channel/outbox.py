@@ -1,7 +1,7 @@
 """The requests of one tick of the event loop, packed once for all nodes.
 
-Each connection gets these requests in one write at the end of the tick. `Outbox.hurry` writes them
-earlier.
+Each connection gets these requests in one write at the end of the tick, or at a call of
+`Outbox.hurry`.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Belated:
 
     A later request may have been refused because of the key that this release deletes. With NOLOOP,
     the server does not report a deletion to the connection that requested it. So this sink reports
-    the key.
+    the deletion.
 
     Args:
         command: The release.
