@@ -110,15 +110,9 @@ class FenceClock:
         self.refused: set[int] = set()
 
     def propose(self, now_us: int, slots: Iterable[bytes], above: int = 0) -> int:
-        """Return a fence above the counter `above`, and above every earlier fence of these slots.
+        """Return a multiple of `STEP` above `above`, and above every earlier fence of these slots.
 
-        Args:
-            now_us: The wall clock in microseconds.
-            slots: The slots of the counters for the attempt's keys.
-            above: A counter that a node reported; 0 for none.
-
-        Returns:
-            A multiple of `STEP`.
+        `now_us` is the time of the wall clock. `above` is a counter that a node reported, or 0.
         """
         base_us = now_us + self.offset
         # A clock that is wrong by centuries must not damage the counters; see `LATEST_US`.

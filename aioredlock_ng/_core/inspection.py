@@ -70,8 +70,8 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
     says that `min_hold` keeps the lock.
 
     Returns:
-        First, True if no further replies are needed. Second, the label; None if there is no holder,
-        or if the holder has no label.
+        True if no further replies are needed; then the label. The label is None if there is no
+        holder, or if the holder has no label.
     """
     looks = [look_of(reply) for reply in replies]
     reading = _readers(looks, quorum)
@@ -254,7 +254,7 @@ def _answer(address: str, look: Look) -> NodeAnswer:
 
 
 def not_a_lock(found: str) -> NotALock | None:
-    """Read a script's description of a key that is not a lock. Return None for other texts."""
+    """Parse a script's description of a key that is not a lock. Return None for other texts."""
     told = _FOREIGN.fullmatch(found)
     return None if told is None else NotALock(told[1] or "other", seconds_left(int(told[2])))
 

@@ -73,10 +73,8 @@ class Reading:
         ready_ms: The time, by the node's clock, at which the node may be trusted. 0 if the marker
             names no such time.
         node_ms: The node's time when the marker was read.
-        at: The local instant at which reading began. The node read the marker at this instant or
-            later.
-        answered: The local instant of the answer. The node read the marker at this instant or
-            earlier.
+        at: The local instant at which the request was sent, so before the node read the marker.
+        answered: The local instant of the answer, so after the node read the marker.
     """
 
     trust: Trust

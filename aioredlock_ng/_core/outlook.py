@@ -85,11 +85,7 @@ class NodeView:
 
 
 class Outlook:
-    """A waiter's knowledge of all nodes.
-
-    Attributes:
-        nodes: The knowledge of each node.
-    """
+    """A waiter's knowledge of all nodes."""
 
     __slots__ = ("_quorum", "nodes")
 

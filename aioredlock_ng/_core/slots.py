@@ -45,12 +45,12 @@ def blocks_itself(wanted: Collection[bytes], held: set[bytes], *, any_one: bool)
 def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: float) -> int:
     """Return the slot to try first: the latest released one, else a random one.
 
-    Slots in `taken` are passed over, unless all slots are taken.
+    The slots are numbered from 1. Slots in `taken` are passed over, unless all slots are taken.
 
     Args:
         taken: The slots that this process holds or asks for.
         recent: The slots that this process has released, the latest one last.
-        limit: The number of slots. They are numbered from 1.
+        limit: The limit of the semaphore.
         draw: A random number, uniform in [0, 1).
     """
     for number in reversed(recent):

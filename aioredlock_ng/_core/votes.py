@@ -121,7 +121,6 @@ class Vote:
 
     Attributes:
         node: The node's address, without credentials.
-        outcome: The kind of the answer.
         remaining: For `held`, the seconds that the holder's key had left. None if they are unknown
             or endless.
         detail: An explanation, such as the words of an error reply or the type of a key that is

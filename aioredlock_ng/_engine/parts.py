@@ -50,11 +50,10 @@ class Parts:
 
     Attributes:
         context: The objects and functions that all parts share.
-        guard: The recovery guard; None without one.
-        availability: Keeps track of whether a quorum may grant.
+        guard: The recovery guard; None if the manager has none.
         lines: The waiting lines of the manager's tasks.
-        extender: Owns the leases.
-        reports: Receives the messages that nodes send without a request.
+        extender: The keeper of the manager's leases.
+        reports: The receiver of the messages that nodes send without a request.
     """
 
     def __init__(

@@ -25,7 +25,6 @@ class Reports:
     """The `NodeListener` of a manager.
 
     Args:
-        manager_id: The name of this manager for other processes.
         guard: Notified of changed markers and of new connections; None without a recovery guard.
         availability: Notified of new and lost connections.
         lines: Notified of messages to waiters, and of changed keys.

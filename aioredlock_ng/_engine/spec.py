@@ -22,7 +22,6 @@ class Life:
     """The ttl, `min_hold`, and the times that follow from them. All but `ttl_word` are in seconds.
 
     Attributes:
-        ttl: The ttl of the lock.
         ttl_word: The first ttl of the keys in milliseconds, as sent to the nodes. It is longer than
             `ttl` if `min_hold` requires that.
         drift: The part of the ttl that is subtracted because clocks may run at different rates.
@@ -43,10 +42,7 @@ class Life:
 class Numbered:
     """The slots of a semaphore. Each slot is a lock with one key.
 
-    Args:
-        key: The key of the semaphore.
-        limit: The number of slots.
-        make: Returns the description of a slot.
+    The function `make` returns the description of the slot with a number.
     """
 
     __slots__ = ("_made", "_make", "key", "limit")
@@ -74,7 +70,7 @@ class LockSpec:
     Attributes:
         kind: The scripts that take, keep and release the keys.
         resource: The name or names of the lock, for messages.
-        resources: The names as given.
+        resources: The names as the user gave them.
         keys: The Redis keys, in the order of the names; for a semaphore, the keys of all slots.
         counters: The slots of the keys' fence counters, each slot once; empty for a semaphore.
         life: The ttl and the times that follow from it.
@@ -107,7 +103,7 @@ class LockSpec:
 
     @property
     def line(self) -> LineKey:
-        """The name of the waiting line."""
+        """The name of the line in which acquisitions of this lock wait."""
         if self.kind.shared:
             return self.keys[0], 0
         return self.keys if self.slots is None else (self.slots.key, self.slots.limit)

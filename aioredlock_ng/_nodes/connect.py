@@ -46,7 +46,7 @@ __all__ = ["Connector"]
 _PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameters)
 
 _UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_registry")
-"""Settings with which a connection reports to its pool. Our connections belong to no pool."""
+"""Settings with which a connection reports to its pool. The connections of a node have no pool."""
 
 _UNACKED_LIMIT = 10.0
 """Seconds after which the kernel gives up a connection whose bytes are not acknowledged.
@@ -63,7 +63,7 @@ class Connector:
     """Makes the connections to one node, from a user's URL or client.
 
     Attributes:
-        address: The node's name for people: `host:port`, `host:port/db`, a socket's path, or
+        address: The node's name in messages: `host:port`, `host:port/db`, a socket's path, or
             `service@sentinel`.
         identity: A value that is equal for two nodes if they are certainly the same server.
         by_sentinel: True if a Sentinel names the primary. The Sentinel may notice a new primary

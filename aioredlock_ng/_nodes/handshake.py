@@ -189,11 +189,8 @@ def _why_no_tracking(replies: Sequence[Reply]) -> str:
 def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[str]:
     """Return the needed commands, EVAL and EVALSHA included, that the server does not know.
 
-    A command that is refused for another reason, such as a missing right, counts as known.
-
-    Args:
-        replies: The replies to `TRIES`.
-        needed: Commands that the scripts need; see `catalogue.needed`.
+    `replies` are the replies to `TRIES`. A command that is refused for another reason, such as a
+    missing right, counts as known.
     """
     by_source, by_name = replies
     tries = {"EVAL": by_source, "EVALSHA": by_name}

@@ -30,7 +30,6 @@ class OwedReleases:
     """The releases that must still be sent to one node.
 
     Args:
-        outbox: Gives the clock and the event loop.
         current: Returns the node's connection, or None.
         pay: Sends releases on a connection.
 

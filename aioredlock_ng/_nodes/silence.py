@@ -40,10 +40,7 @@ class DeadConnectionProbe:
     Args:
         address: The node's address, for the name of the task.
         current: Returns the node's connection, or None.
-        connect: Makes another connection.
-
-    Attributes:
-        task: The latest task; None before the first task.
+        connect: Makes another connection to the server.
     """
 
     def __init__(
@@ -62,10 +59,8 @@ class DeadConnectionProbe:
 
         The task ends once the silent connection answers or is gone.
 
-        Args:
-            patience: Seconds within which a server that has woken up answers on the silent
-                connection, too.
-            emit: Called with a `TaskFailed` after an unexpected exception.
+        If the server has woken up, it answers on the silent connection within `patience` seconds.
+        After an unexpected exception, `emit` is called with a `TaskFailed`.
         """
         if self.task is None or self.task.done():
             work = partial(self._close_if_dead, patience)

@@ -16,11 +16,7 @@ __all__ = ["Command", "Request"]
 
 
 class Request:
-    """A plain command for a server. `Command` describes the attributes.
-
-    Args:
-        packed: The command as bytes for the wire.
-    """
+    """A plain command for a server. `Command` describes the attributes."""
 
     __slots__ = ("_packed",)
 

@@ -33,7 +33,6 @@ class Attempts:
         spec: The lock or the semaphore that is wanted.
         target: The lock that the latest attempt asks for: `spec`, or a slot of the semaphore.
         called_at: Instant at which `acquire` was called, by the engine's clock.
-        attempts: Number of attempts so far.
         round: The latest attempt; None before the first attempt and after the acquisition.
         before: The attempt before `round`. After a failed acquisition, the latest attempt.
     """

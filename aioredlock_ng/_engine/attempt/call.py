@@ -43,7 +43,7 @@ class Call(Attempts):
 
     Attributes:
         unreachable: True before the first attempt, and after an attempt that reached no quorum.
-        future: Resolves to the `LeaseRecord`, or to the error.
+        future: The lease or the error of the call.
     """
 
     __slots__ = (

@@ -51,7 +51,7 @@ class Batch:
     meanwhile.
 
     Args:
-        command: The command. Its keys begin with the keys of the leases, in order.
+        command: A command whose keys begin with the keys of the leases, in order.
         started: Instant before the first byte is queued, by the engine's clock.
         on_yes: Called with the batch, and with leases whose keys a quorum of nodes has. No lease is
             passed twice.

@@ -54,7 +54,7 @@ class Extender(Endings):
 
     Attributes:
         leases: The leases that have not ended.
-        watcher: Notices changed keys of leases.
+        watcher: Watches the keys of leases.
     """
 
     def __init__(self, context: Context, releases: Releases, lines: Lines) -> None:

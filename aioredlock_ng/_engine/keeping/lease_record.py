@@ -66,7 +66,7 @@ class LeaseRecord(LeaseState):
         ballot: The round or batch that granted or renewed the lease last.
         granted: The latest answer of each node to the acquire or to a repair. `GRANTED` means that
             the node has our keys and our fence. None means that the node may have our keys.
-        fence: The fencing token; None without fencing.
+        fence: The fence of this lease; None without fencing.
         stored: The fence that a quorum stored for the grant; 0 without fencing.
         task: The task inside the `async with` of the lease, if any.
         home: The `Mailbox` of the holder's event loop, if the engine runs on another loop.
@@ -241,7 +241,7 @@ class LeaseRecord(LeaseState):
         return lease
 
     def downgrade(self) -> None:
-        """Become a read lease. From now on, the fence is the fence of a reader."""
+        """Become a read lease, with the fence of a reader."""
         assert self.spec.reading is not None
         self.spec = self.spec.reading
         self.watched, self.labelled_until = False, 0.0
@@ -268,7 +268,7 @@ class LeaseRecord(LeaseState):
             self.timer = None
 
     async def wait_over(self, future: asyncio.Future[None]) -> None:
-        """Wait for `future`. The end of the lease also resolves this future."""
+        """Wait for `future`, which the end of the lease resolves, too."""
         waiters = self.waiters = self.waiters or []
         waiters.append(future)
         try:

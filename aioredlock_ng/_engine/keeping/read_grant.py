@@ -21,10 +21,10 @@ _H = TypeVar("_H", bound=Shared)
 
 
 class ReadGrant(Generic[_H]):
-    """The leases of one read grant.
+    """A read grant and its leases.
 
     Attributes:
-        leases: The leases that have not ended, in the order in which they were given.
+        leases: The leases that have not ended, in the order in which they began.
         expires: True if a lease of the grant was left to expire. The grant is not released then,
             because a thread may still work under that lease.
     """
@@ -47,7 +47,7 @@ class ReadGrant(Generic[_H]):
         return self.expires or self.leases.keys() != {lease}
 
     def leave_to_expire(self, lease: _H) -> None:
-        """Remove a lease that is not released, but left to expire."""
+        """Remove a lease that was abandoned or forsaken."""
         self.expires = True
         self.leave(lease)
 

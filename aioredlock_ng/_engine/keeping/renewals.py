@@ -41,9 +41,6 @@ class Renewals:
         repairs: Sets keys again on nodes that lost them.
         lose: Called for a lease if no quorum of nodes has its keys any more.
         overdue: Called for a lease whose deadline has passed.
-
-    Attributes:
-        schedule: The timers of the leases.
     """
 
     def __init__(
@@ -64,7 +61,7 @@ class Renewals:
         self._refusing: set[int] = set()
 
     def renew(self, leases: Sequence[LeaseRecord], ttl: float) -> Batch:
-        """Send one batch of renewals.
+        """Renew leases by one command to all nodes.
 
         After the answers, a lease has a new deadline, is scheduled for another try, or is lost.
 

@@ -95,10 +95,7 @@ class Markers:
         ]
 
     async def write(self, steps: list[Step | None]) -> bool:
-        """Write markers.
-
-        Args:
-            steps: The marker to write to each node; None for no change.
+        """Write the markers in `steps`, one for each node. None stands for no change.
 
         Returns:
             False if a server refused a marker. An immediate second write would be refused, too.

@@ -45,7 +45,6 @@ class Guard:
         judged: Called after the markers were read, when it is known which nodes may vote.
 
     Attributes:
-        markers: The markers as last read.
         quarantine: Describes the nodes that must not vote.
     """
 

@@ -30,7 +30,6 @@ class Contender(Protocol[_H]):
     Attributes:
         keys: The keys of a lock, or of all slots of a semaphore.
         line_key: The name of the waiting line.
-        spec: The lock or the semaphore.
         fair: True if the acquisition has its own line and its own place in the queues.
         line: The line in which the acquisition waits; set by `Lines.join`.
         unreachable: True if the latest attempt reached no quorum.
@@ -69,21 +68,16 @@ class Contender(Protocol[_H]):
         """End the wait with this lease."""
 
     def doubt(self, index: int | None = None) -> None:
-        """Forbid passing on the grant of the current attempt.
+        """Forbid passing on the grant of the current attempt, because its keys may have changed.
 
-        Args:
-            index: The node that reported a change; None if the change may concern all nodes. If
-                the node has not granted yet, the change came before the grant and is ignored.
+        If node `index` reported the change but has not granted yet, the change is ignored.
         """
 
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition with this error; None if its caller was cancelled."""
 
     def refuse_deadlock(self, holders: Sequence[_H]) -> None:
-        """Raise an error if the task would wait for a lease of its own.
-
-        Args:
-            holders: The leases of this process for any of the keys.
+        """Raise an error if the task would wait for one of its own leases among `holders`.
 
         Raises:
             LockHeld: Raised if the current task has one of the leases, and would wait without a

@@ -39,9 +39,7 @@ def length_of_run(trip: float, slots: int = 1) -> float:
     times as long. With runs longer by the square root of n, the load and the wait grow by this root
     only.
 
-    Args:
-        trip: Duration in seconds of the round of the grant.
-        slots: The number of slots of the semaphore; 1 for a lock.
+    `trip` is the duration of the grant's round in seconds, and `slots` is 1 for a lock.
     """
     return max(RUN, RUN_TRIPS * trip) * sqrt(slots)
 

@@ -63,7 +63,7 @@ class Joint:
         sinks: The sinks of the calls, in order. Empty if the reply is ignored.
         script: The script that replaces these calls.
         packed: The call of `script`, as bytes for the wire.
-        started: Instant of the first call.
+        started: Instant at which the first of the calls began.
     """
 
     __slots__ = ("command", "script", "sinks", "started")

@@ -26,16 +26,12 @@ PROBE = pack_command(("TIME",))
 
 
 class Subscription:
-    """A request for the messages of one pub/sub channel. RESP3 only.
+    """A request for the messages of one pub/sub channel, on a connection with RESP3.
 
     A refusal of the subscription is an ordinary reply. A confirmation is a push, not a reply.
 
     Args:
-        channel: The channel's name.
         sink: Gets `OK` for a confirmation, and any other reply unchanged.
-
-    Attributes:
-        confirmed: True once the server has confirmed.
     """
 
     def __init__(self, channel: bytes, sink: Sink) -> None:
@@ -62,7 +58,7 @@ class Belated:
 
     Args:
         command: The release.
-        started: Instant of the first request.
+        started: Instant at which the release was sent first.
         freed: Called with the keys once they are deleted.
         sink: Gets the reply; None if no caller wants it.
     """
