@@ -112,7 +112,8 @@ class FenceClock:
     def propose(self, now_us: int, slots: Iterable[bytes], above: int = 0) -> int:
         """Return a multiple of `STEP` above `above`, and above every earlier fence of these slots.
 
-        `now_us` is the time of the wall clock. `above` is a counter that a node reported, or 0.
+        `now_us` is the time of the wall clock. `above` is a counter that a node reported; 0 for
+        none.
         """
         base_us = now_us + self.offset
         # A clock that is wrong by centuries must not damage the counters; see `LATEST_US`.

@@ -27,7 +27,7 @@ def label_template(owner: object) -> LabelTemplate | None:
 
     Raises:
         ConfigurationError: Raised if `owner` is neither a text, nor a function, nor None. Raised
-            also if no values can complete the text.
+            also if the text is no template, or if its fixed parts cannot be in a label.
     """
     if owner is None:
         return None
@@ -46,8 +46,8 @@ class LabelTemplate:
     """A label with placeholders for values.
 
     Args:
-        placeholders: The placeholders. A function has a placeholder for each of its parameters
-            without a default.
+        placeholders: The values that the label needs. A user's function needs a value for each of
+            its parameters without a default.
         make: Returns the label for the values, or None for the manager's label.
     """
 
@@ -85,7 +85,7 @@ class LabelTemplate:
 def labels_of_calls(
     owner: LabelTemplate | None, function: Callable[..., object], where: str
 ) -> Callable[[tuple[Any, ...], Mapping[str, Any]], str | None]:
-    """Return a function from the arguments of a call to its label.
+    """Return a function that makes the label from the arguments of a call.
 
     The returned function raises `ConfigurationError` in the cases of `LabelTemplate.label`, and if
     the text cannot be a label.

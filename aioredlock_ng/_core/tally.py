@@ -50,8 +50,8 @@ class Tally:
 def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str]) -> Tally:
     """Count the answers to an acquire.
 
-    The function `quarantine` gets the index of a node. It returns the server's words if the node
-    cannot leave quarantine because of them, or "" if the node only has to wait.
+    The function `quarantine` gets the index of a quarantined node, and returns the reason. The
+    quarantine is permanent if the reason is a permanent refusal of the server.
     """
     n, silent = len(replies), sum(reply is None for reply in replies)
     held = [reply.left for reply in replies if is_held(reply)]

@@ -68,7 +68,7 @@ def keys_life(ttl: float, min_hold: float, granted_within: float, drift_factor: 
 
 
 def least_ttl(node_timeout: float, drift_factor: float, min_validity: float | None) -> float:
-    """Return the smallest ttl of which `min_validity` is left after a round of `node_timeout`.
+    """Return the smallest ttl that leaves `min_validity` after a round as long as `node_timeout`.
 
     Without `min_validity`, `MIN_VALIDITY_SHARE` of the ttl must be left.
     """

@@ -1,4 +1,4 @@
-"""The meaning of one node's answer for the lock.
+"""The meaning of a node's answer to a request about a lock.
 
 A reply is the record of a script's result (see `replies`), or one of these marks:
 

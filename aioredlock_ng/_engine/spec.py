@@ -42,7 +42,7 @@ class Life:
 class Numbered:
     """The slots of a semaphore. Each slot is a lock with one key.
 
-    The function `make` returns the description of the slot with a number.
+    The function `make` gets the number of a slot, and returns the description of this slot.
     """
 
     __slots__ = ("_made", "_make", "key", "limit")

@@ -80,7 +80,7 @@ class Wheel(Generic[T]):
         """Schedule `item` for the instant `at`.
 
         Returns:
-            The set of its slot. To cancel the item, discard it from this set.
+            The set of items in the same slot. To cancel the item, discard it from this set.
         """
         items = self._slots.get(at // self._width)
         if items is None:

@@ -28,7 +28,7 @@ _SECRETS = ("password", "ssl_password")
 
 
 def pool_of(node: object) -> tuple[Any, str]:
-    """Return the pool with the settings of `node`, and "".
+    """Return a pool that has the settings of `node`, and "".
 
     If `node` is not usable, return None and a description of the mistake.
     """

@@ -31,7 +31,9 @@ FENCES: Final = b"aioredlock_ng:fences"
 
 
 Mark = tuple[int, bytes]
-"""The fence that a quorum stored for a read grant, or 0; then the slot of the key's counter."""
+"""The fence that a quorum stored for a read grant, and the slot of the key's fence counter.
+
+The fence is 0 without fencing."""
 
 Labels = tuple[tuple[bytes, ...], tuple[bytes | int, ...]]
 """The keys of labels; then, for each label, its ttl in milliseconds and its text."""
@@ -39,7 +41,7 @@ Labels = tuple[tuple[bytes, ...], tuple[bytes | int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockKind:
-    """A kind of lock. Most methods build the request of one script.
+    """A kind of lock. Most methods build a request that calls one script.
 
     Attributes:
         fencing: True if leases have fences.
@@ -107,7 +109,7 @@ class LockKind:
         )
 
     def token(self, token: bytes, manager: bytes) -> bytes:
-        """Return the token of an attempt. Some kinds add the id of the manager."""
+        """Return the token of an attempt. The kind for readers adds the id of the manager."""
         return token
 
     def label_key(self, key: bytes, token: bytes) -> bytes:

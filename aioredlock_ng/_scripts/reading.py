@@ -1,4 +1,4 @@
-"""The read side of a read-write lock: the kind of lock that several readers have at a time."""
+"""The kind of lock for the readers of a read-write lock."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ReadKind(LockKind):
 
 
 def read_side(of: LockKind) -> ReadKind:
-    """Return the kind for readers of the locks whose writers have the kind `of`."""
+    """Return the kind for readers, with the settings of `of`, the kind for writers."""
     return ReadKind(
         acquire=ACQUIRE_READ,
         extend=EXTEND_READ,

@@ -56,9 +56,7 @@ class Command(Request):
     """One call of a script. The call is packed once for all nodes.
 
     Args:
-        script: The script that is called.
         keys: KEYS of the script. None if the command has a form.
-        args: ARGV of the script.
         owed_until: The instant until which a refused release is sent again. At that instant, the
             keys on the server have expired. A release that could not be delivered is sent even
             after that instant. None if the command is not a release.

@@ -115,8 +115,8 @@ class Call(Attempts):
         """Raise an error if the caller would wait for ever for a lock that it holds itself.
 
         The holder of a semaphore waits for itself only if it holds all slots. A call with a time
-        limit ends by itself, so it is not refused. A call to write is always refused while its
-        caller has a read lease of the lock.
+        limit ends by itself, so it is not refused. A call to write is refused even with a time
+        limit if its caller reads the lock in an enclosing block.
 
         Raises:
             LockHeld: Raised if the calling task or thread holds the lock in an enclosing block.

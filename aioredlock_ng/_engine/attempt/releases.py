@@ -45,12 +45,12 @@ class Releases:
         Nothing is awaited. When the method returns, the command is queued on each connection behind
         the acquire, so that no cancellation can prevent the release.
 
-        A key that holds another token than `token` is left alone. The nodes may have labels of the
-        lease under `label_keys`.
+        A key that holds another token than `token` is left alone. The labels under `label_keys` are
+        deleted, too.
 
-        According to `replies`, the answers to the attempt so far, some nodes certainly set nothing.
-        These nodes get no release. `ttl` is the longest life of the keys in seconds. If a node
-        refuses the release, the release is sent again during this time.
+        `replies` are the answers to the attempt so far. A node that certainly set nothing gets no
+        release. `ttl` is the longest life of the keys in seconds. If a node refuses the release,
+        the release is sent again during this time.
         """
         command = spec.kind.releasing(spec.keys, token, now + ttl, label_keys)
         return self._send(command, len(spec.keys), replies, now)

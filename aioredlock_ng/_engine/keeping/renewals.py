@@ -154,7 +154,7 @@ class Renewals:
             report(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """Report a node that refuses renewals. Report it again only after it has renewed a key.
+        """Report a node that refuses renewals, but only once until it renews a key again.
 
         If all keys are missing, the script writes nothing. So an answer that all keys are missing
         does not show that the node accepts renewals again.

@@ -53,7 +53,7 @@ async def force_release(
         ask: Asks all nodes. The function raises if fewer nodes than a quorum answer, because their
             answers may not show the holder.
         kind: The kind of the lock, which builds the commands.
-        key: The key of the lock. A slot of a semaphore is such a lock.
+        key: The key of the lock, or of one slot of a semaphore.
         slot: The slot of the fence counter for this key.
         only: The only token whose keys may be deleted, in the form of `LockInfo`. None allows any
             token.

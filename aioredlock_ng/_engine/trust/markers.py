@@ -154,7 +154,7 @@ class Markers:
         return words
 
     def _read_reply(self, reply: Reply, asked_at: float) -> tuple[str, Reading | None]:
-        """Return the fault in an answer, or "", and the reading of its marker, or None."""
+        """Return the fault in an answer ("" for none), and the reading of its marker, if any."""
         if isinstance(reply, (Refusal, Garbled)):
             return str(reply), None
         if not isinstance(reply, MarkerRead):

@@ -71,9 +71,9 @@ class Quarantine:
         return replace(state, state="quarantined", reason=why)
 
     def words(self, index: int) -> str:
-        """Return why a node is in quarantine; "" if the reason is that it may have forgotten locks.
+        """Return the reason for a node's quarantine: a new set of nodes, or the error of a marker.
 
-        The other reasons are a new set of nodes, and an error when a marker is read or written.
+        Return "" in all other cases, such as a node that may have forgotten locks.
         """
         reading = self._markers.readings[index]
         if (

@@ -102,7 +102,7 @@ class Entry:
 
     @property
     def tickets_at(self) -> float:
-        """An instant since which each node of a quorum has offered a slot; see `Outlook`."""
+        """The latest instant since which each node of a quorum has offered a slot."""
         return self._outlook.tickets_at
 
     @property

@@ -66,8 +66,8 @@ class LineIndex:
         line: Line[LeaseRecord] = Line(key, keys, self._count, spec.slots, shared=spec.kind.shared)
         if not alone:
             self._lines[key] = line
-        # `_lines` finds the ordinary line of one key. `_others` finds the other lines of a key: for
-        # several names, slots, readers or `fair`.
+        # `_lines` finds the line of a lock with one key. `_others` finds the other lines of a key:
+        # lines for several names, slots or readers, and lines of `fair` acquisitions.
         if alone or len(keys) > 1 or key != keys:
             for each in keys:
                 self._others.setdefault(each, {})[line] = None

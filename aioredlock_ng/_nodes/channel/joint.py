@@ -31,7 +31,7 @@ A request of this size blocks a server for some 0.1 ms.
 """
 
 _SUCCESS = 1
-"""The reply to a successful call about one key. It is the same for all scripts with a form."""
+"""The reply to a successful call about one key. All scripts that have a form return this reply."""
 
 _form = attrgetter("command.form")
 

@@ -1,6 +1,6 @@
 """Sinks of a channel: subscriptions, delayed releases, scripts sent in full, and probes.
 
-All sinks but `Probe` pass the reply on to a caller's sink.
+Except `Probe`, these sinks pass the reply on to another sink.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Queues(QueueStore):
     """The queues of a server, with the offers and messages to their members."""
 
     def highest(self, key: bytes, value: bytes | None) -> int:
-        """Return the highest ticket of a key's waiters, as `highest_ticket` in the script does.
+        """Return the highest ticket of a key's waiters; 0 without waiters.
 
         If the value of the key is an offer, its ticket counts, too.
         """
@@ -65,8 +65,8 @@ class Queues(QueueStore):
     def notify_first(self, keys: Keys, queue: bytes, limit: int = 0) -> None:
         """Notify the first member that it is the first now.
 
-        For a semaphore, each slot from 1 to `limit` has a first member that accepts it, and each of
-        these members is notified. For a lock, `limit` is 0.
+        For a lock, `limit` is 0. For each slot of a semaphore up to `limit`, the first member that
+        accepts the slot is notified.
         """
         base = queue.removeprefix(SLOT_QUEUE_KEYS)
         key = queue.removeprefix(READER_QUEUE_KEYS) if base == queue else slot_key(base, 1)
@@ -104,7 +104,7 @@ class Queues(QueueStore):
     def offer(self, keys: Keys, key: bytes) -> bool:
         """Offer a key to all waiting readers. Without readers, the first other waiter gets it.
 
-        Return False if no waiter is connected. The key is then unchanged.
+        Return False if no waiter is connected. The key is unchanged in this case.
         """
         return (
             self.offer_readers(keys, key)

@@ -93,10 +93,10 @@ local function taker(queue, slot, at)
 end
 
 -- Notifies the first member of a queue that it is the first now. For a lock, `limit` is 0. A waiter
--- for a semaphore accepts only the slots up to its own limit. So each slot from 1 to `limit` has a
--- first member that accepts it, and each of these members is notified. `key` is any key to which
--- the queue belongs. The message to a waiter for a semaphore names slot 1, which every waiter
--- accepts. Members whose process is gone are removed.
+-- for a semaphore accepts only the slots up to its own limit. So for each slot up to `limit`, the
+-- first member that accepts the slot is notified. `key` is any key to which the queue belongs. The
+-- message to a waiter for a semaphore names slot 1, which every waiter accepts. Members whose
+-- process is gone are removed.
 local function notify_first(queue, key, limit)
   local slot = 0
   repeat
