@@ -84,7 +84,7 @@ def _is_number(word: bytes) -> bool:
 
 
 def checked_owner(owner: object) -> str | bool:
-    """Return the option `owner` after a check.
+    """Check the option `owner`, and return it.
 
     Raises:
         ConfigurationError: Raised if the option is neither a bool nor one line of text of at most
@@ -98,7 +98,7 @@ def checked_owner(owner: object) -> str | bool:
 
 
 def checked_label(owner: object) -> str:
-    """Return the argument `owner` of one lock after a check.
+    """Check the argument `owner` of one lock, and return it.
 
     Raises:
         ConfigurationError: Raised if the argument is not one line of text of at most `MAX_LABEL`

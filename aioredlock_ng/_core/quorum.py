@@ -31,7 +31,7 @@ def verdict(n: int, quorum: int, yes: int, no: int) -> Verdict:
 
     Returns:
         WON once a quorum said yes. LOST once no quorum can say yes any more, for example after a
-        tie with an even `n`. Else OPEN.
+        tie with an even `n`. OPEN otherwise.
     """
     if not is_decided(n, quorum, yes, no):
         return Verdict.OPEN

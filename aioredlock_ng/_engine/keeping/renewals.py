@@ -65,8 +65,9 @@ class Renewals:
 
         After the answers, a lease has a new deadline, is scheduled for another try, or is lost.
 
-        The leases must be of the same kind of lock. All keys get the same ttl, so the minimum holds
-        of the leases should end at about the same time. `ttl` counts in seconds from now.
+        The leases must be of the same kind of lock. `ttl` counts in seconds from now. All keys live
+        as long as the longest minimum hold requires. So the minimum holds of the leases should end
+        at about the same time.
         """
         context = self._context
         options = context.options

@@ -37,7 +37,7 @@ _form = attrgetter("command.form")
 
 
 class _Together(Request):
-    """The request of a `Joint`. If every call succeeds, the reply is the number of calls.
+    """The merged request of a `Joint`. If every call succeeds, the reply is the number of calls.
 
     Otherwise the reply is an error, or a list in which each call decodes its own part.
     """
