@@ -32,7 +32,7 @@ keys on one node after the other. A repair in between would delay the notificati
 
 
 class Repairs:
-    """The repairs of one manager's leases. A lease has at most one repair at a time on each node."""
+    """Repairs the leases of one manager. A lease has at most one repair at a time on each node."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

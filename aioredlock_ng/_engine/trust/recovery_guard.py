@@ -63,8 +63,8 @@ class Guard:
         self.markers = Markers(context, run_id, trusted)
         self.quarantine = Quarantine(context, self.markers, strict=strict)
         self._task: asyncio.Task[None] | None = None
-        # The guard starts when all nodes were tried once. Before that, a new set would look like a
-        # set with missing nodes.
+        # The guard starts when `Engine.open` has waited for the first try of each node. Before
+        # that, a new set would look like a set with missing nodes.
         self._stopped = True
         self._hint = asyncio.Event()
         self._look_at = 0.0
