@@ -104,8 +104,7 @@ SILENT_SHARE = 0.1
 Answers to the first try still count if they arrive later."""
 
 STALL_SHARE = 0.1
-"""When a lease is lost, a stall of the event loop is reported if the stall lasted for at least this
-share of the ttl."""
+"""Smallest stall of the event loop, as a share of the ttl, that the reason of a loss mentions."""
 
 WATCH_AFTER = 0.1
 """Seconds after which a lease is watched.

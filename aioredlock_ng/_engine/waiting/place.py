@@ -143,7 +143,7 @@ class Place(Entry):
         super().served(attempt)
 
     def notified(self, index: int, message: Message) -> None:
-        """Process a node's message. A message without a time means that the line is the head."""
+        """Process a node's message. If the message has no time, the line is the head now."""
         if message.highest is not None:
             self._offered(index, message.highest)
         if not self.waiting:
