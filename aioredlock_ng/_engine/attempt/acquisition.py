@@ -256,7 +256,7 @@ class Acquisition(Call):
             self.give_up(held_by_another(LockHeld, self._held_by, self, (), retry_after=left))
 
     def _try_again(self) -> None:
-        """Make the second attempt.
+        """Make a second attempt after a split vote. For a semaphore, look for a free slot first.
 
         If several clients ask at the same instant, the votes can be split, and no client gets a
         quorum. Without a second attempt after a random pause, the lock would stay free.
