@@ -22,10 +22,10 @@ def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
 
 
 def unreachable_delay(tries: int, draw: float) -> float:
-    """Return the delay in seconds after an attempt for which no quorum could be asked.
+    """Return the delay in seconds after the latest of `tries` attempts that reached no quorum.
 
-    The delay doubles from 20 ms to 1 s. The random draw, uniform in [0, 1), then shortens the delay
-    by at most half.
+    The delay doubles from 40 ms after the first attempt to 1 s. The random draw, uniform in [0, 1),
+    then shortens the delay by at most half.
     """
     return min(1.0, 0.02 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)
 

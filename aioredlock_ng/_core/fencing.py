@@ -51,7 +51,7 @@ An acquire takes longer than `STEP` microseconds, so the reserved fences do not 
 next client's clock."""
 
 BLOCK = 1024 * STEP
-"""A grant owns at most this number of fences below its proposal. Hardly any grant is passed on more
+"""A grant owns at most this number of fences below its proposal. Hardly any grant is passed on that
 often.
 
 Without a bound, a grant could own fences of earlier leases if a node has forgotten a counter."""
@@ -88,7 +88,7 @@ def mark_of(counter: int) -> int:
 
 
 class FenceClock:
-    """Propose fences in microseconds, close to the fences of other processes.
+    """Proposes fences in microseconds, close to the fences of other processes.
 
     For one slot, each fence is higher than the fence before.
 
@@ -102,23 +102,18 @@ class FenceClock:
 
     def __init__(self) -> None:
         self._last = 0
-        # The slots for which the last fence was proposed. Other slots may get the same fence.
-        # Otherwise the fences for a burst of names would run ahead of the clock.
+        # The slots for which the last fence was proposed. Other slots may get the same fence. With
+        # a new fence for each slot, the fences for a burst of names would run ahead of the clock.
         self._slots: set[bytes] = set()
         self._fastest: dict[int, int] = {}
         self.offset = 0
         self.refused: set[int] = set()
 
     def propose(self, now_us: int, slots: Iterable[bytes], above: int = 0) -> int:
-        """Return a fence above the counter `above`, and above every earlier fence of these slots.
+        """Return a multiple of `STEP` above `above`, and above every earlier fence of these slots.
 
-        Args:
-            now_us: The wall clock in microseconds, near which the fence lies.
-            slots: The slots of the attempt's keys.
-            above: A counter that a node reported; 0 for none.
-
-        Returns:
-            A multiple of `STEP`.
+        `now_us` is the time of the wall clock. `above` is a counter that a node reported; 0 for
+        none.
         """
         base_us = now_us + self.offset
         # A clock that is wrong by centuries must not damage the counters; see `LATEST_US`.
@@ -137,7 +132,7 @@ class FenceClock:
     def overtaken(self, counter: int, node: int, proposed_us: int, answered_us: int) -> None:
         """Learn the offset from a node whose counter was not below the proposal.
 
-        A counter was proposed some time ago, so the offset approaches the fastest clock from below.
+        The counter is an earlier proposal, so the offset approaches the fastest clock from below.
 
         A counter may also come from a process that proposed later and whose request arrived first.
         If the whole difference to such a counter were learned, processes would drive each other
@@ -145,7 +140,7 @@ class FenceClock:
         is delayed. The delay is our request's round trip minus the node's shortest round trip. The
         difference is reduced by this delay.
 
-        The times are microseconds of the wall clock. `proposed_us` is rounded like the proposal.
+        The times are microseconds of the wall clock. `proposed_us` is our fence minus the offset.
         """
         took = max(0, answered_us - proposed_us)
         self._fastest[node] = fastest = min(took, self._fastest.get(node, took))

@@ -70,8 +70,8 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
     says that `min_hold` keeps the lock.
 
     Returns:
-        First, True if no further replies are needed. Second, the label; None if there is no holder,
-        or if the holder has no label.
+        True if no further replies are needed; then the label. The label is None if there is no
+        holder, or if the holder has no label.
     """
     looks = [look_of(reply) for reply in replies]
     reading = _readers(looks, quorum)
@@ -101,7 +101,10 @@ def _counted(readers: int) -> str:
 
 
 def deletion_of(reply: Reply) -> Look:
-    """Return a node's answer to a forced release: the result, or the key that was not deleted."""
+    """Return a node's answer to a forced release.
+
+    If the node refused because a key is not a lock, the result describes this key.
+    """
     if isinstance(reply, ForceReleased):
         return reply
     if isinstance(reply, Refusal):
@@ -112,7 +115,7 @@ def deletion_of(reply: Reply) -> Look:
 
 
 def look_vote(node: str, look: Look) -> Vote:
-    """Return a node's answer as a vote for error messages, without the token and the value."""
+    """Return a node's answer as a vote for error messages, which show no value of a key."""
     match look:
         case Free():
             return Vote(node, Outcome.FREE)
@@ -251,7 +254,7 @@ def _answer(address: str, look: Look) -> NodeAnswer:
 
 
 def not_a_lock(found: str) -> NotALock | None:
-    """Read a script's description of a key that is not a lock. Return None for other texts."""
+    """Parse a script's description of a key that is not a lock. Return None for other texts."""
     told = _FOREIGN.fullmatch(found)
     return None if told is None else NotALock(told[1] or "other", seconds_left(int(told[2])))
 

@@ -38,7 +38,7 @@ One call of a script can handle some 8,000 keys, but blocks its server meanwhile
 
 
 MAX_SLOTS = 1_000
-"""Largest number of slots of a semaphore. A waiter reads the keys of all slots in one script."""
+"""Largest number of slots of a semaphore. One call of a script reads the keys of all slots."""
 
 _SLOT = re.compile(rb"(.*)#([1-9][0-9]{0,17})", re.DOTALL)
 
@@ -156,10 +156,7 @@ def _plain(text: bytes) -> bytes:
 
 
 def as_text(raw: bytes) -> str:
-    """Return a name or a token as readable text.
-
-    Bytes that are not UTF-8 are escaped. Other software may have written them.
-    """
+    """Return a name or a token as readable text. Bytes that are not UTF-8 are escaped."""
     return raw.decode("utf-8", "backslashreplace")
 
 

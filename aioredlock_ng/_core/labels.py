@@ -23,11 +23,11 @@ class UnusableLabel(ValueError):
 
 
 def label_template(owner: object) -> LabelTemplate | None:
-    """Return the template that the argument `owner` of a decorator describes. None: no template.
+    """Return the template for the argument `owner` of a decorator; None if `owner` is None.
 
     Raises:
         ConfigurationError: Raised if `owner` is neither a text, nor a function, nor None. Raised
-            also if no values can complete the text.
+            also if the text is no template, or if its fixed parts cannot be in a label.
     """
     if owner is None:
         return None
@@ -46,12 +46,9 @@ class LabelTemplate:
     """A label with placeholders for values.
 
     Args:
-        placeholders: The placeholders. A function has a placeholder for each of its parameters
-            without a default.
-        make: Returns the label for the values. None: the manager's label.
-
-    Attributes:
-        placeholders: The placeholders, as above.
+        placeholders: The values that the label needs. A user's function needs a value for each of
+            its parameters without a default.
+        make: Returns the label for the values, or None for the manager's label.
     """
 
     def __init__(
@@ -63,7 +60,7 @@ class LabelTemplate:
         self._make = make
 
     def label(self, values: Mapping[str, object]) -> str | None:
-        """Return the label for these values. None: the manager's label.
+        """Return the label for these values; None for the manager's label.
 
         An error of the user's function propagates.
 
@@ -88,15 +85,15 @@ class LabelTemplate:
 def labels_of_calls(
     owner: LabelTemplate | None, function: Callable[..., object], where: str
 ) -> Callable[[tuple[Any, ...], Mapping[str, Any]], str | None]:
-    """Return a function that returns the label for the arguments of a call.
+    """Return a function that makes the label from the arguments of a call.
 
     The returned function raises `ConfigurationError` in the cases of `LabelTemplate.label`, and if
     the text cannot be a label.
 
     Args:
-        owner: The template. None: the manager's label.
-        function: The function that is called.
-        where: The decorator in errors.
+        owner: The template; None for the manager's label.
+        function: The decorated function.
+        where: The name of the decorator, for errors.
 
     Raises:
         ConfigurationError: Raised if a placeholder names no parameter of the function.
@@ -129,7 +126,7 @@ def _text(text: str) -> tuple[list[Placeholder], Callable[[Mapping[str, object]]
         template = Template(text)
     except ConfigurationError as error:
         raise ConfigurationError(f"owner {text!r}: {error}") from None
-    # One character for each placeholder shows the faults of the rest.
+    # With one character for each placeholder, only the fixed parts of the text can be at fault.
     checked_label(template.fill(["x"] * len(template.placeholders), distinct=False))
 
     def make(values: Mapping[str, object]) -> str:

@@ -35,7 +35,6 @@ class Renewal:
 
     Attributes:
         started: Instant just before the first byte of the renewal was queued.
-        ttl: The new ttl in seconds.
         deadline: The deadline of the leases if a quorum confirms the renewal.
     """
 
@@ -45,15 +44,14 @@ class Renewal:
 
 
 class LeaseState:
-    """The local knowledge about one lease.
+    """The state of one lease, as this process knows it.
 
-    Instants are seconds of the engine's clock. Only `asked` and `renewed` change the deadline. Each
-    node executes renewals in the order in which they are sent. The answers to renewals may arrive
-    in any order.
+    Instants are seconds of the engine's clock. The methods `asked` and `renewed` change the
+    deadline. Each node executes renewals in the order in which they are sent. The answers to
+    renewals may arrive in any order.
 
     Args:
         started: Instant at which the granting attempt began.
-        ttl: The ttl in seconds.
         deadline: Instant up to which the grant is valid.
         ends_at: Instant at which `max_hold` ends; None without a `max_hold`.
     """
@@ -71,7 +69,7 @@ class LeaseState:
         self._sent: tuple[Renewal, ...] = ()
 
     def remaining(self, now: float) -> float:
-        """Return the seconds of validity left at `now`; 0.0 after a release or a loss."""
+        """Return the seconds from `now` to the deadline; 0.0 after a release or a loss."""
         if self.phase is Phase.RELEASED or self.phase is Phase.LOST:
             return 0.0
         return max(0.0, self.deadline - now)
@@ -127,7 +125,7 @@ class LeaseState:
         return self._sent[-1:] == (renewal,)
 
     def end(self, phase: Phase, reason: str = "") -> None:
-        """Move to a final phase.
+        """End the lease.
 
         Raises:
             IllegalMove: Raised if the lease has already ended, or if the phase is not final.

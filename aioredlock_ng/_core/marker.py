@@ -28,8 +28,8 @@ digits."""
 NO_RUN_ID = b"0" * 40
 """Placeholder for the run id of a server that hides its run id.
 
-With the placeholder, the guard still detects the loss of all data. The guard then does not detect
-that an old snapshot was restored.
+With the placeholder, the guard detects the loss of all data, but not the restoration of an old
+snapshot.
 
 One client may have the right to read the run id while another client lacks it. The client without
 the right accepts a marker of any process, and keeps that process's name in the markers that it
@@ -70,13 +70,11 @@ class Reading:
         marker: The marker itself, b"" for none.
         run_id: The run id of the process, or the run id in the marker if the server hides its own.
         guard_ms: The guard time in the marker. 0 if there is none, or if it exceeds `LONGEST_MS`.
-        ready_ms: The time, by the node's clock, at which the node may be trusted. 0 unless the node
-            waits or is founding.
+        ready_ms: The time, by the node's clock, at which the node may be trusted. 0 if the marker
+            names no such time.
         node_ms: The node's time when the marker was read.
-        at: The local instant at which reading began. The node read the marker at this instant or
-            later.
-        answered: The local instant of the answer. The node read the marker at this instant or
-            earlier.
+        at: The local instant at which the request was sent, so before the node read the marker.
+        answered: The local instant of the answer, so after the node read the marker.
     """
 
     trust: Trust
@@ -96,7 +94,7 @@ class Reading:
 def read_marker(
     marker: bytes, node_ms: int, own_marker: bytes, at: float, answered: float
 ) -> Reading:
-    """Read the marker that a node returned.
+    """Parse the marker that a node returned.
 
     `own_marker` is the run id and the guard time that the connection sent. The other arguments are
     fields of the result.

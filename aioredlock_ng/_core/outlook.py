@@ -38,8 +38,8 @@ class NodeView:
         rank: Number of waiters before this waiter in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
         tracked: True if the node will report a change of the key.
-        tickets_at: Instant of the node's latest offer of a slot since the waiter's latest attempt;
-            `-inf` if there is none. The offer names the highest ticket in the queue.
+        tickets_at: Instant of the node's latest offer of a slot, which names the highest ticket in
+            the queue. It is `-inf` if there was no offer since the waiter's latest attempt.
     """
 
     free_at: float = inf
@@ -85,11 +85,7 @@ class NodeView:
 
 
 class Outlook:
-    """A waiter's knowledge of all nodes.
-
-    Attributes:
-        nodes: The knowledge of each node.
-    """
+    """A waiter's knowledge of all nodes."""
 
     __slots__ = ("_quorum", "nodes")
 
@@ -131,7 +127,10 @@ class Outlook:
 
     @property
     def tickets_at(self) -> float:
-        """The latest instant since which a quorum has offered a slot; `-inf` if there is none."""
+        """An instant since which each node of a quorum has offered a slot.
+
+        The result is the latest such instant; `-inf` if no quorum has offered slots.
+        """
         return sorted(node.tickets_at for node in self.nodes)[-self._quorum]
 
     @property
@@ -175,7 +174,7 @@ class Outlook:
 
         Args:
             recent: An answer is recent if it came after this instant.
-            can_track: For each node whether it reports changes of keys.
+            can_track: For each node, True if it reports changes of keys.
 
         Returns:
             The indexes of the nodes that only answer, and of the nodes that also track the key.

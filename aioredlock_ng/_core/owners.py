@@ -31,12 +31,12 @@ _OWNER_KEYS = OWN_KEYS + b"owner:"
 
 
 def owner_key(key: bytes) -> bytes:
-    """Return the key under which the label of this lock's key is stored."""
+    """Return the key of the label that belongs to a lock's key."""
     return _OWNER_KEYS + key
 
 
 def label_life(ttl: float) -> float:
-    """Return the ttl of a label in seconds. The label is written again after half of its ttl.
+    """Return the ttl of a label in seconds. After half of it, the label is due to be written again.
 
     The ttl is so long that most renewals of the lock need not write the label. If the holder is
     killed, the label may outlive the lock. The token in the label matches no later holder.
@@ -54,7 +54,10 @@ def pack_owner(token: bytes, fence: int | None, since_ms: int, label: str) -> by
 
 
 def read_owner(value: bytes, token: str) -> Owner | None:
-    """Return the owner that a label's value names; None if the label belongs to another token."""
+    """Return the owner that a label's value names.
+
+    Return None if the value is damaged, or belongs to another token.
+    """
     prefix, _, rest = value.partition(b" ")
     fence, _, rest = rest.partition(b" ")
     since, _, label = rest.partition(b" ")
@@ -66,7 +69,7 @@ def read_owner(value: bytes, token: str) -> Owner | None:
 
 
 def printable_label(text: str) -> str:
-    """Return a foreign text, such as a label, as one printable line of bounded length."""
+    """Return a text of unknown origin as one printable line of at most `MAX_LABEL` characters."""
     return "".join(
         char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:MAX_LABEL]
     )
@@ -81,7 +84,7 @@ def _is_number(word: bytes) -> bool:
 
 
 def checked_owner(owner: object) -> str | bool:
-    """Return the option `owner` after a check.
+    """Check the option `owner`, and return it.
 
     Raises:
         ConfigurationError: Raised if the option is neither a bool nor one line of text of at most
@@ -95,7 +98,7 @@ def checked_owner(owner: object) -> str | bool:
 
 
 def checked_label(owner: object) -> str:
-    """Return the argument `owner` of one lock after a check.
+    """Check the argument `owner` of one lock, and return it.
 
     Raises:
         ConfigurationError: Raised if the argument is not one line of text of at most `MAX_LABEL`

@@ -25,17 +25,13 @@ def quorum_of(n: int) -> int:
 
 
 def verdict(n: int, quorum: int, yes: int, no: int) -> Verdict:
-    """Decide a round as early as arithmetic allows.
+    """Decide a round of `n` nodes as early as arithmetic allows.
 
-    Args:
-        n: Nodes in the set.
-        quorum: Nodes that must say yes, `quorum_of(n)`.
-        yes: Nodes that said yes.
-        no: Nodes that said no, or can no longer say yes in this round.
+    `no` counts the nodes that said no, or can no longer say yes in this round.
 
     Returns:
         WON once a quorum said yes. LOST once no quorum can say yes any more, for example after a
-        tie with an even `n`. Else OPEN.
+        tie with an even `n`. OPEN otherwise.
     """
     if not is_decided(n, quorum, yes, no):
         return Verdict.OPEN
@@ -50,9 +46,7 @@ def is_decided(n: int, quorum: int, yes: int, no: int) -> bool:
 def quorum_back_in(waits: Iterable[float | None], quorum: int) -> float | None:
     """Return the seconds until a quorum of nodes may grant; None if that is not known.
 
-    Args:
-        waits: Seconds until each node may grant; 0.0 means now, None means unknown.
-        quorum: Nodes needed.
+    `waits` are the seconds until each node may grant. 0.0 means now, and None means unknown.
     """
     known = sorted(wait for wait in waits if wait is not None)
     return known[quorum - 1] if len(known) >= quorum else None

@@ -79,15 +79,10 @@ def remembered(
 ) -> Memory | None:
     """Return a manager's memory of a node after a new reading of the node's marker.
 
-    If the last reading matched the memory, the node may have granted locks until now. The age of
-    the memory then counts from `now`.
-
-    Args:
-        memory: The memory so far.
-        before: The last reading; None if there was none.
-        after: The new reading; None if the node did not answer.
-        now: The local instant.
-        known_ms: The longest guard time that was ever read.
+    `before` is the last reading, and `after` the new one. A reading is None if the node did not
+    answer. If the last reading matched the memory, the node may have granted locks until now. The
+    age of the memory then counts from `now`. `known_ms` is the longest guard time that was ever
+    read.
     """
     if memory is not None and before is not None and not memory.contradicts(before):
         memory = Memory(memory.run_id, now)
@@ -139,8 +134,8 @@ def new_set_words(missing: Sequence[tuple[str, str]], left: float) -> str:
     """Return the reason why a founding node does not vote yet, for messages.
 
     Args:
-        missing: Address of each node that does not answer, with the reason.
-        left: Seconds until the node votes anyway.
+        missing: For each node that does not answer, its address and the reason.
+        left: Seconds until the founding node votes anyway.
     """
     if not missing:
         return f"new set: the nodes vote once all answer within a second, or in {left:.0f} s"
@@ -157,7 +152,7 @@ def next_steps(
     known_ms: int = 0,
     memories: Sequence[Memory | None] | None = None,
 ) -> list[Step | None]:
-    """Return the marker to be written to each node; None for no marker.
+    """Return the new marker for each node; None to leave the node's marker as it is.
 
     Args:
         readings: The reading of each node; None if it did not answer.
@@ -167,7 +162,7 @@ def next_steps(
         strict: True if even a new set of nodes must wait for the guard time.
         known_ms: The longest guard time that was ever read, perhaps from a node that does not
             answer now.
-        memories: The memory of each node. None if this manager has read no trusted marker.
+        memories: This manager's memory of each node. None if it has read no trusted marker.
     """
     known = [reading for reading in readings if reading is not None]
     longest = max([guard_ms, known_ms, *(reading.guard_ms for reading in known)])

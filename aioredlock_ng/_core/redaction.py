@@ -1,4 +1,4 @@
-"""Removal of secrets from texts that a server or a parser made."""
+"""Removal of secrets from texts that servers and libraries have written."""
 
 from __future__ import annotations
 

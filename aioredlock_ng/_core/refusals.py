@@ -42,8 +42,8 @@ _PLACE = re.compile(
     r"^(?:ERR Error running script \(call to f_\w+\): @user_script:\d+: )?@user_script: ?\d+: "
     r"|\s*script: (\w+, )?on @user_script:\d+\.$"
 )
-"""The words that servers add to the refusal of a script. Redis 6.2 puts these words before the
-refusal. Later versions and Valkey put these words behind the refusal."""
+"""The words that servers add to the refusal of a script. Redis 6.2 puts them before the refusal,
+later versions and Valkey behind it."""
 
 _QUOTED = ", with args beginning with"
 """The words with which servers introduce the arguments of an unknown command."""

@@ -40,9 +40,9 @@ class TimeSample:
 
 
 def clock_reading(first: TimeSample, last: TimeSample) -> ClockReading:
-    """Return the offset of a node's clock by the last sample, and the clock's rate between samples.
+    """Return the offset of a node's clock at the last sample, and its rate between both samples.
 
-    The errors in the result are bounds, not estimates.
+    The errors in the result are upper bounds.
     """
     between = (last.sent + last.received - first.sent - first.received) / 2
     return ClockReading(

@@ -19,7 +19,7 @@ __all__ = ["blocks_itself", "checked_limit", "free_slot", "free_slots", "may_be_
 
 
 def checked_limit(limit: object) -> int:
-    """Return the number of slots that a user gave, after a check.
+    """Check the limit that a user gave for a semaphore, and return it.
 
     Raises:
         ConfigurationError: Raised if the limit is not a whole number from 1 to `MAX_SLOTS`.
@@ -45,10 +45,12 @@ def blocks_itself(wanted: Collection[bytes], held: set[bytes], *, any_one: bool)
 def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: float) -> int:
     """Return the slot to try first: the latest released one, else a random one.
 
+    The slots are numbered from 1. Slots in `taken` are passed over, unless all slots are taken.
+
     Args:
         taken: The slots that this process holds or asks for.
         recent: The slots that this process has released, the latest one last.
-        limit: The number of slots.
+        limit: The limit of the semaphore.
         draw: A random number, uniform in [0, 1).
     """
     for number in reversed(recent):
@@ -76,7 +78,7 @@ def may_be_free(replies: Sequence[Reply], quorum: int, pending: int) -> bool:
 def soonest(replies: Sequence[Reply]) -> float | None:
     """Return the shortest remaining life of a held key on any node, in seconds.
 
-    The result is None if no node reported a held key that expires.
+    Return None if no node reported a held key that expires.
     """
     lives = [look.remaining for keys in _looks(replies) for look in keys if type(look) is Held]
     left = min(lives, default=inf)

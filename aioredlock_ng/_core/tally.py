@@ -1,4 +1,4 @@
-"""Count the answers to an acquire that won no quorum, for each reason."""
+"""Count the answers to an acquire that won no quorum, by their kind."""
 
 from __future__ import annotations
 
@@ -40,13 +40,8 @@ class Tally:
         """True if only rivals that asked at the same moment kept a quorum from granting.
 
         A refusal names no token. The key of a rival's attempt is recognised by its remaining life,
-        which is nearly the whole ttl.
-
-        Args:
-            quorum: Nodes needed.
-            ttl: Seconds that a key of this attempt would have lived. Most rivals ask for the same
-                ttl.
-            age: The greatest age in seconds of the key of a rival's attempt.
+        which is nearly the whole ttl. The rivals are assumed to ask for the same `ttl`, and their
+        keys to be at most `age` seconds old.
         """
         young = sum(left is not None and ttl - age <= left <= ttl for left in self.held)
         return self.granted > 0 and self.granted + young >= quorum
@@ -55,11 +50,8 @@ class Tally:
 def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str]) -> Tally:
     """Count the answers to an acquire.
 
-    Args:
-        replies: The answer of each node; None if there is none.
-        quorum: Nodes needed.
-        quarantine: Called with the index of a node. Returns why the node cannot leave quarantine,
-            in the server's words, or "" if the node only has to wait.
+    The function `quarantine` gets the index of a quarantined node, and returns the reason. The
+    quarantine is permanent if the reason is a permanent refusal of the server.
     """
     n, silent = len(replies), sum(reply is None for reply in replies)
     held = [reply.left for reply in replies if is_held(reply)]
@@ -95,12 +87,8 @@ def with_second_round(
     If the node counted as granted, the error could be "another holds it" instead of "no quorum
     could be asked".
 
-    Args:
-        replies: The answers to the acquire.
-        answers: The answers to the second round; None if a node was not asked or has not answered.
-        fence: The fence that the second round proposed.
-        expired: True if the node timeout ended the second round. Otherwise a silent node may only
-            be late.
+    `answers` are the answers to the second round, which proposed `fence`. `expired` is True if the
+    node timeout ended the second round. Otherwise a silent node may only be late.
     """
     latest: list[Reply] = []
     for reply, answer in zip(replies, answers, strict=True):

@@ -1,4 +1,4 @@
-"""Names with placeholders. Different texts for the placeholders never make the same name."""
+"""Texts with placeholders. By default, different values never make the same filled-in text."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ class SeparatorInText(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """The name of a value, a path of attributes of that value, and a format.
+    """A placeholder such as `{user.id!r:>8}`.
 
-    The format is `!r`, `:04d`, both, or nothing.
+    Attributes:
+        name: The name of the value.
+        attributes: The path from the value to the attribute that is shown; empty for the value.
+        format: The conversion and the format specification, such as `!r:>8`; may be empty.
     """
 
     name: str
@@ -95,13 +98,11 @@ class Template:
     def fill(self, texts: Sequence[str], *, distinct: bool = True) -> str:
         """Fill in one text for each placeholder, in order, and return the name.
 
-        Args:
-            texts: The texts.
-            distinct: True: different texts never give the same name.
+        If `distinct` is True, different texts never give the same name.
 
         Raises:
-            SeparatorInText: Raised if a text contains the separator that follows it. Only the last
-                text may contain its separator. Never raised if `distinct` is False.
+            SeparatorInText: Raised if `distinct` is True and a text contains the separator that
+                follows it. The last text may contain its separator.
         """
         name, last = self._literals[0], len(texts) - 1
         for index, (placeholder, text) in enumerate(zip(self.placeholders, texts, strict=True)):

@@ -68,7 +68,7 @@ def keys_life(ttl: float, min_hold: float, granted_within: float, drift_factor: 
 
 
 def least_ttl(node_timeout: float, drift_factor: float, min_validity: float | None) -> float:
-    """Return the smallest ttl of which `min_validity` is left after a round of `node_timeout`.
+    """Return the smallest ttl that leaves `min_validity` after a round as long as `node_timeout`.
 
     Without `min_validity`, `MIN_VALIDITY_SHARE` of the ttl must be left.
     """
@@ -104,8 +104,7 @@ SILENT_SHARE = 0.1
 Answers to the first try still count if they arrive later."""
 
 STALL_SHARE = 0.1
-"""When a lease is lost, a stall of the event loop is reported if the stall lasted for at least this
-share of the ttl."""
+"""Smallest stall of the event loop, as a share of the ttl, that the reason of a loss mentions."""
 
 WATCH_AFTER = 0.1
 """Seconds after which a lease is watched.

@@ -1,4 +1,4 @@
-"""The meaning of one node's answer for the lock.
+"""The meaning of a node's answer to a request about a lock.
 
 A reply is the record of a script's result (see `replies`), or one of these marks:
 
@@ -8,7 +8,7 @@ A reply is the record of a script's result (see `replies`), or one of these mark
   request.
 * `Garbled`: an answer came, but does not fit the script. The mark is a subclass of `Dropped`.
 
-`None` means no answer yet. The scripts never return nil, so no reply of a node is `None`.
+`None` means no answer yet. The scripts never return nil, so no reply of a script is `None`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Garbled(Dropped):
 
 
 Mark = Refusal | Unsent | Dropped
-"""An answer that stands in place of a script's reply."""
+"""The answer of a node for which there is no usable reply of a script."""
 
 Raw: TypeAlias = (
     bool
@@ -121,7 +121,6 @@ class Vote:
 
     Attributes:
         node: The node's address, without credentials.
-        outcome: The kind of the answer.
         remaining: For `held`, the seconds that the holder's key had left. None if they are unknown
             or endless.
         detail: An explanation, such as the words of an error reply or the type of a key that is
@@ -144,7 +143,7 @@ BEYOND_CLOCKS: Final = (
     "one of its fence counters is beyond any clock, so it cannot confirm fences:"
     " delete its key aioredlock_ng:fences once it has refused for max_ttl plus a second"
 )
-"""The detail of a vote if the node's counter is broken. `NodeDegraded` has the same words."""
+"""The detail of a vote if the node's counter is broken, and the text of `NodeDegraded` then."""
 
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
 """The beginnings of refusals that last until a person changes something."""

@@ -57,17 +57,13 @@ class Counters:
 class Context:
     """The objects and functions that the parts of one engine share.
 
-    Clocks, randomness and nodes come from outside, so that a simulation can replace them.
+    Clocks, randomness and nodes are arguments, so that a simulation can replace them.
 
     Attributes:
-        loop: The event loop of the manager.
-        clock: Returns seconds. The clock never jumps backwards, and advances while the machine is
-            suspended.
+        clock: Returns the time in seconds. The clock never jumps backwards, and advances while the
+            machine is suspended.
         draw: Returns a random number, uniform in [0, 1).
         new_token: Returns a fresh token that nobody can guess.
-        fleet: The nodes.
-        quorum: Number of nodes that form a majority.
-        options: The settings of the manager.
         timeouts: The timer wheel that ends rounds and batches at the node timeout.
         patience: Longest duration of a round in seconds: the node timeout plus the width of a slot
             of the timer wheel.
@@ -79,15 +75,14 @@ class Context:
         labels: Composes the labels of this manager, and reads the labels of other managers. None if
             labels are off, or if a node refuses them.
         doubt: Called when a node has answered that it is in quarantine.
-        quarantine: Returns why a node is in quarantine: its server refuses the marker, or the set
-            of nodes is new. Returns "" if the node may have forgotten locks.
+        quarantine: Returns why a node is in quarantine if its server refuses the marker, or if the
+            set of nodes is new. Returns "" in all other cases.
         quarantined: Returns True if a node is known to be in quarantine.
         no_quorum: Returns True if it is known that no quorum can grant.
         back_in: Returns the seconds until a quorum may grant; None if unknown.
-        fences: Proposes fences.
         last_ticket: The highest ticket that this manager has seen or chosen for any lock, as in a
-            Lamport clock. Without this number, tickets would restart at each empty queue, and new
-            waiters would overtake a waiter that wants several names.
+            Lamport clock. Otherwise tickets would restart at each empty queue, and new waiters
+            would overtake a waiter that wants several names.
         manager: 16 hexadecimal digits that name this manager to other processes.
     """
 

@@ -79,7 +79,8 @@ class Engine(Parts):
             RedlockClosed: Raised if the manager is closed, was opened before a fork, or belongs to
                 another event loop than the caller.
         """
-        # For speed, one condition covers the usual case. In a forked child, `_closed` is set, too.
+        # One condition covers the usual case, because this method runs at each acquisition. In a
+        # forked child, `_closed` is set, too.
         try:
             if not self._closed and asyncio.get_running_loop() is self._loop:
                 return
@@ -110,13 +111,13 @@ class Engine(Parts):
         The caller awaits the `future` of the acquisition. If the wait is cancelled, the caller must
         call `cancelled`.
 
-        Args:
-            spec: The lock.
-            blocking_timeout: Longest wait in seconds. None waits for ever; 0 makes one attempt.
+        `blocking_timeout` is the longest wait in seconds. None waits for ever. With 0, the call
+        does not wait for another holder.
 
         Raises:
             LockHeld: Raised if the calling task holds the lock through an enclosing `async with`,
                 and would wait for itself for ever.
+            UpgradeRefused: Raised if the calling task reads the lock, and now asks to write.
             RedlockClosed: Raised if the caller cannot use the manager; see `usable`.
         """
         self.usable()
@@ -289,7 +290,7 @@ class Engine(Parts):
         """Prepare for a deletion of the key by force.
 
         Present grants of the key are no longer passed on, and the leases of the key are watched.
-        With NOLOOP, the nodes do not report the deletion to the connection that made it.
+        With NOLOOP, a node does not report the deletion to the connection that made it.
         """
         self.lines.doubt(key)
         for acquisition in self._past_the_lines:

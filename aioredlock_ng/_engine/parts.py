@@ -50,11 +50,10 @@ class Parts:
 
     Attributes:
         context: The objects and functions that all parts share.
-        guard: The recovery guard; None without one.
-        availability: Keeps track of whether a quorum may grant.
-        lines: The waiting lines of the tasks of this process.
-        extender: Owns the leases.
-        reports: Receives the messages that nodes send without a request.
+        guard: The recovery guard; None if the manager has none.
+        lines: The waiting lines of the manager's tasks.
+        extender: The keeper of the manager's leases.
+        reports: The receiver of the messages that nodes send without a request.
     """
 
     def __init__(
@@ -74,8 +73,8 @@ class Parts:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
-        # Nearly every vote in an event is one of these two. Creating the votes of five nodes for
-        # each event would cost more than the rest of the event.
+        # For each node, the two votes that nearly every `LockAcquired` has. Creating the votes of
+        # five nodes for each event would cost more than the rest of the event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [
             (acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for"))

@@ -25,12 +25,11 @@ class Reports:
     """The `NodeListener` of a manager.
 
     Args:
-        manager_id: The name of this manager for other processes.
         guard: Notified of changed markers and of new connections; None without a recovery guard.
         availability: Notified of new and lost connections.
         lines: Notified of messages to waiters, and of changed keys.
         watcher: Notified of changed keys.
-        duplicates: Probes the nodes that hide their run id.
+        duplicates: Notified of connected nodes that hide their run id.
     """
 
     def __init__(
@@ -95,8 +94,8 @@ class Reports:
         """Record the run id of the server at node `index`; "" if it is unknown.
 
         Returns:
-            The address of another node with the same run id, or "". Nothing is recorded if there is
-            another node.
+            The address of another node with the same run id, or "". If there is another node,
+            nothing is recorded.
         """
         for other, known in self._run_ids.items():
             if run_id and known == run_id and other != index:

@@ -22,14 +22,12 @@ class Life:
     """The ttl, `min_hold`, and the times that follow from them. All but `ttl_word` are in seconds.
 
     Attributes:
-        ttl: The ttl of the lock.
-        ttl_word: The life of the keys until the first renewal, in milliseconds, as sent to the
-            nodes: the ttl, or a longer time if `min_hold` requires that.
+        ttl_word: The first ttl of the keys in milliseconds, as sent to the nodes. It is longer than
+            `ttl` if `min_hold` requires that.
         drift: The part of the ttl that is subtracted because clocks may run at different rates.
         least_validity: The time that must be left until the deadline when a quorum has granted. If
             less is left, the attempt has failed.
-        watch_after: The time from the beginning of a lease until the nodes are asked to track its
-            keys.
+        watch_after: The time from the beginning of a lease until its keys are first watched.
         min_hold: The shortest time after the grant for which the keys stay taken.
     """
 
@@ -44,10 +42,7 @@ class Life:
 class Numbered:
     """The slots of a semaphore. Each slot is a lock with one key.
 
-    Args:
-        key: The key of the semaphore.
-        limit: The number of slots.
-        make: Returns the description of a slot.
+    The function `make` gets the number of a slot, and returns the description of this slot.
     """
 
     __slots__ = ("_made", "_make", "key", "limit")
@@ -75,9 +70,9 @@ class LockSpec:
     Attributes:
         kind: The scripts that take, keep and release the keys.
         resource: The name or names of the lock, for messages.
-        resources: The names as given.
+        resources: The names as the user gave them.
         keys: The Redis keys, in the order of the names; for a semaphore, the keys of all slots.
-        counters: The fence counters of the keys, without repetition.
+        counters: The slots of the keys' fence counters, each slot once; empty for a semaphore.
         life: The ttl and the times that follow from it.
         auto_extend: True if leases are renewed in the background.
         max_hold: Seconds after which a lease ends even if it is renewed; None for no limit.
@@ -108,7 +103,7 @@ class LockSpec:
 
     @property
     def line(self) -> LineKey:
-        """The name of the waiting line."""
+        """The name of the line in which acquisitions of this lock wait."""
         if self.kind.shared:
             return self.keys[0], 0
         return self.keys if self.slots is None else (self.slots.key, self.slots.limit)

@@ -38,7 +38,7 @@ class Wheel(Generic[T]):
 
     Args:
         loop: The event loop of the timer.
-        clock: The clock of the engine, in which slots are counted.
+        clock: The clock of the engine, by which the instants of items are given.
         width: Seconds per slot.
         fire: Called with the set of items of each slot that is due. During the call, items may
             still be discarded from that set.
@@ -80,7 +80,7 @@ class Wheel(Generic[T]):
         """Schedule `item` for the instant `at`.
 
         Returns:
-            The set of its slot. To cancel the item, discard it from this set.
+            The set of items in the same slot. To cancel the item, discard it from this set.
         """
         items = self._slots.get(at // self._width)
         if items is None:

@@ -1,4 +1,4 @@
-"""The floor of the nodes: connections to servers, their health, and a node in memory.
+"""The nodes: connections to servers, the health of servers, and a node in memory.
 
-docs/code-map.md lists the floors.
+docs/code-map.md lists the layers of the package, which it calls floors.
 """

@@ -46,7 +46,7 @@ __all__ = ["Connector"]
 _PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameters)
 
 _UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_registry")
-"""Settings with which a connection reports to its pool. Our connections belong to no pool."""
+"""Settings with which a connection reports to its pool. The connections of a node have no pool."""
 
 _UNACKED_LIMIT = 10.0
 """Seconds after which the kernel gives up a connection whose bytes are not acknowledged.
@@ -60,12 +60,12 @@ class _NoTransport(Exception):
 
 
 class Connector:
-    """The way to reach one node, made from a user's URL or client.
+    """Makes the connections to one node, from a user's URL or client.
 
     Attributes:
-        address: The node's name for people: `host:port`, `host:port/db`, a socket's path, or
+        address: The node's name in messages: `host:port`, `host:port/db`, a socket's path, or
             `service@sentinel`.
-        identity: Equal for two nodes that are certainly the same server.
+        identity: A value that is equal for two nodes if they are certainly the same server.
         by_sentinel: True if a Sentinel names the primary. The Sentinel may notice a new primary
             late.
 
@@ -247,9 +247,9 @@ def _transport_of(connection: Any) -> asyncio.Transport | None:
 
 
 def _watch_for_partitions(sock: Any) -> None:
-    """Configure the socket so that the kernel detects a vanished peer.
+    """Let the kernel close the connection if the peer's kernel does not answer any more.
 
-    A hung server is not detected as long as its kernel acknowledges bytes.
+    A hung server is not detected in this way, because its kernel still acknowledges bytes.
     """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

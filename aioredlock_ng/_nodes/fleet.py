@@ -16,14 +16,14 @@ __all__ = ["Fleet"]
 class Fleet:
     """The nodes, in the order given.
 
-    The outbox sends a command to all nodes with a live channel. Without an outbox, each node is
+    One call of the outbox sends a command to all nodes that have joined it. All other nodes are
     asked individually.
 
     Attributes:
         absent: Indexes of the nodes that must be asked individually now.
-        ask_present: Asks all nodes that are not in `absent`. No reply comes before the call
-            returns.
-        hurry: Sends the queued commands before the end of the tick; see `Outbox.hurry`.
+        ask_present: Asks all nodes that are not in `absent`. Replies come only after the call has
+            returned.
+        hurry: Sends the queued commands immediately; see `Outbox.hurry`.
     """
 
     __slots__ = ("_present", "absent", "ask_present", "hurry", "nodes")
@@ -42,7 +42,10 @@ class Fleet:
             self.nodes[index].ask(sink, index)
 
     def ask_some(self, sink: Sink, indexes: Sequence[int]) -> None:
-        """Send the command of `sink` to the nodes at these sorted indexes, as `Node.ask` does."""
+        """Send the command of `sink` to the nodes at these indexes, as `Node.ask` does.
+
+        The indexes must be sorted.
+        """
         # While a node is down, a release often goes to exactly the nodes that share the outbox.
         if indexes == self._present:
             self.ask_present(sink)

@@ -28,7 +28,7 @@ _SECRETS = ("password", "ssl_password")
 
 
 def pool_of(node: object) -> tuple[Any, str]:
-    """Return the pool with the settings of `node`, and "".
+    """Return a pool that has the settings of `node`, and "".
 
     If `node` is not usable, return None and a description of the mistake.
     """
@@ -51,8 +51,8 @@ def pool_of(node: object) -> tuple[Any, str]:
                 raise ValueError(
                     "its host has a ','; a node is one server, and options follow a '?'"
                 )
-            # For a socket URL without a path, redis-py would use localhost. For any other URL whose
-            # path is not a number, it would use database 0.
+            # Without these checks, redis-py would use localhost for a socket URL without a path.
+            # For any other URL whose path is not a number, it would use database 0.
             if parts.scheme == "unix" and not parts.path:
                 raise ValueError("it names no socket; write unix:///path/of/the/socket")
             if (

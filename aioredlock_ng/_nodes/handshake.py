@@ -101,8 +101,8 @@ async def greet(
         ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng"),
     ]
     if wire.resp3:
-        # CLIENT CACHING needs a right of its own, so the handshake tries it. The trial has no other
-        # effect, because the next request reads no key.
+        # CLIENT CACHING needs a right of its own, so the handshake tries it. It has no effect here,
+        # because the next request reads no key.
         requests += [("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"), ("CLIENT", "CACHING", "YES")]
     loads: list[tuple[Any, ...]] = [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
     answers = _Answers(len(requests) + wire.resp3 + len(loads) + len(TRIES), started)
@@ -189,11 +189,8 @@ def _why_no_tracking(replies: Sequence[Reply]) -> str:
 def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[str]:
     """Return the needed commands, EVAL and EVALSHA included, that the server does not know.
 
-    A command that is refused for another reason, such as a missing right, counts as known.
-
-    Args:
-        replies: The replies to `TRIES`.
-        needed: Commands that the scripts need; see `catalogue.needed`.
+    `replies` are the replies to `TRIES`. A command that is refused for another reason, such as a
+    missing right, counts as known.
     """
     by_source, by_name = replies
     tries = {"EVAL": by_source, "EVALSHA": by_name}

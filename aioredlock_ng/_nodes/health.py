@@ -18,9 +18,6 @@ __all__ = ["Health"]
 class Health:
     """The state of a node, the reason for it, and the facts that its server reported.
 
-    Args:
-        address: The node's address, for events.
-
     Attributes:
         emit: Receives the events. The node sets `emit` before the first connection.
         state: The state of the node; see `port.State`.
@@ -55,13 +52,10 @@ class Health:
             self.warn(lack)
 
     def down(self, reason: str, *, refused: bool, reported: bool) -> None:
-        """Record that there is no connection.
+        """Record that there is no connection, for this reason.
 
-        Args:
-            reason: The text of the event and of `unsent`.
-            refused: True if the server must not vote, so that a retry does not help.
-            reported: True to emit an event, unless one was emitted since the node was last up.
-                False for a node that its manager closes.
+        `refused` is True if the server must not vote, so that a retry does not help. If `reported`
+        is True, an event is emitted, unless one was emitted since the node was last up.
         """
         self.state = "refused" if refused else "down"
         self.unsent = Unsent(reason, permanent=refused)

@@ -22,15 +22,14 @@ ended by then."""
 
 PAY_TWICE = 2.0
 """Seconds from a reconnect until the outstanding releases are sent once more. A server that wakes
-after a hang executes the requests from the old connection. So an acquire may be executed later than
-its release on the new connection."""
+after a hang executes the requests from the old connection, too. So an acquire may be executed after
+its release, which came on the new connection."""
 
 
 class OwedReleases:
     """The releases that must still be sent to one node.
 
     Args:
-        outbox: Gives the clock and the event loop.
         current: Returns the node's connection, or None.
         pay: Sends releases on a connection.
 
@@ -104,10 +103,10 @@ class OwedReleases:
 
 
 class NotedRelease:
-    """The sink of a release that calls `released` if the server deletes a key.
+    """The sink of a release. It calls `released` if the server deletes a key.
 
-    A release that deletes no key needs fewer rights. So it does not show that the server accepts
-    other releases.
+    A release that deletes no key needs fewer rights. So its success does not show that the server
+    accepts other releases.
     """
 
     def __init__(

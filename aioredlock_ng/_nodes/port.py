@@ -83,10 +83,11 @@ class NodeListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """Health of one node, for people.
+    """The health of one node, for messages and statistics.
 
     Attributes:
-        address: Host and port of the server, or another name of its place, without credentials.
+        address: Host and port of the server, the path of its socket, or `service@sentinel`. The
+            address has no credentials.
         state: "connecting", "up", "suspect", "quarantined", "down" or "refused".
         reason: The reason for the state; "" if the state is "up".
         server: Name and version of the server, "" if unknown.
@@ -136,9 +137,9 @@ class Node(Protocol):
         """True while the server delivers messages of other processes."""
 
     def ask(self, sink: Sink, index: int) -> None:
-        """Send `sink.command`.
+        """Send `sink.command`, and pass the reply to `sink.deliver(index, reply)`.
 
-        The reply goes to `sink.deliver(index, reply)`, possibly before `ask` returns.
+        The reply may be passed before `ask` returns.
         """
 
     def refuse(self, reason: str) -> None:
@@ -162,4 +163,4 @@ class Node(Protocol):
         """
 
     def state(self) -> NodeState:
-        """Return the health of the node, for people."""
+        """Return the health of the node."""

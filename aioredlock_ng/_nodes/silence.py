@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["SUSPECT_AFTER", "DeadConnectionProbe"]
 
 SUSPECT_AFTER = 2
-"""Number of node timeouts without a reply until a node is checked. After as many further node
-timeouts without a reply, the node is suspect. The limit only bounds the backlog of unanswered
-requests, because a round ends without the answer of a hung node.
+"""Number of node timeouts after which a missing reply is overdue. If it is still missing as many
+node timeouts after the next request, the node is suspect, and gets no requests but releases.
+
+The number may be large, because a round ends without the answer of a hung node. It only bounds the
+number of unanswered requests.
 """
 
 PROBE_EVERY = 10.0
@@ -31,18 +33,14 @@ PROBE_EVERY = 10.0
 class DeadConnectionProbe:
     """A background task that closes a silent connection if it is dead.
 
-    The task connects to the server once more. A server that answers on the new connection works, so
-    the silent connection is dead. A hung server answers on neither connection. The silent
-    connection of a hung server is kept, because the server must still execute its queued commands
-    in order.
+    The task connects to the server once more. If the server answers on the new connection only, the
+    silent connection is dead. A hung server answers on neither connection. Its silent connection is
+    kept, because the server must still execute the queued commands in order.
 
     Args:
         address: The node's address, for the name of the task.
         current: Returns the node's connection, or None.
-        connect: Makes another connection.
-
-    Attributes:
-        task: The latest task; None before the first task.
+        connect: Makes another connection to the server.
     """
 
     def __init__(
@@ -61,10 +59,8 @@ class DeadConnectionProbe:
 
         The task ends once the silent connection answers or is gone.
 
-        Args:
-            patience: Seconds within which a server that has woken up answers on the silent
-                connection, too.
-            emit: Called with a `TaskFailed` after an unexpected exception.
+        If the server has woken up, it answers on the silent connection within `patience` seconds.
+        After an unexpected exception, `emit` is called with a `TaskFailed`.
         """
         if self.task is None or self.task.done():
             work = partial(self._close_if_dead, patience)

@@ -1,7 +1,7 @@
-"""Floor 1: the Lua scripts, the requests that call them, and the decoders of their replies.
+"""The Lua scripts, the requests that call them, and the decoders of their replies.
 
-The package contains the protocol of each script, but opens no connection. docs/code-map.md lists
-the floors.
+The package contains the protocol of each script, but opens no connection. It is floor 1 in
+docs/code-map.md, which lists the layers of the library.
 """
 
 from aioredlock_ng._scripts.form import Form

@@ -5,8 +5,8 @@
 -- ARGV[1]  how many KEYS follow the keys of the attempts: 0 or 2
 -- ARGV[2]  expected marker 'run_id:guard', see acquire_guarded.lua; '' without a guard
 -- ARGV[i]  from 3 on, for each attempt: token, ttl in milliseconds. A guarded attempt also has the
---          proposed fence ('' without fencing) and the slot of its key among the counters.
--- Returns  the number of attempts if each is granted as asked. Else an array with one answer per
+--          proposed fence ('' without fencing) and the counter slot of its key.
+-- Returns  the number of attempts if the answer to each is 1. Else an array with one answer per
 --          attempt. After an error, or if the node is not trusted, the array is empty and no key
 --          stays set. The caller then repeats the attempts one by one.
 local shared, expected = tonumber(ARGV[1]), ARGV[2]

@@ -9,8 +9,9 @@
 -- ARGV[4]  proposed fence; '' without fencing
 -- ARGV[5]  claim of a waiter, see parts/queue.lua; '' for a first attempt
 -- ARGV[6]  '1' to return the counter that the fence replaces; else ''
--- ARGV[i]  from 7 on: the slots of the lock's keys among the counters, each slot once
--- Returns  1: granted, and the fence is above every counter.
+-- ARGV[i]  from 7 on: the counter slots of the lock's keys, each slot once. The fence counters are
+--          a sorted set. The slot of a key is a member of this set, and its score is the counter.
+-- Returns  1: granted. With fencing, each counter of the keys was below the fence.
 --          {2, counter}: granted as with 1, if ARGV[6] is '1'. The counter is the highest counter
 --          that the fence has replaced. A missing counter counts as fence - 1.
 --          {1, counter}: granted, but the fence is not above this counter.

@@ -5,12 +5,12 @@
 -- ARGV[1]  entry of the attempt, see parts/readers.lua. Its token is fresh for every attempt.
 -- ARGV[2]  ttl in milliseconds
 -- ARGV[3]  expected marker, see acquire_guarded.lua; '' without a guard
--- ARGV[4]  the slot of the key among the counters; '' without fencing
+-- ARGV[4]  the counter slot of the key; '' without fencing
 -- ARGV[5]  claim of a waiter, see parts/queue.lua; '' for a first attempt
 -- Returns  1: granted, without fencing.
 --          {1, counter}: granted. The counter is raised to the floor, see parts/floor.lua, and then
---          to the last number of its block of 16. No fence of the last writer's grant is above that
---          block, so the fence of a reader is not below any fence of that grant.
+--          to the last number of its block of 16. No fence of the last writer's grant is above this
+--          number, so a reader's fence is not below any fence of that grant.
 --          {-1, left}: quarantined, see acquire_guarded.lua.
 --          In all other cases the refusal, see parts/queue.lua.
 -- part: readers

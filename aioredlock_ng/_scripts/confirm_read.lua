@@ -3,7 +3,7 @@
 -- KEYS[2]  the fence counters
 -- ARGV[1]  entry, see parts/readers.lua
 -- ARGV[2]  fence
--- ARGV[3]  the slot of the key among the counters
+-- ARGV[3]  the counter slot of the key
 -- Returns  1: the counter equals the fence now.
 --          {0, counter}: the counter is above the fence.
 --          {0, 0}: the key does not have the entry.

@@ -4,7 +4,7 @@
 -- ARGV[i+1]  token that KEYS[i] must hold
 -- Returns    #KEYS if every key was renewed. Else an array with a number per key: 1 renewed, 0
 --            missing or of another type, -1 held by another token.
--- MGET replaces GET, because GET would raise an error for a key of another type. The other keys
+-- The script calls MGET, because GET would raise an error for a key of another type. The other keys
 -- would then not be renewed. Redis 6.2 and 7.0 track all KEYS at each read of a tracked call. So
 -- with a GET per key, the work would grow with the square of the number of keys.
 -- The last MGET renews the tracking, which PEXPIRE has ended.

@@ -4,12 +4,12 @@
 -- ARGV[2]  1 to delete also keys of other types and strings that do not expire. 0 to refuse such
 --          keys before anything is written.
 -- ARGV[i]  from 3 on: the tokens. Then, with fencing: a fence, which is a minimum for the counters,
---          and the slots of the lock's keys among the counters, each slot once.
+--          and the counter slots of the lock's keys, each slot once.
 -- Returns  the number of deleted keys, plus the number of deleted entries of readers. A key with a
 --          queue is offered to the first waiter, and counts as deleted. If a key is not a lock, the
 --          reply is the error 'NOTALOCK <type or nothing> <remaining ms>'. Locks are strings that
 --          expire, or sets of readers. Any other key may be somebody's data.
--- The counters rise above the holder's fence. Otherwise the holder may repair its lease on this
+-- The counters rise above the holder's fence. Otherwise the holder could repair its lease on this
 -- node before the other nodes have deleted the key.
 -- A counter above 8e15 is damage, because no fence is so high. A damaged counter stays as it is,
 -- and raises no other counter.

@@ -1,8 +1,8 @@
 """Forms: templates of script calls about one key, in which only a few words vary.
 
-The words that vary are the blanks. A form packs a call by filling in the blanks. Several calls of
-one form can be sent as one call of a script that does the same for several keys. Several
-hand-overs, which are pairs of a release and an acquire, can be sent as one call, too.
+The words that vary are the blanks. A form packs a call by filling in the blanks. Several calls with
+the same form can be merged into one call of another script, which does the same for several keys.
+Several hand-overs, which are pairs of a release and an acquire, can be merged, too.
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ class Form:
     def fill_hand_over(self, given: tuple[bytes, ...], taking: tuple[bytes, ...]) -> bytes:
         """Pack a release and the acquire behind it as one call of `hand_over`.
 
-        Args:
-            given: The blanks of the release.
-            taking: The blanks of the acquire.
+        The arguments are the blanks of the release and the blanks of the acquire.
         """
         words = (taking[0], given[1], *taking[1:])
         return self._handing % tuple([part for word in words for part in (len(word), word)])
@@ -85,7 +83,7 @@ class Form:
     def together(
         self, script: Script, calls: Sequence[tuple[bytes, ...]]
     ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-        """Return KEYS and ARGV of one call that stands for several calls.
+        """Return KEYS and ARGV of one call of `script` that replaces several calls.
 
         Args:
             script: `each` or `hand_over`.

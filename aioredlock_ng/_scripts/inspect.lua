@@ -14,7 +14,7 @@
 -- part: queue
 local n = tonumber(ARGV[1] or #KEYS)
 local keys = {unpack(KEYS, 1, n)}
--- One MGET replaces a GET per key, because a semaphore may have a thousand slots.
+-- One MGET reads all keys, because a semaphore may have a thousand slots.
 local values = redis.pcall('MGET', unpack(keys))
 if values.err then return values end
 local labels = n < #KEYS and redis.pcall('MGET', unpack(KEYS, n + 1)) or {}

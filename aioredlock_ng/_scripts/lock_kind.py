@@ -1,4 +1,4 @@
-"""A kind of lock as data: its scripts, its keys, and the requests for its leases."""
+"""A kind of lock as data: its scripts, its settings, and the requests for its leases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ FENCES: Final = b"aioredlock_ng:fences"
 
 
 Mark = tuple[int, bytes]
-"""The fence of a downgraded lease, or 0 for any other lease; then the slot of the key's counter."""
+"""The fence that a quorum stored for a read grant, and the slot of the key's fence counter.
+
+The fence is 0 without fencing."""
 
 Labels = tuple[tuple[bytes, ...], tuple[bytes | int, ...]]
 """The keys of labels; then, for each label, its ttl in milliseconds and its text."""
@@ -39,7 +41,7 @@ Labels = tuple[tuple[bytes, ...], tuple[bytes | int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockKind:
-    """A kind of lock. Most methods build the request of one script.
+    """A kind of lock. Most methods build a request that calls one script.
 
     Attributes:
         fencing: True if leases have fences.
@@ -88,15 +90,10 @@ class LockKind:
     ) -> Command:
         """Return the command that takes all keys, or none of them.
 
-        Args:
-            keys: The lock's keys.
-            slots: The slots of the fence counters that belong to the keys, each slot once.
-            token: The token of the attempt.
-            ttl: Milliseconds, as decimal digits.
-            fence: The proposed fence. Ignored without fencing.
-            claim: The ticket and the member of a waiter, see parts/queue.lua. Empty for a first
-                attempt.
-            tell_counter: True to have the node return the counter that the fence replaces.
+        `slots` are the slots of the keys' fence counters, each slot once. `ttl` is in milliseconds,
+        as decimal digits. `fence` is ignored without fencing. `claim` is the ticket and the member
+        of a waiter, see parts/queue.lua; it is empty for a first attempt. If `tell_counter` is
+        True, the node returns the counter that the fence replaces.
         """
         if not self.fencing and not self.own_marker:
             if len(keys) > 1 or claim:
@@ -112,7 +109,7 @@ class LockKind:
         )
 
     def token(self, token: bytes, manager: bytes) -> bytes:
-        """Return the token of an attempt. Some kinds add the id of the manager."""
+        """Return the token of an attempt. The kind for readers adds the id of the manager."""
         return token
 
     def label_key(self, key: bytes, token: bytes) -> bytes:
@@ -149,14 +146,9 @@ class LockKind:
     ) -> Command:
         """Return the command that deletes keys if they hold one of these tokens.
 
-        Args:
-            keys: The lock's keys.
-            slots: The slots of the fence counters that belong to the keys.
-            fence: The minimum for the counters after the call, above the holder's fence, so that
-                the holder cannot repair the keys. Ignored without fencing.
-            tokens: The tokens whose keys may be deleted.
-            any_key: True to delete also keys of other types, and strings without expiry. If False,
-                the node refuses such keys.
+        With fencing, the fence counters in `slots` rise to `fence` or more. A fence above the
+        holder's fence keeps the holder from repairing the keys. If `any_key` is True, keys of other
+        types and strings without expiry are deleted, too. Otherwise the node refuses such keys.
         """
         args: list[bytes | int] = [len(tokens), int(any_key), *tokens]
         if self.fencing:
@@ -172,12 +164,8 @@ class LockKind:
     ) -> Command:
         """Return the command that renews each key with the right token, and has all keys tracked.
 
-        Args:
-            keys: The keys of one or more leases.
-            tokens: The token of each key.
-            ttl: Milliseconds.
-            marks: The fences of downgraded leases, see `Mark`. Only the kind for readers uses this
-                argument.
+        The keys may belong to several leases. `tokens` has the token of each key, and `ttl` is in
+        milliseconds. The kind for readers overrides this method, because only readers have `marks`.
         """
         return Command(self.extend, keys, (ttl, *tokens), tracked=True)
 
@@ -186,13 +174,9 @@ class LockKind:
     ) -> Command:
         """Return the command that checks whether the keys hold their tokens.
 
-        The server then tracks the keys, but not for readers. Otherwise each change by one reader
-        would be reported to all readers.
-
-        Args:
-            keys: The keys of one or more leases.
-            tokens: The token of each key.
-            labels: Labels that the node writes beside the keys that hold their tokens.
+        The keys may belong to several leases. The node writes a label beside each key that holds
+        its token. The server then tracks the keys, but not for readers. Otherwise each change by
+        one reader would be reported to all readers.
         """
         return Command(
             self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=not self.shared
@@ -203,10 +187,8 @@ class LockKind:
     ) -> Command:
         """Return the command that reads the token and the remaining time of each key.
 
-        Args:
-            keys: The lock's keys.
-            label_keys: The keys of the labels to read; empty for none.
-            queues: True to count the waiters of each key, too.
+        The node also reads the labels under `label_keys`. If `queues` is True, it counts the
+        waiters of each key, too.
         """
         args = (len(keys), 1) if queues else (len(keys),) if label_keys else ()
         return Command(self.inspect, (*keys, *label_keys), args)
@@ -220,11 +202,7 @@ class LockKind:
     ) -> Command:
         """Return the command that frees the keys with this token, and deletes their labels.
 
-        Args:
-            keys: The lock's keys.
-            token: The token of the attempt.
-            owed_until: See `Command`. None to send the release once only.
-            label_keys: The keys of the labels.
+        `Command` describes `owed_until`. If it is None, the release is sent only once.
         """
         if label_keys:
             return Command(self.release, (*keys, *label_keys), (token, len(keys)), owed_until)
@@ -240,13 +218,9 @@ class LockKind:
         owed_until: float | None,
         label: bytes = b"",
     ) -> Command:
-        """Return the command that marks the lease of the keys as over, and keeps the keys taken.
+        """Return the command that marks a lease as over, and keeps its keys taken.
 
-        Args:
-            keys: The lock's keys.
-            token: The token of the lease.
-            left: Milliseconds for which the keys stay taken.
-            owed_until: See `Command`.
-            label: The label of the lease; empty for none.
+        `left` is the time in milliseconds for which the keys stay taken. `Command` describes
+        `owed_until`. An empty label is not written.
         """
         return Command(RETIRE, keys, (token, left, label), owed_until)

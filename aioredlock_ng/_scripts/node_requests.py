@@ -29,7 +29,7 @@ def standing(
         kept_ms: Milliseconds for which the node reserves keys for the waiter, counted from now. The
             reserved keys come before the key for which the waiter queues. With 0, no key is
             reserved.
-        tracked: Ask the node to notify this connection once when one of the keys changes.
+        tracked: True to have the node notify this connection once when one of the keys changes.
     """
     return Command(STAND, keys, (claim, life_ms, kept_ms), tracked=tracked)
 
@@ -62,9 +62,8 @@ def leaving(keys: tuple[bytes, ...], member: bytes) -> Command:
 def reading_marker(own_marker: bytes) -> Command:
     """Return the command that reads a node's marker and has it tracked.
 
-    Args:
-        own_marker: The run id of the node and the guard time, 'run_id:guard'. Each connection
-            replaces the placeholder for the run id by the run id of its server.
+    `own_marker` is 'run_id:guard' with a placeholder in place of the run id. Each connection
+    replaces the placeholder by the run id of its server.
     """
     return Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", own_marker, b""), tracked=True)
 

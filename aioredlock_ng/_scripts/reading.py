@@ -1,4 +1,4 @@
-"""The read side of a read-write lock: the kind of lock that several readers have at a time."""
+"""The kind of lock for the readers of a read-write lock."""
 
 from __future__ import annotations
 
@@ -64,11 +64,8 @@ class ReadKind(LockKind):
     ) -> Command:
         """Return the command that renews entries, and turns downgraded keys into entries.
 
-        Args:
-            keys: The keys of one or more leases.
-            tokens: The token of each key.
-            ttl: Milliseconds.
-            marks: For each key, the fence of a downgraded lease and the slot; see `Mark`.
+        The keys may belong to several leases. `marks` has one `Mark` for each key. A node stores
+        the fence of the mark if it turns the key into an entry.
         """
         args: list[bytes | int] = [ttl]
         for at, token in enumerate(tokens):
@@ -88,7 +85,7 @@ class ReadKind(LockKind):
 
 
 def read_side(of: LockKind) -> ReadKind:
-    """Return the kind for readers. The argument `of` is the kind for writers of the same lock."""
+    """Return the kind for readers, with the settings of `of`, the kind for writers."""
     return ReadKind(
         acquire=ACQUIRE_READ,
         extend=EXTEND_READ,

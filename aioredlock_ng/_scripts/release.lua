@@ -5,8 +5,8 @@
 -- Returns  how many of the lock's keys were freed. A key with a queue is offered to the first
 --          waiter; any other key is deleted.
 --          {1, ticket} if the lock's only key was offered. The ticket is the highest of the waiters
---          for the key. With this knowledge the releasing process can queue without an attempt.
--- MGET replaces GET for the reason given in extend.lua.
+--          for the key. So the process that releases can queue again without an attempt.
+-- The reason for MGET instead of GET is given in extend.lua.
 -- part: slots
 if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
   local queue = 'aioredlock_ng:queue:' .. KEYS[1]

@@ -5,14 +5,14 @@
 -- ARGV[2]  ttl in milliseconds for keys that are set again
 -- ARGV[3]  expected marker 'run_id:guard', see acquire_guarded.lua
 -- ARGV[4]  the fence that a quorum stored for the lease's grant
--- ARGV[i]  from 5 on: the slots of the lock's keys among the counters, each slot once
+-- ARGV[i]  from 5 on: the counter slots of the lock's keys, each slot once
 -- Returns  1: every key holds the token, and no counter is below the fence.
 --          0: a key holds another token, or a key is missing and a counter is above the fence.
 --          -1: a key is missing, and the node is not trusted.
 -- A missing key is set again only if the marker is trusted. A node in quarantine may have forgotten
 -- a lock of another holder, and setting the key would give the lock two holders.
 -- The last MGET renews the tracking, which SET has ended.
--- MGET replaces GET for the reason given in extend.lua.
+-- The reason for MGET instead of GET is given in extend.lua.
 local n = #KEYS - 2
 local missing = {}
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do

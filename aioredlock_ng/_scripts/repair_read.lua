@@ -6,7 +6,7 @@
 -- ARGV[2]  ttl in milliseconds of an entry that is set again
 -- ARGV[3]  expected marker, see acquire_guarded.lua
 -- ARGV[4]  the lease's fence
--- ARGV[5]  the slot of the key among the counters
+-- ARGV[5]  the counter slot of the key
 -- Returns  1: the key has the entry or the token, and the counter is not below the fence.
 --          0: a writer has the key, or the entry is missing and the counter is above the fence.
 --          -1: the entry is missing, and the node is not trusted.

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "Asked", "Call", "are", "garbled", "is_int", "kind_of", "starts"]
 
 LARGEST = 2**63 - 1
-"""The largest integer of RESP. A big number of RESP3 might overflow a float of seconds."""
+"""The largest integer of RESP. The big numbers of RESP3 are refused, because a larger integer might
+overflow a float of seconds."""
 
 
 class Asked(Protocol):
-    """The part of a request that names it in messages."""
+    """The part of a request that `garbled` needs."""
 
     @property
     def step(self) -> str:

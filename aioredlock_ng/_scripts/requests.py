@@ -16,11 +16,7 @@ __all__ = ["Command", "Request"]
 
 
 class Request:
-    """A plain command for a server. `Command` describes the attributes.
-
-    Args:
-        packed: The command as bytes for the wire.
-    """
+    """A plain command for a server. `Command` describes the attributes."""
 
     __slots__ = ("_packed",)
 
@@ -39,7 +35,7 @@ class Request:
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """Return no keys, because nothing tells which words of a plain command are keys."""
+        """Return no keys, because it is unknown which words of a plain command are keys."""
         return ()
 
     def read(self, reply: Any) -> Reply:
@@ -60,13 +56,12 @@ class Command(Request):
     """One call of a script. The call is packed once for all nodes.
 
     Args:
-        script: The script that is called.
         keys: KEYS of the script. None if the command has a form.
-        args: ARGV of the script.
         owed_until: The instant until which a refused release is sent again. At that instant, the
             keys on the server have expired. A release that could not be delivered is sent even
             after that instant. None if the command is not a release.
-        form: The template of a call about one key. Commands of one form can be sent as one call.
+        form: The template of a call about one key; see `Form`. Commands with the same form can be
+            merged into one call.
         blanks: The words to fill in where the form varies.
         tracked: True to have the server track the keys that the script reads. When one of these
             keys changes, the server notifies this connection once. A write of this connection ends

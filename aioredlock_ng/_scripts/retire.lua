@@ -8,7 +8,7 @@
 --          first waiters are notified, because the key may expire earlier than these waiters
 --          expect.
 -- A call that arrives late must not prolong the life of a key, so a shorter remaining time stays.
--- MGET replaces GET for the reason given in extend.lua.
+-- The reason for MGET instead of GET is given in extend.lua.
 -- part: queue
 local kept = 0
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS))) do

@@ -18,20 +18,19 @@ if TYPE_CHECKING:
 __all__ = ["Script", "pack"]
 
 pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
-"""Pack a command for the wire. The annotation is ours, as that of hiredis is too narrow."""
+"""Pack a command for the wire. The annotation in hiredis is too narrow."""
 
 _PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
 
 
 class Script:
-    """A script that servers run.
+    """A Lua script.
 
     Args:
         name: The name of the Lua file without its ending.
         read: Decodes a reply to a call of this script. Returns None if the reply does not fit the
             script. See `replies.py`.
-        package: The package that contains the Lua file. A new connection loads only the scripts of
-            the default package.
+        package: The package that contains the Lua file.
 
     Attributes:
         source: The source that servers get, with all parts in place.
@@ -52,7 +51,7 @@ class Script:
     def loading(self) -> bytes:
         """Pack a call without keys, which loads the script and changes nothing.
 
-        Only a script that merges several calls, such as `release_each`, accepts no keys. Unlike
+        The script must accept a call without keys, as a script for several calls does. Unlike
         SCRIPT LOAD, this call needs no right beyond those of the script.
         """
         return pack((b"EVAL", self.source, 0, b"0", b""))

@@ -9,7 +9,7 @@
 --          at most. `rank` is the number of waiters before this one; -1 if this waiter could not be
 --          put in the queue. If no waiter before this one accepts this waiter's highest slot, the
 --          rank is 0. If exactly one waiter does, the rank is 1.
--- One MGET replaces a GET per key for the reason given in extend.lua.
+-- The reason for MGET instead of GET is given in extend.lua.
 -- part: queue
 local claim = ARGV[1]
 local ticket, member = string.match(claim, '^(%d+):(.+)$')

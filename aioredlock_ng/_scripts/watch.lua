@@ -5,7 +5,7 @@
 --          that its label lives, and the label.
 -- Returns  the number of the leases' keys if every key holds its token. Else an array with a number
 --          per key: 1 held by the token, 0 missing or of another type, -1 held by another token.
--- MGET replaces GET for the reason given in extend.lua.
+-- The reason for MGET instead of GET is given in extend.lua.
 local n = #KEYS
 local labelled = #ARGV > n
 if labelled then n = n / 2 end

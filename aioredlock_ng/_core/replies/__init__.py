@@ -1,4 +1,4 @@
-"""The replies of scripts as small frozen records.
+"""The replies of scripts, as frozen records and enums.
 
 `_scripts/attempt_replies.py` and `_scripts/state_replies.py` decode the replies into records.
 """

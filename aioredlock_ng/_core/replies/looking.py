@@ -141,10 +141,6 @@ class MarkerRead:
 
 @dataclass(frozen=True, slots=True)
 class UnknownCommands:
-    """The reply of the script commands.lua.
-
-    Attributes:
-        names: The commands that the server does not know.
-    """
+    """The names of the commands that the server does not know."""
 
     names: tuple[bytes, ...]

@@ -27,7 +27,7 @@ class Granted:
 
     Attributes:
         counter: A counter of the node that is not below the fence, so that the node did not
-            acknowledge the fence. For an attempt to read, the counter to which the node agrees. 0
+            acknowledge the fence. For an attempt to read, the counter as the node has raised it. 0
             if the node acknowledged the fence, or if the lock has no fence.
     """
 
@@ -69,7 +69,7 @@ class Refused:
     Attributes:
         left: Remaining time to live of the key, in seconds; None if the key does not expire or is
             gone.
-        place: The place of the key among the keys of the command, from 1.
+        place: The place of the key among the keys of the command. The first place is 1.
         ticket: The highest ticket of the waiters for any of the keys; 0 if there are none.
     """
 
@@ -123,7 +123,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The node has removed a waiter from the queues that the command named."""
+    """The node has removed a waiter from the queues of the command's keys."""
 
 
 LEFT: Final = Left()

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Whole(Enum):
-    """A reply in which all parts are the same."""
+    """The reply to a command about several keys if it succeeded for each key."""
 
     ALL_OURS = auto()
     ALL_DONE = auto()

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Acquisition"]
 
 MOST_TRIES = 5
-"""Largest number of slots that a call without waiting tries, because another client may take a free
-slot first."""
+"""Largest number of attempts of a call that does not wait for a semaphore. Another client may take
+a free slot first, so one attempt is not enough."""
 
 
 class Acquisition(Call):
@@ -86,8 +86,8 @@ class Acquisition(Call):
         attempt = self._begin(now, claim, followed=followed)
         attempt.ask()
         if followed:
-            # In the same write the nodes are asked to report changes of the keys. A grant whose
-            # keys may be gone must not be passed on.
+            # In the same write the nodes are asked to report changes of the keys. Otherwise a grant
+            # whose keys are gone could be passed on.
             self._covers = True
             keys = self.target.keys
             command = self.spec.kind.watching(keys, (attempt.token,) * len(keys))
@@ -179,7 +179,7 @@ class Acquisition(Call):
         """Undo a failed attempt. Then wait, ask again, or end the acquisition.
 
         `trouble` is the reason why a quorum of grants was not enough; "" if there was no quorum.
-        The nodes that may have set keys, according to `granted`, get a release.
+        `granted` are the answers to the acquire. A node that may have set keys gets a release.
         """
         context = self.context
         context.counters.refused += 1
@@ -215,7 +215,7 @@ class Acquisition(Call):
             self._lines.unreachable(self)
 
     def _fail(self, attempt: Round, trouble: str, counted: Tally) -> None:
-        """End an acquisition that does not wait, or prepare another attempt."""
+        """End an acquisition that does not wait, or prepare another attempt of it."""
         context = self.context
         others = self._lines.holders(self.keys)
         if not counted.reachable or trouble:
@@ -256,7 +256,7 @@ class Acquisition(Call):
             self.give_up(held_by_another(LockHeld, self._held_by, self, (), retry_after=left))
 
     def _try_again(self) -> None:
-        """Make the second attempt.
+        """Make a second attempt after a split vote. For a semaphore, look for a free slot first.
 
         If several clients ask at the same instant, the votes can be split, and no client gets a
         quorum. Without a second attempt after a random pause, the lock would stay free.

@@ -33,9 +33,8 @@ class Attempts:
         spec: The lock or the semaphore that is wanted.
         target: The lock that the latest attempt asks for: `spec`, or a slot of the semaphore.
         called_at: Instant at which `acquire` was called, by the engine's clock.
-        attempts: Number of attempts so far.
         round: The latest attempt; None before the first attempt and after the acquisition.
-        before: The attempt before the latest one.
+        before: The attempt before `round`. After a failed acquisition, the latest attempt.
     """
 
     __slots__ = (
@@ -87,7 +86,7 @@ class Attempts:
         return any(round_ is not None and round_.open for round_ in (self.round, self._second))
 
     def doubt(self, index: int | None = None) -> None:
-        """Forbid passing on the grant of the current attempt, and verify its keys after the grant.
+        """Forbid passing on the grant of the current attempt, and watch its keys after the grant.
 
         A change on node `index` is ignored if the node has not granted yet.
         """
@@ -155,9 +154,9 @@ class Attempts:
         """Begin the second round: propose a fence above every counter that a node has reported.
 
         The second round of an attempt to read stores the fence of `_agree` instead. The request
-        goes to the nodes that granted, and to the nodes that have not answered yet. On each node
-        the request arrives after the acquire. A node confirms the fence only if its key holds the
-        token of the attempt. So a node that hangs now can still be part of the quorum.
+        goes to the nodes that granted. It also goes to the nodes that have not answered yet, which
+        can still be part of the quorum. On each node the request arrives after the acquire. A node
+        confirms the fence only if its key holds the token of the attempt.
         """
         context, spec = self.context, self.target
         context.counters.second_rounds += 1

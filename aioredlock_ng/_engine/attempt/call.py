@@ -43,7 +43,7 @@ class Call(Attempts):
 
     Attributes:
         unreachable: True before the first attempt, and after an attempt that reached no quorum.
-        future: Resolves to the `LeaseRecord`, or to the error.
+        future: The lease or the error of the call.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class Call(Attempts):
         self.future: asyncio.Future[LeaseRecord] = context.loop.create_future()
 
     def successor(self, lease: LeaseRecord, now: float) -> LeaseRecord | None:
-        """Return the next lease of the grant of `lease`; None if the nodes must be asked."""
+        """Return this caller's lease from the grant of `lease`; None if the nodes must be asked."""
         # A caller that was cancelled in this tick, and has not called `give_up` yet, gets no lease.
         if self.future.cancelled():
             return None
@@ -115,8 +115,8 @@ class Call(Attempts):
         """Raise an error if the caller would wait for ever for a lock that it holds itself.
 
         The holder of a semaphore waits for itself only if it holds all slots. A call with a time
-        limit ends by itself, so it is not refused. A call to write is always refused while its
-        caller has a read lease of the lock.
+        limit ends by itself, so it is not refused. A call to write is refused even with a time
+        limit if its caller reads the lock in an enclosing block.
 
         Raises:
             LockHeld: Raised if the calling task or thread holds the lock in an enclosing block.

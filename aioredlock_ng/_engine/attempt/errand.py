@@ -1,4 +1,4 @@
-"""A command whose answers are not counted, unlike the answers to the command of a `Round`."""
+"""A command whose answers are passed to a function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Errand"]
 
 
 class Errand:
-    """One command and the receiver of its answers, as a `Sink`.
+    """A `Sink` that passes each answer to a function.
 
     Args:
         started: Instant at which the command is sent, by the engine's clock.

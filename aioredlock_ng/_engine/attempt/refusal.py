@@ -28,8 +28,8 @@ _Error = TypeVar("_Error", bound="LockNotAcquired")
 def not_acquired(kind: type[_Error], why: str, asked: Attempts) -> _Error:
     """Return the error for the caller of an acquisition.
 
-    The error has the votes of the latest attempt, or of the attempt before while the latest has no
-    answers.
+    The error has the votes of the latest attempt. While this attempt has no answers, the error has
+    the votes of the attempt before.
     """
     context, attempt = asked.context, _most_telling(asked.round, asked.before)
     votes = [] if attempt is None else _votes(context, attempt)
@@ -62,9 +62,9 @@ def held_by_another(
     """Return the error for a lock that another task or process holds.
 
     The error has the label of the holder if it is known. `holders` are the leases of this process
-    for any of the wanted keys. `retry_after` is the number of seconds until a held key may expire;
-    None if unknown. For a lock, None is replaced by the remaining time in the latest refusals. The
-    refusals of a semaphore concern one slot only, so they are not used.
+    for any of the wanted keys. `retry_after` is the number of seconds until a held key may expire.
+    If it is None for a lock, the error has the remaining time in the latest refusals. The refusals
+    of a semaphore concern only one slot, so their remaining time is not used.
     """
     left = retry_after
     if asked.spec.slots is None:
@@ -126,7 +126,7 @@ def _most_telling(latest: Round | None, before: Round | None) -> Round | None:
 
 
 def _is_news(reply: Reply) -> bool:
-    """True if the reply came from the server. `Unsent` means that the server was not asked."""
+    """True if the server was asked, and an answer or a failure is known."""
     return reply is not None and type(reply) is not Unsent
 
 

@@ -45,15 +45,12 @@ class Releases:
         Nothing is awaited. When the method returns, the command is queued on each connection behind
         the acquire, so that no cancellation can prevent the release.
 
-        Args:
-            spec: The lock.
-            token: The token of the attempt. A key that holds another token is left alone.
-            replies: The answers to the attempt so far. Nodes that certainly set nothing are not
-                asked.
-            ttl: The longest life of the keys in seconds. The release is kept for that time if a
-                node cannot be reached.
-            now: The present instant, by the engine's clock.
-            label_keys: Keys under which the nodes may have labels of the lease.
+        A key that holds another token than `token` is left alone. The labels under `label_keys` are
+        deleted, too.
+
+        `replies` are the answers to the attempt so far. A node that certainly set nothing gets no
+        release. `ttl` is the longest life of the keys in seconds. If a node refuses the release,
+        the release is sent again during this time.
         """
         command = spec.kind.releasing(spec.keys, token, now + ttl, label_keys)
         return self._send(command, len(spec.keys), replies, now)
@@ -90,7 +87,7 @@ async def outlast_cancellation(
     Args:
         unfinished: Returns True while the wait must go on. The result must become False in bounded
             time.
-        wait: Waits once.
+        wait: Waits for a change of the result.
     """
     # anyio repeats the cancellation of a scope at each await. The shield stops these cancellations,
     # and the loop continues after further calls of `task.cancel`.

@@ -37,7 +37,8 @@ class Round:
     """A command that is sent to several nodes, and the count of its answers.
 
     Args:
-        full: The reply that counts as a yes. None if no reply counts as a yes.
+        full: The reply that counts as a yes; None for no reply. With `GRANTED`, a grant without the
+            fence counts, too.
         quorum: Number of nodes that must answer yes.
         started: Instant by the engine's clock, before the first byte of the command is queued.
         on_decided: Called once: when a quorum has answered yes, when a quorum has become

@@ -20,7 +20,7 @@ __all__ = ["SlotLook"]
 
 
 class SlotLook(Round):
-    """A request to all nodes for the keys of all slots, decided once a slot is free on a quorum.
+    """A request to all nodes for the keys of all slots. A free slot on a quorum decides the round.
 
     A node that is down counts as a node without a free slot.
 
@@ -49,9 +49,10 @@ class SlotLook(Round):
             self._decide()
 
     def _all_shown(self) -> bool:
-        """Return True if a quorum has shown its slots or can no longer do so.
+        """Return True if no slot can turn out to be free on a quorum any more.
 
-        The result stays False while missing answers could show a free slot.
+        A quorum must have shown its slots, or must have become impossible. The result stays False
+        while missing answers could show a free slot.
         """
         asked, quorum, yes, no = self._asked, self._quorum, self.yes, self._no
         pending = asked - yes - no

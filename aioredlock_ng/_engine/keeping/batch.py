@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "Batch", "parts"]
 
 BATCH = 256
-"""Largest number of keys per command. A lease with more keys has a command of its own. A server
-needs about half a millisecond for `BATCH` keys."""
+"""Largest number of keys per command. A server needs about half a millisecond for so many keys. A
+lease with more keys has a command of its own."""
 
 
 def parts(leases: Sequence[LeaseRecord]) -> Iterator[Sequence[LeaseRecord]]:
@@ -45,12 +45,13 @@ def parts(leases: Sequence[LeaseRecord]) -> Iterator[Sequence[LeaseRecord]]:
 class Batch:
     """One command about the keys of several leases. A batch is the `Sink` of its answers.
 
-    Late answers still count for leases that were undecided at the node timeout. A late confirmation
-    is valid, because the ttl counts from an instant before the command was sent. A late answer that
-    keys are missing proves nothing, because a repair may have set the keys meanwhile.
+    After the node timeout, answers can still confirm the leases that are undecided. A late
+    confirmation is valid, because the ttl counts from an instant before the command was sent. A
+    late answer that keys are missing ends no lease, because a repair may have set the keys
+    meanwhile.
 
     Args:
-        command: The command. Its keys begin with the keys of the leases, in order.
+        command: A command whose keys begin with the keys of the leases, in order.
         started: Instant before the first byte is queued, by the engine's clock.
         on_yes: Called with the batch, and with leases whose keys a quorum of nodes has. No lease is
             passed twice.

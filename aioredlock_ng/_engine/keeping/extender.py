@@ -49,12 +49,12 @@ class Extender(Endings):
 
     Args:
         releases: Sends releases to the nodes.
-        lines: The lines of waiting tasks. At the end of a lease, the next task in line asks the
-            nodes.
+        lines: The lines of waiting tasks. At the end of a lease, the next task in line gets the
+            grant or asks the nodes.
 
     Attributes:
         leases: The leases that have not ended.
-        watcher: Notices changed keys of leases.
+        watcher: Watches the keys of leases.
     """
 
     def __init__(self, context: Context, releases: Releases, lines: Lines) -> None:
@@ -125,8 +125,8 @@ class Extender(Endings):
         in line is queued behind the release.
 
         Returns:
-            The round of the release. None if the lease had ended already, or if its shared grant
-            must not be released yet.
+            The round of the release. None if the lease had ended already, if its deadline has
+            passed, or if its shared grant must not be released yet.
         """
         if lease.phase is not Phase.HELD:
             return None
@@ -249,9 +249,9 @@ class Extender(Endings):
             self._lines.freed(lease)
             return None
         if lease.repairing:
-            # A repair sets the node's item of `granted` to None. While the repair is under way, a
-            # late answer to the acquire may replace this None. The release would then skip a node
-            # on which the repair sets our keys.
+            # A repair sets `granted[index]` to None. While the repair is under way, a late answer
+            # to the acquire may replace this None. The release would then skip a node on which the
+            # repair sets our keys.
             for index in range(len(lease.granted)):
                 if lease.repairing & (1 << index):
                     lease.granted[index] = None

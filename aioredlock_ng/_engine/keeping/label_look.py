@@ -38,9 +38,9 @@ class Surroundings(Protocol):
 
 
 class Looks:
-    """One manager's questions for labels. Each key has at most one question at a time.
+    """One manager's questions for labels.
 
-    When many waiters of a key time out together, they share one question.
+    Each key has at most one question at a time, which all waiters of the key share.
     """
 
     def __init__(self) -> None:

@@ -40,11 +40,10 @@ class Labels:
         owner: The text of the labels, unless a lock has a text of its own. True makes a text of
             host, process and task.
         clock: The engine's clock, in seconds.
-        wall_us: Returns the time of the wall clock, in microseconds.
+        wall_us: The wall clock, in microseconds.
 
     Attributes:
         by_task: True if the labels name the task.
-        looks: Reads the labels of other managers.
     """
 
     def __init__(

@@ -61,12 +61,12 @@ class LeaseRecord(LeaseState):
             reported a change. If False, the grant is not passed on, because a deleted key could
             stay unnoticed.
         line: The waiting line that the lease belongs to.
-        run_until: The end of the run: until this instant, the process may pass the grant on without
+        run_until: The end of the run. Until this instant, the process may pass the grant on without
             asking the nodes.
         ballot: The round or batch that granted or renewed the lease last.
         granted: The latest answer of each node to the acquire or to a repair. `GRANTED` means that
             the node has our keys and our fence. None means that the node may have our keys.
-        fence: The fencing token; None without fencing.
+        fence: The fence of this lease; None without fencing.
         stored: The fence that a quorum stored for the grant; 0 without fencing.
         task: The task inside the `async with` of the lease, if any.
         home: The `Mailbox` of the holder's event loop, if the engine runs on another loop.
@@ -76,7 +76,7 @@ class LeaseRecord(LeaseState):
         waiters: Futures to resolve when the lease ends.
         timer: An exact timer, which replaces the timer wheel when the deadline is near.
         longest_ttl: The longest ttl, in seconds, that a node may have given the keys.
-        watched: True once the nodes were asked to track the keys.
+        watched: True once the keys are watched; see `watcher.py`.
         taken_by: The name of the task that took the lease, for the label.
         lost_at: Instant of the loss. A lease that is not lost lacks the attribute.
         kept_until: Instant until which `min_hold` keeps the keys taken; 0.0 without `min_hold`.
@@ -241,7 +241,7 @@ class LeaseRecord(LeaseState):
         return lease
 
     def downgrade(self) -> None:
-        """Become a read lease. From now on, the fence is the fence of a reader."""
+        """Become a read lease, with the fence of a reader."""
         assert self.spec.reading is not None
         self.spec = self.spec.reading
         self.watched, self.labelled_until = False, 0.0
@@ -268,7 +268,7 @@ class LeaseRecord(LeaseState):
             self.timer = None
 
     async def wait_over(self, future: asyncio.Future[None]) -> None:
-        """Wait for `future`. The end of the lease also resolves this future."""
+        """Wait for `future`, which the end of the lease resolves, too."""
         waiters = self.waiters = self.waiters or []
         waiters.append(future)
         try:

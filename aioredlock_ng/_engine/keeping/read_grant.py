@@ -21,10 +21,10 @@ _H = TypeVar("_H", bound=Shared)
 
 
 class ReadGrant(Generic[_H]):
-    """The leases of one read grant.
+    """A read grant and its leases.
 
     Attributes:
-        leases: The leases that have not ended, in the order in which they were given.
+        leases: The leases that have not ended, in the order in which they began.
         expires: True if a lease of the grant was left to expire. The grant is not released then,
             because a thread may still work under that lease.
     """
@@ -34,8 +34,7 @@ class ReadGrant(Generic[_H]):
     def __init__(self, first: _H) -> None:
         self.leases = {first: None}
         self.expires = False
-        # Traces that ended leases left on the nodes. The release of the last lease removes the
-        # traces.
+        # These values come from ended leases. `leave` gives them to the last lease.
         self._repairing = 0
         self._longest_ttl = self._labelled_until = 0.0
 
@@ -48,7 +47,7 @@ class ReadGrant(Generic[_H]):
         return self.expires or self.leases.keys() != {lease}
 
     def leave_to_expire(self, lease: _H) -> None:
-        """Remove a lease that is not released, but left to expire."""
+        """Remove a lease that was abandoned or forsaken."""
         self.expires = True
         self.leave(lease)
 

@@ -41,9 +41,6 @@ class Renewals:
         repairs: Sets keys again on nodes that lost them.
         lose: Called for a lease if no quorum of nodes has its keys any more.
         overdue: Called for a lease whose deadline has passed.
-
-    Attributes:
-        schedule: The timers of the leases.
     """
 
     def __init__(
@@ -64,12 +61,13 @@ class Renewals:
         self._refusing: set[int] = set()
 
     def renew(self, leases: Sequence[LeaseRecord], ttl: float) -> Batch:
-        """Send one batch of renewals.
+        """Renew leases by one command to all nodes.
 
         After the answers, a lease has a new deadline, is scheduled for another try, or is lost.
 
-        The leases must be of the same kind of lock. All keys get the same ttl, so the minimum holds
-        of the leases should end at about the same time. `ttl` counts in seconds from now.
+        The leases must be of the same kind of lock. `ttl` counts in seconds from now. All keys live
+        as long as the longest minimum hold requires. So the minimum holds of the leases should end
+        at about the same time.
         """
         context = self._context
         options = context.options
@@ -157,7 +155,7 @@ class Renewals:
             report(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """Report a node that refuses renewals. Report it again only after it has renewed a key.
+        """Report a node that refuses renewals, but only once until it renews a key again.
 
         If all keys are missing, the script writes nothing. So an answer that all keys are missing
         does not show that the node accepts renewals again.

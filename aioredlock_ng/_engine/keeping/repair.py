@@ -1,9 +1,9 @@
 """Repairs of leases: a repair sets the keys and the fence that a node lacks.
 
 A repair never counts as a renewal, and no repair begins after the local deadline. The script checks
-the recovery guard and the fence on the node itself. Without the guard a repair can give a lock two
-holders, as the model checker found. A node in quarantine sets no missing key, so no repair is sent
-to this node. The first renewal after the quarantine shows again which keys the node lacks.
+the marker and the fence on the node itself. Without the recovery guard, a repair can give a lock
+two holders, as the model checker found. A node in quarantine sets no missing key, so no repair is
+sent to this node. The first renewal after the quarantine shows again which keys the node lacks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ keys on one node after the other. A repair in between would delay the notificati
 
 
 class Repairs:
-    """Sends repairs. A lease has at most one repair at a time on each node."""
+    """Repairs the leases of one manager. A lease has at most one repair at a time on each node."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

@@ -44,12 +44,12 @@ class Availability:
         self._waiting: set[asyncio.Future[None]] = set()
         self._stopped = False
         self._lost_at = 0.0
-        # Before all nodes were tried once, a missing quorum is not a loss.
+        # Before the manager is open, a missing quorum is not a loss.
         self._begun = False
         self.ready = self.lost = False
 
     def begin(self) -> None:
-        """Report a missing quorum from now on, because all nodes were tried once."""
+        """Report a missing quorum from now on, because the manager is open."""
         self._begun = True
         self.update()
 
@@ -60,7 +60,7 @@ class Availability:
         self._wake()
 
     def update(self) -> None:
-        """Count the nodes that can grant, and report if the quorum is lost or regained."""
+        """Count the nodes that may grant. Report a quorum that is lost or regained."""
         if not self._begun:
             return
         context, markers = self._context, self._markers

@@ -49,12 +49,12 @@ async def force_release(
     its keys are deleted.
 
     Args:
-        context: Gives access to the clock, the settings and the fences.
+        context: The surroundings of the engine.
         ask: Asks all nodes. The function raises if fewer nodes than a quorum answer, because their
             answers may not show the holder.
-        kind: The scripts of the lock.
-        key: The key of the lock.
-        slot: The slot of the fence counter of this key.
+        kind: The kind of the lock, which builds the commands.
+        key: The key of the lock, or of one slot of a semaphore.
+        slot: The slot of the fence counter for this key.
         only: The only token whose keys may be deleted, in the form of `LockInfo`. None allows any
             token.
         any_key: True if keys that cannot be locks of this library may be deleted, too. These are

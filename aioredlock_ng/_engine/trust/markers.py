@@ -95,10 +95,7 @@ class Markers:
         ]
 
     async def write(self, steps: list[Step | None]) -> bool:
-        """Write markers.
-
-        Args:
-            steps: The marker to write to each node; None for no change.
+        """Write the markers in `steps`, one for each node. None stands for no change.
 
         Returns:
             False if a server refused a marker. An immediate second write would be refused, too.
@@ -125,7 +122,7 @@ class Markers:
         return not any(self.refusals[index] for index, _ in asked)
 
     def _take(self, index: int, reply: Reply, asked_at: float) -> str:
-        """Store the answer of a node to a question of the instant `asked_at`.
+        """Store the answer of a node to a request that was sent at the instant `asked_at`.
 
         Returns:
             The reason why the marker cannot be read or kept; "" if there is none.
@@ -157,7 +154,7 @@ class Markers:
         return words
 
     def _read_reply(self, reply: Reply, asked_at: float) -> tuple[str, Reading | None]:
-        """Return the fault in an answer, or "", and the reading of its marker, or None."""
+        """Return the fault in an answer ("" for none), and the reading of its marker, if any."""
         if isinstance(reply, (Refusal, Garbled)):
             return str(reply), None
         if not isinstance(reply, MarkerRead):

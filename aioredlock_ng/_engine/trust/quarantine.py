@@ -52,7 +52,7 @@ class Quarantine:
         self._quarantined: set[int] = set()
 
     def connected(self, index: int) -> None:
-        """Allow `report` to announce the quarantine of a node again, on a changed connection."""
+        """Let `report` announce the quarantine of a node again, because its connection changed."""
         self._quarantined.discard(index)
 
     def state(self, index: int, state: NodeState) -> NodeState:
@@ -71,9 +71,9 @@ class Quarantine:
         return replace(state, state="quarantined", reason=why)
 
     def words(self, index: int) -> str:
-        """Return why a node is in quarantine; "" if the reason is that it may have forgotten locks.
+        """Return the reason for a node's quarantine: a new set of nodes, or the error of a marker.
 
-        The other reasons are a new set of nodes, and an error when a marker is read or written.
+        Return "" in all other cases, such as a node that may have forgotten locks.
         """
         reading = self._markers.readings[index]
         if (

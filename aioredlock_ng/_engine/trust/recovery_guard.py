@@ -30,8 +30,8 @@ If the server supports tracking, a changed marker is read immediately.
 LOOKS_AT_ONCE, LOOK_PAUSE = 20, 0.1
 """Number of reads without a pause between them, and the pause in seconds between later reads.
 
-Each read asks all nodes. Without the pause, a node that reports changes again and again, or does
-not keep its marker, would cause one read after another.
+Each read asks all nodes. A node that reports changes again and again, or does not keep its marker,
+would otherwise cause one read after another.
 """
 
 
@@ -45,7 +45,6 @@ class Guard:
         judged: Called after the markers were read, when it is known which nodes may vote.
 
     Attributes:
-        markers: The markers as last read.
         quarantine: Describes the nodes that must not vote.
     """
 
@@ -64,8 +63,8 @@ class Guard:
         self.markers = Markers(context, run_id, trusted)
         self.quarantine = Quarantine(context, self.markers, strict=strict)
         self._task: asyncio.Task[None] | None = None
-        # The guard starts when all nodes were tried once. Before that, a new set would look like a
-        # set with missing nodes.
+        # The guard starts when `Engine.open` has waited for the first try of each node. Before
+        # that, a new set would look like a set with missing nodes.
         self._stopped = True
         self._hint = asyncio.Event()
         self._look_at = 0.0
@@ -98,7 +97,6 @@ class Guard:
             waiting.cancel()
 
     def stop(self) -> None:
-        """Stop the guard for good."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()

@@ -102,7 +102,7 @@ class Entry:
 
     @property
     def tickets_at(self) -> float:
-        """Instant since which offers of a quorum show the highest ticket; `-inf` if unknown."""
+        """The latest instant since which each node of a quorum has offered a slot."""
         return self._outlook.tickets_at
 
     @property

@@ -30,12 +30,11 @@ class Contender(Protocol[_H]):
     Attributes:
         keys: The keys of a lock, or of all slots of a semaphore.
         line_key: The name of the waiting line.
-        spec: The lock or the semaphore.
         fair: True if the acquisition has its own line and its own place in the queues.
         line: The line in which the acquisition waits; set by `Lines.join`.
         unreachable: True if the latest attempt reached no quorum.
-        booked: The line in whose set `taken` the latest attempt has entered its slot. None if the
-            set had that slot before the attempt.
+        booked: The line in which the latest attempt has marked its slot as taken. None if the slot
+            was marked before the attempt.
     """
 
     keys: tuple[bytes, ...]
@@ -69,21 +68,16 @@ class Contender(Protocol[_H]):
         """End the wait with this lease."""
 
     def doubt(self, index: int | None = None) -> None:
-        """Forbid passing on the grant of the current attempt.
+        """Forbid passing on the grant of the current attempt, because its keys may have changed.
 
-        Args:
-            index: The node that reported a change; None if the change may concern all nodes. If
-                the node has not granted yet, the change came before the grant and is ignored.
+        If node `index` reported the change but has not granted yet, the change is ignored.
         """
 
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition with this error; None if its caller was cancelled."""
 
     def refuse_deadlock(self, holders: Sequence[_H]) -> None:
-        """Raise an error if the task would wait for a lease of its own.
-
-        Args:
-            holders: The leases of this process for any of the keys.
+        """Raise an error if the task would wait for one of its own leases among `holders`.
 
         Raises:
             LockHeld: Raised if the current task has one of the leases, and would wait without a
@@ -109,10 +103,10 @@ class Line(Generic[_H]):
         holders: The leases of this process for the keys, the latest last. A lock has at most one
             lease, a semaphore has one for each slot, and readers have any number.
         place: The place of the line in the queues; None if the line is in no queue.
-        trip: Duration in seconds of the round of the latest grant, if the line had to queue for it;
-            else 0.0.
-        released: The answers to the latest release and the instant of its beginning. None if they
-            cannot show the queue, because the line had not queued for the grant.
+        trip: Duration in seconds of the round that granted the lock last. 0.0 if the line did not
+            have to queue for this grant.
+        released: The answers to the latest release, and the instant at which the release began.
+            None if the answers cannot show the tickets of other waiters.
         taken: The slots that this process holds or asks for.
         recent: The slots that this process has released, the latest last.
     """

@@ -1,4 +1,4 @@
-"""Finds the waiting lines of one manager by their keys, makes new lines and drops idle ones."""
+"""Find the waiting lines of one manager by their keys, make new lines, and drop idle ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["LineIndex"]
 
 _MOST_IDLE = 4096
-"""Largest size of the index at which a line without tasks is kept. If the index is larger, the line
-is dropped. The size counts each line, and each key of a lock with several names or of a semaphore.
-An index with this number of lines takes about 1 MB."""
+"""Largest size of the index at which a line without tasks is kept. The size counts the entries of
+`_lines` and `_others`. An index of this size takes about 1 MB."""
 
 
 class LineIndex:
@@ -67,8 +66,8 @@ class LineIndex:
         line: Line[LeaseRecord] = Line(key, keys, self._count, spec.slots, shared=spec.kind.shared)
         if not alone:
             self._lines[key] = line
-        # `_lines` finds the ordinary line of one key. `_others` finds the other lines of a key: for
-        # several names, slots, readers or `fair`.
+        # `_lines` finds the line of a lock with one key. `_others` finds the other lines of a key:
+        # lines for several names, slots or readers, and lines of `fair` acquisitions.
         if alone or len(keys) > 1 or key != keys:
             for each in keys:
                 self._others.setdefault(each, {})[line] = None
@@ -81,8 +80,8 @@ class LineIndex:
         often = line.slots is not None or len(line.keys) == 1
         often = often and self._lines.get(line.key) is line
         if often and len(self._lines) + len(self._others) <= _MOST_IDLE:
-            # The line is kept, because a name is often locked again. With a new number of the line,
-            # a late message to the last waiter does not reach the next waiter.
+            # The line is kept, because a name is often locked again. Without a new number, a late
+            # message to the last waiter could reach the next waiter.
             self._renumber(line)
             return
         if self._lines.get(line.key) is line:

@@ -115,8 +115,8 @@ class Lines(PassingOn):
                 following.unreachable = False
                 if tickets_known:
                     # The line had to queue for this slot, so an attempt would most probably be
-                    # refused. The tickets that a refusal shows are known already. A late command to
-                    # leave must not remove the new entry, so the entry gets a new name.
+                    # refused, and the refusal would show tickets that are known already. A late
+                    # command to leave must not remove the new entry, so the entry gets a new name.
                     self._renumber(line)
                     self._place_of(line).stand()
                 else:

@@ -1,8 +1,8 @@
 """Pass a grant on within the process: from a lease that ends to the next task in its line.
 
-A grant serves its waiting line for a bounded time, the run. During a run, one lease follows the
-other without a request to the nodes. After the run, the nodes decide which process is next. The
-technique is lock cohorting, published by Dice, Marathe and Shavit in 2012.
+A grant serves its waiting line for a bounded time, the run. During a run, each lease begins at the
+end of the lease before, without a request to the nodes. After the run, the nodes decide which
+process is next. The technique is lock cohorting, published by Dice, Marathe and Shavit in 2012.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def length_of_run(trip: float, slots: int = 1) -> float:
     times as long. With runs longer by the square root of n, the load and the wait grow by this root
     only.
 
-    Args:
-        trip: Duration in seconds of the round of the grant.
-        slots: The number of slots of the semaphore; 1 for a lock.
+    `trip` is the duration of the grant's round in seconds, and `slots` is 1 for a lock.
     """
     return max(RUN, RUN_TRIPS * trip) * sqrt(slots)
 
@@ -50,7 +48,7 @@ class PassingOn(ReaderLines):
     """Gives the tasks of a line successive leases of one grant."""
 
     def successor(self, lease: LeaseRecord, now: float) -> LeaseRecord | None:
-        """Return the next lease of the grant of `lease`; None if the nodes must be asked."""
+        """Return a lease of the same grant for the next task; None if the nodes must be asked."""
         line = lease.line
         if line is None or not lease.covered or now >= lease.run_until:
             return None

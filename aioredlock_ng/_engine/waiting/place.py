@@ -53,7 +53,8 @@ class Place(Entry):
     `Entry` describes the arguments that are not listed here.
 
     Args:
-        ask: Begins an attempt. Its arguments are the claim, the cause, and `Outlook.slot`.
+        ask: Begins an attempt. Its arguments are the claim, the cause, and the slot of a semaphore
+            that a quorum may grant; 0 for none.
 
     Attributes:
         waiting: True while the place decides when the next attempt begins. False during an attempt.
@@ -142,7 +143,7 @@ class Place(Entry):
         super().served(attempt)
 
     def notified(self, index: int, message: Message) -> None:
-        """Process a node's message. A message without a time means that the line is the head."""
+        """Process a node's message. If the message has no time, the line is the head now."""
         if message.highest is not None:
             self._offered(index, message.highest)
         if not self.waiting:
@@ -226,7 +227,7 @@ class Place(Entry):
             return
         free = self._outlook.free(now)
         if free > self._free:
-            # The key is free on too few nodes. On other nodes it may have expired unreported.
+            # The key is free on too few nodes. On other nodes it may have expired without a report.
             self._refresh_soon()
         self._free = free
         self._stop_timer()
@@ -268,7 +269,7 @@ class Place(Entry):
         return self._outlook.answered, self._outlook.notified
 
     def _set_refresh(self) -> None:
-        """Set the time of the next refresh: soon if no quorum answers or sends messages."""
+        """Set the time of the next refresh. It is near if no quorum answers or sends messages."""
         context, ahead = self._context, self._outlook.ahead
         if self._outlook.answered:
             every = REFRESH_EVERY + QUEUE_LIFE * ahead if self._outlook.notified else POLL_EVERY

@@ -30,7 +30,7 @@ class ReaderLines(SlotLines):
     def _has_rivals(self, keys: tuple[bytes, ...]) -> bool:
         """Return True if this process may also have a write lease of the readers' key."""
         writers = self._lines.get(keys)
-        # `_others` always has the line of the readers themselves. Only a further line is a rival.
+        # `_others` has the line of the readers themselves, too. So a rival is a second line.
         return (writers is not None and bool(writers.holders)) or len(self._others[keys[0]]) > 1
 
     def shared(self, contender: Contender[LeaseRecord]) -> bool:

@@ -18,7 +18,7 @@ __all__ = ["SlotLines"]
 
 
 class SlotLines(StandingLines):
-    """Chooses the slots of semaphores."""
+    """Chooses the slot for each attempt, and records the slots in use."""
 
     def choose(self, contender: Contender[LeaseRecord], slots: Numbered, number: int) -> LockSpec:
         """Return the slot of a semaphore that an attempt asks for.

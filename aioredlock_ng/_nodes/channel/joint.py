@@ -1,7 +1,4 @@
-"""Merge neighbouring requests into one call of a script that does the same for several keys.
-
-The order of the requests is kept.
-"""
+"""Merge neighbouring requests into one call of a script that does the same for several keys."""
 
 from __future__ import annotations
 
@@ -34,13 +31,13 @@ A request of this size blocks a server for some 0.1 ms.
 """
 
 _SUCCESS = 1
-"""The reply to a successful call about one key. It is the same for all scripts with a form."""
+"""The reply to a successful call about one key. All scripts that have a form return this reply."""
 
 _form = attrgetter("command.form")
 
 
 class _Together(Request):
-    """Several calls that are sent as one. If every call succeeds, the reply is the number of calls.
+    """The merged request of a `Joint`. If every call succeeds, the reply is the number of calls.
 
     Otherwise the reply is an error, or a list in which each call decodes its own part.
     """
@@ -64,9 +61,9 @@ class Joint:
 
     Args:
         sinks: The sinks of the calls, in order. Empty if the reply is ignored.
-        script: The script that has the effect of all these calls.
+        script: The script that replaces these calls.
         packed: The call of `script`, as bytes for the wire.
-        started: Instant of the first call.
+        started: Instant at which the first of the calls began.
     """
 
     __slots__ = ("command", "script", "sinks", "started")

@@ -1,7 +1,7 @@
 """The requests of one tick of the event loop, packed once for all nodes.
 
-Each connection gets these requests in one write at the end of the tick. `Outbox.hurry` writes them
-earlier.
+Each connection gets these requests in one write at the end of the tick, or at a call of
+`Outbox.hurry`.
 """
 
 from __future__ import annotations
@@ -42,11 +42,8 @@ class Outbox:
     A command for one channel waits in that channel. The outbox moves its own commands to the
     channels first, so that each channel sends all commands in the order in which they were queued.
 
-    Args:
-        loop: The event loop.
-        clock: The engine's clock.
-        run_id: The placeholder for a run id in commands. Each channel replaces it by the run id of
-            its server.
+    Commands may contain the placeholder `run_id`. Each channel replaces it by the run id of its
+    server.
     """
 
     __slots__ = ("_hurried", "_live", "_scheduled", "_single", "_sinks", "clock", "loop", "run_id")

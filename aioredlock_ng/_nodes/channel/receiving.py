@@ -47,15 +47,15 @@ class Channel(Sender):
     Args:
         index: The node's index, passed to the sinks.
         outbox: Shared by the channels of a manager.
-        patience: Seconds without a reply after which the server is checked. If the reply is still
-            missing after `patience` more seconds, the server counts as silent.
+        patience: Seconds after which a missing reply is overdue. If it is still missing `patience`
+            seconds after the next write, the server counts as silent.
         on_push: Called with the keys of an invalidation message; None means all keys.
         on_message: Called with each message published on the channel of a confirmed `Subscription`.
         on_close: Called once when the connection is gone, with the reason and the unanswered
             releases.
         on_silent: Called with True when the server stops answering, with False when it resumes.
-        on_release_refused: Called with a release that must be sent again, and the reason. Either
-            the server refused the release (BUSY, MISCONF…), or the reply did not fit.
+        on_release_refused: Called with a release that must be sent again, and the reason: the
+            server refused the release (BUSY, MISCONF…), or the reply did not fit.
         on_garbled: Called with a description of a reply that does not fit its request.
     """
 
@@ -220,9 +220,9 @@ class Channel(Sender):
     ) -> bool:
         """Send a request again, because the server has not executed it.
 
-        An abandoned acquire is not sent again. Its release is already queued, and the acquire would
-        set a key after that release. A release is always sent again, unless the connection is
-        closed. Return True if the request was sent again.
+        An acquire whose round has ended is not sent again. Its release is already queued, and the
+        acquire would set a key after that release. A release is always sent again, unless the
+        connection is closed. Return True if the request was sent again.
         """
         if self._transport is None:
             return False

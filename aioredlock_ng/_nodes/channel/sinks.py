@@ -1,6 +1,6 @@
 """Sinks of a channel: subscriptions, delayed releases, scripts sent in full, and probes.
 
-All sinks but `Probe` pass the reply on to a caller's sink.
+Except `Probe`, these sinks pass the reply on to another sink.
 """
 
 from __future__ import annotations
@@ -26,16 +26,12 @@ PROBE = pack_command(("TIME",))
 
 
 class Subscription:
-    """A request for the messages of one pub/sub channel. RESP3 only.
+    """A request for the messages of one pub/sub channel, on a connection with RESP3.
 
     A refusal of the subscription is an ordinary reply. A confirmation is a push, not a reply.
 
     Args:
-        channel: The channel's name.
         sink: Gets `OK` for a confirmation, and any other reply unchanged.
-
-    Attributes:
-        confirmed: True once the server has confirmed.
     """
 
     def __init__(self, channel: bytes, sink: Sink) -> None:
@@ -58,11 +54,11 @@ class Belated:
 
     A later request may have been refused because of the key that this release deletes. With NOLOOP,
     the server does not report a deletion to the connection that requested it. So this sink reports
-    the key.
+    the deletion.
 
     Args:
         command: The release.
-        started: Instant of the first request.
+        started: Instant at which the release was sent first.
         freed: Called with the keys once they are deleted.
         sink: Gets the reply; None if no caller wants it.
     """

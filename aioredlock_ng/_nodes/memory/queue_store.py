@@ -85,8 +85,8 @@ class QueueStore:
     def enter(self, keys: Keys, queue: bytes, claim: bytes, life: float) -> bool:
         """Add a member, and remove the members just before it whose processes are gone.
 
-        The queue then lives for at least `life` seconds. Each member before the added one, up to
-        `MOST_AHEAD` members, prolongs that time by twice `life`.
+        The queue then lives for at least `life` seconds, and twice `life` longer for each member
+        before the added one. At most `MOST_AHEAD` members count.
 
         Return True if the member was not in the queue before.
         """

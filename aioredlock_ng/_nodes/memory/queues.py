@@ -42,7 +42,7 @@ class Queues(QueueStore):
     """The queues of a server, with the offers and messages to their members."""
 
     def highest(self, key: bytes, value: bytes | None) -> int:
-        """Return the highest ticket of a key's waiters, as `highest_ticket` in the script does.
+        """Return the highest ticket of a key's waiters; 0 without waiters.
 
         If the value of the key is an offer, its ticket counts, too.
         """
@@ -65,8 +65,8 @@ class Queues(QueueStore):
     def notify_first(self, keys: Keys, queue: bytes, limit: int = 0) -> None:
         """Notify the first member that it is the first now.
 
-        For each slot from 1 to `limit`, the first member that accepts the slot is notified. For a
-        lock, `limit` is 0.
+        For a lock, `limit` is 0. For each slot of a semaphore up to `limit`, the first member that
+        accepts the slot is notified.
         """
         base = queue.removeprefix(SLOT_QUEUE_KEYS)
         key = queue.removeprefix(READER_QUEUE_KEYS) if base == queue else slot_key(base, 1)
@@ -80,7 +80,7 @@ class Queues(QueueStore):
                 return
 
     def notify_second(self, keys: Keys, queue: bytes) -> None:
-        """Notify the second waiter of the time at which it may get the lock; see the script."""
+        """Notify the second waiter of the time at which it may get the lock; see queue.lua."""
         key = queue.removeprefix(READER_QUEUE_KEYS)
         left, before = keys.pttl(key), 2 if keys.get(key) == READERS else 1
         if left < 0:
@@ -91,7 +91,10 @@ class Queues(QueueStore):
             self.remove(queue, second)
 
     def notify_waiters(self, keys: Keys, key: bytes) -> None:
-        """Notify the first waiters in each queue of a key, so that they request the key again."""
+        """Notify the first waiters in each queue of a key, because the key may expire earlier.
+
+        In the queue of a lock, the second waiter is notified, too.
+        """
         slot = slot_in(key)
         for queue in queues_of(key):
             self.notify_first(keys, queue, 0 if queue == key or slot is None else slot[1])
@@ -99,9 +102,9 @@ class Queues(QueueStore):
                 self.notify_second(keys, key)
 
     def offer(self, keys: Keys, key: bytes) -> bool:
-        """Offer a key to all waiting readers, or if there are none, to the first other waiter.
+        """Offer a key to all waiting readers. Without readers, the first other waiter gets it.
 
-        Return False if no waiter is connected. The key is then unchanged.
+        Return False if no waiter is connected. The key is unchanged in this case.
         """
         return (
             self.offer_readers(keys, key)
@@ -226,7 +229,7 @@ class Queues(QueueStore):
         return True
 
     def step_out(self, keys: Keys, queue: bytes, member: bytes) -> None:
-        """Remove a member. If it was the first, notify the next member; see the script."""
+        """Remove a member. Notify the members that are now the first or the second."""
         limit = limit_of(member)
         first, rank = self.taker(queue, limit), self.rank(queue, member)
         if not self.remove(queue, member):
@@ -286,7 +289,6 @@ class Queues(QueueStore):
 
 
 def queue_for(member: bytes, key: bytes) -> bytes:
-    """Return the queue in which a member waits for a key."""
     if is_reader(member):
         return READER_QUEUE_KEYS + key
     return (limit_of(member) and slot_queue_of(key)) or key

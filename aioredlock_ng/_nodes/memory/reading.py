@@ -1,4 +1,4 @@
-"""The scripts for readers, on a lock server in memory."""
+"""The scripts for readers, written in Python for a lock server in memory."""
 
 from __future__ import annotations
 

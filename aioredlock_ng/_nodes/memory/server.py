@@ -177,9 +177,9 @@ class MemoryServer(ReadingServer):
     def _whose(
         self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection
     ) -> Raw | Refusal:
-        """Read and track the keys.
+        """Return the number of keys if each key holds its token, else a list of states.
 
-        Return the number of keys if each key holds its token, else a list of states.
+        Track the keys if the command asks for that.
         """
         answers = []
         for key, token in zip(keys, tokens, strict=True):

@@ -1,4 +1,4 @@
-"""The scripts that add waiters to queues and remove them, on a lock server in memory."""
+"""The scripts that add waiters to queues and remove them, in Python for a server in memory."""
 
 from __future__ import annotations
 

@@ -92,11 +92,11 @@ local function taker(queue, slot, at)
   end
 end
 
--- Notifies the first member of a queue that it is the first now. A waiter for a semaphore accepts
--- only the slots up to its own limit. So for each slot from 1 to `limit`, the first member that
--- accepts the slot is notified. For a lock, `limit` is 0. `key` is any key to which the queue
--- belongs. The message to a waiter for a semaphore names slot 1, which every waiter accepts.
--- Members whose process is gone are removed.
+-- Notifies the first member of a queue that it is the first now. For a lock, `limit` is 0. A waiter
+-- for a semaphore accepts only the slots up to its own limit. So for each slot up to `limit`, the
+-- first member that accepts the slot is notified. `key` is any key to which the queue belongs. The
+-- message to a waiter for a semaphore names slot 1, which every waiter accepts. Members whose
+-- process is gone are removed.
 local function notify_first(queue, key, limit)
   local slot = 0
   repeat
@@ -362,8 +362,8 @@ local function leave(key, member)
 end
 
 -- Returns the highest ticket among the waiters for a key; 0 if nobody waits. If the value of the
--- key is an offer, the ticket in the offer counts, too. A ticket above 2^53 is damage, and counts
--- as 2^53.
+-- key is an offer, the ticket in the offer counts, too. A ticket above 2^53 is damage, so the
+-- result is limited to 2^53.
 local function highest_ticket(key, value)
   local offered = tonumber(string.match(value or '', '^aioredlock_ng:offer:(%d+):')) or 0
   local highest = math.max(
@@ -421,8 +421,8 @@ end
 local displaced = {}
 
 -- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held or
--- reserved. MGET replaces GET for the reason given in extend.lua. MGET returns nothing for keys
--- held by readers and for keys of other types. These keys must be found before the first SET.
+-- reserved. The reason for MGET instead of GET is given in extend.lua. MGET returns nothing for
+-- keys held by readers and for keys of other types. These keys must be found before the first SET.
 -- Otherwise a refusal would leave other keys set.
 local function take(n, token, ttl, claim)
   if n == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then return nil end

@@ -1,5 +1,6 @@
 -- Returns the queue that a slot shares with the other slots of its semaphore, and the number of the
--- slot. Returns nil for any other key. Few keys have a '#', and `find` excludes the others quickly.
+-- slot. Returns nil for any other key. Few keys have a '#', and the plain `find` is faster than the
+-- pattern.
 local function slots_of(key)
   if not string.find(key, '#', 1, true) then return nil end
   local name, number = string.match(key, '^(.*)#([1-9]%d*)$')
