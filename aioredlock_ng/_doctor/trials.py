@@ -24,6 +24,7 @@ from aioredlock_ng._doctor.rights import (
 )
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.catalogue import needed
+from aioredlock_ng._scripts.decoding import kind_of
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
 from aioredlock_ng._scripts.node_requests import (
     leaving,
@@ -33,7 +34,6 @@ from aioredlock_ng._scripts.node_requests import (
     standing_to_read,
 )
 from aioredlock_ng._scripts.reading import read_side
-from aioredlock_ng._scripts.replies import kind_of
 from aioredlock_ng.records import Refused
 
 if TYPE_CHECKING:

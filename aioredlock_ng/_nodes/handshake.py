@@ -20,7 +20,7 @@ from aioredlock_ng._nodes.channel import Subscription
 from aioredlock_ng._nodes.wire import ConnectFailed
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.catalogue import COMMANDS, SCRIPTS
-from aioredlock_ng._scripts.replies import kind_of
+from aioredlock_ng._scripts.decoding import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

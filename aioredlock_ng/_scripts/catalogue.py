@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aioredlock_ng._scripts import attempt_replies, state_replies
+from aioredlock_ng._scripts import decode_attempts, decode_states
 from aioredlock_ng._scripts.requests import Command
 from aioredlock_ng._scripts.script import Script
 
@@ -41,30 +41,30 @@ __all__ = [
     "needed",
 ]
 
-ACQUIRE: Final = Script("acquire", attempt_replies.acquire)
-ACQUIRE_GUARDED: Final = Script("acquire_guarded", attempt_replies.acquire_guarded)
-ACQUIRE_EACH: Final = Script("acquire_each", attempt_replies.acquire_each)
-RELEASE: Final = Script("release", attempt_replies.release)
-RELEASE_EACH: Final = Script("release_each", attempt_replies.release_each)
-RETIRE: Final = Script("retire", attempt_replies.retire)
-HAND_OVER_EACH: Final = Script("hand_over_each", attempt_replies.hand_over_each)
-EXTEND: Final = Script("extend", state_replies.extend)
-WATCH: Final = Script("watch", state_replies.watch)
-INSPECT: Final = Script("inspect", state_replies.inspect)
-CONFIRM: Final = Script("confirm", attempt_replies.confirm)
-REPAIR: Final = Script("repair", state_replies.repair)
-FORCE_RELEASE: Final = Script("force_release", state_replies.force_release)
-MARKER: Final = Script("marker", state_replies.marker)
-STAND: Final = Script("stand", state_replies.stand)
-STAND_SLOTS: Final = Script("stand_slots", state_replies.stand_slots)
-LEAVE: Final = Script("leave", state_replies.leave)
-ACQUIRE_READ: Final = Script("acquire_read", attempt_replies.acquire_read)
-CONFIRM_READ: Final = Script("confirm_read", attempt_replies.confirm)
-RELEASE_READ: Final = Script("release_read", attempt_replies.release_read)
-EXTEND_READ: Final = Script("extend_read", state_replies.extend_read)
-WATCH_READ: Final = Script("watch_read", state_replies.watch)
-REPAIR_READ: Final = Script("repair_read", state_replies.repair)
-STAND_READ: Final = Script("stand_read", state_replies.stand)
+ACQUIRE: Final = Script("acquire", decode_attempts.acquire)
+ACQUIRE_GUARDED: Final = Script("acquire_guarded", decode_attempts.acquire_guarded)
+ACQUIRE_EACH: Final = Script("acquire_each", decode_attempts.acquire_each)
+RELEASE: Final = Script("release", decode_attempts.release)
+RELEASE_EACH: Final = Script("release_each", decode_attempts.release_each)
+RETIRE: Final = Script("retire", decode_attempts.retire)
+HAND_OVER_EACH: Final = Script("hand_over_each", decode_attempts.hand_over_each)
+EXTEND: Final = Script("extend", decode_states.extend)
+WATCH: Final = Script("watch", decode_states.watch)
+INSPECT: Final = Script("inspect", decode_states.inspect)
+CONFIRM: Final = Script("confirm", decode_attempts.confirm)
+REPAIR: Final = Script("repair", decode_states.repair)
+FORCE_RELEASE: Final = Script("force_release", decode_states.force_release)
+MARKER: Final = Script("marker", decode_states.marker)
+STAND: Final = Script("stand", decode_states.stand)
+STAND_SLOTS: Final = Script("stand_slots", decode_states.stand_slots)
+LEAVE: Final = Script("leave", decode_states.leave)
+ACQUIRE_READ: Final = Script("acquire_read", decode_attempts.acquire_read)
+CONFIRM_READ: Final = Script("confirm_read", decode_attempts.confirm)
+RELEASE_READ: Final = Script("release_read", decode_attempts.release_read)
+EXTEND_READ: Final = Script("extend_read", decode_states.extend_read)
+WATCH_READ: Final = Script("watch_read", decode_states.watch)
+REPAIR_READ: Final = Script("repair_read", decode_states.repair)
+STAND_READ: Final = Script("stand_read", decode_states.stand)
 
 SCRIPTS: Final = (
     *(ACQUIRE, ACQUIRE_GUARDED, ACQUIRE_EACH, EXTEND, WATCH, RELEASE, RELEASE_EACH, HAND_OVER_EACH),
@@ -87,7 +87,7 @@ OF_READERS: Final = frozenset({"ZREMRANGEBYSCORE", "PEXPIREAT"})
 """The commands that only the readers of read-write locks need."""
 
 COMMANDS: Final = Command(
-    Script("commands", state_replies.unknown_commands), (), tuple(name.encode() for name in CALLED)
+    Script("commands", decode_states.unknown_commands), (), tuple(name.encode() for name in CALLED)
 )
 """The request for the commands of `CALLED` that the server does not know.
 

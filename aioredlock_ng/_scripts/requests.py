@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from aioredlock_ng._scripts.replies import garbled
+from aioredlock_ng._scripts.decoding import garbled
 from aioredlock_ng._scripts.script import pack
 
 if TYPE_CHECKING:

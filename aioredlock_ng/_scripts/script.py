@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._scripts.replies import Call
+    from aioredlock_ng._scripts.decoding import Call
 
 __all__ = ["Script", "pack"]
 
@@ -29,7 +29,7 @@ class Script:
     Args:
         name: The name of the Lua file without its ending.
         read: Decodes a reply to a call of this script. Returns None if the reply does not fit the
-            script. See `replies.py`.
+            script. See `decoding.py`.
         package: The package that contains the Lua file.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng._core.outlook import MOST_AHEAD
+from aioredlock_ng._core.waking import MOST_AHEAD
 from aioredlock_ng._engine.waiting.entry import QUEUE_LIFE
 from aioredlock_ng._engine.waiting.place import REFRESH_EVERY
 from tests.engine.test_queue import GRACE, HAND_OVER, KEY, Stopped, kill, members, now, silent_process, waiters, waiting

@@ -20,7 +20,7 @@ from aioredlock_ng._core.votes import Refusal, counter_of, is_granted
 from aioredlock_ng._engine import engine, parts
 from aioredlock_ng._engine.attempt import acquisition, releases
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
-from aioredlock_ng._engine.attempt.attempts import Attempts
+from aioredlock_ng._engine.attempt.second_round import SecondRound
 from aioredlock_ng._engine.keeping import extender, min_hold, renewals
 from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng._engine.keeping.read_grant import ReadGrant
@@ -37,7 +37,7 @@ from aioredlock_ng._nodes.memory.queues import Queues
 from aioredlock_ng._nodes.memory.server import MemoryServer
 from aioredlock_ng._nodes.memory.standing import as_bytes
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._scripts import Command, replies
+from aioredlock_ng._scripts import Command, decoding
 from aioredlock_ng._term import Term
 from aioredlock_ng.options import Options
 from tests.simulation.world import ProcessLoop
@@ -244,7 +244,7 @@ def _read_beside(self: MemoryServer, command: Command, by: Any) -> Any:
     return _acquire_read(self, command, by)
 
 
-def _agree_on_the_highest(self: Attempts, attempt: Any) -> bool:
+def _agree_on_the_highest(self: SecondRound, attempt: Any) -> bool:
     """Take the highest counter as the fence, and store it on no other node."""
     self._fence = max(map(counter_of, filter(is_granted, attempt.replies)))
     attempt.agree(self._fence)
@@ -328,7 +328,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one("witness", "a witness makes nodes founding and trusted", (recovery_guard, "next_steps", _remember_nothing))
     yield one("owed", "owed releases are not sent after a reconnect", (RedisNode, "_pay", _forgive_releases))
-    yield one("shapes", "the type and range of numbers are not checked", (replies, "is_int", lambda *_: True))
+    yield one("shapes", "the type and range of numbers are not checked", (decoding, "is_int", lambda *_: True))
     yield one("garbled", "an unreadable reply counts as a refusal", (Channel, "_garbled", _refusal))
     yield one("counting", "nodes count the holders of a semaphore, not its slots", (MemoryServer, "_take", _count_slots))
     yield one("beyond", "an attempt asks for a slot beyond the limit", (slot_lines, "free_slot", lambda *_: 5))
@@ -345,7 +345,7 @@ def _mutants() -> Iterator[Mutant]:
         (ReadGrant, "leave", lambda self, lease: bool(self.leases.pop(lease, None) or True)),
     )
     yield one("beside", "a node whose key has a writer's token grants reads", (MemoryServer, "_acquire_read", _read_beside))
-    yield one("write-back", "a reader stores its fence on no other node", (Attempts, "_agree", _agree_on_the_highest))
+    yield one("write-back", "a reader stores its fence on no other node", (SecondRound, "_agree", _agree_on_the_highest))
     yield one("downgrade", "a downgrade releases the key first", (MemoryServer, "_extend_read", _release_and_acquire))
     yield one("carried", "a reader's entry lives as long as the longest entry", (Keyspace, "_renew_entries", _live_together))
     yield one("barging", "a waiting writer does not keep readers out", (Queues, "writer_waits", lambda *_: False))

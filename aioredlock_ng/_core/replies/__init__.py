@@ -1,6 +1,6 @@
 """The replies of scripts, as frozen records and enums.
 
-`_scripts/attempt_replies.py` and `_scripts/state_replies.py` decode the replies into records.
+`_scripts/decode_attempts.py` and `_scripts/decode_states.py` decode the replies into records.
 """
 
 from aioredlock_ng._core.replies.keeping import (

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.slots import blocks_itself
 from aioredlock_ng._engine.acting import acting_inside, in_words
-from aioredlock_ng._engine.attempt.attempts import Attempts
 from aioredlock_ng._engine.attempt.refusal import ask_for_label, held_by_another, name_holder
+from aioredlock_ng._engine.attempt.second_round import SecondRound
 from aioredlock_ng.errors import LockHeld, UpgradeRefused
 from aioredlock_ng.events import WaiterWoken
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Call"]
 
 
-class Call(Attempts):
+class Call(SecondRound):
     """One call of `acquire()`.
 
     `Attempts` and `Contender` describe the attributes that are not listed here.

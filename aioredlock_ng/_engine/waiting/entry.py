@@ -11,9 +11,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import slot_in
-from aioredlock_ng._core.outlook import Outlook
 from aioredlock_ng._core.tickets import claim_of
 from aioredlock_ng._core.votes import is_granted, is_held
+from aioredlock_ng._core.waking import Outlook
 from aioredlock_ng._engine.attempt.errand import Errand
 from aioredlock_ng._scripts import node_requests
 

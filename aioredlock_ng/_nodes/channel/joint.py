@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.replies import ALL_DONE
 from aioredlock_ng._scripts import Request
-from aioredlock_ng._scripts.replies import garbled
+from aioredlock_ng._scripts.decoding import garbled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ from aioredlock_ng._nodes.channel.joint import Joint
 from aioredlock_ng._nodes.channel.sending import Sender
 from aioredlock_ng._nodes.channel.sinks import Belated, InFull, Subscription, asking
 from aioredlock_ng._nodes.channel.tracking import CACHING, Caching
-from aioredlock_ng._scripts.replies import garbled
+from aioredlock_ng._scripts.decoding import garbled
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.keys import OWN_KEYS
-from aioredlock_ng._core.outlook import MOST_AHEAD
 from aioredlock_ng._core.tickets import LARGEST_TICKET
+from aioredlock_ng._core.waking import MOST_AHEAD
 from aioredlock_ng._nodes.memory.members import parts_of, takes
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng import LockInfo, Redlock
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._scripts.replies import Call
+    from aioredlock_ng._scripts.decoding import Call
 
 __all__ = ["Access", "name_of"]
 

@@ -7,8 +7,8 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioredlock_ng._core.outlook import Outlook
 from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._core.waking import Outlook
 
 NODES = st.lists(st.tuples(st.floats(0, 100) | st.just(inf), st.booleans()), min_size=1, max_size=9)
 

@@ -33,10 +33,10 @@ from aioredlock_ng._core.replies import (
     Whole,
 )
 from aioredlock_ng._core.tickets import is_offer, seconds_until
-from aioredlock_ng._scripts import replies
+from aioredlock_ng._scripts import decoding
 
 if TYPE_CHECKING:
-    from aioredlock_ng._scripts.replies import Call
+    from aioredlock_ng._scripts.decoding import Call
 
 __all__ = [
     "extend",
@@ -92,12 +92,12 @@ def inspect(reply: Any, call: Call) -> Looked | None:
 
 
 def repair(reply: Any, _call: Call) -> Repaired | None:
-    return _REPAIRED[reply] if replies.is_int(reply, -1, 1) else None
+    return _REPAIRED[reply] if decoding.is_int(reply, -1, 1) else None
 
 
 def force_release(reply: Any, call: Call) -> ForceReleased | None:
     most = len(call.keys) * max(1, int(call.args[0]))
-    return ForceReleased(reply) if replies.is_int(reply, 0, most) else None
+    return ForceReleased(reply) if decoding.is_int(reply, 0, most) else None
 
 
 def stand(reply: Any, call: Call) -> Standing | None:
@@ -105,9 +105,9 @@ def stand(reply: Any, call: Call) -> Standing | None:
         return None
     left, place, rank = reply
     if not (
-        replies.is_int(left, -1)
-        and replies.is_int(place, 1, len(call.keys))
-        and replies.is_int(rank, -1)
+        decoding.is_int(left, -1)
+        and decoding.is_int(place, 1, len(call.keys))
+        and decoding.is_int(rank, -1)
     ):
         return None
     return Standing(seconds_until(left), rank)
@@ -118,17 +118,19 @@ def stand_slots(reply: Any, call: Call) -> Standing | None:
         return None
     left, rank, *slots = reply
     if not (
-        replies.is_int(left, -1)
-        and replies.is_int(rank, -1)
+        decoding.is_int(left, -1)
+        and decoding.is_int(rank, -1)
         and (left == -1) == (not slots)
-        and replies.are(slots, len(call.keys), lambda slot: replies.is_int(slot, 1, len(call.keys)))
+        and decoding.are(
+            slots, len(call.keys), lambda slot: decoding.is_int(slot, 1, len(call.keys))
+        )
     ):
         return None
     return Standing(seconds_until(left), rank, tuple(slots))
 
 
 def leave(reply: Any, _call: Call) -> Left | None:
-    return LEFT if replies.is_int(reply, 1, 1) else None
+    return LEFT if decoding.is_int(reply, 1, 1) else None
 
 
 def marker(reply: Any, call: Call) -> MarkerRead | None:
@@ -138,7 +140,7 @@ def marker(reply: Any, call: Call) -> MarkerRead | None:
         type(reply) is list
         and len(reply) == 3
         and type(reply[0]) is bytes
-        and replies.is_int(reply[1], 0)
+        and decoding.is_int(reply[1], 0)
         and type(reply[2]) is bytes
         and len(reply[2]) == len(bytes(call.args[3]))
     ):
@@ -163,10 +165,10 @@ def _look(item: Any, fewest: int, most: int) -> KeyLook | None:
     # the call did not ask for labels.
     left, value, label, count = [*item, b"", -1][:4] if len(item) == 2 else [*item, -1][:4]
     if (
-        not replies.is_int(left, -3)
+        not decoding.is_int(left, -3)
         or type(value) is not bytes
         or type(label) is not bytes
-        or not replies.is_int(count, -1)
+        or not decoding.is_int(count, -1)
     ):
         return None
     waiting = None if count == -1 else count
@@ -183,9 +185,9 @@ def _look(item: Any, fewest: int, most: int) -> KeyLook | None:
 def _read_by(item: list[Any]) -> ReadLocked | None:
     left, value, _, count, entries = item
     if not (
-        replies.is_int(left, 0)
+        decoding.is_int(left, 0)
         and value == READERS
-        and replies.is_int(count, -1)
+        and decoding.is_int(count, -1)
         and type(entries) is list
         and len(entries) % 3 == 0
     ):
@@ -193,7 +195,7 @@ def _read_by(item: list[Any]) -> ReadLocked | None:
     readers = []
     for at in range(0, len(entries), 3):
         entry, remaining, label = entries[at : at + 3]
-        if not (type(entry) is type(label) is bytes and replies.is_int(remaining, 0)):
+        if not (type(entry) is type(label) is bytes and decoding.is_int(remaining, 0)):
             return None
         readers.append(Reader(seconds_left(remaining), entry, label))
     return ReadLocked(seconds_left(left), tuple(readers), None if count == -1 else count)
@@ -202,7 +204,10 @@ def _read_by(item: list[Any]) -> ReadLocked | None:
 def _per_key(reply: Any, keys: int) -> Whole | KeyStates | None:
     if type(reply) is int:
         return ALL_OURS if reply == keys else None
-    if not replies.are(reply, keys, lambda item: replies.is_int(item, -1, 1)) or len(reply) != keys:
+    if (
+        not decoding.are(reply, keys, lambda item: decoding.is_int(item, -1, 1))
+        or len(reply) != keys
+    ):
         return None
     if reply.count(1) == keys:
         return ALL_OURS

@@ -25,10 +25,10 @@ from aioredlock_ng._core.replies import (
     released,
 )
 from aioredlock_ng._core.tickets import LARGEST_TICKET, seconds_until
-from aioredlock_ng._scripts import replies
+from aioredlock_ng._scripts import decoding
 
 if TYPE_CHECKING:
-    from aioredlock_ng._scripts.replies import Call
+    from aioredlock_ng._scripts.decoding import Call
 
 __all__ = [
     "acquire",
@@ -54,10 +54,10 @@ def acquire(reply: Any, call: Call) -> Granted | Refused | None:
 def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
     if type(reply) is int:
         return GRANTED if reply == 1 else None
-    if replies.starts(reply, 2, 2):
+    if decoding.starts(reply, 2, 2):
         # With a counter that is not below the fence, the lease would get fences of another grant.
         asked, fence = call.args[5] == b"1", int(call.args[3] or 0)
-        return Fenced(reply[1]) if asked and replies.is_int(reply[1], 0, fence - 1) else None
+        return Fenced(reply[1]) if asked and decoding.is_int(reply[1], 0, fence - 1) else None
     # The last two keys are the marker and the fence counters.
     return _guarded(reply, len(call.keys) - 2)
 
@@ -66,7 +66,7 @@ def acquire_read(reply: Any, call: Call) -> Acquired | None:
     fenced = call.args[3] != b""
     if type(reply) is int:
         return GRANTED if reply == 1 and not fenced else None
-    return None if not fenced and replies.starts(reply, 2, 1) else _guarded(reply, 1)
+    return None if not fenced and decoding.starts(reply, 2, 1) else _guarded(reply, 1)
 
 
 def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
@@ -74,7 +74,7 @@ def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
     calls = len(call.keys) - own
     if type(reply) is int:
         return AcquiredEach((GRANTED,) * calls) if reply == calls else None
-    if not replies.are(reply, calls, None):
+    if not decoding.are(reply, calls, None):
         return None
     taken = [_taken(item, guarded=own > 0) for item in reply]
     read = tuple([item for item in taken if item is not None])
@@ -86,7 +86,7 @@ def hand_over_each(reply: Any, call: Call) -> HandedOverEach | None:
     calls = 2 * (len(call.keys) - own)
     if type(reply) is int:
         return HandedOverEach((released(1), GRANTED) * (calls // 2)) if reply == calls else None
-    if not replies.are(reply, calls, None):
+    if not decoding.are(reply, calls, None):
         return None
     parts = [
         _taken(item, guarded=own > 0) if at % 2 else _given(item) for at, item in enumerate(reply)
@@ -99,7 +99,7 @@ def release_each(reply: Any, call: Call) -> ReleasedEach | None:
     keys = len(call.keys)
     if type(reply) is int:
         return ReleasedEach((released(1),) * keys) if reply == keys else None
-    if not replies.are(reply, keys, lambda item: replies.is_int(item, 0, 1)):
+    if not decoding.are(reply, keys, lambda item: decoding.is_int(item, 0, 1)):
         return None
     return ReleasedEach(tuple(map(released, reply)))
 
@@ -111,10 +111,10 @@ def release(reply: Any, call: Call) -> Released | None:
         return released(reply)
     most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)
     if type(reply) is list:
-        offered = len(reply) == 2 and most == 1 and replies.is_int(reply[0], 1, 1)
-        known = offered and replies.is_int(reply[1], 0, LARGEST_TICKET)
+        offered = len(reply) == 2 and most == 1 and decoding.is_int(reply[0], 1, 1)
+        known = offered and decoding.is_int(reply[1], 0, LARGEST_TICKET)
         return Released(1, reply[1]) if known else None
-    return released(reply) if replies.is_int(reply, 0, most) else None
+    return released(reply) if decoding.is_int(reply, 0, most) else None
 
 
 def release_read(reply: Any, _call: Call) -> Released | None:
@@ -122,7 +122,7 @@ def release_read(reply: Any, _call: Call) -> Released | None:
 
 
 def retire(reply: Any, call: Call) -> Released | None:
-    return released(reply) if replies.is_int(reply, 0, len(call.keys)) else None
+    return released(reply) if decoding.is_int(reply, 0, len(call.keys)) else None
 
 
 def confirm(reply: Any, _call: Call) -> Granted | Unacknowledged | None:
@@ -130,7 +130,7 @@ def confirm(reply: Any, _call: Call) -> Granted | Unacknowledged | None:
         return GRANTED if reply == 1 else None
     return (
         Unacknowledged(reply[1])
-        if replies.starts(reply, 2, 0) and replies.is_int(reply[1], -replies.LARGEST - 1)
+        if decoding.starts(reply, 2, 0) and decoding.is_int(reply[1], -decoding.LARGEST - 1)
         else None
     )
 
@@ -140,33 +140,33 @@ def _refused(reply: Any, keys: int) -> Refused | None:
         return None
     no, left, place, ticket = reply
     if not (
-        replies.is_int(no, 0, 0)
-        and replies.is_int(left, -2)
-        and replies.is_int(place, 1, keys)
-        and replies.is_int(ticket, 0, LARGEST_TICKET)
+        decoding.is_int(no, 0, 0)
+        and decoding.is_int(left, -2)
+        and decoding.is_int(place, 1, keys)
+        and decoding.is_int(ticket, 0, LARGEST_TICKET)
     ):
         return None
     return Refused(seconds_until(left), place, ticket)
 
 
 def _guarded(reply: Any, keys: int) -> Acquired | None:
-    if replies.starts(reply, 2, 1):
+    if decoding.starts(reply, 2, 1):
         # Lua returns a damaged counter of 2**63 or more as a negative number. A counter of 0 is
         # damage, too, because every fence is above 0 and would have replaced it.
         counter = reply[1]
-        if not replies.is_int(counter, -replies.LARGEST - 1):
+        if not decoding.is_int(counter, -decoding.LARGEST - 1):
             return None
         return Granted(counter) if 0 < counter <= LATEST_US else BROKEN_COUNTER
-    if replies.starts(reply, 2, -1):
-        return Quarantined(seconds_until(reply[1])) if replies.is_int(reply[1], -1) else None
+    if decoding.starts(reply, 2, -1):
+        return Quarantined(seconds_until(reply[1])) if decoding.is_int(reply[1], -1) else None
     return _refused(reply, keys)
 
 
 def _taken(item: Any, *, guarded: bool) -> Acquired | None:
-    if replies.is_int(item, 1, 1):
+    if decoding.is_int(item, 1, 1):
         return GRANTED
     return _guarded(item, 1) if guarded else _refused(item, 1)
 
 
 def _given(item: Any) -> Released | None:
-    return released(item) if replies.is_int(item, 0, 1) else None
+    return released(item) if decoding.is_int(item, 0, 1) else None
