@@ -79,11 +79,14 @@ class SteppingDown:
         resource: The election's name.
         fence: The fence of the leader's lease; None without fencing.
         remaining: Seconds in which the leader can end its work before another candidate can lead.
+        cause: "unrenewed": no renewal succeeded in time. "max_hold": the `max_hold` is nearly over.
+            The application wanted this end.
     """
 
     resource: str
     fence: int | None
     remaining: float
+    cause: Literal["unrenewed", "max_hold"] = "unrenewed"
 
 
 @dataclass(frozen=True, slots=True)

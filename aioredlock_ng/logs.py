@@ -122,6 +122,12 @@ def log_event(event: Event) -> None:
                 event.resource,
                 event.remaining,
             )
+        case SteppingDown(cause="max_hold"):
+            _log.info(
+                "the leader of %r steps down: its max_hold ends in %.3f s",
+                event.resource,
+                event.remaining,
+            )
         case SteppingDown():
             _log.warning(
                 "the leader of %r steps down: its lease was not renewed, and ends in %.3f s",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,7 +83,9 @@ async def test_a_cancelled_leader_ends_its_body_before_it_releases(rig: Rig) -> 
     await stop(second)
 
 
-async def test_a_leader_without_a_majority_ends_before_anybody_else_begins(rig: Rig, events: list[Event]) -> None:
+async def test_a_leader_without_a_majority_ends_before_anybody_else_begins(
+    rig: Rig, events: list[Event], caplog: pytest.LogCaptureFixture
+) -> None:
     ann = await rig.process(ttl=3.0, sinks=[events.append])
     log = Log()
     first = Candidate(ann.redlock.election(NAME, label="ann"), log)
@@ -102,6 +105,10 @@ async def test_a_leader_without_a_majority_ends_before_anybody_else_begins(rig: 
         RenewalSlow,
         SteppingDown,
     ]
+    assert [event.cause for event in events if isinstance(event, SteppingDown)] == ["unrenewed"]
+    [step] = [record for record in caplog.records if "steps down" in record.message]
+    assert step.levelname == "WARNING"
+    assert "its lease was not renewed" in step.message
     await stop(first, second)
 
 
@@ -382,7 +389,10 @@ async def test_the_loss_of_another_lock_is_an_error_of_main(rig: Rig) -> None:
         await running
 
 
-async def test_max_hold_passes_the_lead_around_without_a_warning(rig: Rig, events: list[Event]) -> None:
+async def test_max_hold_passes_the_lead_around_without_a_warning(
+    rig: Rig, events: list[Event], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     processes = [await rig.process(ttl=1.0, sinks=[events.append]) for _ in range(2)]
     log = Log()
     candidates = [
@@ -393,6 +403,10 @@ async def test_max_hold_passes_the_lead_around_without_a_warning(rig: Rig, event
     assert log.story[:6] in (["ann+", "ann-", "bob+", "bob-", "ann+", "ann-"], ["bob+", "bob-", "ann+", "ann-", "bob+", "bob-"])
     assert log.most == 1
     assert not [event for event in events if isinstance(event, RenewalSlow)]
+    assert {event.cause for event in events if isinstance(event, SteppingDown)} == {"max_hold"}
+    steps = [record for record in caplog.records if "steps down" in record.message]
+    assert {record.levelname for record in steps} == {"INFO"}
+    assert all("not renewed" not in record.message for record in steps)
     await stop(*candidates)
 
 
