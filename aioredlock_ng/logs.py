@@ -136,8 +136,8 @@ def log_event(event: Event) -> None:
             )
         case TermOutlived():
             _log.error(
-                "the leader of %r still works %.3f s after its lease was lost (fence %s):"
-                " another may lead beside it",
+                "the leader of %r has worked %.3f s longer than its lease (fence %s):"
+                " another may lead at the same time",
                 event.resource,
                 event.over_for,
                 event.fence,

@@ -191,7 +191,7 @@ async def test_a_body_that_outlives_its_term_is_an_error_and_fails_the_probe(
         election.check()
     [outlived] = [event for event in events if isinstance(event, TermOutlived)]
     assert outlived.resource == NAME
-    assert [record.levelname for record in caplog.records if "still works" in record.message] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if "has worked" in record.message] == ["ERROR"]
     free.set()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -463,7 +463,7 @@ async def test_a_body_that_works_on_after_it_gave_the_lead_away_has_not_outlived
 
 @pytest.mark.parametrize("ends", ["by itself", "at its next await"])
 async def test_a_body_that_blocked_its_loop_beyond_the_lease_is_reported_as_outlived(
-    rig: Rig, events: list[Event], ends: str
+    rig: Rig, events: list[Event], ends: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = await rig.process(ttl=1.0, sinks=[events.append])
 
@@ -477,6 +477,8 @@ async def test_a_body_that_blocked_its_loop_beyond_the_lease_is_reported_as_outl
     await asyncio.sleep(1)
     [outlived] = [event for event in events if isinstance(event, TermOutlived)]
     assert outlived.over_for == pytest.approx(3.0, abs=0.1)
+    assert "still works" not in caplog.text, "the body may have ended before the report"
+    assert "has worked 3." in caplog.text
 
 
 async def test_a_refusal_that_waiting_does_not_cure_is_raised_before_the_first_term_only(rig: Rig) -> None:
