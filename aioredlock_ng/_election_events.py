@@ -79,18 +79,23 @@ class SteppingDown:
         resource: The election's name.
         fence: The fence of the leader's lease; None without fencing.
         remaining: Seconds in which the leader can end its work before another candidate can lead.
+        cause: "unrenewed": no renewal succeeded in time. "max_hold": the `max_hold` is nearly over.
+            The application wanted this end.
     """
 
     resource: str
     fence: int | None
     remaining: float
+    cause: Literal["unrenewed", "max_hold"] = "unrenewed"
 
 
 @dataclass(frozen=True, slots=True)
 class TermOutlived:
-    """A leader still works although its lease is lost. Another candidate may lead as well.
+    """A leader worked on after its lease was lost. Another candidate may lead at the same time.
 
-    The event is sent once per term. `Election.check()` fails until the leader has ended its work.
+    The event is sent once per term. If the event loop stood still, the event is sent when the loop
+    runs again, and the work may be over by then. `Election.check()` fails until the leader has
+    ended its work.
 
     Attributes:
         resource: The election's name.

@@ -189,7 +189,10 @@ class Term:
             return
         limit = 0.0
         if self.ended_by is None and left <= margins.step_down:
-            self.emit(SteppingDown(self.lease.resource, self.lease.fence, left))
+            cause: Literal["unrenewed", "max_hold"] = (
+                "max_hold" if self._ends_by_max_hold(left) else "unrenewed"
+            )
+            self.emit(SteppingDown(self.lease.resource, self.lease.fence, left, cause))
             self.end("step_down")
         elif self.ended_by is None and left <= margins.slow:
             if not self._slow and not self._ends_by_max_hold(left):

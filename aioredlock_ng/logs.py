@@ -122,6 +122,12 @@ def log_event(event: Event) -> None:
                 event.resource,
                 event.remaining,
             )
+        case SteppingDown(cause="max_hold"):
+            _log.info(
+                "the leader of %r steps down: its max_hold ends in %.3f s",
+                event.resource,
+                event.remaining,
+            )
         case SteppingDown():
             _log.warning(
                 "the leader of %r steps down: its lease was not renewed, and ends in %.3f s",
@@ -130,8 +136,8 @@ def log_event(event: Event) -> None:
             )
         case TermOutlived():
             _log.error(
-                "the leader of %r still works %.3f s after its lease was lost (fence %s):"
-                " another may lead beside it",
+                "the leader of %r has worked %.3f s longer than its lease (fence %s):"
+                " another may lead at the same time",
                 event.resource,
                 event.over_for,
                 event.fence,

@@ -24,7 +24,7 @@ __all__ = ["diagnosis_of"]
 _THIS_MACHINE = "this machine"
 
 _SLOW_SHARE = 0.05
-"""Share of the ttl above which a majority's round trip counts as slow.
+"""Share of the ttl above which a majority's round trip (p95) counts as slow.
 
 A renewal without a quorum is retried after the same share of the ttl.
 """

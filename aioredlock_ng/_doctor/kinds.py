@@ -211,7 +211,7 @@ _ALL = (
     Kind(
         "slow-quorum",
         WARNING,
-        "Each acquire and renewal spends this share of the ttl on the network.",
+        "One acquire or renewal in 20 spends at least this share of the ttl on the network.",
         "Raise ttl (and node_timeout), or move a majority of the nodes nearer.",
     ),
     Kind(

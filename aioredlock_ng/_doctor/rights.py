@@ -15,7 +15,7 @@ COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[
     "MGET": lambda key, counters, token, ttl: (key,),
     "PTTL": lambda key, counters, token, ttl: (key,),
     "PEXPIRE": lambda key, counters, token, ttl: (key, ttl),
-    "ZADD": lambda key, counters, token, ttl: (counters, 1, "0"),
+    "ZADD": lambda key, counters, token, ttl: (counters, "XX", 1, "0"),
     "ZSCORE": lambda key, counters, token, ttl: (counters, "0"),
     "TIME": lambda key, counters, token, ttl: (),
     "DEL": lambda key, counters, token, ttl: (key, counters),
@@ -42,7 +42,7 @@ Scripts go on if one of these commands is refused, so no reply of a script shows
 """
 
 COMMANDS_OF_READERS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
-    "ZADD": lambda key, entry, ttl: (key, "GT", 1, entry),
+    "ZADD": lambda key, entry, ttl: (key, "XX", "GT", 1, entry),
     "ZSCORE": lambda key, entry, ttl: (key, entry),
     "ZREMRANGEBYSCORE": lambda key, entry, ttl: (key, 0, 0),
     "PEXPIREAT": lambda key, entry, ttl: (key, 1),

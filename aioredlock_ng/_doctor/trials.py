@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hiredis import pack_command
 
@@ -44,6 +44,14 @@ if TYPE_CHECKING:
     from aioredlock_ng.options import Options
 
 __all__ = ["Trials"]
+
+_COUNTERS_LIVE: Final = 3_600_000
+"""Life of the doctor's fence counters in milliseconds. No examination takes as long."""
+
+_EXPIRING: Final = """
+redis.call('ZADD', KEYS[1], 0, 'doctor')
+return redis.call('PEXPIRE', KEYS[1], ARGV[1])
+"""
 
 
 class Trials:
@@ -103,7 +111,7 @@ class Trials:
         await self._call(MUTEX.acquiring(keys, (), token, ttl, 0))
         await self._call(MUTEX.retiring(keys, token, self._ttl, None))
         await self._call(MUTEX.force_releasing(keys, (), 0, (over_mark(token),)))
-        # Counters do not expire, so they are created only after the right to delete is proved.
+        # Some requests leave keys that no other client deletes, so the right to delete comes first.
         if await self._cleared():
             await self._try_guarded_scripts(
                 fencing=self._options.fencing, guard=self._options.recovery_guard is not None
@@ -126,6 +134,7 @@ class Trials:
             self._options.guard_ms,
         )
         if fencing:
+            await self._let_counters_expire()
             unguarded = guarded_mutex(fencing=True, own_marker=b"", counters=self._counters)
             both = guarded_mutex(fencing=True, own_marker=own_marker, counters=self._counters)
             reply = await self._call(unguarded.acquiring(keys, slots, token, ttl, 1))
@@ -190,6 +199,8 @@ class Trials:
                 self.refused(f"readers {name}", reply)
         await self._cleared()
         fencing = self._options.fencing
+        if fencing:
+            await self._let_counters_expire()
         kind, both = (
             read_side(guarded_mutex(fencing=fencing, own_marker=word, counters=self._counters))
             for word in (b"", own_marker)
@@ -209,6 +220,15 @@ class Trials:
             reply = await self._interview.call(f"script {command.script.name}", command)
             if not self.refusals:
                 self.refused(f"readers {command.script.name}", reply)
+
+    async def _let_counters_expire(self) -> None:
+        """Create the doctor's counters with an expiry, before a script adds a counter.
+
+        The scripts never let counters expire. If the connection were lost, the counters would stay
+        for ever. The reply is ignored, because the scripts themselves show a missing right.
+        """
+        words: tuple[Any, ...] = ("EVAL", _EXPIRING, 1, self._counters, _COUNTERS_LIVE)
+        await self._interview.call("EVAL", Request(pack_command(words)))
 
     async def _cleared(self) -> bool:
         """Delete the doctor's keys, and return True if the server allowed the deletion."""

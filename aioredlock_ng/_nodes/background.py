@@ -19,7 +19,8 @@ __all__ = ["supervised"]
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """The shortest and the longest pause, in seconds, before failed work begins again.
 
-The pause doubles after each failure, so that a permanent failure costs hardly any CPU."""
+The pause doubles after each failure, so that a permanent failure costs hardly any CPU. After work
+that lasted longer than the longest pause, the first pause applies again."""
 
 
 def supervised(
@@ -43,10 +44,14 @@ async def _keep_at(
     failed: Callable[[str], None] | None,
 ) -> None:
     pause = FIRST_PAUSE
+    loop = asyncio.get_running_loop()
     while True:
+        began = loop.time()
         try:
             await work()
         except Exception as error:
+            if loop.time() - began > LONGEST_PAUSE:
+                pause = FIRST_PAUSE
             words = _where(error)
             emit(TaskFailed(name, words, pause))
             if failed is not None:

@@ -99,9 +99,10 @@ def release_each(reply: Any, call: Call) -> ReleasedEach | None:
     keys = len(call.keys)
     if type(reply) is int:
         return ReleasedEach((released(1),) * keys) if reply == keys else None
-    if not decoding.are(reply, keys, lambda item: decoding.is_int(item, 0, 1)):
+    if not decoding.are(reply, keys, None):
         return None
-    return ReleasedEach(tuple(map(released, reply)))
+    read = tuple([item for part in reply if (item := _freed(part)) is not None])
+    return ReleasedEach(read) if len(read) == len(reply) else None
 
 
 def release(reply: Any, call: Call) -> Released | None:
@@ -110,10 +111,8 @@ def release(reply: Any, call: Call) -> Released | None:
     if type(reply) is int and 0 <= reply <= 1:
         return released(reply)
     most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)
-    if type(reply) is list:
-        offered = len(reply) == 2 and most == 1 and decoding.is_int(reply[0], 1, 1)
-        known = offered and decoding.is_int(reply[1], 0, LARGEST_TICKET)
-        return Released(1, reply[1]) if known else None
+    if most == 1:
+        return _freed(reply)
     return released(reply) if decoding.is_int(reply, 0, most) else None
 
 
@@ -166,6 +165,13 @@ def _taken(item: Any, *, guarded: bool) -> Acquired | None:
     if decoding.is_int(item, 1, 1):
         return GRANTED
     return _guarded(item, 1) if guarded else _refused(item, 1)
+
+
+def _freed(item: Any) -> Released | None:
+    """Read the answer to the release of one key, which may show the highest ticket."""
+    if decoding.starts(item, 2, 1):
+        return Released(1, item[1]) if decoding.is_int(item[1], 0, LARGEST_TICKET) else None
+    return _given(item)
 
 
 def _given(item: Any) -> Released | None:

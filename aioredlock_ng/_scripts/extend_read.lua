@@ -8,6 +8,7 @@
 -- ARGV[3i+1] the slot of KEYS[i] among the counters
 -- Returns    the number of leases if every entry was renewed. Else an array with a number per key:
 --            1 renewed, 0 no such entry or a key of another type, -1 held by a writer.
+--            If the server refuses a downgrade, the reply is its error. The key keeps the token.
 -- The keys are not tracked, because each change by one reader would be reported to all readers.
 -- part: readers
 local n, renewed, answers = #KEYS - 1, 0, {}
@@ -18,12 +19,20 @@ for i = 1, n do
   answers[i] = 0
   if known and value == entry then
     -- Another lease of the grant may rely on the present expiry of the key.
-    expiry = math.max(expiry, now_ms() + redis.call('PTTL', key))
+    local left = redis.call('PTTL', key)
+    expiry = math.max(expiry, now_ms() + left)
     -- A full server refuses only the first write of a script, and never a DEL.
     redis.call('DEL', key)
-    keep_entry(key, entry, expiry)
+    local done, problem = pcall(function()
+      keep_entry(key, entry, expiry)
+      if fence ~= '' then redis.call('ZADD', KEYS[n + 1], 'GT', fence, ARGV[3 * i + 1]) end
+    end)
+    if not done then
+      -- Without its key, the lease would lose this node, and another client could get the lock.
+      redis.call('SET', key, entry, 'PX', left > 0 and left or ARGV[1])
+      error(problem, 0)
+    end
     redis.pcall('DEL', 'aioredlock_ng:owner:' .. key)
-    if fence ~= '' then redis.call('ZADD', KEYS[n + 1], 'GT', fence, ARGV[3 * i + 1]) end
     -- part: queue
     offer_readers(key)
     answers[i] = 1

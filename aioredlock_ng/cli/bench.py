@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
+from collections import Counter
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from aioredlock_ng import LockNotAcquired, QuorumUnreachable
 from aioredlock_ng._core.samples import round_trips
 
 from .demo.interruption import Interruption
-from .exits import NO_QUORUM, reported, say
+from .exits import HELD, NO_QUORUM, reported, say
 from .settings import JsonOption, NodeOption, NodeTimeoutOption, manager
 from .shown import print_json
 from .shown import seconds as seconds_of
@@ -62,10 +63,15 @@ def bench(
     """
     with reported("bench"), Interruption() as interruption:
         redlock = manager(node, node_timeout=node_timeout)
-        took, failed, elapsed = interruption.run(_measure(redlock, prefix, seconds, coroutines))
+        took, errors, elapsed = interruption.run(_measure(redlock, prefix, seconds, coroutines))
+        failed = errors.total()
         if not took:
-            say("bench", f"none of {failed} attempts got the lock within {seconds_of(seconds)}")
-            raise typer.Exit(NO_QUORUM)
+            counted = ", ".join(f"{count} {kind.__name__}" for kind, count in errors.items())
+            say(
+                "bench",
+                f"none of {failed} attempts got the lock within {seconds_of(seconds)}: {counted}",
+            )
+            raise typer.Exit(NO_QUORUM if QuorumUnreachable in errors else HELD)
     figures = round_trips(took)
     assert figures is not None
     rate = figures.count / elapsed
@@ -94,11 +100,11 @@ def bench(
 
 async def _measure(
     redlock: Redlock, prefix: str, seconds: float, coroutines: int
-) -> tuple[list[float], int, float]:
-    """Return the seconds of each cycle, the number of failures, and the seconds in all."""
+) -> tuple[list[float], Counter[type[LockNotAcquired]], float]:
+    """Return the seconds of each cycle, the numbers of errors, and the seconds in all."""
     run = secrets.token_hex(4)
     took: list[float] = []
-    failed = 0
+    errors: Counter[type[LockNotAcquired]] = Counter()
     async with redlock:
         # If the nodes can grant no lock, this acquire raises the library's error, and the command
         # ends without a measurement.
@@ -107,17 +113,15 @@ async def _measure(
         began = perf_counter()
 
         async def cycle(number: int) -> None:
-            nonlocal failed
             lock = redlock.lock(f"{prefix}:{run}:{number}", blocking_timeout=0)
             while (at := perf_counter()) - began < seconds:
                 try:
                     lease = await lock.acquire()
-                except QuorumUnreachable:
-                    failed += 1
-                    # The pause limits the rate of errors while the nodes are down or not ready.
-                    await asyncio.sleep(0.05)
-                except LockNotAcquired:
-                    failed += 1
+                except LockNotAcquired as error:
+                    errors[type(error)] += 1
+                    if isinstance(error, QuorumUnreachable):
+                        # The pause limits the rate of errors while the nodes are down or not ready.
+                        await asyncio.sleep(0.05)
                 else:
                     await lease.release()
                     took.append(perf_counter() - at)
@@ -125,4 +129,4 @@ async def _measure(
         async with asyncio.TaskGroup() as group:
             for number in range(coroutines):
                 group.create_task(cycle(number))
-        return took, failed, perf_counter() - began
+        return took, errors, perf_counter() - began

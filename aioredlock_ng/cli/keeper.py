@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng import AcquireTimeout, LockHeld
+from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 
 from .exits import say
 from .terminal import Terminal
@@ -166,11 +167,18 @@ class Keeper:
             # The group ends before any output, because a write to an unread error stream could
             # block while the child lives. The group also ends before the release, so that none of
             # its processes works beside the next holder.
-            await self._end()
-            lost.cancel()
-            # The group has ended, and its number may soon belong to another group, which the
-            # guardian must not kill.
-            self._child.allow(math.inf)
+            ending = asyncio.ensure_future(self._end())
+            try:
+                await asyncio.wait((ending,))
+            finally:
+                # Without this wait, a second cancellation would leave the group alive.
+                await outlast_cancellation(
+                    lambda: not ending.done(), lambda: asyncio.wait((ending,))
+                )
+                lost.cancel()
+                # The group has ended, and its number may soon belong to another group, which the
+                # guardian must not kill.
+                self._child.allow(math.inf)
         released = await lease.release()
         if released and not stepped_down:
             return self._status(self._over.result())

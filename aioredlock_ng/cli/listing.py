@@ -114,7 +114,8 @@ def _words(lock: LockInfo, of: str) -> tuple[str, ...]:
         nodes, left, held_by = lock.nodes, life_of(lock), holder_of(lock)
     else:
         there = [answer for answer in lock.answers if answer.foreign]
-        longest = max((answer.remaining or math.inf for answer in there), default=0.0)
+        lives = (math.inf if answer.remaining is None else answer.remaining for answer in there)
+        longest = max(lives, default=0.0)
         nodes, left = len(there), life(longest)
         held_by = f"not a lock: {foreign(lock)}" if there else "-"
     return (

@@ -132,8 +132,8 @@ def run(
 ) -> None:
     """Hold a lock while a command runs.
 
-    Without --shared the command runs alone. Other commands with the same NAME wait, even those with
-    --shared.
+    Without --shared and --slots the command runs alone. Other commands with the same NAME wait,
+    even those with --shared. With --slots N, up to N commands run at the same time.
 
     The command runs without a shell, in a process group of its own. Its environment has
     AIOREDLOCK_NG_NAME, AIOREDLOCK_NG_TOKEN, AIOREDLOCK_NG_FENCE and AIOREDLOCK_NG_SLOT. Signals are

@@ -67,10 +67,6 @@ class Scan:
         self._types = (None,) if every else ("string", "zset")
         self.silent: dict[str, str] = {}
 
-    def name(self, key: bytes) -> str:
-        """Return the lock's name that a key contains, as text for people."""
-        return self._format.name(key)
-
     async def sizes(self) -> int:
         """Return the number of keys to scan: all keys of the nodes that answer, once per type."""
         nodes = Operator(self._redlock).nodes

@@ -241,10 +241,11 @@ class Policy:
         return self._answer(self.held_status, self._held_detail, self._taken_for(error))
 
     def _taken_for(self, error: LockNotAcquired) -> float | None:
-        """Return the seconds for which `min_hold` may keep the lock. None if unknown.
+        """Return the most seconds for which `min_hold` may keep the lock. None if unknown.
 
-        Without `min_hold`, a holder renews its keys until the release. Their remaining life then
-        does not show when the lock becomes free.
+        The keys live until the end of `min_hold`. A holder that still works renews them, so that
+        they may live longer, by at most the ttl. Without `min_hold`, the remaining life of the keys
+        does not show at all when the lock becomes free.
         """
         left, min_hold = getattr(error, "retry_after", None), self._options.get("min_hold")
         return None if left is None or min_hold is None else min(left, min_hold)

@@ -66,11 +66,11 @@ def locked(
             slots. None: one task, under a lock.
         shared: True: the lock is `rwlock(name).read()`. Tasks with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
-        options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: no
-            limit. `min_hold` is the shortest time for which the lock or slot stays taken, even if
-            the task is shorter.
-            `owner` may have the placeholders of the name, or be a function of these parameters.
-            With `bind=True`, "task {self.request.id}" is the id of the task.
+        options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: 0,
+            no wait, with "retry" and "skip"; no limit with "raise". `min_hold` is the shortest time
+            for which the lock or slot stays taken, even if the task is shorter. `owner` may have
+            the placeholders of the name, or be a function of these parameters. With `bind=True`,
+            "task {self.request.id}" is the id of the task.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the task raises this error if a value
@@ -84,6 +84,8 @@ def locked(
     refusals = {"raise": None, "skip": _skip, "retry": _retry}
     if held not in refusals:
         raise ConfigurationError(f"held must be one of {', '.join(refusals)}, got {held!r}")
+    if held != "raise":
+        options = {"blocking_timeout": 0.0, **options}
     guard = task_guard(redlock, template, limit, shared, options, refusals[held])
     _managers.add(redlock)
     return guard

@@ -65,10 +65,10 @@ def locked(
             None: one job, under a lock.
         shared: True: the lock is `rwlock(name).read()`. Jobs with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
-        options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: no
-            limit. `min_hold` is the shortest time for which the lock or slot stays taken, even if
-            the job is shorter.
-            `owner` may have the placeholders of the name, or be a function of these parameters.
+        options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: 0,
+            no wait, with a `Retry` and "skip"; no limit with "raise". `min_hold` is the shortest
+            time for which the lock or slot stays taken, even if the job is shorter. `owner` may
+            have the placeholders of the name, or be a function of these parameters.
             `owner=lambda: rq.get_current_job().id` is the id of the job.
 
     Raises:
@@ -82,6 +82,8 @@ def locked(
     """
     if not isinstance(held, Retry) and held not in ("raise", "skip"):
         raise ConfigurationError(f"held must be raise, skip or a Retry of rq, got {held!r}")
+    if held != "raise":
+        options = {"blocking_timeout": 0.0, **options}
 
     def refused(error: LockNotAcquired) -> Retry | None:
         job = get_current_job()

@@ -60,7 +60,7 @@ __all__ = ["PrometheusSink"]
 
 _M = TypeVar("_M", Counter, Gauge, Histogram)
 
-_ERRORS = ("LockHeld", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed")
+_ERRORS = ("LockHeld", "UpgradeRefused", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed")
 _CAUSES = ("notified", "expiry", "look")
 _LOSSES = ("gone", "unrenewed", "stalled", "expired", "max_hold", "closed")
 

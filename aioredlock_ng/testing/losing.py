@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 from aioredlock_ng import ConfigurationError, Lease, Lock
 from aioredlock_ng._core.keys import name_bytes, slot_key
 from aioredlock_ng.options import whole_number
+from aioredlock_ng.testing._on_loop import run_on_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +30,7 @@ _REASON = "taken away on purpose by a test"
 _THREAD_SECONDS = 5.0
 """Longest time in seconds that a check in another thread waits for the event loop.
 
-If the loop is busy for longer, the check raises `TimeoutError`.
+If the loop is busy for longer, the check raises `TimeoutError`, and the lease is not lost.
 """
 
 
@@ -191,9 +193,7 @@ class _Plan:
                     "enter lose_at() on the event loop: this lease belongs to another thread"
                     " and is older than lose_at()"
                 ) from None
-            asyncio.run_coroutine_threadsafe(_lost_on_loop(lease), self.loop).result(
-                _THREAD_SECONDS
-            )
+            run_on_loop(self.loop, partial(lease.lose, _REASON), _THREAD_SECONDS)
         else:
             lease.lose(_REASON)
 
@@ -223,7 +223,3 @@ def _locks_of(lease: Lease) -> set[bytes]:
 
 def _key(name: str | bytes) -> bytes:
     return name_bytes("name", name)
-
-
-async def _lost_on_loop(lease: Lease) -> None:
-    lease.lose(_REASON)

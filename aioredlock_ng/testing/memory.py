@@ -11,6 +11,7 @@ from aioredlock_ng import ConfigurationError, Redlock
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
 from aioredlock_ng.events import NodeDown, NodeUp
 from aioredlock_ng.options import positive_seconds, whole_number
+from aioredlock_ng.testing._on_loop import run_on_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ __all__ = ["MemoryNodes"]
 _FAULT_SECONDS = 5.0
 """Longest time in seconds that a fault from another thread waits for the event loop.
 
-If the loop is busy for longer, the call raises `TimeoutError`.
+If the loop is busy for longer, the call raises `TimeoutError`, and the fault does not happen.
 """
 
 
@@ -177,11 +178,11 @@ class MemoryNodes:
         if loop is None or loop is _running_loop():
             fault()
         elif loop.is_running():
-            asyncio.run_coroutine_threadsafe(_done(fault), loop).result(_FAULT_SECONDS)
+            run_on_loop(loop, fault, _FAULT_SECONDS)
         else:
             # Between two runs of the loop, for example in a fixture, the fault waits for the next
-            # run.
-            loop.call_soon(fault)
+            # run. That run may begin now in another thread, and the fault must wake it.
+            loop.call_soon_threadsafe(fault)
 
 
 class _Node:
@@ -257,10 +258,6 @@ class _Connection(MemoryNode):
         super().disconnect()
         if before and self._listener is not None:
             self._listener.emit(NodeDown(self.address, "connection cut"))
-
-
-async def _done(fault: Callable[[], object]) -> None:
-    fault()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 
-from aioredlock_ng import Redlock
+from aioredlock_ng import Lock, LockHeld, QuorumUnreachable, Redlock
 from aioredlock_ng.cli import waiting
+from aioredlock_ng.cli.bench import bench
 from tests.cli.commands import OFFERED, PATIENCE, Cli, connected, line
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng import LockInfo
+    from aioredlock_ng import Lease, LockInfo, LockNotAcquired
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import Node, NodeSet
 
@@ -473,6 +475,29 @@ def test_bench_measures_and_leaves_nothing(cli: Cli, three_nodes: NodeSet) -> No
     shown = cli("bench", "--seconds", "0.1").stdout
     assert "cycles of acquire and release per second" in shown
     assert re.search(r"p50 0\.[0-9]+ s, p99 [0-9.]+ s, 0 failed\n3 nodes, 1 at once, [0-9.]+ s\n", shown)
+
+
+@pytest.mark.parametrize(("error", "status"), [(LockHeld, 1), (QuorumUnreachable, 69)])
+def test_the_status_of_bench_tells_held_locks_from_a_missing_majority(
+    error: type[LockNotAcquired],
+    status: int,
+    three_nodes: NodeSet,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    acquire = Lock.acquire
+
+    async def acquired(lock: Lock) -> Lease:
+        if lock.resource.endswith(":0"):
+            raise error("no")
+        return await acquire(lock)
+
+    monkeypatch.setattr(Lock, "acquire", acquired)
+    with pytest.raises(typer.Exit) as ended:
+        bench(0.1, node=three_nodes.urls)
+    assert ended.value.exit_code == status
+    told = capsys.readouterr().err
+    assert re.fullmatch(rf"aioredlock-ng bench: none of (\d+) attempts .*: \1 {error.__name__}\n", told)
 
 
 @pytest.mark.parametrize("command", ["inspect", "release", "wait", "bench", "ls"])

@@ -196,6 +196,39 @@ def test_suspended_with_its_command_it_ends_it_in_order_when_it_goes_on(cli: Cli
             assert process.wait(PATIENCE) == 75
 
 
+def test_a_keeper_that_is_cancelled_twice_ends_its_command_before_it_ends(three_nodes: NodeSet) -> None:
+    keeping = f"""
+import asyncio, os, sys
+from aioredlock_ng import Redlock
+from aioredlock_ng.cli.child import Child
+from aioredlock_ng.cli.keeper import Job, Keeper
+ready, write = os.pipe()
+os.set_inheritable(write, True)
+stubborn = "import os, signal, sys; signal.signal(15, signal.SIG_IGN); os.write(int(sys.argv[1]), b'.'); signal.pause()"
+child = Child([sys.executable, "-I", "-S", "-c", stubborn, str(write)])
+redlock = Redlock({three_nodes.urls!r})
+keeper = Keeper(redlock, redlock.lock("x"), child, Job(1, 75, 0.2))
+
+async def main():
+    keeping = asyncio.create_task(keeper.run())
+    await asyncio.to_thread(os.read, ready, 1)
+    signal_group, signalled = child.signal_group, asyncio.Event()
+    child.signal_group = lambda number: (signal_group(number), signalled.set())
+    keeping.cancel()
+    await signalled.wait()
+    keeping.cancel()
+    await asyncio.wait([keeping])
+    print(keeping.cancelled(), child.has_group())
+
+asyncio.run(main())
+child.signal_group(9)
+child.close()
+"""
+    said = subprocess.run([sys.executable, "-c", keeping], timeout=PATIENCE, check=True, capture_output=True, text=True)
+    assert said.stdout == "True False\n"
+    assert three_nodes.keys() == [set(), set(), set()]
+
+
 def test_a_guardian_that_does_not_listen_holds_up_nobody() -> None:
     telling = """
 import os, signal

@@ -158,6 +158,12 @@ async def test_wait_with_the_name_of_a_slot_waits_for_this_slot(cli: Cli, three_
         await lease.release()
 
 
+def test_the_help_of_run_does_not_promise_that_a_command_with_a_slot_runs_alone(cli: Cli) -> None:
+    told = " ".join(cli("run", "--help").stdout.split())
+    assert "Without --shared and --slots the command runs alone." in told
+    assert "With --slots N, up to N commands run at the same time." in told
+
+
 @pytest.mark.parametrize("command", ["inspect", "release", "wait"])
 def test_the_help_says_how_the_slots_of_a_semaphore_are_named(cli: Cli, command: str) -> None:
     assert '  Slot 1 of the semaphore "gpu" is the lock "gpu#1".\n' in cli(command, "--help").stdout

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from aioredlock_ng import LockInfo, NodeAnswer, Owner
-from aioredlock_ng.cli.listing import _table
+from aioredlock_ng.cli.listing import _table, _words
 from aioredlock_ng.cli.shown import life, seconds
 from aioredlock_ng.cli.tables import Column, fitted
 
@@ -68,6 +68,13 @@ def test_ls_leaves_out_what_does_not_fit(width: int, shown: list[str], monkeypat
         "waiting": "12",
     }
     assert re.split(r" {2,}", lines[3].strip()) == [values[name] for name in shown]
+
+
+@pytest.mark.parametrize(("left", "shown"), [(0.0, "0.0 s left"), (2.5, "2.5 s left"), (None, "no expiry")])
+def test_ls_says_that_a_key_which_is_not_a_lock_does_not_expire_only_if_this_is_so(left: float | None, shown: str) -> None:
+    answers = (NodeAnswer("10.0.0.1:6379", None, left, "not a lock: hash", foreign="hash"),)
+    lock = LockInfo("order:42", True, None, 1, 1, left or 0.0, answers, None, None)
+    assert _words(lock, "/")[:4] == ("order:42", "1/1", shown, "not a lock: hash")
 
 
 @pytest.mark.parametrize(

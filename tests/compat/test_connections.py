@@ -166,6 +166,40 @@ def test_what_names_no_sentinel_or_no_service_is_refused(given: Any) -> None:
         Sentinel(given)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("here",),
+        ("here", 1, 2),
+        ("here", "port"),
+        ("here", None),
+        ("here", 65_536),
+        ("here", 0),
+        (7, 1),
+        [("here", 1), ("there",)],
+        [("here", "x")],
+        ["here", "there"],
+        {"host": "here", "port": "x"},
+        {"host": "here", "port": None},
+        {"host": "", "port": 1},
+        {"host": "here", "db": "x"},
+        {"host": "here", "timeout": "x"},
+        f"redis://here:1/0?db={SECRET}",
+    ],
+    ids=repr,
+)
+def test_an_address_or_a_number_that_no_sentinel_can_have_is_refused(given: Any) -> None:
+    with pytest.raises(SentinelConfigError) as caught:
+        Sentinel(given, master="main")
+    assert SECRET not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("given", [("here", "26380"), [("here", "26380")], {"host": "here", "port": "26380"}])
+def test_the_port_of_a_sentinel_is_a_number(given: Any) -> None:
+    assert Sentinel(given, master="main").connection == [("here", 26380)]
+
+
 def test_settings_of_a_sentinel_win_over_what_the_connection_says() -> None:
     url = "rediss://:{}@localhost:12345/2?master=whatever&ssl_cert_reqs={}"
     sentinel = Sentinel(url.format("old", "CERT_NONE"), master="everything", password="new", db=3)

@@ -485,6 +485,15 @@ class QueueContract:
         await asyncio.sleep(0.03)
         assert await self.value(waiter.node) == (-2, b"")
 
+    async def test_an_offer_lasts_an_hour_at_most(self, place: Place) -> None:
+        node, _ = await place.node()
+        await place.put("a", "one", TTL)
+        await self.ask(node, stand(claim_of(1, b"-0123456789abcdef:1:" + b"9" * 20), b"a"))
+        await self.release(node, b"one", b"a")
+        left, value = await self.value(node)
+        assert value.startswith(OFFER)
+        assert 3_590_000 < left <= 3_600_000
+
     @pytest.mark.parametrize("grace", [b"0", b"x", b""])
     async def test_an_offer_to_a_member_without_a_grace_ends_at_once(self, place: Place, grace: bytes) -> None:
         node, _ = await place.node()

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng._core.replies import GRANTED
+from aioredlock_ng._core.votes import Unsent
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
+from aioredlock_ng._scripts.kinds import MUTEX
 from tests.contract.suite import Listener, MessageSink, NodeContract, Place, acquire, ask, refused
 
 if TYPE_CHECKING:
@@ -113,6 +115,48 @@ class TestMemoryNode(NodeContract):
         await place.cut()
         await ask(node, acquire(b"one", b"a"))
         assert heard.messages == []
+
+    async def test_a_lost_connection_leaves_no_trace_of_the_keys_that_it_tracked(self, place: MemoryPlace) -> None:
+        for _ in range(2):
+            await place.node()
+        node, other = place.nodes
+        for at, key in enumerate((b"one", b"two")):
+            for tracking in (node, other)[: at + 1]:
+                await ask(tracking, MUTEX.watching((key,), (b"token",)))
+        node.disconnect()
+        assert list(place.server._trackers) == [b"two"]
+        other.disconnect()
+        assert place.server._trackers == {}
+
+    async def test_a_hung_node_executes_the_releases_that_it_owes_once_it_goes_on(self, place: MemoryPlace) -> None:
+        await place.node()
+        (node,) = place.nodes
+        await ask(node, acquire(b"token", b"a"))
+        node.disconnect()
+        node.hang()
+        release = MUTEX.releasing((b"a",), b"token", 10.0)
+        assert isinstance(await ask(node, release), Unsent)
+        node.connect()
+        assert place.server.get(b"a") == b"token"
+        assert node.state().owed == 1
+        node.resume()
+        assert place.server.get(b"a") is None
+        assert node.state().owed == 0
+
+    async def test_a_release_that_is_refused_on_a_new_connection_is_still_owed(self, place: MemoryPlace) -> None:
+        await place.node()
+        (node,) = place.nodes
+        await ask(node, acquire(b"token", b"a"))
+        node.disconnect()
+        await ask(node, MUTEX.releasing((b"a",), b"token", 10.0))
+        place.server.refuses = "OOM command not allowed"
+        node.connect()
+        assert node.state().owed == 1
+        place.server.refuses = None
+        node.disconnect()
+        node.connect()
+        assert place.server.get(b"a") is None
+        assert node.state().owed == 0
 
     async def test_a_server_that_refuses_sets_nothing(self, place: MemoryPlace) -> None:
         node, _ = await place.node()

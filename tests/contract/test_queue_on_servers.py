@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from tests.contract.queue import GRACE, Waiter, every_kind, leave, stand
 from tests.contract.suite import TTL, Listener, Sink, refused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng._scripts import Command
@@ -59,14 +60,16 @@ class Place:
         was, now = read.marker, read.node_ms
         await ask(self.nodes[0], marker(b"trusted", was, now))
 
-    async def together(self, waiter: Waiter, commands: Iterable[Command]) -> list[Any]:
+    async def together(
+        self, waiter: Waiter, commands: Iterable[Command], read: Callable[[Any], Any] | None = None
+    ) -> list[Any]:
         sinks = []
         for command in commands:
             sink = Sink()
             sink.asks(command)
             self.outboxes[waiter.node].ask_all(sink)  # type: ignore[index]
             sinks.append(sink)
-        return [plain(await sink.reply()) for sink in sinks]
+        return [(read or plain)(await sink.reply()) for sink in sinks]
 
     async def calls(self) -> int:
         """Scripts called since the last time this was asked."""
@@ -129,6 +132,27 @@ async def test_keys_that_are_released_as_one_are_offered_each_to_the_first_of_it
     assert await place.command("EXISTS", "b") == b"0"
     assert await place.command("GET", "c") == OFFER + second.claim(1)
     assert await messages(first, second) == [[first.message(0)], [second.message(GRACE), second.message(0, b"c")]]
+
+
+async def test_releases_sent_as_one_show_the_tickets_that_single_ones_show(place: Place) -> None:
+    holder, first, second = [await place.waiter() for _ in range(3)]
+    ticket_of = operator.attrgetter("ticket")
+
+    async def wait() -> list[Command]:
+        for key in (b"a", b"b", b"c"):
+            await ask(holder.node, acquire(b"one", key))
+        await ask(first.node, stand(first.claim(7), b"a"))
+        await ask(second.node, stand(second.claim(9), b"a"))
+        await ask(second.node, stand(second.claim(8), b"c"))
+        return [release(b"one", key) for key in (b"a", b"b", b"c")]
+
+    commands = await wait()
+    await place.calls()
+    together = await place.together(holder, commands, ticket_of)
+    assert await place.calls() == 1
+    await place.command("FLUSHDB")
+    alone = [ticket_of(await suite.ask(holder.node, command)) for command in await wait()]
+    assert together == alone == [9, 0, 8]
 
 
 @every_kind

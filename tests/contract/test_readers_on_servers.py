@@ -21,7 +21,7 @@ from aioredlock_ng._core.replies import (
     Standing,
 )
 from aioredlock_ng._core.tickets import OFFER, claim_of, member_of
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.kinds import FENCES, MUTEX
 from tests.contract.queue import GRACE, Waiter, leave, stand
 from tests.contract.suite import TTL, refused
 from tests.contract.test_queue_on_servers import Place, ask, messages, place
@@ -281,6 +281,30 @@ async def test_without_the_rights_of_readers_a_user_locks_and_is_told_what_it_ma
         assert await ask(reader.node, end_reading(C)) == 1
     finally:
         await place.command("ACL", "DELUSER", "limited")
+
+
+@pytest.mark.parametrize("right", ["-zadd", "-zremrangebyscore", "-pexpireat", "-pexpireat -zrem"])
+async def test_a_downgrade_that_the_server_refuses_leaves_the_writers_key(place: Place, right: str) -> None:
+    node = (await place.waiter()).node
+    await ask(node, write(A))
+    try:
+        user = await limited(place, *right.split())
+        reply = await ask(user.node, downgrade(A, 31))
+        assert refused(reply, "can't run this command") or refused(reply, "no permissions"), reply
+        assert await place.command("GET", "k") == A
+        assert TTL - SLACK < int(await place.command("PTTL", "k")) <= TTL
+    finally:
+        await place.command("ACL", "DELUSER", "limited")
+    assert await ask(node, downgrade(A, 31)) is ALL_OURS
+
+
+async def test_a_downgrade_that_cannot_raise_the_counter_leaves_the_writers_key(place: Place) -> None:
+    node = (await place.waiter()).node
+    await ask(node, write(A))
+    await place.command("DEL", FENCES.decode())
+    await place.command("SET", FENCES.decode(), "somebody's data")
+    assert refused(await ask(node, downgrade(A, 31)), "WRONGTYPE")
+    assert await place.command("GET", "k") == A
 
 
 @pytest.mark.parametrize("right", ["-zrevrange", "-zrange", "-zrem", "-zrank", "-exists", "-publish", "-time"])

@@ -10,6 +10,7 @@ import pytest
 from redis.asyncio import Redis, Sentinel
 
 from aioredlock_ng import ConfigurationError, Redlock
+from aioredlock_ng._doctor.interview import Interview, NoAnswer
 from aioredlock_ng._scripts.catalogue import SCRIPTS
 from tests.doctor.rewriting import Rewriting, RewritingProxy
 from tests.doctor.test_findings_on_servers import examine, of, the
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aioredlock_ng import Diagnosis
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._scripts import Request
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
     from tests.support.sentinel import SentinelSet
@@ -197,6 +200,35 @@ async def test_cancelled_at_any_answer_it_leaves_no_key_and_no_connection(start_
                 # Round trips are measured for a while, more or fewer of them.
                 assert last > 30
                 break
+
+
+@pytest.mark.slow
+async def test_a_doctor_that_is_cut_off_at_any_request_leaves_no_key_for_ever(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, call = start_server(), Interview.call
+    requests, last = 0, 1
+
+    async def cut_off(interview: Interview, step: str, command: Request) -> Reply:
+        nonlocal requests
+        reply = await call(interview, step, command)
+        requests += 1
+        if requests == last:
+            # The clean-up is not sent either.
+            interview._channel.close("cut")
+            raise NoAnswer(step)
+        return reply
+
+    monkeypatch.setattr(Interview, "call", cut_off)
+    kept: set[bytes] = set()
+    async with Redis.from_url(server.url) as client:
+        while (await examine([server.url])).nodes[0].problem:
+            keys = await client.keys()
+            kept |= set(keys)
+            assert [key for key in keys if await client.pttl(key) == -1] == [], f"cut off at request {last}"
+            await client.flushall()
+            requests, last = 0, last + 1
+    assert any(key.endswith(b":fences") for key in kept)
 
 
 async def test_a_password_that_a_server_quotes_is_not_shown(start_server: StartServer) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,7 +83,9 @@ async def test_a_cancelled_leader_ends_its_body_before_it_releases(rig: Rig) -> 
     await stop(second)
 
 
-async def test_a_leader_without_a_majority_ends_before_anybody_else_begins(rig: Rig, events: list[Event]) -> None:
+async def test_a_leader_without_a_majority_ends_before_anybody_else_begins(
+    rig: Rig, events: list[Event], caplog: pytest.LogCaptureFixture
+) -> None:
     ann = await rig.process(ttl=3.0, sinks=[events.append])
     log = Log()
     first = Candidate(ann.redlock.election(NAME, label="ann"), log)
@@ -102,6 +105,10 @@ async def test_a_leader_without_a_majority_ends_before_anybody_else_begins(rig: 
         RenewalSlow,
         SteppingDown,
     ]
+    assert [event.cause for event in events if isinstance(event, SteppingDown)] == ["unrenewed"]
+    [step] = [record for record in caplog.records if "steps down" in record.message]
+    assert step.levelname == "WARNING"
+    assert "its lease was not renewed" in step.message
     await stop(first, second)
 
 
@@ -184,7 +191,7 @@ async def test_a_body_that_outlives_its_term_is_an_error_and_fails_the_probe(
         election.check()
     [outlived] = [event for event in events if isinstance(event, TermOutlived)]
     assert outlived.resource == NAME
-    assert [record.levelname for record in caplog.records if "still works" in record.message] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if "has worked" in record.message] == ["ERROR"]
     free.set()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -382,7 +389,10 @@ async def test_the_loss_of_another_lock_is_an_error_of_main(rig: Rig) -> None:
         await running
 
 
-async def test_max_hold_passes_the_lead_around_without_a_warning(rig: Rig, events: list[Event]) -> None:
+async def test_max_hold_passes_the_lead_around_without_a_warning(
+    rig: Rig, events: list[Event], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     processes = [await rig.process(ttl=1.0, sinks=[events.append]) for _ in range(2)]
     log = Log()
     candidates = [
@@ -393,6 +403,10 @@ async def test_max_hold_passes_the_lead_around_without_a_warning(rig: Rig, event
     assert log.story[:6] in (["ann+", "ann-", "bob+", "bob-", "ann+", "ann-"], ["bob+", "bob-", "ann+", "ann-", "bob+", "bob-"])
     assert log.most == 1
     assert not [event for event in events if isinstance(event, RenewalSlow)]
+    assert {event.cause for event in events if isinstance(event, SteppingDown)} == {"max_hold"}
+    steps = [record for record in caplog.records if "steps down" in record.message]
+    assert {record.levelname for record in steps} == {"INFO"}
+    assert all("not renewed" not in record.message for record in steps)
     await stop(*candidates)
 
 
@@ -449,7 +463,7 @@ async def test_a_body_that_works_on_after_it_gave_the_lead_away_has_not_outlived
 
 @pytest.mark.parametrize("ends", ["by itself", "at its next await"])
 async def test_a_body_that_blocked_its_loop_beyond_the_lease_is_reported_as_outlived(
-    rig: Rig, events: list[Event], ends: str
+    rig: Rig, events: list[Event], ends: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = await rig.process(ttl=1.0, sinks=[events.append])
 
@@ -463,6 +477,8 @@ async def test_a_body_that_blocked_its_loop_beyond_the_lease_is_reported_as_outl
     await asyncio.sleep(1)
     [outlived] = [event for event in events if isinstance(event, TermOutlived)]
     assert outlived.over_for == pytest.approx(3.0, abs=0.1)
+    assert "still works" not in caplog.text, "the body may have ended before the report"
+    assert "has worked 3." in caplog.text
 
 
 async def test_a_refusal_that_waiting_does_not_cure_is_raised_before_the_first_term_only(rig: Rig) -> None:

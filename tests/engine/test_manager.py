@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import ConfigurationError, Outcome, QuorumUnreachable, Redlock, RedlockClosed
+from aioredlock_ng._core.fencing import slot_of
+from aioredlock_ng._core.replies import ForceReleased, Held, NotALock
+from aioredlock_ng._engine.trust.forcing import force_release
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
+from aioredlock_ng._scripts.kinds import MUTEX
 from tests.support.rig import Rig
 from tests.support.virtual_loop import VirtualLoop
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from aioredlock_ng import Lease
+    from aioredlock_ng._core.inspection import Look
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.memory import Connection
     from aioredlock_ng._scripts import Command
@@ -208,6 +213,18 @@ async def test_force_release_leaves_data_of_others_beside_a_holders_majority(rig
     assert await operator.redlock.force_release("a") == 2
     await asyncio.wait_for(lease.wait_lost(), 0.5)
     assert rig.values(b"a") == [None, None, b"data"]
+
+
+async def test_force_release_leaves_data_of_others_even_if_the_lock_ends_before_its_deletion(rig: Rig) -> None:
+    operator = await rig.process()
+    data, held = NotALock("hash", math.inf), Held(5.0, b"token")
+    answers: list[list[Look]] = [[held, held, data], [ForceReleased(0), ForceReleased(0), data]]
+
+    async def ask(_command: Command) -> list[Look]:
+        return answers.pop(0)
+
+    assert await force_release(operator.redlock.engine().context, ask, MUTEX, b"a", slot_of(b"a")) == [0, 0, 0]
+    assert answers == []
 
 
 async def test_force_release_names_data_that_came_between_its_look_and_its_deletion(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from celery.exceptions import TaskRevokedError
@@ -251,6 +252,20 @@ def test_a_refused_task_names_the_id_of_the_task_that_holds_the_lock(nodes: Node
 
         for task in (bound, plain):
             assert "held by task 4711 of tea: " in task.apply(("tea",), task_id="4711").get()
+
+
+@pytest.mark.parametrize("choice", ["skip", "retry"])
+def test_a_task_that_may_be_skipped_or_repeated_does_not_wait_for_its_lock(
+    nodes: NodeSet, choice: Literal["skip", "retry"]
+) -> None:
+    with Redlock.from_env() as redlock, Redlock.from_env() as elsewhere:
+
+        @locked(redlock, "job", held=choice)
+        def job() -> None:
+            pass
+
+        with ThreadPoolExecutor() as pool, elsewhere.lock("job"), pytest.raises(LockHeld):
+            pool.submit(job).result(10)
 
 
 def test_without_a_quorum_a_task_fails_although_it_may_be_skipped() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from redis import Redis
@@ -175,6 +176,20 @@ def test_outside_a_job_the_function_raises_the_error(nodes: NodeSet) -> None:
         assert job("a") == "a"
         with elsewhere.lock("job:a"), pytest.raises(LockHeld):
             job("a")
+
+
+@pytest.mark.parametrize("choice", ["skip", Retry(max=2)], ids=["skip", "retry"])
+def test_a_job_that_may_be_skipped_or_repeated_does_not_wait_for_its_lock(
+    nodes: NodeSet, choice: Literal["skip"] | Retry
+) -> None:
+    with Redlock.from_env() as redlock, Redlock.from_env() as elsewhere:
+
+        @locked(redlock, "job", held=choice)
+        def job() -> None:
+            pass
+
+        with ThreadPoolExecutor() as pool, elsewhere.lock("job"), pytest.raises(LockHeld):
+            pool.submit(job).result(10)
 
 
 def test_without_a_quorum_a_job_fails_although_it_may_be_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

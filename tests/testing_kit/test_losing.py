@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -269,6 +270,34 @@ def test_a_check_in_a_thread_without_a_loop_of_the_block_finds_that_of_the_lease
 
     with lose_at("a", "checked"):
         asyncio.run(main())
+
+
+async def test_a_check_in_a_thread_that_waits_too_long_for_a_busy_loop_loses_nothing_later(
+    redlock: Redlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aioredlock_ng.testing import losing
+
+    monkeypatch.setattr(losing, "_THREAD_SECONDS", 0.01)
+    failed = threading.Event()
+
+    def work(lease: Lease) -> None:
+        with pytest.raises(TimeoutError):
+            lease.check()
+        failed.set()
+
+    def block(lease: Lease) -> None:
+        with lose_at("a", "checked"):
+            thread = threading.Thread(target=work, args=(lease,))
+            thread.start()
+            assert failed.wait(5), "the event loop stands still here"
+            thread.join()
+
+    async with redlock.lock("a") as lease:
+        with pytest.raises(AssertionError, match="ended before its holder waited"):
+            block(lease)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert lease.valid
 
 
 def test_a_check_in_a_thread_of_a_lease_on_an_unknown_loop_says_what_to_do() -> None:

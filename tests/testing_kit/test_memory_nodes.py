@@ -374,6 +374,17 @@ def test_a_fault_between_two_runs_of_a_loop_comes_first_in_the_next() -> None:
         runner.run(redlock.aclose())
 
 
+async def test_a_fault_from_another_thread_reaches_a_loop_that_begins_to_run_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, loop = MemoryNodes(1), asyncio.get_running_loop()
+    # In debug mode, a loop refuses calls from other threads that would not wake it.
+    loop.set_debug(True)
+    async with nodes.redlock() as redlock:
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "is_running", lambda: False)
+            await asyncio.to_thread(nodes.crash, 0)
+        assert not redlock.ready
+
+
 async def test_a_busy_loop_does_not_keep_a_thread_from_failing_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     from aioredlock_ng.testing import memory
 
@@ -390,6 +401,9 @@ async def test_a_busy_loop_does_not_keep_a_thread_from_failing_for_ever(monkeypa
         thread.start()
         assert failed.wait(5), "the event loop stands still here"
         thread.join()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert "paused=[]" in repr(nodes), "the fault does not come later"
 
 
 @pytest.mark.parametrize(

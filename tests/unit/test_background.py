@@ -44,6 +44,23 @@ def test_failed_work_begins_again_and_later_each_time_until_it_returns() -> None
     assert "s3cr3t" not in f"{heard} {words}"
 
 
+def test_work_that_lasted_begins_again_as_soon_as_after_its_first_failure() -> None:
+    heard: list[Event] = []
+    lasts = iter([0.0] * 8 + [LONGEST_PAUSE + 1, 0.0])
+
+    async def work() -> None:
+        if (lasted := next(lasts, None)) is not None:
+            await asyncio.sleep(lasted)
+            raise ValueError
+
+    async def body() -> None:
+        await supervised(work, "work", heard.append)
+
+    on_a_virtual_loop(body())
+    pauses = [event.retry_in for event in heard if isinstance(event, TaskFailed)]
+    assert pauses[7:] == [LONGEST_PAUSE, FIRST_PAUSE, 2 * FIRST_PAUSE]
+
+
 @pytest.mark.parametrize("failed", [False, True], ids=["at work", "in the pause"])
 def test_a_cancelled_task_ends_at_once(failed: bool) -> None:
     async def work() -> None:

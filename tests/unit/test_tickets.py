@@ -85,7 +85,23 @@ def test_no_bytes_make_an_offer_or_a_claim_raise(value: bytes, claim: bytes) -> 
     """The in-memory server reads what other clients wrote."""
     assert admits(OFFER + value, claim) in (True, False)
     assert not admits(value, claim) or is_offer(value)
-    assert grace_of(value) >= 1
+    assert 0 <= grace_of(value) <= 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("member", "grace"),
+    [
+        (b"m:1:20", 20),
+        (b"m:1:4#20", 20),
+        (b"m:1:r#0", 0),
+        (b"m:1:", 0),
+        (b"20", 0),
+        (b"m:1:3600001", 3_600_000),
+        (b"m:1:" + b"9" * 9999, 3_600_000),
+    ],
+)
+def test_a_member_in_memory_has_the_grace_that_the_scripts_read(member: bytes, grace: int) -> None:
+    assert grace_of(member) == grace
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.binary(min_size=1), st.binary(min_size=1))

@@ -110,8 +110,14 @@ async def force_release(
     answers = await ask(kind.force_releasing((key,), (slot,), fence, values, any_key=any_key))
     deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
     if not any(deleted):
-        # A key that may not be deleted can have appeared after the first question.
-        refuse(answers)
+        # A key that may not be deleted can have appeared after the first question. A key that was
+        # there before is left alone, as beside any token with a majority.
+        refuse(
+            [
+                answer if _foreign(look) is None else ForceReleased(0)
+                for look, answer in zip(looks, answers, strict=True)
+            ]
+        )
     return deleted
 
 

@@ -95,7 +95,9 @@ class Sender(asyncio.BufferedProtocol):
     async def gone(self, within: float) -> None:
         """Wait for the server's goodbye after `close(goodbye=True)`, for at most `within` seconds.
 
-        After the return, the event loop may be closed.
+        After that, the connection is aborted. The event loop ends an aborted connection some ticks
+        later, for which this call waits at most a second more. After the return, the event loop may
+        be closed.
         """
         try:
             if not self.silent:
@@ -103,7 +105,6 @@ class Sender(asyncio.BufferedProtocol):
         finally:
             if not self._lost.done():
                 self._opened.abort()
-        # An aborted transport calls `connection_lost` some ticks later.
         await asyncio.wait([self._lost], timeout=1.0)
 
     def disown(self) -> None:

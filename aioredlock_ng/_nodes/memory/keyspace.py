@@ -204,8 +204,10 @@ class Keyspace:
     def detach(self, node: Connection) -> None:
         """Remove a connection, with its tracking and its subscriptions."""
         self._nodes.pop(node, None)
-        for trackers in self._trackers.values():
+        for key, trackers in list(self._trackers.items()):
             trackers.pop(node, None)
+            if not trackers:
+                del self._trackers[key]
         for channel, subscribers in list(self._subscribers.items()):
             subscribers.pop(node, None)
             if not subscribers:

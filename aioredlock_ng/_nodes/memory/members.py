@@ -21,6 +21,8 @@ __all__ = [
 ]
 
 _CLAIM = re.compile(rb"(\d+):(.+)", re.DOTALL)
+_GRACE = re.compile(rb"[:#]([0-9]+)\Z")
+_LONGEST_GRACE = 3_600_000
 _LIMITED = re.compile(rb".*:(\d+)#\d+", re.DOTALL)
 
 
@@ -37,9 +39,12 @@ def admits(value: bytes, claim: bytes) -> bool:
 
 
 def grace_of(member: bytes) -> int:
-    """Return the milliseconds until an offer to a member expires."""
-    grace = member.rpartition(b":")[2].rpartition(b"#")[2]
-    return max(1, int(grace)) if grace.isdigit() else 1
+    """Return the milliseconds until an offer to a member expires, at most an hour.
+
+    A damaged member has no grace, which is 0.
+    """
+    found = _GRACE.search(member)
+    return int(min(float(found[1]), _LONGEST_GRACE)) if found else 0
 
 
 def limit_of(member: bytes) -> int:

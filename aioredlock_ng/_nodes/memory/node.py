@@ -129,6 +129,8 @@ class MemoryNode:
     def resume(self) -> None:
         """Execute the waiting commands in order, and then execute new commands again."""
         self._hung = False
+        if self._connected:
+            self._pay()
         while self._inbox:
             self._execute(self._inbox.popleft())
 
@@ -148,7 +150,10 @@ class MemoryNode:
         self.invalidated(None)
 
     def connect(self) -> None:
-        """Connect if the server is up, and execute the outstanding releases."""
+        """Connect if the server is up, and execute the outstanding releases.
+
+        While the node hangs, the releases are outstanding until `resume`.
+        """
         if not self.server.up or self._refused:
             return
         self._connected = True
@@ -156,10 +161,15 @@ class MemoryNode:
         self.server.attach(self)
         if self._listener is not None:
             self.server.subscribe(self, message_channel(self._listener.manager_id))
-        owed, self._owed = self._owed, {}
-        for command in owed.values():
-            self.server.execute(command, self)
+        if not self._hung:
+            self._pay()
         self.invalidated(None)
+
+    def _pay(self) -> None:
+        owed, self._owed = self._owed, {}
+        for packed, command in owed.items():
+            if isinstance(self.server.execute(command, self), Refusal):
+                self._owed[packed] = command
 
     def invalidated(self, keys: list[bytes] | None) -> None:
         """Deliver a notice of changed keys, after the replies that the server has already sent."""

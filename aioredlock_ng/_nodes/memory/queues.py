@@ -173,7 +173,7 @@ class Queues(QueueStore):
             heard = notify(keys, member, 0, key)
             self.remove(key, member)
             if heard:
-                keys.keep(key, offer_value(ticket, member), grace_of(member) / 1000)
+                keys.keep(key, offer_value(ticket, member), max(1, grace_of(member)) / 1000)
                 if len(members) > 1:
                     notify(keys, members[1][1], grace_of(member), key)
                 return True

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["Sentinel", "SentinelConfigError"]
 
 _URL = re.compile(r"^rediss?://.*:\d+/\d?\??.*$")
 
 _PORT = 26379
+
+_Number = TypeVar("_Number", int, float)
 
 
 class SentinelConfigError(Exception):
@@ -37,7 +39,8 @@ class Sentinel:
         ssl_context: TLS to the primary: an `ssl.SSLContext`, or True for the system's certificates.
 
     Raises:
-        SentinelConfigError: There is no address or no service, or a URL cannot be read.
+        SentinelConfigError: There is no address or no service, a URL cannot be read, or a port,
+            database or timeout is not a number.
     """
 
     def __init__(
@@ -55,11 +58,11 @@ class Sentinel:
             raise SentinelConfigError("Sentinel needs the name of the service: pass master='name'")
         self.master = str(found)
         self.password: str | None = settings.get("password") if password is None else password
-        self.db = int(settings.get("db") or 0) if db is None else db
+        self.db = _number(int, "db", settings.get("db") or 0) if db is None else db
         self.ssl: ssl.SSLContext | bool | None = (
             settings.get("ssl") if ssl_context is None else ssl_context
         )
-        self.timeout = float(settings.get("timeout") or 0.2)
+        self.timeout = _number(float, "timeout", settings.get("timeout") or 0.2)
 
     def __repr__(self) -> str:
         """Show service and addresses, without the password."""
@@ -73,7 +76,7 @@ def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
     if isinstance(connection, dict):
         if "host" not in connection:
             raise SentinelConfigError("a Sentinel named by a dict needs 'host'")
-        return [(connection["host"], int(connection.get("port", _PORT)))], dict(connection)
+        return [_address((connection["host"], connection.get("port", _PORT)))], dict(connection)
     if isinstance(connection, str) and _URL.match(connection):
         with suppress(ValueError):
             url = urlsplit(connection)
@@ -92,13 +95,33 @@ def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
             "a Sentinel's URL cannot be read; percent-encode '/', '[' and ']' in a password"
         )
     if isinstance(connection, tuple):
-        return [connection], {}
+        return [_address(connection)], {}
     if isinstance(connection, list) and connection:
-        return [(host, int(port)) for host, port in connection], {}
+        return [_address(given) for given in connection], {}
     raise SentinelConfigError(
         "Sentinel takes a dict with 'host', a URL with port and database"
         " (redis://host:26379/0?master=name), a (host, port) tuple or a list of those"
     )
+
+
+def _address(given: object) -> tuple[str, int]:
+    match given:
+        case (str(host), port) if host:
+            number = _number(int, "port", port)
+            if 0 < number < 65_536:
+                return host, number
+    raise SentinelConfigError(
+        "the address of a Sentinel must be a host and a port from 1 to 65535:"
+        f" ('localhost', {_PORT})"
+    )
+
+
+def _number(kind: Callable[[Any], _Number], name: str, value: object) -> _Number:
+    with suppress(TypeError, ValueError, OverflowError):
+        return kind(value)
+    # The error neither quotes the text nor has a context, because in a URL any part of the text may
+    # belong to a password.
+    raise SentinelConfigError(f"the {name} of a Sentinel is not a number")
 
 
 def _context(verify_mode: str) -> ssl.SSLContext:
