@@ -164,6 +164,8 @@ class PerProcess(Generic[M]):
 
         Safety: the manager is closed completely before a cancellation is raised.
         """
+        if self.here is not None:
+            refuse_greenlets()
         here = self._forget()
         if here is None:
             return
