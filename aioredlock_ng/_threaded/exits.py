@@ -1,4 +1,7 @@
-"""Run a function at the end of a child of `multiprocessing`, which runs no `atexit` functions."""
+"""Run a function at the end of a child of `multiprocessing`.
+
+A child that was forked does not run the `atexit` functions of its parent.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ _AFTER_ALL_OTHERS: Final = -1000
 def at_end_of_child(function: Callable[[], object]) -> None:
     """Call `function` when this process ends, if the process is a child of `multiprocessing`.
 
-    A thread that is no daemon may go on after the end of the child's main function, and may hold
-    locks. So the function is not called while another thread of this kind runs.
+    Before Python 3.13, a thread that is no daemon may go on after this end, and may hold locks. So
+    the function is not called while another thread of this kind runs.
     """
     # A child has imported these modules. Other processes need not import them.
     process = sys.modules.get("multiprocessing.process")

@@ -61,6 +61,9 @@ def leave_a_thread(kind: str, urls: list[str]) -> None:
 
     threading.Thread(target=work).start()
     inside.wait(30)
+    if sys.version_info >= (3, 13):
+        # Python itself waits for the thread first.
+        finished.set()
     # The functions of the library have run by then.
     kept.append(util.Finalize(None, finished.set, exitpriority=-1_000_000))
 

@@ -1,4 +1,4 @@
-"""The end of a child of `multiprocessing`, which runs no `atexit` functions."""
+"""The end of a child of `multiprocessing`, which does not run the `atexit` functions of its parent."""
 
 from __future__ import annotations
 
