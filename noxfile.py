@@ -25,7 +25,7 @@ ON_THE_WIRE = (CONTRACT, BASIC, "tests/integration/test_cancellation.py")
 FAULTS = ("tests/integration/test_cut_connections.py", "tests/integration/test_node_kinds.py")
 ON_THE_IMAGE = (BASIC, *FAULTS, "tests/fencing/test_redis.py", "tests/containers")
 INTERNALS = "tests/integration/test_redis_py_internals.py"
-BETWEEN = ("tests/engine", "tests/contract", "tests/integration", "tests/fencing")
+BETWEEN = ("tests/engine", "tests/contract", "tests/integration", "tests/fencing", "tests/sync", "tests/threaded")
 
 # On the virtual loop nothing goes over a connection, and no loop but our own is run.
 NO_WIRE = "virtual_time"
@@ -86,7 +86,7 @@ def _on(python: str, version: str, *paths: str, without: str = "") -> None:
         _suite(session, *paths, without=without)
 
 
-# What is the same on the oldest and on the newest is the same on those between, but for connections and loops.
+# What is the same on the oldest and on the newest is the same on those between, but for connections, loops and threads.
 _ENDS = (next(iter(PYTHONS)), next(reversed(PYTHONS)))
 for _version, _python in PYTHONS.items():
     if _python != OURS and _version in _ENDS:

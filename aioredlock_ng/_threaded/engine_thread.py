@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng._threaded.calls import Call, Delivery
+from aioredlock_ng._threaded.greenlets import refuse_greenlets
 from aioredlock_ng._threaded.mailbox import Mailbox, home
 from aioredlock_ng.errors import RedlockClosed, RedlockError
 
@@ -118,7 +119,9 @@ class EngineThread:
 
         Raises:
             RedlockError: The call would wait for itself.
+            ConfigurationError: As in `refuse_greenlets`.
         """
+        refuse_greenlets()
         if self.here:
             raise RedlockError(
                 "the call comes from the thread of the locks' event loop, for example from a sink,"
@@ -143,6 +146,7 @@ class EngineThread:
         Safety: a cancellation cancels the coroutine, or undoes its result. Every later call of the
         task begins after the cancellation or the undo has begun.
         """
+        refuse_greenlets()
         if self.here:
             return await make()
         delivery: Delivery[T] = Delivery(home())
@@ -170,6 +174,7 @@ class EngineThread:
 
         Safety: a cancellation is raised after the end of the coroutine.
         """
+        refuse_greenlets()
         if self.here:
             return await make()
         delivery: Delivery[T] = Delivery(home())

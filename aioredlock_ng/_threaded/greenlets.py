@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 from aioredlock_ng.errors import ConfigurationError
 
 __all__ = ["refuse_greenlets"]
+
+_PACKAGES: Final = (
+    (
+        "gevent",
+        "gevent.monkey",
+        "is_module_patched",
+        # asyncio waits by `select`, and asks for addresses in threads that wait by `queue`.
+        ("threading", "select", "queue"),
+        "patch_all(thread=False, select=False, queue=False)",
+    ),
+    (
+        "eventlet",
+        "eventlet.patcher",
+        "is_monkey_patched",
+        ("thread",),
+        "monkey_patch(thread=False)",
+    ),
+)
 
 
 def refuse_greenlets() -> None:
     """Raise an error if gevent or eventlet has replaced threads by greenlets.
 
     Raises:
-        ConfigurationError: gevent or eventlet has replaced `threading`. The event loop would run as
-            a greenlet in the thread of its callers, and block all of them.
+        ConfigurationError: gevent or eventlet has replaced `threading`, or gevent has replaced a
+            module with which a thread waits. The event loop would block all greenlets, or end.
     """
-    for name, module, question, threads in (
-        ("gevent", "gevent.monkey", "is_module_patched", "threading"),
-        ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
-    ):
+    for package, module, question, parts, remedy in _PACKAGES:
         loaded = sys.modules.get(module)
-        if loaded is not None and getattr(loaded, question)(threads):
-            raise ConfigurationError(
-                f"{name} has replaced threads by greenlets, and the locks need a thread; use them"
-                f" in a process without {name}, or leave `threading` unpatched"
-            )
+        if loaded is None:
+            continue
+        for part in parts:
+            if getattr(loaded, question)(part):
+                raise ConfigurationError(
+                    f"{package} has replaced `{part}` by greenlets, and the locks need a thread;"
+                    f" use them in a process without {package}, or patch with {remedy}"
+                )

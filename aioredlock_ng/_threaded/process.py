@@ -14,6 +14,7 @@ from weakref import WeakSet
 from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng._engine.keeping.extender import UNKEPT
 from aioredlock_ng._threaded.engine_thread import UNDONE_WITHIN, EngineThread
+from aioredlock_ng._threaded.exits import at_end_of_child
 from aioredlock_ng._threaded.greenlets import refuse_greenlets
 from aioredlock_ng.errors import RedlockClosed
 
@@ -64,6 +65,9 @@ class Opened(NamedTuple, Generic[M]):
 
 
 _all: Final[WeakSet[PerProcess[Any]]] = WeakSet()
+
+_prepared = 0
+"""The id of the last process that called `at_end_of_child`."""
 
 _inherited: Final[list[Opened[Any]]] = []
 """The parent's managers, in a forked child. These references prevent the garbage collector from
@@ -164,6 +168,8 @@ class PerProcess(Generic[M]):
 
         Safety: the manager is closed completely before a cancellation is raised.
         """
+        if self.here is not None:
+            refuse_greenlets()
         here = self._forget()
         if here is None:
             return
@@ -217,6 +223,7 @@ class PerProcess(Generic[M]):
             opening, outcome = thread.start(begin)
             here = self._opened = Opened(os.getpid(), thread, redlock, opening, outcome)
             self._closed = False
+            _prepare_end()
         outcome.add_done_callback(partial(self._judge, here))
         return here
 
@@ -255,6 +262,14 @@ async def _let_expire(redlock: Manager, thread: EngineThread) -> None:
             with suppress(Exception, SystemExit, KeyboardInterrupt):
                 extender.forsake(record, f"{UNKEPT}; {thread.dead}")
     await redlock.aclose()
+
+
+def _prepare_end() -> None:
+    """Make this process close its managers at its end, if it needs more than `atexit` for that."""
+    global _prepared
+    if _prepared != (process := os.getpid()):
+        _prepared = process
+        at_end_of_child(_at_exit)
 
 
 def _after_fork() -> None:

@@ -6,6 +6,7 @@ The module needs the extra `django`. `import aioredlock_ng` does not import Djan
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
@@ -55,7 +56,7 @@ sysexits.h. `aioredlock-ng run` has the same statuses.
 V = TypeVar("V", bound="Callable[..., Any]")
 
 _managers: Final[dict[str, Redlock]] = {}
-_making: Final = threading.Lock()
+_making = threading.Lock()
 """The mutex for making the manager. Django's settings are global, so a process has one manager."""
 
 
@@ -247,4 +248,13 @@ def _forget(*, setting: str, **_: object) -> None:
         redlock.close()
 
 
+def _after_fork() -> None:
+    global _making
+    # A thread of the parent may have held the old lock at the fork. In the child, nobody releases
+    # that lock.
+    _making = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 setting_changed.connect(_forget)

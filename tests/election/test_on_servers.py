@@ -39,13 +39,15 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(params=["memory", "servers"])
+@pytest.fixture(params=["memory", "servers", pytest.param("threads", marks=pytest.mark.full)])
 async def managers(request: pytest.FixtureRequest, three_nodes: NodeSet) -> AsyncIterator[tuple[Redlock, Redlock]]:
     """Two managers, as of two processes."""
     nodes = MemoryNodes(3)
 
     def make() -> Redlock:
-        return nodes.redlock(ttl=TTL) if request.param == "memory" else Redlock(three_nodes.urls, ttl=TTL)
+        if request.param == "memory":
+            return nodes.redlock(ttl=TTL)
+        return Redlock(three_nodes.urls, ttl=TTL, thread=request.param == "threads")
 
     async with make() as first, make() as second:
         yield first, second

@@ -203,6 +203,16 @@ def test_other_pools_hold_the_lock_of_a_task(
         assert held(nodes) == set()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["gevent", "eventlet"])
+def test_a_worker_whose_pool_replaces_threads_ends_with_an_error_that_names_it(
+    pool: str, nodes: NodeSet, broker: str, tmp_path: Path
+) -> None:
+    with Worker([*COMMAND, f"--pool={pool}"], tmp_path, broker) as worker:
+        assert worker.process.wait(PATIENCE) != 0
+        assert f"ConfigurationError: {pool} has replaced `thread" in worker.said
+
+
 def test_a_task_that_is_called_as_a_function_or_eagerly_takes_its_lock(nodes: NodeSet) -> None:
     from celery import Celery
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from django.utils.decorators import method_decorator
 from django.views import View
 
 from aioredlock_ng import ConfigurationError, LockHeld, LockLost
+from aioredlock_ng.integrations import django as integration
 from aioredlock_ng.integrations.django import get_redlock, locked, locked_command
 from aioredlock_ng.sync import Redlock
 from aioredlock_ng.testing import MemoryNodes
@@ -389,3 +391,33 @@ def test_a_wrong_use_is_refused_when_the_module_is_imported() -> None:
             locked(template)(function)
     with pytest.raises(ConfigurationError, match="held must be raise or skip"):
         locked_command("import", held="retry")  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_that_is_forked_while_another_thread_makes_the_manager_makes_its_own(
+    nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making, go, make = threading.Event(), threading.Event(), integration.manager_from
+
+    def wait_first(*arguments: Any) -> Redlock:
+        making.set()
+        assert go.wait(PATIENCE)
+        return make(*arguments)
+
+    with override_settings(AIOREDLOCK_NG={"nodes": nodes.urls}), ThreadPoolExecutor(1) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(integration, "manager_from", wait_first)
+            made = pool.submit(get_redlock)
+            assert making.wait(PATIENCE)
+        if not (child := os.fork()):
+            # A child that hangs dies.
+            signal.alarm(int(PATIENCE))
+            status = 1
+            try:
+                with get_redlock() as redlock, redlock.lock("child"):
+                    status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        go.set()
+        assert made.result(PATIENCE) is get_redlock()

@@ -165,6 +165,17 @@ def test_jobs_run_as_slots_readers_and_min_hold_allow(workers: list[Worker], que
     assert held(nodes) == {"daily:a"}
 
 
+@pytest.mark.slow
+def test_a_lease_that_a_job_acquired_without_with_is_left_to_expire(
+    workers: list[Worker], queue: Queue, nodes: NodeSet
+) -> None:
+    left = queue.enqueue(f"{JOBS}.forgetful", "a")
+    until(lambda: ended(left, JobStatus.FINISHED))
+    assert held(nodes) == {"left:a"}
+    with Redlock.from_env() as elsewhere:
+        assert elsewhere.lock("left:a").try_acquire() is None
+
+
 def test_outside_a_job_the_function_raises_the_error(nodes: NodeSet) -> None:
     with Redlock.from_env() as redlock, Redlock.from_env() as elsewhere:
 

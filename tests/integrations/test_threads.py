@@ -73,13 +73,13 @@ def a_partial(job: Job) -> Any:
     return functools.partial(endpoint, factor=1)
 
 
-def events_of(app: FastAPI) -> list[Event]:
+def events_of(app: FastAPI, *, thread: bool = False) -> list[Event]:
     """Give the app a manager, and list what it tells."""
     told = list[Event]()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
-        async with redlock_lifespan(Redlock.from_env(sinks=[told.append]))(app) as state:
+        async with redlock_lifespan(Redlock.from_env(sinks=[told.append], thread=thread))(app) as state:
             yield state
 
     app.router.lifespan_context = lifespan
@@ -96,13 +96,29 @@ def kinds(told: list[Event], *kinds: type[Event]) -> list[type[Event]]:
 async def test_a_def_endpoint_whose_request_was_cancelled_keeps_its_lock_until_its_thread_has_ended(
     nodes: NodeSet, job: Job, scope: Any, make: Any, included: bool
 ) -> None:
-    app, router, limit = FastAPI(), APIRouter(), AsyncioLimit()
+    app, router = FastAPI(), APIRouter()
     told = events_of(app)
     lock = Depends(lock_for("job:{name}", ttl=2.0), scope=scope)
     (router if included else app).add_api_route("/jobs/{name}", make(job), methods=["POST"], dependencies=[lock])
     app.include_router(router, prefix="/in")
+    await keeps_its_lock(app, "/in/jobs/a" if included else "/jobs/a", told, nodes, job)
+
+
+@both_scopes
+async def test_with_an_engine_in_a_thread_a_def_endpoint_keeps_its_lock_until_its_thread_has_ended(
+    nodes: NodeSet, job: Job, scope: Any
+) -> None:
+    app = FastAPI()
+    told = events_of(app, thread=True)
+    lock = Depends(lock_for("job:{name}", ttl=2.0), scope=scope)
+    app.add_api_route("/jobs/{name}", plain(job), methods=["POST"], dependencies=[lock])
+    await keeps_its_lock(app, "/jobs/a", told, nodes, job)
+
+
+async def keeps_its_lock(app: FastAPI, url: str, told: list[Event], nodes: NodeSet, job: Job) -> None:
+    """Cancel a request whose endpoint works in a thread. Only the end of the thread ends the lease."""
+    limit = AsyncioLimit()
     app.add_middleware(Hasty, limit=limit)
-    url = "/in/jobs/a" if included else "/jobs/a"
     async with fastapi_client(app) as client:
         request = asyncio.create_task(client.post(url))
         await eventually(job.began.is_set, within=PATIENCE)
@@ -171,10 +187,11 @@ async def test_a_thread_does_not_begin_once_its_request_is_over() -> None:
     assert done == ["in time"]
 
 
+@pytest.mark.parametrize("thread", [False, True], ids=["", "thread=True"])
 async def test_a_loss_under_a_def_endpoint_is_answered_at_once_and_its_thread_sees_it(
-    nodes: NodeSet, elsewhere: Redlock, job: Job
+    nodes: NodeSet, elsewhere: Redlock, job: Job, thread: bool
 ) -> None:
-    app, found = FastAPI(lifespan=redlock_lifespan()), list[Exception]()
+    app, found = FastAPI(lifespan=redlock_lifespan(Redlock.from_env(thread=thread))), list[Exception]()
 
     @app.post("/jobs/{name}")
     def endpoint(name: str, lease: Annotated[Lease, Depends(lock_for("job:{name}"), scope="function")]) -> None:

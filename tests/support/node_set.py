@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["OWN", "Node", "NodeSet", "locks_on", "trust"]
+__all__ = ["OWN", "Node", "NodeSet", "keys_on", "locks_on", "trust"]
 
 OWN = "aioredlock_ng:"
 """How the library's own keys begin: a node's marker and its fence counters, which stay when every lock is gone."""
@@ -99,6 +99,10 @@ class NodeSet:
         """Return the names of each node's locks in database 0: what a test leaves behind, or must not."""
         return [locks_on(node) for node in self._nodes]
 
+    def left(self) -> list[set[str]]:
+        """Return the names of each node's keys in database 0 that do not stay for ever: of locks, queues and labels."""
+        return [keys_on(node) - {f"{OWN}marker", f"{OWN}fences"} for node in self._nodes]
+
     def __len__(self) -> int:
         return len(self._nodes)
 
@@ -116,6 +120,10 @@ def trust(node: Node) -> None:
 
 def locks_on(node: Node) -> set[str]:
     """Return the names of a node's keys in database 0, but for the library's own."""
+    return {name for name in keys_on(node) if not name.startswith(OWN)}
+
+
+def keys_on(node: Node) -> set[str]:
+    """Return the names of a node's keys in database 0."""
     # cjson encodes an empty table as an object.
-    encoded = node.command("EVAL", 'return cjson.encode(redis.call("KEYS", "*"))', "0")
-    return {name for name in json.loads(encoded) if not name.startswith(OWN)}
+    return set(json.loads(node.command("EVAL", 'return cjson.encode(redis.call("KEYS", "*"))', "0")))

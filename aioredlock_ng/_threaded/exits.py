@@ -1,0 +1,37 @@
+"""Run a function at the end of a child of `multiprocessing`.
+
+A child that was forked does not run the `atexit` functions of its parent.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["at_end_of_child"]
+
+_AFTER_ALL_OTHERS: Final = -1000
+"""The priority of the function. Functions of the program, which may still use locks, run before."""
+
+
+def at_end_of_child(function: Callable[[], object]) -> None:
+    """Call `function` when this process ends, if the process is a child of `multiprocessing`.
+
+    Before Python 3.13, a thread that is no daemon may go on after this end, and may hold locks. So
+    the function is not called while another thread of this kind runs.
+    """
+    # A child has imported these modules. Other processes need not import them.
+    process = sys.modules.get("multiprocessing.process")
+    util = sys.modules.get("multiprocessing.util")
+    if process is not None and util is not None and process.parent_process() is not None:
+        util.Finalize(None, _if_alone, (function,), exitpriority=_AFTER_ALL_OTHERS)
+
+
+def _if_alone(function: Callable[[], object]) -> None:
+    here = threading.current_thread()
+    if all(thread.daemon or thread is here for thread in threading.enumerate()):
+        function()

@@ -1,0 +1,40 @@
+"""The end of a child of `multiprocessing`, which does not run the `atexit` functions of its parent."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+PATIENCE = 60.0
+
+
+def said_by(nodes: NodeSet, work: str, method: str, kind: str) -> str:
+    command = [sys.executable, "-m", "tests.threaded.leaving", work, method, kind, ",".join(nodes.urls)]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=root)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize("kind", ["sync", "thread=True"])
+@pytest.mark.parametrize("work", ["leave", pytest.param("pool", marks=pytest.mark.full)])
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_a_child_of_multiprocessing_releases_what_it_holds_when_it_ends(
+    method: str, work: str, kind: str, three_nodes: NodeSet
+) -> None:
+    assert said_by(three_nodes, work, method, kind) == "held\n"
+    assert three_nodes.left() == [set()] * 3
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_a_thread_that_goes_on_after_the_main_function_of_a_child_keeps_its_lock(method: str, three_nodes: NodeSet) -> None:
+    assert said_by(three_nodes, "leave_a_thread", method, "sync") == "held to the end\n"
+    assert three_nodes.left() == [set()] * 3
