@@ -131,6 +131,6 @@ def middle_of(counts: Sequence[int]) -> int | None:
     """Return the lower median of the numbers that the nodes report; None without a number.
 
     Queues differ while a waiter comes or goes, and a node that was cut off may keep entries of
-    dead processes. More than half of the nodes that answered have at least the lower median.
+    dead processes. The median ignores such a minority.
     """
     return sorted(counts)[(len(counts) - 1) // 2] if counts else None

@@ -1,4 +1,4 @@
-"""The surroundings of the engine: clocks, randomness, nodes, settings and counters."""
+"""The shared objects of the engine: clocks, randomness, nodes, settings and counters."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from .fence import StaleFence, usable_fence
 
 __all__ = ["FenceGuard"]
 
-# The fence of a forgotten name becomes a floor for a part of all names. With one floor for all
-# names, a forgotten fence from a clock that is an hour ahead would make the guard refuse all names
-# for an hour.
+# Number of floors. When the guard forgets a name, it raises one floor to the fence of the name. The
+# floor applies to all names with the same hash, about one name in 1,024. With one floor for all
+# names, a fence from a clock that is an hour ahead would bar all names for an hour.
 _FLOORS: Final = 1024
 
 

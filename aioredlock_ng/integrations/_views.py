@@ -60,8 +60,8 @@ class ViewOptions(TypedDict, total=False):
             The header has a larger value, up to an hour, if a longer wait is likely. For 503 the
             wait follows from the quarantine of the nodes. For the other statuses the wait follows
             from `min_hold`.
-        owner: Label of the holder, which `inspect` shows. A text may have the placeholders of the
-            name, as in "order {order_id}". A function returns the label, or None for the manager's
+        owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
+            "order {order_id}". A function returns the label, or None for the manager's
             label. The function receives the values that it names as parameters. A label is one
             printable line of at most 200 bytes. The answer to another text is 400. Default: the
             manager's label.

@@ -68,9 +68,9 @@ def locked(
             then run at the same time. A lock of the same name without `shared` is a writer.
         options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: 0,
             no wait, with "retry" and "skip"; no limit with "raise". `min_hold` is the shortest time
-            for which the lock or slot stays taken, even if the task is shorter. `owner` may have
-            the placeholders of the name, or be a function of these parameters. With `bind=True`,
-            "task {self.request.id}" is the id of the task.
+            for which the lock or slot stays taken, even if the task is shorter. `owner` is a text
+            with placeholders like those of the name, or a function with some of the task's
+            parameters. With `bind=True`, "task {self.request.id}" is the id of the task.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the task raises this error if a value

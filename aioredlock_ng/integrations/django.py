@@ -157,8 +157,8 @@ def locked_command(
             then run at the same time. A lock of the same name without `shared` is a writer.
         options: As for `Redlock.lock`. `blocking_timeout` limits the wait. Default: 0, no wait.
             `min_hold` is the shortest time for which the lock or slot stays taken, even if the
-            command is shorter. `owner` may have the placeholders of the name, or be a function of
-            options of the command.
+            command is shorter. `owner` is a text with placeholders like those of the name, or a
+            function with some of the command's options as parameters.
 
     Raises:
         ConfigurationError: `template`, `held`, `limit`, `shared` or `owner` is invalid. The command

@@ -67,8 +67,9 @@ def locked(
             then run at the same time. A lock of the same name without `shared` is a writer.
         options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: 0,
             no wait, with a `Retry` and "skip"; no limit with "raise". `min_hold` is the shortest
-            time for which the lock or slot stays taken, even if the job is shorter. `owner` may
-            have the placeholders of the name, or be a function of these parameters.
+            time for which the lock or slot stays taken, even if the job is shorter. `owner` is a
+            text with placeholders like those of the name, or a function with some of the job's
+            parameters.
             `owner=lambda: rq.get_current_job().id` is the id of the job.
 
     Raises:

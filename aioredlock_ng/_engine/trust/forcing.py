@@ -49,7 +49,7 @@ async def force_release(
     its keys are deleted.
 
     Args:
-        context: The surroundings of the engine.
+        context: The shared objects of the engine.
         ask: Asks all nodes. The function raises if fewer nodes than a quorum answer, because their
             answers may not show the holder.
         kind: The kind of the lock, which builds the commands.

@@ -163,8 +163,8 @@ class Place(Entry):
         # A report for an earlier lease of this process does not concern the queue.
         if not self.waiting or not node.tracked:
             return
-        # A node on which the key is free needs no further refresh, unless another slot may be free
-        # there too. Only the head may refresh at each renewal.
+        # Once a lock is free on a node, a further refresh there shows nothing new. A refresh for a
+        # semaphore may show another free slot. Only the head may refresh at each renewal.
         free = node.free_at <= self._context.clock() and not self._any_key
         node.tracked = node.rank <= 0 and not free
         if node.tracked:
