@@ -95,7 +95,7 @@ class FenceClock:
     Attributes:
         offset: Microseconds by which other processes' fences are ahead of this machine's clock.
         refused: Indexes of the nodes that have reported a damaged counter, see
-            `replies.BrokenCounter`. Each of these nodes is reported once.
+            `replies.BrokenCounter`. The library emits only one event for each of these nodes.
     """
 
     __slots__ = ("_fastest", "_last", "_slots", "offset", "refused")
@@ -132,7 +132,8 @@ class FenceClock:
     def overtaken(self, counter: int, node: int, proposed_us: int, answered_us: int) -> None:
         """Learn the offset from a node whose counter was not below the proposal.
 
-        The counter is an earlier proposal, so the offset approaches the fastest clock from below.
+        The counter is usually an earlier proposal. So the offset approaches the fastest clock from
+        below.
 
         A counter may also come from a process that proposed later and whose request arrived first.
         If the whole difference to such a counter were learned, processes would drive each other

@@ -71,7 +71,7 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
 
     Returns:
         True if no further replies are needed; then the label. The label is None if there is no
-        holder, or if the holder has no label.
+        holder, or if a writer has no label. For readers without a label, their number is returned.
     """
     looks = [look_of(reply) for reply in replies]
     reading = _readers(looks, quorum)

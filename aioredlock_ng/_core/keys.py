@@ -44,7 +44,6 @@ _SLOT = re.compile(rb"(.*)#([1-9][0-9]{0,17})", re.DOTALL)
 
 
 def message_channel(manager_id: bytes) -> bytes:
-    """Return the channel on which a manager receives the messages of other processes."""
     return OWN_KEYS + manager_id
 
 

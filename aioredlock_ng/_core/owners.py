@@ -39,7 +39,7 @@ def label_life(ttl: float) -> float:
     """Return the ttl of a label in seconds. After half of it, the label is due to be written again.
 
     The ttl is so long that most renewals of the lock need not write the label. If the holder is
-    killed, the label may outlive the lock. The token in the label matches no later holder.
+    killed, the label may outlive the lock. `read_owner` ignores the label of an earlier holder.
     """
     return 60.0 + 2 * ttl
 

@@ -2,20 +2,20 @@
 
 A node that lost its memory would grant locks that other clients still hold. So each node carries a
 marker that names a server process; see `marker.lua`. The marker is valid for the memory of this
-process only. A node without a marker, or with the marker of another process, does not vote. Unless
-its set is new, the node gets a marker with a ready time, one guard time from now. At the ready
-time, every lock that the node may have forgotten has expired.
+server process only. A node without a marker, or with the marker of another server process, does not
+vote. The node gets a marker with a ready time, one guard time from now. At the ready time, every
+lock that the node may have forgotten has expired.
 
 A set of nodes is new if *all* of its nodes answer and no node carries a marker. A new set need not
-wait for the guard time. Many processes may open a new set at the same moment, some before the last
+wait for the guard time. Many managers may open a new set at the same moment, some before the last
 server is up. So the nodes themselves store that they are new: their markers say *founding*. If a
-process finds all nodes founding within one second, it promotes them to trusted nodes. A node is
+manager finds all nodes founding within one second, it promotes them to trusted nodes. A node is
 promoted only if its marker is still the same. A nonce in the marker distinguishes one founding from
 another.
 
 A set whose nodes have all forgotten their locks looks new, too. A manager is a *witness* if it read
 a trusted marker less than the guard time ago. A witness neither founds nor promotes nodes, and
-makes founding nodes wait. If another process has made a node trusted meanwhile, the witness
+makes founding nodes wait. If another manager has made a node trusted meanwhile, the witness
 quarantines that node again. After the guard time every earlier lock has expired, and the memory of
 the witness no longer counts.
 """
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 FRESH = 1.0
-"""A process promotes nodes only if it has read all of them within this many seconds.
+"""A manager promotes nodes only if it has read all of them within this many seconds.
 
 The script marker.lua checks the same bound at each write."""
 
@@ -88,9 +88,9 @@ def remembered(
         memory = Memory(memory.run_id, now)
     if after is None or after.trust is not Trust.TRUSTED:
         return memory
-    # A waiting node becomes trusted only after its ready time, so no process has promoted it as
-    # new. Its ready time may come before `known_ms` has passed, because an operator may have
-    # lowered the guard time.
+    # A waiting node becomes trusted only after its ready time, so its new marker is accepted. The
+    # ready time may come before `known_ms` has passed, because an operator may have lowered the
+    # guard time.
     waited = before is not None and before.trust is Trust.WAITING and before.run_id == after.run_id
     over = memory is None or now - memory.at > known_ms / 1000
     if memory is None or over or waited or not memory.contradicts(after):
@@ -175,7 +175,7 @@ def next_steps(
         and all(r.trust is Trust.FOUNDING and now - r.at <= FRESH for r in known)
     )
     # If a trusted node has lost nothing, the set was not founded again after a loss. The founding
-    # nodes keep their markers, because a process may be promoting them one after the other.
+    # nodes keep their markers, because a manager may be promoting them one after the other.
     keeps_some = any(
         reading is not None and reading.trust is Trust.TRUSTED and not lost
         for reading, lost in zip(readings, losses, strict=True)
@@ -209,10 +209,10 @@ def _step(
             return Step(Trust.TRUSTED, longest)
         case Trust.FOUNDING if reading.left(now) > 0.0:
             # The marker's guard time may be too short for this manager. The marker still stays,
-            # because another process may be promoting the node.
+            # because another manager may be promoting the node.
             return None
         case _:
-            # A process writes a ready time that is at most the guard time plus a second ahead. A
+            # A manager writes a ready time that is at most the guard time plus a second ahead. A
             # later ready time shows that the node's clock was set back, or that the marker is
             # damaged.
             if (

@@ -19,7 +19,7 @@ HIDDEN: Final = "***"
 """The replacement of a secret."""
 
 _SEED = 8
-"""Number of leading characters by which a secret is recognised. The rest of the secret may be
+"""Number of leading characters that are enough to recognise a secret. The rest of the secret may be
 missing, because servers cut the long arguments that they quote."""
 
 _WORD = 4

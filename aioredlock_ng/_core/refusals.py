@@ -31,7 +31,7 @@ DISTINCTIVE: Final = (
     r"|access (?:a channel|one of the channels)|publish to the channel mentioned"
     r"|can't run this command or subcommand|ACL failure in script|Error running script|@user_script"
 )
-"""Pattern of the words by which this module and `votes` distinguish refusals.
+"""Pattern of the words that this module and `votes` look for in refusals.
 
 These words are never redacted, even if a password is one of them."""
 
@@ -54,8 +54,7 @@ _TOKEN = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 _UNNAMED = ("NOPERM", "ACL failure in script", "can't run this command or subcommand")
 
 _WHOLE = {"client": "client|tracking", "config": "config|get", "script": "script|load"}
-"""Each command with the one subcommand that the library uses. In a refusal, Redis 6.2 names only
-the command."""
+"""The right to report for each of these commands. In a refusal, Redis 6.2 names no subcommand."""
 
 _CURES: Final = (
     (

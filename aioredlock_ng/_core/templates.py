@@ -17,7 +17,7 @@ __all__ = ["Placeholder", "SeparatorInText", "Template"]
 class SeparatorInText(ValueError):
     """The text for a placeholder contains the separator that follows it in the template.
 
-    Other texts could then form the same name.
+    Other texts could then make the same filled-in text.
     """
 
     def __init__(self, placeholder: Placeholder, text: str, separator: str) -> None:
@@ -33,7 +33,7 @@ class Placeholder:
 
     Attributes:
         name: The name of the value.
-        attributes: The path from the value to the attribute that is shown; empty for the value.
+        attributes: The path from the value to the attribute that is shown; empty to show the value.
         format: The conversion and the format specification, such as `!r:>8`; may be empty.
     """
 
@@ -96,9 +96,9 @@ class Template:
             self._literals.append("")
 
     def fill(self, texts: Sequence[str], *, distinct: bool = True) -> str:
-        """Fill in one text for each placeholder, in order, and return the name.
+        """Return the template with one text in place of each placeholder, in order.
 
-        If `distinct` is True, different texts never give the same name.
+        If `distinct` is True, different texts never give the same result.
 
         Raises:
             SeparatorInText: Raised if `distinct` is True and a text contains the separator that

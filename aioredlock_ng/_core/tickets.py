@@ -39,7 +39,7 @@ SLOT_QUEUE_KEYS: Final = OWN_KEYS + b"slots:"
 """Prefix of the key of a semaphore's queue. The semaphore's key follows."""
 
 OFFER: Final = OWN_KEYS + b"offer:"
-"""Prefix of the value of a lock's key that is reserved for a waiter. Its claim follows."""
+"""Prefix of the value of a key that is reserved for a waiter. The waiter's claim follows."""
 
 LARGEST_TICKET: Final = 2**53
 """The largest ticket. Scores of a sorted set are doubles, and two larger tickets could become
@@ -91,11 +91,11 @@ class Message:
 
     Attributes:
         left: Seconds until the node may grant. 0.0 means now. None means that the waiter must
-            refresh its entry. In a message to readers, None means that a writer waits, and 0.0
+            send a refresh. In a message to readers, None means that a writer waits, and 0.0
             means that the read leases were ended by force.
         member: The name of the waiter. In a message to readers, the name of their manager.
         key: The lock's key.
-        second: True if the waiter is the second in the queue. The second waiter refreshes its entry
+        second: True if the waiter is the second in the queue. The second waiter sends a refresh
             after `left` seconds, in case the first waiter died together with the holder.
         highest: The highest ticket of a waiter for the semaphore; None if the message does not
             offer a slot.
@@ -130,7 +130,7 @@ def seconds_until(milliseconds: int) -> float | None:
 def middle_of(counts: Sequence[int]) -> int | None:
     """Return the lower median of the numbers that the nodes report; None without a number.
 
-    Queues differ while a waiter comes or goes, and a node that was cut off may keep entries of
-    dead processes. The median ignores such a minority.
+    Queues differ while a waiter comes or goes. A node that was cut off may have dead processes in
+    its queue. The median ignores the numbers of a minority of the nodes.
     """
     return sorted(counts)[(len(counts) - 1) // 2] if counts else None

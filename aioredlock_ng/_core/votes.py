@@ -81,7 +81,7 @@ class Garbled(Dropped):
 
 
 Mark = Refusal | Unsent | Dropped
-"""The answer of a node for which there is no usable reply of a script."""
+"""The mark that stands for a missing or unusable reply of a script."""
 
 Raw: TypeAlias = (
     bool

@@ -33,7 +33,7 @@ class NodeView:
             for a lock.
         votes: False if the latest attempt showed that the node cannot grant. A free key on such a
             node does not count, because the waiter would try again and again.
-        entered: True if the node's queue may have an entry of the waiter.
+        entered: True if the waiter may be in the node's queue.
         answered_at: Instant of the answer to the latest refresh; `-inf` while there is none.
         rank: Number of waiters before this waiter in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
@@ -127,10 +127,7 @@ class Outlook:
 
     @property
     def tickets_at(self) -> float:
-        """An instant since which each node of a quorum has offered a slot.
-
-        The result is the latest such instant; `-inf` if no quorum has offered slots.
-        """
+        """The latest instant since which a quorum has offered slots; `-inf` if no quorum has."""
         return sorted(node.tickets_at for node in self.nodes)[-self._quorum]
 
     @property

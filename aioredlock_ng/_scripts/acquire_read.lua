@@ -24,15 +24,15 @@ if not is_free or claim ~= '' or redis.pcall('EXISTS', 'aioredlock_ng:queue:' ..
   if not is_free then return refusal(1, {key}, {value}) end
   local member = string.match(claim, '^%d+:(.+)$')
   local offered = member and 'aioredlock_ng:offer:' .. member
-  -- If the key is missing although a writer waits, an offer has expired. The waiting readers then
-  -- request the key before the writer does, see stand.lua.
+  -- If the key is missing although a writer waits, a lease or an offer has expired. A waiting
+  -- reader may then enter before the writer.
   local may_enter = offered and (not value or has_entry(key, offered, now_ms()))
   if not may_enter and writer_waits(key) then return refusal(1, {key}, {value}) end
   after = member and function()
     ask('ZREM', key, offered)
     ask('ZREM', readers_of(key), member)
     settle(key)
-    -- The key of the last writer has expired. All waiting readers enter together.
+    -- The key was free, so all waiting readers enter together.
     if not value then offer_readers(key) end
   end
 end

@@ -1,4 +1,4 @@
--- Deletes keys that hold one of several tokens. This script is the last resort of an operator.
+-- Deletes keys that hold one of several tokens.
 -- KEYS     the lock's keys; then, with fencing, the fence counters
 -- ARGV[1]  how many tokens follow ARGV[2]
 -- ARGV[2]  1 to delete also keys of other types and strings that do not expire. 0 to refuse such
@@ -55,8 +55,8 @@ for i = 1, #doomed do
 end
 for _, lease in ipairs(ended) do
   leave_readers(lease[1], lease[2])
-  -- The keys of readers are not tracked. Without a message, the reader's process would not notice
-  -- that its entry is deleted.
+  -- The keys of readers are not tracked. Without a message, the reader's process would notice only
+  -- later that its entry is deleted.
   local manager = string.match(lease[2], '^%x+:(%x+)$')
   if manager then publish(manager .. ':', '0 ' .. manager .. ' ' .. lease[1]) end
 end

@@ -55,7 +55,7 @@ def _mutex(
 MUTEX: Final = _mutex(
     ACQUIRE, Form(ACQUIRE, 1, (None, None, None), ACQUIRE_EACH, (b"0", b""), HAND_OVER_EACH)
 )
-"""The kind with one holder at a time that has neither fences nor the recovery guard."""
+"""The kind with one holder at a time, without fences and without the recovery guard."""
 
 
 def guarded_mutex(*, fencing: bool, own_marker: bytes, counters: bytes = FENCES) -> LockKind:

@@ -50,7 +50,7 @@ class LockKind:
             connection replaces the placeholder by the run id of its server.
         counters: The key of the fence counters.
         acquire_one: The form (template) of an acquire of one key. Key, token and ttl vary. With
-            `own_marker` or fences, the fence and the slot vary, too.
+            `own_marker` or fences, the fence and the slot of its counter vary, too.
         release_one: The form (template) of a release of one key. Key and token vary.
         shared: True if leases of several processes may have the lock at the same time.
     """
@@ -174,9 +174,9 @@ class LockKind:
     ) -> Command:
         """Return the command that checks whether the keys hold their tokens.
 
-        The keys may belong to several leases. The node writes a label beside each key that holds
-        its token. The server then tracks the keys, but not for readers. Otherwise each change by
-        one reader would be reported to all readers.
+        The keys may belong to several leases. With `labels`, the node writes a label beside each
+        key that holds its token. The server then tracks the keys. The keys of readers are not
+        tracked, because each change by one reader would be reported to all readers.
         """
         return Command(
             self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=not self.shared

@@ -24,7 +24,7 @@ __all__ = ["ReadKind", "read_side"]
 
 
 class ReadKind(LockKind):
-    """The scripts of readers. Each read grant has an entry of its own under the key.
+    """The kind of lock for readers. Each read grant has an entry of its own under the key.
 
     The token of a grant is also its entry, and names the manager. When a writer begins to wait, a
     node notifies the managers in the entries.

@@ -6,8 +6,8 @@
 -- ARGV[2]  milliseconds that the queue lives from now on, see stand.lua
 -- Returns  {left, 1, rank}. `left` is the milliseconds until this node may grant; 0 means now, -1
 --          unknown. `rank` is the number of readers before this one; -1 if this reader could not be
---          put in the queue. All readers enter together. The rank shows the first reader, which
---          alone has the key tracked.
+--          put in the queue. All readers enter together. Only the reader with rank 0 has the key
+--          tracked.
 -- part: queue
 local key, claim = KEYS[1], ARGV[1]
 local ticket, member = string.match(claim, '^(%d+):(.+)$')

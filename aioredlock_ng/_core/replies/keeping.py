@@ -79,10 +79,10 @@ class Released:
 
 
 _RELEASED: Final = tuple(map(Released, range(33)))
+"""Shared records without a ticket."""
 
 
 def released(deleted: int) -> Released:
-    """Return the record of a release. Records for at most 32 keys are shared."""
     return _RELEASED[deleted] if deleted < len(_RELEASED) else Released(deleted)
 
 

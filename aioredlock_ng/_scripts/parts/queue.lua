@@ -94,9 +94,9 @@ end
 
 -- Notifies the first member of a queue that it is the first now. For a lock, `limit` is 0. A waiter
 -- for a semaphore accepts only the slots up to its own limit. So for each slot up to `limit`, the
--- first member that accepts the slot is notified. `key` is any key to which the queue belongs. The
--- message to a waiter for a semaphore names slot 1, which every waiter accepts. Members whose
--- process is gone are removed.
+-- first member that accepts the slot is notified. `key` is the key of the lock, or of any slot of
+-- the semaphore. The message to a waiter for a semaphore names slot 1, which every waiter accepts.
+-- Members whose process is gone are removed.
 local function notify_first(queue, key, limit)
   local slot = 0
   repeat
@@ -306,10 +306,10 @@ local function leave_readers(key, entry)
 end
 
 -- Adds a member to a queue, or confirms its place there. Prolongs the life of the queue, because a
--- release after its expiry would notify nobody. Removes the members just before this one whose
--- processes are gone. Otherwise this member would not learn that it is the first. An empty message
--- tests whether a process is connected, and the process ignores it. Returns true if the member was
--- not in the queue before.
+-- release would notify nobody after the queue has expired. Removes the members just before this one
+-- whose processes are gone. Otherwise this member would not learn that it is the first. An empty
+-- message tests whether a process is connected, and the process ignores it. Returns true if the
+-- member was not in the queue before.
 local function enter(queue, ticket, member, life)
   -- ZRANK fails if the user has no rights to queues. A waiter without these rights must not enter,
   -- because it could not leave. Each hand-over would then wait for an offer to this waiter.
@@ -408,7 +408,7 @@ local function waiting(keys, values)
 end
 
 -- Returns a refusal because of the key at `place`: {0, the remaining milliseconds of that key (-1
--- without expiry), `place`, the highest ticket among the waiters for any of the keys}.
+-- without expiry, -2 without a key), `place`, the highest ticket of the waiters for any key}.
 -- A waiter has one ticket for all its keys. The ticket must be above all tickets in the queues of
 -- these keys. Otherwise later waiters for one of the keys would overtake the waiter for ever.
 local function refusal(place, keys, values)
@@ -448,9 +448,9 @@ local function take(n, token, ttl, claim)
 end
 
 -- Removes a claim's member from the queues of the first n keys, which this member holds now.
--- Notifies the new first member of each queue. A member whose offer was displaced enters its queue
--- again. If the key is a slot, the claim's member needs no other slot. So other slots that were
--- offered to this member go to the next members.
+-- Notifies the new first member of each queue. A waiter for a semaphore whose offer was displaced
+-- enters its queue again. If the key is a slot, the claim's member needs no other slot. So other
+-- slots that were offered to this member go to the next members.
 local function served(n, claim)
   local member = string.match(claim, '^%d+:(.+)$')
   if not member then return end
