@@ -101,7 +101,7 @@ def bench(
 async def _measure(
     redlock: Redlock, prefix: str, seconds: float, coroutines: int
 ) -> tuple[list[float], Counter[type[LockNotAcquired]], float]:
-    """Return the seconds of each cycle, the numbers of errors, and the seconds in all."""
+    """Return the seconds of each cycle, the count of each type of error, and the total seconds."""
     run = secrets.token_hex(4)
     took: list[float] = []
     errors: Counter[type[LockNotAcquired]] = Counter()

@@ -94,7 +94,7 @@ class Child:
     def allow(self, seconds: float) -> None:
         """Let the group live for `seconds` from now. This limit replaces the previous limit.
 
-        The guardian kills the group one or two seconds after the limit. With `math.inf`, which is
+        The guardian kills the group one to two seconds after the limit. With `math.inf`, which is
         the initial limit, the guardian kills the group only when this process dies. If the pipe is
         full, the message to the guardian is dropped.
         """

@@ -54,8 +54,8 @@ In some containers no process reaps killed processes, and they stay for ever.
 _TELL_EVERY: Final = 0.5
 """Longest time in seconds between two messages to the guardian.
 
-After the limit has passed, the guardian waits for twice this time before it kills the group. So a
-message reaches the guardian in time, even after a suspension of the machine.
+Each message limits the life of the child's group. After that limit, the guardian waits for a
+late message, for twice this time, and then kills the group.
 """
 
 
@@ -83,12 +83,12 @@ class Job:
 class Keeper:
     """The holder of one lock for one child.
 
-    The manager `redlock` is not open yet, and the command of the child is not started yet.
+    `run` opens the manager `redlock` and starts the command of the child.
 
     Attributes:
         lost: True if the lock was lost, or if the child was ended because at most `margin` seconds
             of the lease were left.
-        stopped: True if the started child was sent a signal of `_STOPPING`.
+        stopped: True if a signal of `_STOPPING` came after the child was started.
     """
 
     def __init__(self, redlock: Redlock, lock: Lock, child: Child, job: Job) -> None:
@@ -191,7 +191,7 @@ class Keeper:
     async def _until_lost(self) -> None:
         """Return when at most `margin` seconds of the lease are left.
 
-        Until that time, send the present limit to the guardian at short intervals.
+        Until then, tell the guardian at short intervals how long the group may live.
         """
         margin = self._job.margin
         while (left := self._lease.remaining()) > margin:

@@ -161,7 +161,7 @@ class Command(TyperCommand):
         return [word for word in ("[OPTIONS]", *arguments, PAGES[self.name or ""].behind) if word]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the whole help."""
+        """Write usage, description, arguments, options, exit statuses and examples."""
         page = PAGES[self.name or ""]
         params: list[Any] = list(self.get_params(ctx))
         arguments = [
@@ -180,7 +180,7 @@ class Group(TyperGroup):
     """The group of all commands."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the whole help."""
+        """Write usage, description, options and the list of commands."""
         commands = [
             (name, _first_paragraph(self.get_command(ctx, name)))
             for name in self.list_commands(ctx)

@@ -48,8 +48,7 @@ class Scan:
         redlock: The manager, open when the listing begins.
         key_format: The manager's key format.
         pattern: A pattern of names, as for KEYS and SCAN.
-        every: Include keys that are not locks of this library, because of their type or because
-            they do not expire.
+        every: True: include keys that cannot be locks, such as lists and strings without expiry.
 
     Attributes:
         silent: The nodes that the last call of `keys` could not scan, with the reasons.

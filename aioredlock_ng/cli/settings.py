@@ -78,7 +78,7 @@ def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[s
         ConfigurationError: There are no nodes, or a value is invalid.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    # Nodes from the command line are never put into the comma-separated variable, because a
+    # The comma-separated variable gets a placeholder instead of the given nodes, because a
     # password may contain a comma.
     environ = {**os.environ, _NODES: "redis://given"} if nodes else os.environ
     urls, found = settings_from(environ, given)
@@ -106,7 +106,7 @@ def manager_and_format(nodes: list[str] | None, **given: Any) -> tuple[Redlock, 
 
 
 def name_of(word: str) -> str | bytes:
-    """Return a word of the command line as a lock's name: text, or bytes that are not UTF-8."""
+    """Return a word of the command line as a lock's name: text, or bytes if it is not UTF-8."""
     try:
         word.encode()
     except UnicodeEncodeError:

@@ -32,7 +32,7 @@ __all__ = [
 _SHORT = 6
 """Number of characters of a token that are shown, as in the log.
 
-Anybody with a whole token can release the lock.
+A token is shortened because anybody who knows a whole token can release the lock.
 """
 
 
@@ -112,7 +112,7 @@ def holder_of(info: LockInfo) -> str:
 
 
 def owner(info: LockInfo) -> str:
-    """Return the holder's label, or "-" without a label. The number of other readers is added."""
+    """Return the holder's label or "-", and the number of further readers if there are any."""
     label = "-" if info.owner is None else safe(info.owner.label)
     others = len(info.readers) - 1
     return f"{label} and {others} more" if others > 0 else label

@@ -141,8 +141,8 @@ def _locks(info: LockInfo | SemaphoreInfo) -> tuple[LockInfo, ...]:
 def _is_free(info: LockInfo) -> bool:
     """Return True if no client holds the lock, and none is about to hold it.
 
-    While the holder changes, no token is on a quorum of nodes, although the lock is not free. In
-    that time a node offers its key to a waiter, or a quorum has keys with different tokens.
+    Between two holders, no token is on a quorum of nodes, although the lock is not free. A node
+    then offers its key to a waiter, or a quorum has keys with different tokens.
     """
     taken = sum(
         answer.token is not None or answer.foreign != "" or answer.readers > 0
@@ -158,7 +158,7 @@ async def _wait(
     seconds: float | None,
     slots: int | None = None,
 ) -> LockInfo | SemaphoreInfo:
-    """Return the state of the lock or semaphore as soon as it is free or the time is over.
+    """Return the state as soon as the lock or a slot of the semaphore is free, or the time is over.
 
     `keys` has the key of the lock, or the keys of all slots. For a lock, `slots` is None.
     """

@@ -10,8 +10,8 @@ __all__ = ["wrapped"]
 def wrapped(text: str, width: int, indent: str = "", further: str | None = None) -> list[str]:
     """Return the text as lines of whole words.
 
-    A word that is longer than `width` is not broken, not even at a hyphen, because options contain
-    hyphens.
+    A word is never broken, even if it is longer than `width`. A line break at a hyphen would split
+    an option such as `--no-wait`.
 
     Args:
         text: Line breaks and repeated spaces have no effect.

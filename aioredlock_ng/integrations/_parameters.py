@@ -206,7 +206,7 @@ class Parameters:
 
 
 def _marker(parameter: inspect.Parameter) -> Any:
-    """Return a parameter's source, such as `Query()`. None if the endpoint declares no source."""
+    """Return a parameter's source, such as `Query()`. None if the parameter declares no source."""
     given = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
     return next(
         (

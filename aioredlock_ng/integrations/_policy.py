@@ -49,9 +49,9 @@ The default is 429, because many HTTP clients then repeat the request after Retr
 """
 
 _LONGEST: Final = 3600
-"""Longest wait in seconds that an answer takes from an error of a lock.
+"""Largest number of seconds that the Retry-After header takes from a lock's error.
 
-An operator may repair the nodes before a longer wait ends.
+A client should not wait longer, because an operator may have repaired the nodes by then.
 """
 
 
@@ -185,7 +185,7 @@ class Policy:
         return [placeholder for template in self.templates for placeholder in template.placeholders]
 
     def labelled(self, provided: Collection[str] = ()) -> list[Placeholder]:
-        """Return the placeholders of the label, except for `provided` values."""
+        """Return the placeholders of the label whose names are not in `provided`."""
         found = [] if self._owner is None else self._owner.placeholders
         return [placeholder for placeholder in found if placeholder.name not in provided]
 
@@ -241,11 +241,11 @@ class Policy:
         return self._answer(self.held_status, self._held_detail, self._taken_for(error))
 
     def _taken_for(self, error: LockNotAcquired) -> float | None:
-        """Return the most seconds for which `min_hold` may keep the lock. None if unknown.
+        """Return the longest time for which `min_hold` may keep the lock, or None if unknown.
 
-        The keys live until the end of `min_hold`. A holder that still works renews them, so that
-        they may live longer, by at most the ttl. Without `min_hold`, the remaining life of the keys
-        does not show at all when the lock becomes free.
+        The keys do not expire before the end of `min_hold`. They may expire later, because a holder
+        that still works renews them. Without `min_hold`, their expiry does not show when the lock
+        becomes free.
         """
         left, min_hold = getattr(error, "retry_after", None), self._options.get("min_hold")
         return None if left is None or min_hold is None else min(left, min_hold)

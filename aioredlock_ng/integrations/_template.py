@@ -26,7 +26,10 @@ Equal values of other types can have different texts: the decimals 1.0 and 1.00,
 
 
 class UnusableValue(ValueError):
-    """A request's value cannot be a part of a lock's name. The message is for the client."""
+    """A request lacks a value for a lock's name or label, or the value is not possible there.
+
+    The message is for the client.
+    """
 
 
 def is_textual(kind: type) -> bool:

@@ -115,7 +115,7 @@ class ViewLock:
     """The lock of one view.
 
     Args:
-        view: The view function. Its arguments are values for the lock's name.
+        view: The view function. Its arguments are values for the lock's name and label.
         policy: The names, options and answers of the lock.
         more: Names of further values that the framework provides, such as `request`.
         is_async: True if the framework awaits the view.

@@ -70,13 +70,13 @@ def locked(
             no wait, with "retry" and "skip"; no limit with "raise". `min_hold` is the shortest time
             for which the lock or slot stays taken, even if the task is shorter. `owner` is a text
             with placeholders like those of the name, or a function with some of the task's
-            parameters. With `bind=True`, "task {self.request.id}" is the id of the task.
+            parameters. With `bind=True`, `owner="task {self.request.id}"` shows the task's id.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the task raises this error if a value
             contains the separator behind its placeholder, or has a text that can differ between
-            processes. Raised also if the text for `owner` is not one printable line of at most 200
-            bytes.
+            processes. A call also raises this error if the text for `owner` is not one printable
+            line of at most 200 bytes.
 
     Safety: the lock is released when the task returns or raises, at its soft time limit, and at
     `revoke(terminate=True)`. At the hard time limit Celery sends SIGKILL, and the lock expires.

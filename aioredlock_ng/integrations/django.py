@@ -162,8 +162,8 @@ def locked_command(
 
     Raises:
         ConfigurationError: `template`, `held`, `limit`, `shared` or `owner` is invalid. The command
-            raises this error if an option is invalid, or if a placeholder has no value of the type
-            str, int, UUID, date or Enum.
+            raises this error if an argument in `options` is invalid, if a placeholder has no value,
+            or if a value for the name is not a str, int, UUID, date or Enum.
 
     The command raises `CommandError` with status 69 if no quorum of nodes can grant the lock, and
     with status 75 if the lock was lost.

@@ -121,9 +121,9 @@ def lock_for(
             the quarantine of the nodes, for `held_status` from `min_hold`.
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
             "order {order_id}". A function returns the label, or None for the manager's label. The
-            function receives the values that it names as parameters. The value `request` is the
-            request. A label is one printable line of at most 200 bytes. The answer to another text
-            is 422. None: the manager's label.
+            function receives the values that it names as parameters. A placeholder or parameter
+            `request` receives the request itself. A label is one printable line of at most 200
+            bytes. The answer to another text is 422. None: the manager's label.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.

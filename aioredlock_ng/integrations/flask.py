@@ -42,9 +42,9 @@ class LockUnavailable(HTTPException):
 
     The status is 409, 423 or 429 if other requests held the lock or all slots. The status is 503 if
     no quorum of nodes could grant the lock, or if the lock was lost. The status is 400 if the
-    request's values cannot form a lock's name. Flask answers with JSON, and with a Retry-After
-    header except for 400. An error handler for this class may answer differently. `__cause__` is
-    the library's error.
+    request's values cannot form a lock's name or label. Flask answers with JSON, and with a
+    Retry-After header except for 400. An error handler for this class may answer differently.
+    `__cause__` is the library's error.
     """
 
     def __init__(self, answer: Answer) -> None:

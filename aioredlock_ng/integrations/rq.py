@@ -69,14 +69,13 @@ def locked(
             no wait, with a `Retry` and "skip"; no limit with "raise". `min_hold` is the shortest
             time for which the lock or slot stays taken, even if the job is shorter. `owner` is a
             text with placeholders like those of the name, or a function with some of the job's
-            parameters.
-            `owner=lambda: rq.get_current_job().id` is the id of the job.
+            parameters. `owner=lambda: rq.get_current_job().id` shows the job's id.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the function raises this error if a
             value contains the separator behind its placeholder, or has a text that can differ
-            between processes. Raised also if the text for `owner` is not one printable line of at
-            most 200 bytes.
+            between processes. A call also raises this error if the text for `owner` is not one
+            printable line of at most 200 bytes.
 
     Safety: the lock is released when the function returns or raises, at the job's timeout, and at
     SIGTERM. RQ's stop command ends a running job by SIGKILL, and the lock expires.

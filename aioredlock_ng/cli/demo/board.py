@@ -49,7 +49,7 @@ class Board:
         events: For each of the last events, the seconds since the start and a description.
         elapsed: Seconds since the start.
         planned: Number of phases in all.
-        rate: Updates in the last second.
+        rate: Updates per second, measured over about the last second.
     """
 
     nodes: Sequence[NodeView]
@@ -64,7 +64,7 @@ class Board:
 
 
 class View(Protocol):
-    """A view of a board. The demo leaves the view before the summary."""
+    """A picture or a log of a board. The demo exits this context before it prints the summary."""
 
     def event(self, words: str) -> None:
         """Show an event that is already on the board."""

@@ -80,7 +80,7 @@ class WorkerProcess:
         stdin.write(encode(message))
 
     async def answer(self, seconds: float, *kinds: type[Message]) -> Message:
-        """Return the next answer, for which the call waits `seconds` at most.
+        """Return the next answer. Wait at most `seconds` for it.
 
         Raises:
             WorkerFailed: The process has ended, gave no answer in time, or gave an answer
@@ -155,8 +155,8 @@ class Crew:
     """All worker processes: those that increment counters, and the holder that will lose its lock.
 
     Args:
-        setup: The setup of all processes. The holder gets no `Begin`, so it increments nothing.
-        count: Number of processes that increment.
+        setup: The setup of all processes.
+        count: Number of processes that increment. The holder is one more process.
         folder: The folder for the logs of all processes.
         on_progress: Called with each `Progress` of a process.
     """

@@ -45,7 +45,7 @@ class PhaseLedger:
     Attributes:
         locked: True if the workers acquire locks.
         refused: Locks that a worker did not get in time.
-        waits_us: Microseconds from the request of a lock to its grant, for each lock.
+        waits_us: Microseconds from the request of each lock to its grant, as in `Progress`.
         gained: Increase of the counters, read after the last report.
         seconds: Length of the phase. 0.0 while the phase runs.
     """

@@ -78,7 +78,8 @@ class Ready:
 class Progress:
     """Report the work since the worker's last report.
 
-    `waits_us` has the microseconds from the request of each lock to its grant.
+    `waits_us` has the microseconds from the request of each lock to its grant, except for the locks
+    of `Rival` and `Hold`.
     """
 
     phase: int

@@ -57,8 +57,8 @@ def phase_table(
 ) -> Table:
     """Return a table of the counts, with a row for each phase.
 
-    Columns that do not fit into `width` are left out. With `ascii_only`, the table has no colours
-    and only ASCII lines. For a running phase, the table shows `rate` as the updates per second.
+    Columns that do not fit into `width` are left out. With `ascii_only`, the table has an ASCII
+    frame and no colours. For a running phase, the table shows `rate` as the updates per second.
     """
     rows = []
     for phase in phases:
@@ -153,7 +153,7 @@ def _event_lines(at: float, words: str, width: int) -> list[str]:
 
 
 class PlainView:
-    """Print a line per event and per second, without control codes."""
+    """Print each event, and the figures once a second, as lines without control codes."""
 
     def __init__(self, console: Console, board: Board) -> None:
         self._console = console

@@ -21,7 +21,10 @@ __all__ = ["print_summary"]
 
 
 def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_only: bool) -> None:
-    """Print the result of the run. With `ascii_only`, use no colours and only ASCII lines."""
+    """Print the result of the run.
+
+    With `ascii_only`, the output has no colours, and the table has an ASCII frame.
+    """
 
     def line(words: str, style: str = "") -> None:
         for part in wrapped(words, console.width, further="  ") or [""]:
