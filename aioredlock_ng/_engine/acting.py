@@ -11,15 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["acting_inside", "acting_name", "acting_task", "callers", "in_words", "threads"]
 
 callers: Final[dict[asyncio.Task[Any], asyncio.Task[Any]]] = {}
-"""Maps a task of the engine's loop to the task of another event loop for which it acts.
-
-The variable is module-level, because its readers have no reference to the thread or the manager.
-"""
+"""Maps a task of the engine's loop to the task of another event loop that waits for its result."""
 
 threads: Final[dict[asyncio.Task[Any], frozenset[object]]] = {}
 """Maps each task that acts for a thread to the leases of the `with` blocks that the thread is in.
 
-A thread outside of all `with` blocks has no entry. The variable is module-level like `callers`.
+A thread outside of all `with` blocks has no entry.
 """
 
 
@@ -51,5 +48,5 @@ def acting_inside() -> Callable[[Any], bool] | None:
 
 
 def in_words() -> tuple[str, str]:
-    """Return the words by which messages name the caller and its block."""
+    """Return the words for the caller and its block in messages."""
     return ("thread", "with") if asyncio.current_task() in threads else ("task", "async with")

@@ -81,8 +81,8 @@ class Context:
         no_quorum: Returns True if it is known that no quorum can grant.
         back_in: Returns the seconds until a quorum may grant; None if unknown.
         last_ticket: The highest ticket that this manager has seen or chosen for any lock, as in a
-            Lamport clock. Otherwise tickets would restart at each empty queue, and new waiters
-            would overtake a waiter that wants several names.
+            Lamport clock. If tickets restarted at each empty queue, new waiters would overtake a
+            waiter that wants several names.
         manager: 16 hexadecimal digits that name this manager to other processes.
     """
 
@@ -110,6 +110,6 @@ class Context:
     counters: Counters = field(default_factory=Counters)
 
     def see_ticket(self, ticket: int) -> None:
-        """Record that a waiter has this ticket. A ticket of `LARGEST_TICKET` is damage."""
+        """Record that a waiter has this ticket. The largest ticket is ignored as damage."""
         if ticket < LARGEST_TICKET:
             self.last_ticket = max(self.last_ticket, ticket)

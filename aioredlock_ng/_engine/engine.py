@@ -290,7 +290,7 @@ class Engine(Parts):
         """Prepare for a deletion of the key by force.
 
         Present grants of the key are no longer passed on, and the leases of the key are watched.
-        With NOLOOP, a node does not report the deletion to the connection that made it.
+        A node does not report the deletion to the connection that made it (option NOLOOP).
         """
         self.lines.doubt(key)
         for acquisition in self._past_the_lines:

@@ -52,7 +52,7 @@ class Parts:
         context: The objects and functions that all parts share.
         guard: The recovery guard; None if the manager has none.
         lines: The waiting lines of the manager's tasks.
-        extender: The keeper of the manager's leases.
+        extender: Renews the manager's leases, and ends them.
         reports: The receiver of the messages that nodes send without a request.
     """
 
@@ -73,8 +73,8 @@ class Parts:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
-        # For each node, the two votes that nearly every `LockAcquired` has. Creating the votes of
-        # five nodes for each event would cost more than the rest of the event.
+        # For each node, the votes for a grant and for no answer. New votes of five nodes for each
+        # `LockAcquired` would cost more than the rest of the event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [
             (acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for"))
@@ -158,8 +158,8 @@ class Parts:
         steps += [self._duplicates.stop, *([self.guard.stop] if self.guard is not None else ())]
         for step in steps:
             # Cancelling a task raises RuntimeError if its loop is closed or, in debug mode, belongs
-            # to another thread. Neither loop runs in the child. `node.disown` replaces a socket,
-            # and raises OSError if no file descriptor is free.
+            # to another thread. In both cases no loop runs the task in the child. `node.disown`
+            # replaces a socket, and raises OSError if no file descriptor is free.
             with suppress(RuntimeError, OSError):
                 step()
 
@@ -184,7 +184,7 @@ class Parts:
     def invalidated(self, index: int, keys: list[bytes]) -> None:
         """Act as if node `index` had reported that `keys` changed.
 
-        With NOLOOP, a node does not report a change to the connection that made the change.
+        A node does not report a change to the connection that made the change (option NOLOOP).
         """
         self.reports.invalidated(index, keys)
 

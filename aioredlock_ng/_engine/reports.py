@@ -54,7 +54,7 @@ class Reports:
         self._onlookers: list[tuple[bytes, Callable[[], object]]] = []
 
     def stop(self) -> None:
-        """Ignore changes of keys and messages from now on."""
+        """Ignore messages and changed keys from now on."""
         self._closed = True
 
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
@@ -94,8 +94,8 @@ class Reports:
         """Record the run id of the server at node `index`; "" if it is unknown.
 
         Returns:
-            The address of another node with the same run id, or "". If there is another node,
-            nothing is recorded.
+            The address of another node with the same run id, or "". Nothing is recorded if another
+            node has this run id.
         """
         for other, known in self._run_ids.items():
             if run_id and known == run_id and other != index:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["Life", "LineKey", "LockSpec", "Numbered"]
 
 LineKey = tuple[bytes, ...] | tuple[bytes, int]
-"""The name of a waiting line: the keys of a lock, or the key and the limit of a semaphore. The name
-of a line of readers is the key of the lock, and 0."""
+"""The name of a waiting line: the keys of a lock, or the key and the limit of a semaphore. A line
+of readers has the key of the lock, and the number 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,12 @@ class LockSpec:
     """The description of a lock, a semaphore or one slot, which never changes.
 
     Attributes:
-        kind: The scripts that take, keep and release the keys.
+        kind: The kind of the lock, which builds its commands.
         resource: The name or names of the lock, for messages.
         resources: The names as the user gave them.
         keys: The Redis keys, in the order of the names; for a semaphore, the keys of all slots.
-        counters: The slots of the keys' fence counters, each slot once; empty for a semaphore.
+        counters: The numbers of the keys' fence counters, without duplicates; empty for a
+            semaphore.
         life: The ttl and the times that follow from it.
         auto_extend: True if leases are renewed in the background.
         max_hold: Seconds after which a lease ends even if it is renewed; None for no limit.

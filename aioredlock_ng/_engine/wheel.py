@@ -1,4 +1,4 @@
-"""One timer for many instants. Items that are due in the same slot fire together."""
+"""One timer for many instants. Time has slots of equal width; items of one slot fire together."""
 
 from __future__ import annotations
 

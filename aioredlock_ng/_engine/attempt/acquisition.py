@@ -1,8 +1,9 @@
-"""One acquisition, from the call to a lease or an error. An acquisition runs in callbacks only.
+"""One acquisition, from the call to a lease or an error.
 
-The caller awaits one future. Nothing is awaited between sending a request to a node and registering
-the receiver of the answer. So an acquisition is atomic under cancellation: `give_up` undoes an
-acquisition in any state, within one tick of the event loop.
+The caller awaits one future. After `start`, an acquisition runs in callbacks only. Nothing is
+awaited between sending a request to a node and registering the receiver of the answer. So an
+acquisition is atomic under cancellation: `give_up` undoes an acquisition in any state, within one
+tick of the event loop.
 """
 
 from __future__ import annotations
@@ -161,8 +162,8 @@ class Acquisition(Call):
                 )
                 self.take(lease)
                 if self._doubted:
-                    # Without this watch the holder would notice lost keys only after
-                    # `validity.WATCH_AFTER` seconds.
+                    # Without this watch the holder would notice lost keys only after `watch_after`
+                    # seconds.
                     self._extender.watch(lease)
                 self.round = self._second = None
                 self._lines.granted(self, lease, now, attempt)
@@ -179,7 +180,8 @@ class Acquisition(Call):
         """Undo a failed attempt. Then wait, ask again, or end the acquisition.
 
         `trouble` is the reason why a quorum of grants was not enough; "" if there was no quorum.
-        `granted` are the answers to the acquire. A node that may have set keys gets a release.
+        `granted` are the answers to the acquire, without the changes by a second round. A node that
+        may have set keys gets a release.
         """
         context = self.context
         context.counters.refused += 1

@@ -103,7 +103,7 @@ class Attempts:
         two holders: the model checker finds a case with 11 steps.
 
         If `followed` is True, other tasks wait in the same line. Each node then also returns the
-        counter that the fence replaces. The waiting tasks get fences above that counter.
+        counter that the fence replaces. All leases of the grant get fences above that counter.
         """
         context, spec = self.context, self.target
         if self.round is not None:

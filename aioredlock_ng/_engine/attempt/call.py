@@ -42,7 +42,8 @@ class Call(SecondRound):
         alone: True if the call makes its first attempt outside of any line.
 
     Attributes:
-        unreachable: True before the first attempt, and after an attempt that reached no quorum.
+        unreachable: True while nothing shows that a quorum can be reached. A time-out may then
+            raise `QuorumUnreachable`.
         future: The lease or the error of the call.
     """
 

@@ -63,8 +63,8 @@ def held_by_another(
 
     The error has the label of the holder if it is known. `holders` are the leases of this process
     for any of the wanted keys. `retry_after` is the number of seconds until a held key may expire.
-    If it is None for a lock, the error has the remaining time in the latest refusals. The refusals
-    of a semaphore concern only one slot, so their remaining time is not used.
+    For a lock, None takes the remaining time from the latest refusals. The refusals of a semaphore
+    concern only one slot, so their remaining time is not used.
     """
     left = retry_after
     if asked.spec.slots is None:

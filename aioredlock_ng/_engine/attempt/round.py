@@ -37,8 +37,8 @@ class Round:
     """A command that is sent to several nodes, and the count of its answers.
 
     Args:
-        full: The reply that counts as a yes; None for no reply. With `GRANTED`, a grant without the
-            fence counts, too.
+        full: The reply that counts as a yes; None if no reply does. With `GRANTED`, a grant without
+            the fence counts, too.
         quorum: Number of nodes that must answer yes.
         started: Instant by the engine's clock, before the first byte of the command is queued.
         on_decided: Called once: when a quorum has answered yes, when a quorum has become
@@ -215,8 +215,8 @@ class Round:
     def decided(self) -> asyncio.Future[None]:
         """Return a future that is done after the decision.
 
-        After several calls, only the future of the last call is resolved. The decision of a round
-        with `on_decided` resolves no future.
+        The decision resolves only the future of the latest call. In a round with `on_decided`, the
+        decision resolves no future.
         """
         self._waiter = future = self._context.loop.create_future()
         if not self.open:

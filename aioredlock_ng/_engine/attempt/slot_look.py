@@ -51,8 +51,7 @@ class SlotLook(Round):
     def _all_shown(self) -> bool:
         """Return True if no slot can turn out to be free on a quorum any more.
 
-        A quorum must have shown its slots, or must have become impossible. The result stays False
-        while missing answers could show a free slot.
+        A quorum must also have shown its slots, or must have become impossible.
         """
         asked, quorum, yes, no = self._asked, self._quorum, self.yes, self._no
         pending = asked - yes - no

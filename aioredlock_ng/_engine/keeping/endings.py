@@ -16,7 +16,7 @@ __all__ = ["Endings"]
 
 
 class Endings:
-    """Reports the ends of leases to counters and listeners. The subclass sets `_context`."""
+    """Counts lost leases, and reports the ends of leases. The subclass sets `_context`."""
 
     _context: Context
 

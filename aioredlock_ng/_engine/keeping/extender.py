@@ -54,7 +54,6 @@ class Extender(Endings):
 
     Attributes:
         leases: The leases that have not ended.
-        watcher: Watches the keys of leases.
     """
 
     def __init__(self, context: Context, releases: Releases, lines: Lines) -> None:
@@ -120,13 +119,13 @@ class Extender(Endings):
     def release(self, lease: LeaseRecord) -> Round | None:
         """End a lease, and release its keys on the nodes.
 
-        If `min_hold` is not over, a mark replaces the token, and the keys stay taken until the end
-        of `min_hold`. When the method returns, the release is queued. The attempt of the next task
-        in line is queued behind the release.
+        If `min_hold` is not over, a mark (see `_core/over.py`) replaces the token, and the keys
+        stay taken until the end of `min_hold`. When the method returns, the release is queued. The
+        attempt of the next task in line is queued behind the release.
 
         Returns:
             The round of the release. None if the lease had ended already, if its deadline has
-            passed, or if its shared grant must not be released yet.
+            passed, or if its shared grant must not be released.
         """
         if lease.phase is not Phase.HELD:
             return None

@@ -72,7 +72,7 @@ class LeaseRecord(LeaseState):
         home: The `Mailbox` of the holder's event loop, if the engine runs on another loop.
         asking: The task of the body, while this task waits for a renewal. If the lease is lost
             meanwhile, the waiting call raises an exception.
-        on_lost: Called once, synchronously, when the lease is lost.
+        on_lost: Called at most once, synchronously, when the lease is lost.
         waiters: Futures to resolve when the lease ends.
         timer: An exact timer, which replaces the timer wheel when the deadline is near.
         longest_ttl: The longest ttl, in seconds, that a node may have given the keys.
@@ -180,7 +180,7 @@ class LeaseRecord(LeaseState):
         renewed, repaired or labelled.
 
         A read grant is shared even after a renewal, because nodes never shorten the life of its
-        entry. Once its next renewal is overdue, the grant is not shared. A new lease could end
+        entry. Once its next renewal is due, the grant is not shared, because a new lease could end
         before its own first renewal.
         """
         life, fence = spec.life, self.fence

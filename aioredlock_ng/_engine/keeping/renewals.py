@@ -1,7 +1,7 @@
 """Renewals of leases, which are sent in batches, decided for each lease, and repeated if they fail.
 
-The timers of `Schedule` start the renewals, and callbacks receive the answers. A renewal compares
-the token of the lease, so that it never extends the key of another grant. A renewal never sets a
+A timer or a caller starts a renewal, and callbacks receive the answers. A renewal compares the
+token of the lease, so that it never extends the key of another grant. A renewal never sets a
 missing key.
 """
 
@@ -66,8 +66,8 @@ class Renewals:
         After the answers, a lease has a new deadline, is scheduled for another try, or is lost.
 
         The leases must be of the same kind of lock. `ttl` counts in seconds from now. All keys live
-        as long as the longest minimum hold requires. So the minimum holds of the leases should end
-        at about the same time.
+        at least as long as the longest minimum hold requires. So the minimum holds of the leases
+        should end at about the same time.
         """
         context = self._context
         options = context.options

@@ -31,7 +31,7 @@ class Watcher:
     Args:
         leases: All leases of the manager that have not ended.
         lose: Called for a lease if no quorum of nodes has its keys any more.
-        check: Called for a lease whose deadline may have passed, before its keys are read.
+        check: Ends a lease whose deadline has passed. Called before a check reads the keys.
         repairs: Sets keys again on nodes that lost them.
     """
 
@@ -54,7 +54,7 @@ class Watcher:
     def watch(self, leases: Sequence[LeaseRecord], *, label: bool = True) -> None:
         """Read the keys of leases on all nodes, so that the nodes track them.
 
-        Some of the leases may already be watched. If `label` is True, write their labels, too.
+        Some of the leases may already be watched. If `label` is True, write the labels, too.
         """
         for part in _alike(leases):
             for lease in part:

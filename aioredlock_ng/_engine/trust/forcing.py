@@ -39,9 +39,9 @@ async def force_release(
 ) -> list[int]:
     """Delete the key of a lock on the nodes where it has the holder's token.
 
-    Only keys with the holder's token are deleted. Without this rule, the deletion could hit a node
-    that has just granted an attempt of another client. The other client would count the node in its
-    majority, and the next client would get the lock, too.
+    A deletion of other tokens could hit a node that has just granted an attempt of another client.
+    The other client would count the node in its majority, and the next client would get the lock,
+    too.
 
     If no token has a majority, each token belongs to an attempt under way or is left over. An
     attempt is won or undone within two node timeouts, unless its client has a longer node timeout
@@ -54,11 +54,11 @@ async def force_release(
             answers may not show the holder.
         kind: The kind of the lock, which builds the commands.
         key: The key of the lock, or of one slot of a semaphore.
-        slot: The slot of the fence counter for this key.
+        slot: The number of the fence counter for this key.
         only: The only token whose keys may be deleted, in the form of `LockInfo`. None allows any
             token.
-        any_key: True if keys that cannot be locks of this library may be deleted, too. These are
-            keys of other types, and strings without expiry.
+        any_key: True if keys of other types, and strings without expiry, may be deleted, too. No
+            lock of this library has such a key.
 
     Returns:
         The number of keys that each node has deleted.
@@ -105,13 +105,13 @@ async def force_release(
             # a node with a higher counter refuses a repair.
             return [0] * len(context.fleet.nodes)
     fence = context.fences.propose(context.wall_us(), (slot,))
-    # The lease may end meanwhile. A mark then replaces its token until the end of `min_hold`.
+    # The lease may end meanwhile. During `min_hold`, `over_mark` then replaces its token.
     values = (*tokens, *map(over_mark, tokens))
     answers = await ask(kind.force_releasing((key,), (slot,), fence, values, any_key=any_key))
     deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
     if not any(deleted):
-        # A key that may not be deleted can have appeared after the first question. A key that was
-        # there before is left alone, as beside any token with a majority.
+        # A key that may not be deleted can have appeared since the last look. If the look showed
+        # the key already, the lock itself had a majority, and the key causes no error.
         refuse(
             [
                 answer if _foreign(look) is None else ForceReleased(0)

@@ -34,7 +34,7 @@ class Markers:
 
     Attributes:
         guard_ms: The guard time of this manager in milliseconds.
-        known_ms: The longest guard time that was ever read, in milliseconds.
+        known_ms: The longest of `guard_ms` and all guard times that were read, in milliseconds.
         readings: The marker of each node, as last read; None if the node has not answered.
         memories: The last trusted marker of each node; None if there was none.
         refusals: For each node the reason why its marker cannot be read or kept; "" if all is well.

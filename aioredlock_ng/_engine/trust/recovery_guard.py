@@ -1,7 +1,8 @@
-"""The recovery guard: a task that keeps nodes which lost their memory from voting too soon.
+"""The recovery guard: a task that reads the markers of the nodes, and writes new ones.
 
-`_core/recovery_guard.py` has the rules. The task ends once each connected node is trusted. Votes do
-not wait for the task, because the script that grants compares the marker itself.
+`_core/recovery_guard.py` decides which markers are written. The task ends once each connected node
+is trusted. Votes do not wait for the task, because the script that grants compares the marker
+itself.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Line(Generic[_H]):
         unreachable: True if the latest contender gave up without having reached a quorum.
         queue: The tasks behind the contender, in order of arrival.
         holders: The leases of this process for the keys, the latest last. A lock has at most one
-            lease, a semaphore has one for each slot, and readers have any number.
+            lease, a semaphore at most one for each slot, and readers any number.
         place: The place of the line in the queues; None if the line is in no queue.
         trip: Duration in seconds of the round that granted the lock last. 0.0 if the line did not
             have to queue for this grant.

@@ -109,14 +109,14 @@ class Lines(PassingOn):
             if line.shared:
                 self._share_with_all(line)
             if line.queue and not line.full:
-                # Another slot of the semaphore may be free. A quorum has just answered, so the next
-                # task is not cut off from the nodes.
+                # Another slot of the semaphore may be free, or a further read grant possible. A
+                # quorum has just answered, so the next task is not cut off from the nodes.
                 following = self._next(line)
                 following.unreachable = False
                 if tickets_known:
-                    # The line had to queue for this slot, so an attempt would most probably be
-                    # refused, and the refusal would show tickets that are known already. A late
-                    # command to leave must not remove the new entry, so the entry gets a new name.
+                    # The line had to queue for this slot. Another attempt would most probably be
+                    # refused, and show tickets that are known already. A late command to leave must
+                    # not remove the new entry, so the entry gets a new name.
                     self._renumber(line)
                     self._place_of(line).stand()
                 else:

@@ -30,18 +30,18 @@ __all__ = ["POLL_EVERY", "Place"]
 REFRESH_EVERY = QUEUE_LIFE / 2
 """Longest time in seconds between two refreshes by the head of a queue. The actual time is random,
 and at least half as long. A refresh costs one command per node, and helps if messages were lost. A
-node that tracks the key is left out if its answer is younger than half of this time. Each of up to
-15 waiters ahead of a waiter adds `QUEUE_LIFE`. A waiter behind the head needs its refresh only if a
-waiter ahead has died, or if the nodes have forgotten this waiter."""
+node that tracks the key is left out if its answer is younger than half of this time. For a later
+waiter, each waiter ahead adds `QUEUE_LIFE`, up to 15 times. A later waiter needs its refresh only
+if a waiter ahead has died, or if the nodes have forgotten the later waiter."""
 
 POLL_EVERY = 0.1
 """Longest time in seconds between refreshes while no quorum of nodes sends messages and tracks
 keys. Without messages and tracking, only a refresh shows a release."""
 
 REFRESH_AFTER = 0.02
-"""Seconds from a message or an answer of a node to the refresh that it causes. By this refresh, the
-nodes begin to track the key for the head, or show whether the key is free. Most locks are released
-earlier, and need no such refresh."""
+"""Seconds from a message or an answer of a node to the refresh that it causes. The refresh makes
+the nodes track the key for the head, or shows whether the key is free. Most locks are released
+within this delay, which saves the refresh."""
 
 EXPIRY_MARGIN = 0.002
 """Pause in seconds from a computed expiry to the attempt, as servers round to milliseconds."""
@@ -143,7 +143,7 @@ class Place(Entry):
         super().served(attempt)
 
     def notified(self, index: int, message: Message) -> None:
-        """Process a node's message. If the message has no time, the line is the head now."""
+        """Process a node's message. A message without a time asks for a refresh."""
         if message.highest is not None:
             self._offered(index, message.highest)
         if not self.waiting:
@@ -239,8 +239,8 @@ class Place(Entry):
         self._timer = None
         now = self._context.clock()
         if self._outlook.ask_at <= now and self._outlook.rank:
-            # The second waiter only refreshes, in case the head died with the holder. Usually the
-            # holder has renewed, and an attempt would cost twice as many commands.
+            # A waiter behind the head only refreshes, in case the head died as well as the holder.
+            # Usually the holder has renewed, and an attempt would cost twice as many commands.
             self._outlook.forget_expiries()
             self.refresh()
         elif self._outlook.ask_at <= now:
@@ -269,7 +269,7 @@ class Place(Entry):
         return self._outlook.answered, self._outlook.notified
 
     def _set_refresh(self) -> None:
-        """Set the time of the next refresh. It is near if no quorum answers or sends messages."""
+        """Set the time of the next refresh: soon if no quorum answers or sends messages."""
         context, ahead = self._context, self._outlook.ahead
         if self._outlook.answered:
             every = REFRESH_EVERY + QUEUE_LIFE * ahead if self._outlook.notified else POLL_EVERY
