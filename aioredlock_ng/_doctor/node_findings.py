@@ -130,7 +130,7 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["replicas"].found(
             facts.address, f"{attached} attached", guard=options.recovery_guard is not None
         )
-    # With the recovery guard, a rule of `findings.py` uses the marker, which is more precise.
+    # With the recovery guard, `findings.py` notices a restart by the marker, which is more precise.
     if (
         options.recovery_guard is None
         and facts.uptime is not None
