@@ -98,7 +98,7 @@ class _Examination(Trials):
         # A server that cannot be a node is only reported, and nothing is written to it.
         if not is_no_voter(NodeFacts(**self.facts)):
             await self._prepare()
-            # With another key format, the keys of locks hardly collide with other data.
+            # With another key format, the keys of locks rarely collide with other data.
             if self._options.key_format == BARE_FORMAT:
                 await self._sample_keys()
             await self._try(watch)

@@ -39,7 +39,10 @@ _OPTIONAL: Final = {
 """The code of the finding for the refusal of each optional step."""
 
 _OPTIONAL_GROUPS: Final = {"queue": "no-queue", "readers": "no-readers"}
-"""The same for groups of steps, by the first word of a step such as "queue ZADD"."""
+"""The code of the finding for each group of optional steps.
+
+The first word of a step, for example of "queue ZADD", names its group.
+"""
 
 _ON_OWN_KEYS: Final = frozenset(
     f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker")
