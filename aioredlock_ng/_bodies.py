@@ -1,7 +1,4 @@
-"""Keep the open `async with` entries of a `Lock`.
-
-If the lease of an entry is lost, the task of this entry is cancelled.
-"""
+"""Keep the open `async with` entries of a `Lock`."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ __all__ = ["Bodies", "Body"]
 class Body:
     """One open `async with` entry: its lease and its task.
 
-    A loss of the lease cancels the task, in the same way as `asyncio.timeout`.
+    With `on_lost="cancel"`, a loss of the lease cancels the task as `asyncio.timeout` does.
     """
 
     __slots__ = ("_cancelling", "_told", "lease", "outer", "task")
@@ -52,8 +49,8 @@ class Bodies:
     """The open entries of one `Lock`.
 
     Python does not say which entry an `__aexit__` belongs to. If `leave` cannot decide which entry
-    to remove, it only counts the block as left. Once as many blocks are counted as entries remain,
-    no block is open, and `leave` removes these entries.
+    to remove, it removes none and counts the exit. Once this count equals the number of remaining
+    entries, no block is open, and `leave` removes them all.
     """
 
     __slots__ = ("_inside", "_left", "_newest")
@@ -64,7 +61,7 @@ class Bodies:
         self._inside: dict[Body, None] = {}
         # The newest entry of each task.
         self._newest: dict[asyncio.Task[object], Body] = {}
-        # Number of blocks that were left while `leave` could not decide which entry to remove.
+        # Number of exits for which `leave` removed no entry.
         self._left = 0
 
     def enter(self, body: Body) -> None:

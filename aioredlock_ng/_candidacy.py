@@ -43,7 +43,7 @@ class Candidacy:
         over: The last error that `leave` raised. `finish` sets the attribute to None.
         leader: The last known label of the leader; None if no leader is known.
         has_led: True if a term has begun since the last `begin`.
-        resigned: True from a `resign` during a wait or a term until the next `begin`.
+        resigned: True if `resign` ended a wait or a term since the last `begin`.
     """
 
     def __init__(

@@ -131,7 +131,7 @@ class NodeFacts:
             excessive marker names a guard time above 86,401 s.
         ready_in: Seconds until the node may be trusted.
         sampled_keys: Number of sampled keys. Keys of the library itself are not counted. None if
-            `key_format` is not the default, or if the rights to sample are missing.
+            `key_format` is not the default, or if the server refuses SCAN.
         foreign_keys: The type of each sampled key that cannot be a lock. The key of a lock is a
             string or, while readers hold it, a sorted set. It always has an expiry.
         refusals: The refused requests, in the order in which they were sent.

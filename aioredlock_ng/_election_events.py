@@ -80,7 +80,6 @@ class SteppingDown:
         fence: The fence of the leader's lease; None without fencing.
         remaining: Seconds in which the leader can end its work before another candidate can lead.
         cause: "unrenewed": no renewal succeeded in time. "max_hold": the `max_hold` is nearly over.
-            The application wanted this end.
     """
 
     resource: str
@@ -94,8 +93,8 @@ class TermOutlived:
     """A leader worked on after its lease was lost. Another candidate may lead at the same time.
 
     The event is sent once per term. If the event loop stood still, the event is sent when the loop
-    runs again, and the work may be over by then. `Election.check()` fails until the leader has
-    ended its work.
+    runs again, and the work may be over by then. `Election.check()` raises `LockLost` until the
+    leader has ended its work.
 
     Attributes:
         resource: The election's name.
@@ -110,7 +109,7 @@ class TermOutlived:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """An `Election` of this process has learned of a change, from its own term or from `watch()`.
+    """An `Election` of this process learned, by its own term or `watch()`, that the leader changed.
 
     Attributes:
         resource: The election's name.

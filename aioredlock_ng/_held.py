@@ -104,9 +104,8 @@ class Held:
     def overdue(self) -> float:
         """Seconds since the deadline, after which other clients may hold the lock.
 
-        Internal: for elections. If a lost lease leaves its keys to expire, the value is negative
-        before the deadline. For all other leases it is 0.0 then. A released or abandoned lease
-        always has the value 0.0.
+        Internal: for elections. Before the deadline the value is 0.0, or negative for a lost lease
+        whose keys are left to expire. A released or abandoned lease always has the value 0.0.
         """
         record = self._record
         if record.phase is not Phase.HELD and record.phase is not Phase.LOST:
@@ -176,7 +175,7 @@ class Held:
         return False
 
     async def _asking(self, renewal: Coroutine[Any, Any, R]) -> R:
-        """Wait for a renewal that the user asked for.
+        """Wait for a renewal or a downgrade that the user asked for.
 
         A loss meanwhile cancels the body's task. If that task itself waits here, it is not
         cancelled, because its call raises `LockLost`.

@@ -156,8 +156,8 @@ class Kinds(Operations):
                 replaces the `lock`. None: one call, under the `lock`.
             shared: True: the lock is `rwlock(name).read()`. Calls with the same lock name
                 may then run at the same time. A call of a guard without `shared` is a writer.
-            options: Options of `lock`. With `shared`, options of `rwlock`. `owner` may have the
-                placeholders of the name, or be a function; see `GuardOptions`.
+            options: Options of `lock`. With `shared`, options of `rwlock`. `owner` may be a
+                template like that of the name, or a function; see `GuardOptions`.
 
         Raises:
             ConfigurationError: Raised at decoration if the function is not a coroutine function, or

@@ -25,8 +25,8 @@ __all__ = ["SpecOptions", "Specs"]
 _GRANT_SLACK: Final = 0.1
 """Seconds by which the event loop may delay a grant with `min_hold`.
 
-If `min_hold` is longer than the ttl, the keys live longer by this time. A grant for these keys does
-not count if it took longer than two node timeouts plus this time."""
+The keys outlast `min_hold` even if the grant takes two node timeouts plus this time.
+"""
 
 _MOST_SPECS: Final = 4096
 """Largest number of names whose settings a manager keeps, in about 2 MB."""

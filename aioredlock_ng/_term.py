@@ -34,7 +34,7 @@ _RENEWED_AT: Final = 2 / 3
 
 _SHORTEST_NAP: Final = 0.001
 """Shortest delay of a timer in seconds. A timer may fire slightly early because of rounding.
-Without this bound, the next timer would then have a delay of zero seconds."""
+Without this bound, the next timer would then fire at once, perhaps many times."""
 
 _LONGEST_NAP: Final = 0.5
 """Longest delay of a timer in seconds. While the machine is suspended, the timers of the event loop

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["PROBE", "WATCH", "diagnose"]
 
 PROBE = "doctor:aioredlock_ng"
-"""Beginning of the name of the doctor's lock, to which a random end is added.
+"""First part of the name of the doctor's lock. A random part follows.
 
 The name does not begin with `aioredlock_ng:`, because keys with this beginning are not locks.
 """

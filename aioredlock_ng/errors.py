@@ -25,7 +25,7 @@ __all__ = [
 
 
 class RedlockError(Exception):
-    """Base of every error raised by this library."""
+    """Base of all errors in this module."""
 
 
 class ConfigurationError(RedlockError, ValueError):

@@ -200,7 +200,7 @@ class LeasesRenewed:
 
 @dataclass(frozen=True, slots=True)
 class RenewalFailed:
-    """No quorum renewed a lease in time. The renewal in the background tries again.
+    """No quorum renewed a lease in time. With `auto_extend`, the library tries again soon.
 
     Attributes:
         resource: The lock's name.

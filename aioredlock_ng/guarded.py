@@ -59,9 +59,9 @@ class LockOptions(RWLockOptions, total=False):
 class GuardOptions(CommonOptions, total=False):
     """Arguments of `Redlock.lock` for the calls of a function.
 
-    `owner` is a text with the placeholders that the name may have, or a function. The function
-    returns the label, or None for the manager's label. The function receives the arguments that it
-    names as parameters.
+    `owner` is a template like that of the name, or a function. The function returns the label, or
+    None for the manager's label. Each parameter without a default receives the argument of the call
+    with the same name.
     """
 
     fair: bool
@@ -256,7 +256,7 @@ def guarded(
     """Return the decorator of `Redlock.guard`.
 
     Args:
-        lock: Returns the lock of a name and a label.
+        lock: Returns the lock for a name and a label.
         template: The template of the name; see `NameTemplate`.
         owner: The template of the label.
 

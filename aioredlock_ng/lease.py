@@ -296,5 +296,5 @@ class Lease(Held):
 
 
 async def _until_decided(release: Round) -> None:
-    # A closure inside `release` would be created again at every call of `release`.
+    # With this lambda inside `Lease.release`, every call would create a cell for the variable.
     await outlast_cancellation(lambda: release.open, release.decided)

@@ -41,7 +41,7 @@ _log = logging.getLogger("aioredlock_ng")
 
 
 def log_event(event: Event) -> None:
-    """Write an event to the log. Losses are errors, and each outage of a node is one warning."""
+    """Write an event to the log. Routine events, such as `LockAcquired`, are not logged."""
     match event:
         case LeaseLost():
             held_for, token = event.held_for, event.token_prefix

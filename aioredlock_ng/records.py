@@ -38,9 +38,9 @@ class NodeAnswer:
 
     Attributes:
         node: The node's address.
-        token: The holder's value of the key, without the prefix that marks an ended lease. None if
-            there is no such value or no answer. The repr leaves the token out, because anybody can
-            release the lock with it.
+        token: The value of the key, without the prefix that marks an ended lease. None if readers
+            hold the key, if the key is reserved, missing or of another type, or without an answer.
+            The repr leaves the token out, because anybody can release the lock with it.
         remaining: Seconds until the key expires. None if there is no key, no expiry or no answer.
         detail: The reason for a missing answer, or the note that the key's type is not that of a
             lock.
@@ -52,7 +52,7 @@ class NodeAnswer:
         offered: True if the key is reserved for a waiter, for at most `remaining` seconds. Nobody
             holds the lock then.
         over: True if the lease of the token has ended, and `min_hold` keeps the key.
-        readers: Number of the read grants under the key.
+        readers: Number of read grants under the key.
     """
 
     node: str
@@ -109,19 +109,20 @@ class LockInfo:
         held: True if a quorum of nodes has the same token, the same read grant, or keys of other
             types. After a lease with `min_hold`, the value stays True until the end of `min_hold`.
         token: The token of the quorum, or else the most frequent token. None if no node has a
-            token, or if more nodes have keys of other types.
-        nodes: Number of nodes with that token, or with a key of another type.
+            token, or if keys of other types are on more nodes than any token.
+        nodes: Number of nodes with that token, with the most frequent read grant, or with keys of
+            other types.
         total: Number of all nodes.
         remaining: Seconds until fewer nodes than a quorum have the key, if the lease is not
             renewed. For a quorum of q nodes, the value is the q-th largest remaining time among the
             nodes. A node without an answer counts as 0. Infinite for keys without expiry.
         answers: The answer of each node.
         owner: The holder's label. None if the holder has written no label yet, or writes none.
-        waiting: Number of clients in the nodes' queues: the lower median of the nodes that answer.
+        waiting: Number of clients in the queue: the lower median of the numbers that nodes report.
             The maximum would count entries of dead processes on a node that was cut off. A process
             counts once for each set of names. With `fair=True` each task of the process counts.
             Clients without a place in the queue are not counted, for example those of other
-            libraries. None if no node answers.
+            libraries. None if no node reports a number.
         offered: True if nobody holds the lock and a node reserves its key for a waiter.
         over: True if the lease of the token has ended, and `min_hold` keeps the lock. `owner` then
             names the last holder.
@@ -153,9 +154,10 @@ class SemaphoreInfo:
         limit: Number of slots about which the nodes were asked.
         held: Number of slots that are held, including slots that `min_hold` keeps after the
             release.
-        waiting: Number of clients that wait for a slot: the lower median of the nodes that answer.
-            Clients to which a node offers a slot now are included. A process counts once for each
-            limit. With `fair=True` each task of the process counts. None if no node answers.
+        waiting: Number of clients that wait for a slot: the lower median of the numbers that nodes
+            report. Clients to which a node offers a slot now are included. A process counts once
+            for each limit. With `fair=True` each task of the process counts. None if no node
+            reports a number.
         slots: The state of each slot, from slot 1 upwards. The `resource` of slot 1 is the
             semaphore's name with "#1". The `waiting` of a slot counts the clients that wait for the
             semaphore, and the clients that want this slot as a lock.
@@ -203,8 +205,8 @@ class Stats:
         renewals_failed: Renewals that no quorum confirmed in time.
         handoffs: Ends of leases after which a waiting task of this process received the grant, or
             began an attempt, in the same tick.
-        passed_on: Handoffs in which the waiting task received the grant, without a request to the
-            nodes.
+        passed_on: Leases that a task received from a grant of another task, without a request to
+            the nodes. Readers that share a grant count as well.
         wakeups: Attempts of waiters after messages or answers which say that a quorum may grant.
         wakeups_expiry: Attempts of waiters after the remaining time of a holder or an offer was
             over.

@@ -70,12 +70,12 @@ class RWLock:
 
         The fence of a read lease is not below the fence of any earlier writer, and is below the
         fence of every later writer. So the fence can serve as the version of the data that the
-        reader reads. Readers may have the same fence. All tasks of a process that read at the same
-        time share one grant for a while.
+        reader reads. Readers may have the same fence. Tasks of a process that begin to read within
+        a short time share one grant.
 
         Inside `read()`, a task may acquire `read()` again, even while a writer waits. The inner
-        lease may have the ttl of the outer one. Inside `read()`, a task must not acquire `write()`.
-        The call immediately raises `UpgradeRefused`, which is a `LockHeld`.
+        lease may get the ttl of the outer lease instead of its own. Inside `read()`, a task must
+        not acquire `write()`. The call immediately raises `UpgradeRefused`, which is a `LockHeld`.
         """
         reading = self._writing.reading
         assert reading is not None

@@ -86,7 +86,7 @@ async def examine(
 
 
 class _Examination(Trials):
-    """One examination. `facts` and `refusals` contain the results so far."""
+    """All steps of one examination."""
 
     async def run(self, watch: float) -> None:
         """Run all steps in order.
@@ -98,7 +98,7 @@ class _Examination(Trials):
         # A server that cannot be a node is only reported, and nothing is written to it.
         if not is_no_voter(NodeFacts(**self.facts)):
             await self._prepare()
-            # Locks with a key format of their own cannot collide with other data.
+            # With another key format, the keys of locks rarely collide with other data.
             if self._options.key_format == BARE_FORMAT:
                 await self._sample_keys()
             await self._try(watch)

@@ -24,10 +24,7 @@ __all__ = ["diagnosis_of"]
 _THIS_MACHINE = "this machine"
 
 _SLOW_SHARE = 0.05
-"""Share of the ttl above which a majority's round trip (p95) counts as slow.
-
-A renewal without a quorum is retried after the same share of the ttl.
-"""
+"""Share of the ttl above which a majority's round trip (p95) counts as slow."""
 
 _ROOMY_TTL = 10
 """Ratio of the ttl to the node timeout below which the ttl counts as short."""
@@ -69,9 +66,9 @@ def _can_vote(facts: NodeFacts) -> bool:
 
 
 def _forgot(facts: NodeFacts, nodes: Nodes) -> bool:
-    """Return True if the recovery guard excludes the node.
+    """Return True if the recovery guard keeps the node from voting.
 
-    An unmarked or founding node counts as new only if no other node is trusted.
+    A node without a marker, or a founding node, counts as new unless another node is trusted.
     """
     if facts.trust in ("none", "founding"):
         return any(other.trust == "trusted" for other in nodes)

@@ -39,7 +39,10 @@ _OPTIONAL: Final = {
 """The code of the finding for the refusal of each optional step."""
 
 _OPTIONAL_GROUPS: Final = {"queue": "no-queue", "readers": "no-readers"}
-"""The same for groups of steps, by the first word of a step such as "queue ZADD"."""
+"""The code of the finding for each group of optional steps.
+
+The first word of a step, for example of "queue ZADD", names its group.
+"""
 
 _ON_OWN_KEYS: Final = frozenset(
     f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker")
@@ -130,7 +133,7 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["replicas"].found(
             facts.address, f"{attached} attached", guard=options.recovery_guard is not None
         )
-    # With the recovery guard, a rule of `findings.py` uses the marker, which is more precise.
+    # With the recovery guard, `findings.py` notices a restart by the marker, which is more precise.
     if (
         options.recovery_guard is None
         and facts.uptime is not None

@@ -50,5 +50,5 @@ COMMANDS_OF_READERS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ..
 }
 """Commands by which scripts access a key held by readers, with arguments.
 
-Commands that `COMMANDS_OF_QUEUES` tests, such as ZREM, are left out.
+ZREM and ZREVRANGE are left out, because `COMMANDS_OF_QUEUES` tests them.
 """

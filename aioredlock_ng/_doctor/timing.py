@@ -33,7 +33,8 @@ async def measure(
 ) -> RoundTrips | None:
     """Measure round trips of a request. Refusals count as well.
 
-    The measurement ends after `within` seconds, but not before `_FEWEST_ROUND_TRIPS` round trips.
+    The measurement ends after `_ROUND_TRIPS` round trips, or after `within` seconds if there are
+    `_FEWEST_ROUND_TRIPS` by then.
     """
     began = clock()
     seconds: list[float] = []

@@ -126,7 +126,7 @@ class Trials:
             await self._try_commands()
 
     async def _try_guarded_scripts(self, *, fencing: bool, guard: bool) -> None:
-        """Try the scripts for fences and the recovery guard, as set, and for queues and readers."""
+        """Try the scripts for queues and readers, and for fences and the guard if these are on."""
         keys, token, slots = (self._key,), self._token, (slot_of(self._key),)
         ttl = b"%d" % self._ttl
         own_marker = b"%b:%d" % (

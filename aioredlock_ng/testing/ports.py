@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["free_port"]
 
 # These ports are below the range from which kernels choose ports for outgoing connections (Linux
-# 32768+, BSD and macOS 49152+). No other program then takes the port of a crashed server before its
-# restart, and a client that reconnects cannot connect to itself.
+# 32768+, BSD and macOS 49152+). So no outgoing connection takes the port of a crashed server before
+# its restart, and a client that reconnects cannot connect to itself.
 _PORTS = range(20_000, 32_000)
 
 _SHARES = 64

@@ -31,7 +31,7 @@ _STOP_SECONDS = 3.0
 
 
 class ServerFailed(RuntimeError):
-    """The server did not start. The message ends with the last lines of its log."""
+    """The server did not start, or no port was free. The message may quote the server's log."""
 
 
 @dataclass(frozen=True, slots=True)

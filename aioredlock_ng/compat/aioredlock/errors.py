@@ -22,7 +22,7 @@ class LockAcquiringError(LockError):
 
 
 class LockRuntimeError(LockError):
-    """No majority of the nodes answered, or the manager is destroyed.
+    """No majority of the nodes answered, or the manager cannot be used.
 
-    The error also means that the manager belongs to another event loop or process.
+    The manager is destroyed, or belongs to another event loop or process.
     """
