@@ -14,8 +14,8 @@ from .fence import StaleFence, usable_fence
 __all__ = ["FenceGuard"]
 
 # Number of floors. When the guard forgets a name, it raises one floor to the fence of the name. The
-# floor applies to all names with the same hash modulo this number. With one floor for all names,
-# the guard might refuse all names for an hour after a fence from a clock that is an hour ahead.
+# floor applies to all names with the same hash modulo this number. With only one floor, one fence
+# from a clock that is an hour ahead could make the guard refuse other names for an hour.
 _FLOORS: Final = 1024
 
 
@@ -29,13 +29,13 @@ class FenceGuard:
     mutex around the two.
 
     Memory is bounded. Above `max_resources` the guard forgets the resource with the oldest check.
-    From then on, it still refuses fences below the forgotten fence. So an outdated fence is refused
-    even after the newer fence was forgotten. To save memory, this limit also applies to about one
-    in 1,024 of all other names, while the guard remembers no fence for them.
+    From then on, the guard still refuses fences below the forgotten fence. To save memory, the same
+    limit applies to about one in 1,024 of all other names that the guard does not remember. So an
+    outdated fence is refused even after the newer fence was forgotten.
 
-    Therefore the guard may also refuse a current holder, who must then acquire the lock again. A
-    refusal of this kind is possible if `max_resources` other resources were checked since the
-    holder's last check, or since the holder acquired the lock.
+    Because names share a limit, the guard may also refuse a current holder, who must then acquire
+    the lock again. A refusal of this kind is possible if `max_resources` other resources were
+    checked since the holder's last check, or since the holder acquired the lock.
 
     Args:
         max_resources: Number of remembered resources, at least 1. Each needs about 200 bytes.

@@ -39,7 +39,7 @@ _form = attrgetter("command.form")
 class _Together(Request):
     """The merged request of a `Joint`. If every call succeeds, the reply is the number of calls.
 
-    Otherwise the reply is an error, or a list in which each call decodes its own part.
+    Otherwise the reply is an error, or a list with the reply to each call before the first error.
     """
 
     __slots__ = ("_calls",)
