@@ -20,7 +20,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """The shortest and the longest pause, in seconds, before failed work begins again.
 
 The pause doubles after each failure, so that a permanent failure costs hardly any CPU. After work
-that lasted longer than the longest pause, the first pause applies again."""
+that ran for longer than the longest pause before it failed, the next pause is the shortest."""
 
 
 def supervised(

@@ -5,8 +5,8 @@ not altered: connections are made from the settings of its pool. Some features o
 switched off, because they would send a command twice, set a timeout of their own, or close a
 connection unnoticed.
 
-Importing redis-py takes longer than importing the rest of the package. So this module is not
-imported before the first node is named.
+Importing redis-py takes longer than importing the rest of the package. So the package imports this
+module only when nodes are given, for example to `Redlock`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Connector:
     Attributes:
         address: The node's name in messages: `host:port`, `host:port/db`, a socket's path, or
             `service@sentinel`.
-        identity: A value that is equal for two nodes if they are certainly the same server.
+        identity: Two nodes with the same identity are the same server.
         by_sentinel: True if a Sentinel names the primary. The Sentinel may notice a new primary
             late.
 
@@ -249,7 +249,7 @@ def _transport_of(connection: Any) -> asyncio.Transport | None:
 def _watch_for_partitions(sock: Any) -> None:
     """Let the kernel close the connection if the peer's kernel does not answer any more.
 
-    A hung server is not detected in this way, because its kernel still acknowledges bytes.
+    A hung server is not detected in this way while its kernel still acknowledges bytes.
     """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

@@ -46,7 +46,8 @@ class Greeting:
         server: Name and version, "" if unknown.
         tracking: True if the server reports changes of tracked keys.
         messages: True if the server delivers messages of other processes.
-        lacks: Descriptions of missing features that the library can do without.
+        lacks: Descriptions of missing features and of risky settings. The server may vote in spite
+            of them.
     """
 
     run_id: str

@@ -42,7 +42,7 @@ class Health:
         return "" if self.state == "up" else str(self.unsent)
 
     def up(self, greeting: Greeting) -> None:
-        """Record a new connection, and report what its server lacks."""
+        """Record a new connection, and report missing features and risky settings of the server."""
         self.greeting = greeting
         self.connections += 1
         self.state = "up"
@@ -54,8 +54,8 @@ class Health:
     def down(self, reason: str, *, refused: bool, reported: bool) -> None:
         """Record that there is no connection, for this reason.
 
-        `refused` is True if the server must not vote, so that a retry does not help. If `reported`
-        is True, an event is emitted, unless one was emitted since the node was last up.
+        `refused` is True if a retry does not help until somebody changes settings. If `reported` is
+        True, an event is emitted, unless one was emitted since the node was last up.
         """
         self.state = "refused" if refused else "down"
         self.unsent = Unsent(reason, permanent=refused)

@@ -39,7 +39,6 @@ class RedisNode:
     """A server reached through one connection that is kept alive in the background.
 
     Args:
-        connector: Makes the connections.
         outbox: Shared by all nodes of a manager.
         connect_timeout: Seconds for connecting and the handshake together.
         needed: Commands without which the server is refused; see `catalogue.needed`.
@@ -250,7 +249,7 @@ class RedisNode:
             self._outbox.leave(self._usable)
         self._usable = channel
         # While releases are refused, the node stays out of the outbox. The outbox would bypass
-        # `ask`, which notes the first release that succeeds.
+        # `ask`, and the first release that succeeds would go unnoticed.
         together = channel is not None and not self._owed.refusing
         if channel is not None and together:
             self._outbox.join(channel)

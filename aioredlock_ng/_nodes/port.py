@@ -65,7 +65,7 @@ class NodeListener(Protocol):
         """
 
     def identify(self, index: int, run_id: str) -> str:
-        """Record that node `index` is now the server process `run_id`.
+        """Record the id of the server process of node `index`; "" if the process is unknown.
 
         Returns:
             The address of another node that is the same process, or "".
@@ -114,9 +114,10 @@ class NodeState:
 class Node(Protocol):
     """One independent lock server.
 
-    Requests are executed in the order in which they were asked. `ask` never blocks, and never
-    raises because of the server or the network. `Sink.deliver` gets the reply: the record of a
-    script's result, or a mark of failure such as `Unsent` (see `votes.py`).
+    The server executes requests in the order of the `ask` calls, unless a request is sent again.
+    `ask` never blocks, and never raises because of the server or the network. `Sink.deliver` gets
+    the reply: the record of a script's result, or a mark of failure such as `Unsent` (see
+    `votes.py`).
 
     Attributes:
         address: The name of the server for people, without credentials.

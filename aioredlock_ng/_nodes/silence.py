@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["SUSPECT_AFTER", "DeadConnectionProbe"]
 
 SUSPECT_AFTER = 2
-"""Number of node timeouts after which a missing reply is overdue. If it is still missing as many
-node timeouts after the next request, the node is suspect, and gets no requests but releases.
+"""Number of node timeouts after which a missing reply is overdue.
 
-The number may be large, because a round ends without the answer of a hung node. It only bounds the
-number of unanswered requests.
+The next request then starts a second wait of the same length. If the reply is still missing after
+the second wait, the node is suspect and gets only releases. A round does not wait for the answer of
+a hung node. So this number does not slow rounds down, but limits how many requests wait unanswered.
 """
 
 PROBE_EVERY = 10.0
@@ -57,10 +57,9 @@ class DeadConnectionProbe:
     def start(self, patience: float, emit: EventSink) -> None:
         """Start the task, unless it already runs.
 
-        The task ends once the silent connection answers or is gone.
-
-        If the server has woken up, it answers on the silent connection within `patience` seconds.
-        After an unexpected exception, `emit` is called with a `TaskFailed`.
+        The task ends once the silent connection answers or is gone. A server that has woken up gets
+        `patience` seconds to answer on the silent connection. After an unexpected exception, `emit`
+        is called with a `TaskFailed`.
         """
         if self.task is None or self.task.done():
             work = partial(self._close_if_dead, patience)

@@ -40,7 +40,8 @@ class EngineThread:
     Attributes:
         dead: The reason why the thread serves no calls any more. "" while it serves calls.
         ended: A future that is resolved when the thread ends.
-        last_act: Makes a coroutine that runs before the loop is closed, if it stops unexpectedly.
+        last_act: Makes the coroutine that runs after an unexpected end of the loop, before the loop
+            is closed.
     """
 
     def __init__(self) -> None:
@@ -51,7 +52,7 @@ class EngineThread:
             target=self._serve, name=f"aioredlock_ng:{next(_numbers)}", daemon=True
         )
         self.dead = ""
-        # The thread may die while another thread ends it.
+        # The thread may die while another thread calls `end`.
         self._ending = threading.Lock()
         self.ended: Future[None] = Future()
         self.last_act: Callable[[], Coroutine[Any, Any, None]] | None = None
@@ -236,8 +237,8 @@ class EngineThread:
         self, call: Call[T], outcome: Future[T], *, begun: bool = False, to_end: bool = False
     ) -> T:
         try:
-            # A signal handler may raise an exception at any line. So the call begins where its undo
-            # begins, and nothing follows the line that returns its result.
+            # A signal handler may raise an exception at any line. So the call begins inside the
+            # `try` that undoes it, and no line follows the `return`.
             if not begun:
                 self._begin(call)
             result = outcome.result()
@@ -261,7 +262,7 @@ class EngineThread:
             asyncio.set_event_loop(self._loop)
             self._loop.run_forever()
         except BaseException as error:
-            # A daemon thread has no other place to report the error than its callers.
+            # Nobody else reports the error of a daemon thread, so the callers get it.
             why = f"its thread ended by {type(error).__name__}: {error}"
         finally:
             try:

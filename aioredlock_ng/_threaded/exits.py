@@ -21,8 +21,8 @@ _AFTER_ALL_OTHERS: Final = -1000
 def at_end_of_child(function: Callable[[], object]) -> None:
     """Call `function` when this process ends, if the process is a child of `multiprocessing`.
 
-    Before Python 3.13, a thread that is no daemon may go on after this end, and may hold locks. So
-    the function is not called while another thread of this kind runs.
+    Before Python 3.13, other threads that are no daemons may still run at this moment, and may hold
+    locks. So `function` is not called if there is a thread of this kind.
     """
     # A child has imported these modules. Other processes need not import them.
     process = sys.modules.get("multiprocessing.process")

@@ -1,4 +1,4 @@
-"""Refuse processes in which gevent or eventlet has replaced threads."""
+"""Refuse processes in which gevent or eventlet has replaced threads by greenlets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGES: Final = (
         "gevent",
         "gevent.monkey",
         "is_module_patched",
-        # asyncio waits by `select`, and asks for addresses in threads that wait by `queue`.
+        # asyncio waits for sockets with `select`. Its threads for DNS look-ups use `queue`.
         ("threading", "select", "queue"),
         "patch_all(thread=False, select=False, queue=False)",
     ),
@@ -32,8 +32,8 @@ def refuse_greenlets() -> None:
     """Raise an error if gevent or eventlet has replaced threads by greenlets.
 
     Raises:
-        ConfigurationError: gevent or eventlet has replaced `threading`, or gevent has replaced a
-            module with which a thread waits. The event loop would block all greenlets, or end.
+        ConfigurationError: gevent or eventlet has replaced threads, or gevent has replaced `select`
+            or `queue`. The event loop would block all greenlets, or end.
     """
     for package, module, question, parts, remedy in _PACKAGES:
         loaded = sys.modules.get(module)

@@ -108,7 +108,7 @@ class Threaded(PerProcess[M]):
         return method(here.redlock) if here.thread.here else here.thread.run(read)
 
     def leases(self) -> tuple[Lease, ...]:
-        """Return the leases that the manager holds now, for holders on all event loops."""
+        """Return the leases that the manager holds now. Their holders may run on any event loop."""
         here, engine = self.here, self.present
         if here is None or engine is None:
             return ()

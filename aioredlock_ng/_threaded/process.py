@@ -50,7 +50,7 @@ class Opened(NamedTuple, Generic[M]):
     """A manager that is open in one process, or is about to open.
 
     Attributes:
-        process: The id of the process.
+        process: The id of the process, by which a forked child notices the fork.
         thread: The thread of the manager's event loop.
         opening: The call that opens the manager.
         outcome: A future that is resolved when the manager is open, or fails with the error of the
@@ -265,7 +265,7 @@ async def _let_expire(redlock: Manager, thread: EngineThread) -> None:
 
 
 def _prepare_end() -> None:
-    """Make this process close its managers at its end, if it needs more than `atexit` for that."""
+    """Let a child of `multiprocessing` close its managers at its end, even without `atexit`."""
     global _prepared
     if _prepared != (process := os.getpid()):
         _prepared = process

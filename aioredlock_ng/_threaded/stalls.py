@@ -47,7 +47,6 @@ class Stalls:
     """Checks, on the engine's loop, the event loops whose tasks hold leases of one manager.
 
     Args:
-        engine: The engine of the manager.
         limit: Seconds after which a loop that stands still loses its leases. None: never.
     """
 

@@ -14,8 +14,8 @@ from .fence import StaleFence, usable_fence
 __all__ = ["FenceGuard"]
 
 # Number of floors. When the guard forgets a name, it raises one floor to the fence of the name. The
-# floor applies to all names with the same hash, about one name in 1,024. With one floor for all
-# names, a fence from a clock that is an hour ahead would bar all names for an hour.
+# floor applies to all names with the same hash modulo this number. With only one floor, one fence
+# from a clock that is an hour ahead could make the guard refuse other names for an hour.
 _FLOORS: Final = 1024
 
 
@@ -29,22 +29,22 @@ class FenceGuard:
     mutex around the two.
 
     Memory is bounded. Above `max_resources` the guard forgets the resource with the oldest check.
-    The forgotten fence becomes a floor for one in 1,024 of all names, including the forgotten name.
-    For a name that is not remembered, the guard refuses every fence below the name's floor.
-    Forgetting a newer fence therefore never makes the guard accept an outdated fence.
+    From then on, the guard still refuses fences below the forgotten fence. So an outdated fence is
+    refused even after the newer fence was forgotten. To save memory, the same limit applies to
+    about one in 1,024 of all other names that the guard does not remember.
 
-    The floor has a price: a current holder can be refused and must then acquire the lock again. The
-    guard may refuse a current holder if `max_resources` other resources were checked since the
-    holder's last check, or since the holder acquired the lock.
+    Because names share a limit, the guard may also refuse a current holder, who must then acquire
+    the lock again. A refusal of this kind is possible if `max_resources` other resources were
+    checked since the holder's last check, or since the holder acquired the lock.
 
     Args:
         max_resources: Number of remembered resources, at least 1. Each needs about 200 bytes.
             Choose many times the number of resources that are locked at the same time.
         floor: The lowest fence accepted for any resource. A new process remembers no fence. If the
             floor is the time of the process's start in microseconds, `time.time_ns() // 1000`, the
-            guard refuses older leases. For a floor from a clock, the clocks of the lock's clients
-            and of this process must agree. A resource that stores fences beside its data needs no
-            floor after a restart.
+            guard refuses leases from before the start. For a floor from a clock, the clocks of the
+            lock's clients and of this process must agree. A resource that stores fences beside its
+            data needs no floor after a restart.
 
     Raises:
         ConfigurationError: An argument is out of range.

@@ -57,5 +57,6 @@ A leader may hold its lock for longer than the largest bound.
 ROUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0)
 """Bounds for the time of a renewal's round.
 
-A round usually ends within the node timeout, 0.1 s by default. A late confirmation takes longer.
+A round usually ends within the node timeout, 0.1 s by default. A round with late answers takes
+longer.
 """

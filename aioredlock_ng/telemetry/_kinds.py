@@ -14,7 +14,7 @@ __all__ = ["MOST_KINDS", "OTHER", "Kinds"]
 MOST_KINDS: Final = 100
 """Largest number of kinds per sink.
 
-Each kind is a time series of its own in every metric with that label.
+Each kind adds time series to every metric with the label of the kind.
 """
 
 OTHER: Final = "other"

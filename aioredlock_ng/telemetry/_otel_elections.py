@@ -22,7 +22,6 @@ class Elections:
     """The metrics of elections.
 
     Args:
-        meter: Makes the metrics.
         prefix: The beginning of the names of metrics and attributes.
         kind: Returns the attributes for the kind of an election.
     """

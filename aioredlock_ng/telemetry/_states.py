@@ -66,8 +66,8 @@ class NodeStates:
         else:
             self._reached[node] = _REACHED[type(event)]
             if isinstance(event, NodeUp):
-                # A manager that connects to a quarantined node reports the quarantine anew. The old
-                # report may come from a manager that no longer exists and cannot correct it.
+                # A manager that connects to a quarantined node reports the quarantine anew. An
+                # earlier manager may be closed, and cannot report the end of a quarantine.
                 self._quarantined.discard(node)
         return Change(node, before, self._of(node) or "up")
 

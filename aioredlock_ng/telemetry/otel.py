@@ -183,7 +183,7 @@ class OpenTelemetrySink:
         }
 
     def __call__(self, event: Event) -> None:
-        """Trace and count one event. An event without a span and a metric is ignored."""
+        """Trace and count one event. Ignore an event that has neither a span nor a metric."""
         take = self._takers.get(type(event))
         if take is not None:
             take(event)

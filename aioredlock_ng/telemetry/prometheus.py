@@ -86,7 +86,8 @@ class PrometheusSink(Collector):
     as for any gauge.
 
     Args:
-        registry: The registry of the metrics.
+        registry: The registry that gets the metrics, by default the global one of
+            prometheus_client.
         kind: Returns the kind of a lock's name, for the label `kind`:
             `lambda name: name.partition(":")[0]`. The function must be quick and always return the
             same kind for a name. A read lease has a kind of its own, for example "order read" if
@@ -209,7 +210,7 @@ class PrometheusSink(Collector):
             ) from None
 
     def __call__(self, event: Event) -> None:
-        """Count one event. Other kinds of events are ignored."""
+        """Count one event. Ignore an event that has no metric."""
         take = self._takers.get(type(event))
         if take is not None:
             take(event)

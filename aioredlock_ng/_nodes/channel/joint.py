@@ -39,7 +39,7 @@ _form = attrgetter("command.form")
 class _Together(Request):
     """The merged request of a `Joint`. If every call succeeds, the reply is the number of calls.
 
-    Otherwise the reply is an error, or a list in which each call decodes its own part.
+    Otherwise the reply is an error, or a list with the reply to each call before the first error.
     """
 
     __slots__ = ("_calls",)
@@ -105,7 +105,8 @@ def joined(sinks: list[Sink]) -> list[Sink]:
     if len(sinks) < LEAST:
         return sinks
     if len(sinks) == 2 and _hands_over(*sinks):
-        # If many tasks want one lock, there are usually only a release and the next acquire.
+        # If many tasks want one lock, a tick usually has only these two requests. `_rows` would
+        # take longer to merge them.
         given, taking = sinks[0].command, sinks[1].command
         if taking.form is not None and taking.form.hand_over is not None:
             packed = taking.form.fill_hand_over(given.blanks, taking.blanks)

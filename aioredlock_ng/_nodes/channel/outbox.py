@@ -42,8 +42,8 @@ class Outbox:
     A command for one channel waits in that channel. The outbox moves its own commands to the
     channels first, so that each channel sends all commands in the order in which they were queued.
 
-    Commands may contain the placeholder `run_id`. Each channel replaces it by the run id of its
-    server.
+    The argument `run_id` is a placeholder in commands. Each channel replaces the placeholder by the
+    run id of its server.
     """
 
     __slots__ = ("_hurried", "_live", "_scheduled", "_single", "_sinks", "clock", "loop", "run_id")

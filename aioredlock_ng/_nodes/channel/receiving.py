@@ -165,8 +165,8 @@ class Channel(Sender):
         for sink, own in zip(joint.sinks, said, strict=False):
             sink.deliver(self._index, own)
         flushed = type(reply) is Refusal and str(reply).startswith("NOSCRIPT")
-        # The request that loads a script is a `Joint` without sinks. A server that answers this
-        # request with NOSCRIPT cannot load the script, and would get the request again for ever.
+        # The request that loads a script is a `Joint` without sinks. If the server answers this
+        # request with NOSCRIPT, loading is not tried again, because the attempts would never end.
         if joint.sinks and flushed:
             # The calls are now sent one by one, and load only their own scripts. Without this
             # request for the merging script, each later merged request would fail, too.

@@ -95,9 +95,9 @@ class Sender(asyncio.BufferedProtocol):
     async def gone(self, within: float) -> None:
         """Wait for the server's goodbye after `close(goodbye=True)`, for at most `within` seconds.
 
-        After that, the connection is aborted. The event loop ends an aborted connection some ticks
-        later, for which this call waits at most a second more. After the return, the event loop may
-        be closed.
+        After that, the connection is aborted. The event loop closes an aborted connection some
+        ticks later. This call waits at most a second more for the closing. After the return, the
+        event loop may be closed.
         """
         try:
             if not self.silent:

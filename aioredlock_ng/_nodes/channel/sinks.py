@@ -1,4 +1,4 @@
-"""Sinks of a channel: subscriptions, delayed releases, scripts sent in full, and probes.
+"""Sinks of a channel: subscriptions, repeated releases, scripts sent in full, and probes.
 
 Except `Probe`, these sinks pass the reply on to another sink.
 """
@@ -50,15 +50,13 @@ class Subscription:
 
 
 class Belated:
-    """A release that is sent again, and so is executed after later requests.
+    """A release that is sent late or again. Later requests may have been executed before it.
 
     A later request may have been refused because of the key that this release deletes. With NOLOOP,
     the server does not report a deletion to the connection that requested it. So this sink reports
     the deletion.
 
     Args:
-        command: The release.
-        started: Instant at which the release was sent first.
         freed: Called with the keys once they are deleted.
         sink: Gets the reply; None if no caller wants it.
     """
@@ -111,7 +109,6 @@ class Probe:
     """A request that tests whether the server answers in time.
 
     Args:
-        started: Instant of the request.
         answered: Called with `started` when the reply comes or the connection is lost.
     """
 

@@ -140,7 +140,6 @@ class Keyspace:
 
     @property
     def run_id(self) -> bytes:
-        """The run id of the present server process."""
         name = f"{self.address} {len(self._past)}".encode()
         return sha1(name, usedforsecurity=False).hexdigest().encode()
 
@@ -224,7 +223,10 @@ class Keyspace:
 
 
 class Writing:
-    """The keys of a server as one connection changes them; see `Keys` of `queue_store`."""
+    """The keys of a server, with methods for changes by one connection.
+
+    The class implements the protocol `queue_store.Keys`.
+    """
 
     def __init__(self, server: Keyspace, by: Connection) -> None:
         self._server = server

@@ -31,7 +31,7 @@ def is_offer_to(value: bytes, member: bytes) -> bool:
 
 
 def admits(value: bytes, claim: bytes) -> bool:
-    """Return True if a key's value is an offer to the claim's member or to a member behind it."""
+    """True if a value is an offer to the claim's member or to a member with a later claim."""
     if not value.startswith(OFFER):
         return False
     offered, own = parts_of(value.removeprefix(OFFER)), parts_of(claim)
@@ -41,7 +41,7 @@ def admits(value: bytes, claim: bytes) -> bool:
 def grace_of(member: bytes) -> int:
     """Return the milliseconds until an offer to a member expires, at most an hour.
 
-    A damaged member has no grace, which is 0.
+    The result for a damaged member is 0.
     """
     found = _GRACE.search(member)
     return int(min(float(found[1]), _LONGEST_GRACE)) if found else 0
@@ -54,7 +54,7 @@ def limit_of(member: bytes) -> int:
 
 
 def takes(member: bytes, slot: int) -> bool:
-    """Return True if a member accepts this slot. Slot 0 is a lock, which every member accepts."""
+    """Return True if a member accepts this slot; always True if `slot` is 0, for a lock."""
     return (limit_of(member) or slot) >= slot
 
 

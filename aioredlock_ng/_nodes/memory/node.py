@@ -43,8 +43,8 @@ class MemoryNode:
         self.address = self.server.address
         self._latency = latency
         self._arrived_at = self._answered_at = 0.0
-        # Timers of one instant fire in any order, but a connection must deliver in order. So each
-        # timer handles the first entry of a queue.
+        # Timers of the same instant fire in any order, but a connection must deliver in order. So
+        # each timer handles the first entry of a queue.
         self._travelling: deque[int] = deque()
         self._inbox: deque[int] = deque()
         self._answers: deque[Callable[[], None]] = deque()
@@ -71,7 +71,7 @@ class MemoryNode:
         return self._connected
 
     def ask(self, sink: Sink, index: int) -> None:
-        """Send a command after its latency, or deliver an `Unsent` if there is no connection."""
+        """Send a command, or deliver an `Unsent` if there is no connection."""
         command = sink.command
         assert isinstance(command, Command)
         if not self._connected:

@@ -63,10 +63,10 @@ class Queues(QueueStore):
         return len(members) + sum(entry.startswith(OFFER) for entry in entries)
 
     def notify_first(self, keys: Keys, queue: bytes, limit: int = 0) -> None:
-        """Notify the first member that it is the first now.
+        """Notify the first member of a queue that it is the first now.
 
-        For a lock, `limit` is 0. For each slot of a semaphore up to `limit`, the first member that
-        accepts the slot is notified.
+        In the queue of a semaphore, the first member that accepts a slot is notified, for each slot
+        up to `limit`. For the queue of a lock, pass 0 as `limit`.
         """
         base = queue.removeprefix(SLOT_QUEUE_KEYS)
         key = queue.removeprefix(READER_QUEUE_KEYS) if base == queue else slot_key(base, 1)
@@ -91,7 +91,7 @@ class Queues(QueueStore):
             self.remove(queue, second)
 
     def notify_waiters(self, keys: Keys, key: bytes) -> None:
-        """Notify the first waiters in each queue of a key, because the key may expire earlier.
+        """Notify the first waiters in each queue of a key, because the key may now expire earlier.
 
         In the queue of a lock, the second waiter is notified, too.
         """
@@ -102,7 +102,7 @@ class Queues(QueueStore):
                 self.notify_second(keys, key)
 
     def offer(self, keys: Keys, key: bytes) -> bool:
-        """Offer a key to all waiting readers. Without readers, the first other waiter gets it.
+        """Offer a key to all waiting readers. Without readers, offer it to the first other waiter.
 
         Return False if no waiter is connected. The key is unchanged in this case.
         """
@@ -197,7 +197,7 @@ class Queues(QueueStore):
         return False
 
     def _share_out(self, keys: Keys, slot: tuple[bytes, int], ticket: int, member: bytes) -> bool:
-        """Offer a slot to a further member, and assign all offered slots anew by ticket.
+        """Offer a slot to one more member, and assign all offered slots anew by ticket.
 
         Return False if the member's process is gone.
         """
@@ -274,8 +274,8 @@ class Queues(QueueStore):
         if before.startswith(OFFER):
             _, other = parts_of(before.removeprefix(OFFER))
             if other != member and limit_of(other):
-                # The displaced member waits for any slot. The served member may have waited in the
-                # queue of this key alone.
+                # The displaced member belongs to the queue that all slots share. The served member
+                # may have waited in the queue of this key alone.
                 slots = queue_for(other, key)
                 life = max(self.left(slots) / 1000, _DISPLACED_LIFE)
                 self.add(slots, before.removeprefix(OFFER), life)

@@ -24,7 +24,7 @@ __all__ = ["ReadingServer"]
 class ReadingServer(TrustingServer):
     """A lock server with the scripts for readers.
 
-    The script `name` is the method `_name`, which returns the reply that the script returns.
+    The method `_name` has the effect of the script `name`, and returns the same reply.
     """
 
     def _acquire_read(self, command: Command, by: Connection) -> Raw | Refusal:

@@ -32,7 +32,7 @@ __all__ = ["MemoryServer"]
 class MemoryServer(ReadingServer):
     """One server in this process, which several connections may share.
 
-    The script `name` is the method `_name`, which returns the reply that the script returns.
+    The method `_name` has the effect of the script `name`, and returns the same reply.
 
     Args:
         address: The server's name in messages.
@@ -105,7 +105,8 @@ class MemoryServer(ReadingServer):
     def _store(self, fence: int, slots: Sequence[bytes], granted: int) -> Raw | Refusal:
         """Set each counter that is lower than the fence to the fence.
 
-        Return 1, or a list with the highest counter that is not lower.
+        Return 1 if all counters were lower. Otherwise return `granted` and the highest counter that
+        was not lower, as a list.
         """
         highest = 0
         for slot in slots:

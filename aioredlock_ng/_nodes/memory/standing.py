@@ -27,7 +27,7 @@ __all__ = ["StandingServer", "as_bytes"]
 class StandingServer(Keyspace):
     """A lock server with the scripts for queues.
 
-    The script `name` is the method `_name`, which returns the reply that the script returns.
+    The method `_name` has the effect of the script `name`, and returns the same reply.
     """
 
     _tracks = False

@@ -26,7 +26,7 @@ class TrustingServer(StandingServer):
     def _distrusted(self, own_marker: bytes, by: Connection) -> list[int] | None:
         """Return the refusal if the node is not trusted, else None; see parts/trust.lua.
 
-        A node whose ready time has passed becomes trusted.
+        A node whose guard time has passed becomes trusted.
         """
         reading = self._read_marker(own_marker)
         distrusted = reading.trust in (Trust.NONE, Trust.FOREIGN, Trust.EXCESSIVE)
