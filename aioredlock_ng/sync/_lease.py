@@ -195,12 +195,16 @@ class Lease:
 
         async def wait() -> bool:
             try:
-                await asyncio.wait_for(self._lease.wait_lost(), timeout)
+                await asyncio.wait_for(self._until_over(), timeout)
             except TimeoutError:
                 return False
             return True
 
         return self._thread.run(wait)
+
+    async def _until_over(self) -> None:
+        """Wait on the engine's loop for the end of the lease."""
+        await self._lease.wait_lost()
 
     def lost_error(self) -> LockLost:
         """Return the error that describes the loss of this lease, for callers that raise it."""

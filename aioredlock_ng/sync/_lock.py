@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import aioredlock_ng
     from aioredlock_ng._threaded.engine_thread import EngineThread
 
-__all__ = ["Lock", "Manager", "OnLost", "right_use"]
+__all__ = ["Lock", "Manager", "OnLost", "right_use", "start_on_lost"]
 
 OnLost = Callable[[Lease], object]
 """A function that is called once with a lost lease, in a thread made for this call."""
@@ -228,17 +228,23 @@ async def _give_back(lease: Lease | None) -> None:
         await lease.granted.release()
 
 
+def start_on_lost(on_lost: OnLost, lease: Lease) -> None:
+    """Call `on_lost` in a new thread. On the event loop, a slow callback would stop all renewals.
+
+    Internal: for `Lock` and `Election`.
+    """
+    threading.Thread(
+        target=on_lost, args=(lease,), name="aioredlock_ng:on_lost", daemon=True
+    ).start()
+
+
 def _watch(granted: aioredlock_ng.Lease, lease: Lease, on_lost: OnLost) -> None:
     """Call `on_lost` once if the lease is lost."""
 
     async def watch() -> None:
         await granted.wait_lost()
         if lease.lost:
-            # The callback gets its own thread. On the event loop a slow callback would stop all
-            # renewals.
-            threading.Thread(
-                target=on_lost, args=(lease,), name="aioredlock_ng:on_lost", daemon=True
-            ).start()
+            start_on_lost(on_lost, lease)
 
     # The lease refers to the future for which this task waits, and so keeps the task alive.
     _ = asyncio.get_running_loop().create_task(watch())
