@@ -207,7 +207,10 @@ class Lease:
         await self._lease.wait_lost()
 
     def lost_error(self) -> LockLost:
-        """Return the error that describes the loss of this lease, for callers that raise it."""
+        """Return the error that describes the loss of this lease.
+
+        Internal: for the parts of the library that raise the error.
+        """
         return self._lease.lost_error()
 
     @property
@@ -220,7 +223,10 @@ class Lease:
 
     @property
     def was_gone(self) -> bool:
-        """True if the lease was lost, or if its release found that a quorum no longer held it."""
+        """True if the lease was lost, or if its release found that a quorum no longer held it.
+
+        Internal: for `Lock` and integrations.
+        """
         return self._lease.was_gone
 
     def __eq__(self, other: object) -> bool:

@@ -58,7 +58,7 @@ class Lock:
     A `with` must be left by the thread that entered it.
     """
 
-    __slots__ = ("_manager", "_on_lost", "options", "resources")
+    __slots__ = ("_manager", "_on_lost", "_options", "_resources")
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Lock:
     ) -> None:
         self._manager = manager
         self._on_lost = on_lost
-        self.resources = resources
-        self.options = options
+        self._resources = resources
+        self._options = options
         # Invalid arguments must raise an error here, and not only at the first acquire.
         self._described()
 
@@ -78,6 +78,11 @@ class Lock:
     def resource(self) -> str:
         """The lock's name; several names are joined by ", "."""
         return self._described().resource
+
+    @property
+    def resources(self) -> tuple[str | bytes, ...]:
+        """Names of the lock, as given."""
+        return self._resources
 
     @property
     def ttl(self) -> float:
@@ -92,7 +97,7 @@ class Lock:
 
         Internal: `Semaphore`, `ReadLock` and `WriteLock` replace this method.
         """
-        return redlock.lock(*self.resources, on_lost="flag", **self.options)
+        return redlock.lock(*self._resources, on_lost="flag", **self._options)
 
     def acquire(self) -> Lease:
         """Wait for the lock, for at most `blocking_timeout`.
