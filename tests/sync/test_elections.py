@@ -347,6 +347,25 @@ def test_an_interrupted_candidate_withdraws_and_leaves_nothing(redlock: Redlock,
     assert election.run(lambda lease: "leads") == "leads"
 
 
+@pytest.mark.usefixtures("interrupts")
+def test_a_candidate_that_is_interrupted_after_a_lost_term_stands_no_more(redlock: Redlock, rival: Redlock) -> None:
+    election, leader = redlock.election(NAME), rival.election(NAME)
+
+    def main(lease: Lease) -> None:
+        rival.force_release(NAME)
+        assert lease.wait_lost(PATIENCE)
+        leader.__enter__()
+        interrupt_after(0.3)
+
+    with pytest.raises(Interrupted):
+        election.run(main)
+    assert redlock.stats().waiting == 0
+    assert repr(election).endswith("idle>")
+    wait_until(waits(rival, 0))
+    leader.__exit__(None, None, None)
+    assert not redlock.inside
+
+
 def test_an_interrupt_at_any_line_of_run_leaves_no_candidate(redlock: Redlock, three_nodes: NodeSet) -> None:
     for interrupt in interrupts_at_each_line():
         election, led = redlock.election(NAME), []
