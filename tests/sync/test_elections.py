@@ -592,13 +592,16 @@ with redlock.election("other"):
 def test_a_signal_that_ends_a_leader_hands_over_at_once(three_nodes: NodeSet) -> None:
     # A signal just before a system call without a time limit is handled only after that call, so the body waits in steps.
     program = CANDIDATE.replace("sys.stdin.readline()", "while not lease.wait_lost(0.02): pass")
+    # If the process does not end, the output shows why.
+    program = f"import faulthandler\nfaulthandler.dump_traceback_later({PATIENCE / 2}, exit=True)\n{program}"
     with subprocess.Popen(
-        [sys.executable, "-c", program, *three_nodes.urls], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", program, *three_nodes.urls], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
-        assert child.stdout.readline().startswith(b"leads")
+        assert child.stdout.readline().startswith("leads")
         child.send_signal(signal.SIGINT)
-        assert child.wait(PATIENCE) != 0
+        words = child.communicate(timeout=PATIENCE)[1]
+        assert child.returncode == -signal.SIGINT, words
     assert not any(keys_of(three_nodes, NAME))
 
 
