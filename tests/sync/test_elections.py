@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Queue
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import pytest
 
 import aioredlock_ng
 from aioredlock_ng import ConfigurationError, LockHeld, LockLost, LockNotAcquired, LockReleased, RedlockClosed, RedlockError
+from aioredlock_ng._threaded import engine_thread
 from aioredlock_ng.events import SteppingDown, TermBegan, TermEnded, TermOutlived
 from aioredlock_ng.sync import Election, Lease, Redlock
 from tests.sync.test_interrupts import interrupts as interrupts_at_each_line
@@ -434,6 +435,24 @@ def test_an_interrupted_watch_goes_on(redlock: Redlock) -> None:
     redlock.close()
     with pytest.raises(RedlockClosed):
         next(leaders)
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_a_label_that_an_interrupted_watcher_did_not_get_is_yielded_again(
+    redlock: Redlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(Future[object]):
+        def result(self, timeout: float | None = None) -> object:
+            super().result(timeout)
+            raise Interrupted
+
+    leaders = redlock.election(NAME).watch()
+    with redlock.election(NAME, label="ann"):
+        monkeypatch.setattr(engine_thread, "Future", Late)
+        with pytest.raises(Interrupted):
+            next(leaders)
+        monkeypatch.undo()
+        assert next(leaders) == "ann"
 
 
 def test_one_of_two_threads_stands_for_one_candidate(redlock: Redlock, pool: ThreadPoolExecutor) -> None:
