@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aioredlock_ng.lease import Lease
     from aioredlock_ng.lock import Lock
 
-__all__ = ["Candidacy"]
+__all__ = ["Candidacy", "is_of"]
 
 R = TypeVar("R")
 
@@ -124,14 +124,18 @@ class Candidacy:
             await lease.release()
         return None
 
-    async def resign(self) -> bool:
-        """End the term or the wait; see `Election.resign`."""
+    async def resign(self, *, by_body: bool = False) -> bool:
+        """End the term or the wait; see `Election.resign`.
+
+        Args:
+            by_body: True: the call comes from the body, although another task works for the term.
+        """
         term = self.term
         if self.idle:
             return False
         running_loop()
         self.resigned = True
-        if term is not None and term.task is asyncio.current_task():
+        if term is not None and (by_body or term.task is asyncio.current_task()):
             term.end("resigned")
             return await term.lease.release()
         if term is not None:
@@ -188,7 +192,7 @@ class Candidacy:
         over = term.error(lost=lost)
         if over is None or (exc is None and self.resigned):
             return
-        if exc is None or ours or _is_of(exc, self._lock.resource):
+        if exc is None or ours or is_of(exc, self._lock.resource):
             self.over = over
             raise over from exc
         exc.add_note(str(over))
@@ -219,8 +223,8 @@ def _cause(exc: BaseException | None) -> Literal["done", "failed", "cancelled"]:
     return "cancelled" if isinstance(exc, asyncio.CancelledError) else "failed"
 
 
-def _is_of(exc: BaseException, name: str) -> bool:
+def is_of(exc: BaseException, name: str) -> bool:
     """Return True for a `LockLost` of the lock `name`, or a group of only such errors."""
     if isinstance(exc, BaseExceptionGroup):
-        return all(_is_of(part, name) for part in exc.exceptions)
+        return all(is_of(part, name) for part in exc.exceptions)
     return isinstance(exc, LockLost) and exc.resource == name

@@ -73,7 +73,7 @@ class RenewalSlow:
 
 @dataclass(frozen=True, slots=True)
 class SteppingDown:
-    """A leader is cancelled because its lease has only `step_down` seconds left.
+    """A leader must end its work because its lease has only `step_down` seconds left.
 
     Attributes:
         resource: The election's name.

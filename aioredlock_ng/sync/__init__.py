@@ -11,14 +11,23 @@ the end of `with`.
 from contextlib import suppress
 from importlib import import_module
 
+from aioredlock_ng.sync._election import Election
 from aioredlock_ng.sync._lease import Lease
 from aioredlock_ng.sync._lock import Lock, OnLost
-from aioredlock_ng.sync._options import GuardOptions, LockOptions, RedlockOptions, RWLockOptions
+from aioredlock_ng.sync._options import (
+    ElectionOptions,
+    GuardOptions,
+    LockOptions,
+    RedlockOptions,
+    RWLockOptions,
+)
 from aioredlock_ng.sync._redlock import Redlock
 from aioredlock_ng.sync._rwlock import ReadLock, RWLock, WriteLock
 from aioredlock_ng.sync._semaphore import Semaphore
 
 __all__ = [
+    "Election",
+    "ElectionOptions",
     "GuardOptions",
     "Lease",
     "Lock",

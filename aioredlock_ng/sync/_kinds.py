@@ -1,4 +1,4 @@
-"""Define the methods of `Redlock` that make decorators and all kinds of locks."""
+"""Define the methods of `Redlock` that make decorators, candidates and all kinds of locks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from aioredlock_ng._core.labels import label_template
 from aioredlock_ng._once import wait_of
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.guarded import described
+from aioredlock_ng.sync._election import Election
 from aioredlock_ng.sync._lock import Lock
 from aioredlock_ng.sync._once import once
 from aioredlock_ng.sync._rwlock import RWLock
@@ -23,14 +24,19 @@ if TYPE_CHECKING:
     from aioredlock_ng.sync._lease import Entry, Inside
     from aioredlock_ng.sync._lock import OnLost
     from aioredlock_ng.sync._once import Once
-    from aioredlock_ng.sync._options import GuardOptions, LockOptions, RWLockOptions
+    from aioredlock_ng.sync._options import (
+        ElectionOptions,
+        GuardOptions,
+        LockOptions,
+        RWLockOptions,
+    )
     from aioredlock_ng.sync.guarded import Guard
 
 __all__ = ["Kinds"]
 
 
 class Kinds:
-    """The methods of a manager that make locks and decorators. Only `opened` does I/O.
+    """The methods of a manager that make locks, candidates and decorators. Only `opened` does I/O.
 
     `Redlock` sets the attributes.
     """
@@ -78,6 +84,18 @@ class Kinds:
             ConfigurationError: An argument is invalid.
         """
         return RWLock(self, name, *_split(options))
+
+    def election(self, name: str | bytes, **options: Unpack[ElectionOptions]) -> Election:
+        """Describe a candidate of the election `name`. No I/O happens.
+
+        Args:
+            name: The name of the election and of its lock, 1 to 65,536 bytes.
+            options: See `aioredlock_ng.sync.ElectionOptions`.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or this manager writes no labels.
+        """
+        return Election(self, name, *_split(options))
 
     def guard(
         self,
@@ -171,7 +189,9 @@ class Kinds:
         return self._inside.entries
 
 
-def _split(options: LockOptions | RWLockOptions) -> tuple[dict[str, Any], OnLost | None]:
+def _split(
+    options: ElectionOptions | LockOptions | RWLockOptions,
+) -> tuple[dict[str, Any], OnLost | None]:
     """Return the options of the asyncio lock, and the callback, which is checked here."""
     on_lost = options.pop("on_lost", None)
     if on_lost is not None and not callable(on_lost):

@@ -195,15 +195,22 @@ class Lease:
 
         async def wait() -> bool:
             try:
-                await asyncio.wait_for(self._lease.wait_lost(), timeout)
+                await asyncio.wait_for(self._until_over(), timeout)
             except TimeoutError:
                 return False
             return True
 
         return self._thread.run(wait)
 
+    async def _until_over(self) -> None:
+        """Wait on the engine's loop for the end of the lease."""
+        await self._lease.wait_lost()
+
     def lost_error(self) -> LockLost:
-        """Return the error that describes the loss of this lease, for callers that raise it."""
+        """Return the error that describes the loss of this lease.
+
+        Internal: for the parts of the library that raise the error.
+        """
         return self._lease.lost_error()
 
     @property
@@ -216,7 +223,10 @@ class Lease:
 
     @property
     def was_gone(self) -> bool:
-        """True if the lease was lost, or if its release found that a quorum no longer held it."""
+        """True if the lease was lost, or if its release found that a quorum no longer held it.
+
+        Internal: for `Lock` and integrations.
+        """
         return self._lease.was_gone
 
     def __eq__(self, other: object) -> bool:

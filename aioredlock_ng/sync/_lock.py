@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import aioredlock_ng
     from aioredlock_ng._threaded.engine_thread import EngineThread
 
-__all__ = ["Lock", "Manager", "OnLost", "right_use"]
+__all__ = ["Lock", "Manager", "OnLost", "right_use", "start_on_lost"]
 
 OnLost = Callable[[Lease], object]
 """A function that is called once with a lost lease, in a thread made for this call."""
@@ -58,7 +58,7 @@ class Lock:
     A `with` must be left by the thread that entered it.
     """
 
-    __slots__ = ("_manager", "_on_lost", "options", "resources")
+    __slots__ = ("_manager", "_on_lost", "_options", "_resources")
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Lock:
     ) -> None:
         self._manager = manager
         self._on_lost = on_lost
-        self.resources = resources
-        self.options = options
+        self._resources = resources
+        self._options = options
         # Invalid arguments must raise an error here, and not only at the first acquire.
         self._described()
 
@@ -78,6 +78,11 @@ class Lock:
     def resource(self) -> str:
         """The lock's name; several names are joined by ", "."""
         return self._described().resource
+
+    @property
+    def resources(self) -> tuple[str | bytes, ...]:
+        """Names of the lock, as given."""
+        return self._resources
 
     @property
     def ttl(self) -> float:
@@ -92,7 +97,7 @@ class Lock:
 
         Internal: `Semaphore`, `ReadLock` and `WriteLock` replace this method.
         """
-        return redlock.lock(*self.resources, on_lost="flag", **self.options)
+        return redlock.lock(*self._resources, on_lost="flag", **self._options)
 
     def acquire(self) -> Lease:
         """Wait for the lock, for at most `blocking_timeout`.
@@ -228,17 +233,23 @@ async def _give_back(lease: Lease | None) -> None:
         await lease.granted.release()
 
 
+def start_on_lost(on_lost: OnLost, lease: Lease) -> None:
+    """Call `on_lost` in a new thread. On the event loop, a slow callback would stop all renewals.
+
+    Internal: for `Lock` and `Election`.
+    """
+    threading.Thread(
+        target=on_lost, args=(lease,), name="aioredlock_ng:on_lost", daemon=True
+    ).start()
+
+
 def _watch(granted: aioredlock_ng.Lease, lease: Lease, on_lost: OnLost) -> None:
     """Call `on_lost` once if the lease is lost."""
 
     async def watch() -> None:
         await granted.wait_lost()
         if lease.lost:
-            # The callback gets its own thread. On the event loop a slow callback would stop all
-            # renewals.
-            threading.Thread(
-                target=on_lost, args=(lease,), name="aioredlock_ng:on_lost", daemon=True
-            ).start()
+            start_on_lost(on_lost, lease)
 
     # The lease refers to the future for which this task waits, and so keeps the task alive.
     _ = asyncio.get_running_loop().create_task(watch())

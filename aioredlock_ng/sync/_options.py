@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypedDict
 
+import aioredlock_ng
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from aioredlock_ng.events import EventSink
     from aioredlock_ng.sync._lock import OnLost
 
-__all__ = ["GuardOptions", "LockOptions", "RWLockOptions", "RedlockOptions"]
+__all__ = ["ElectionOptions", "GuardOptions", "LockOptions", "RWLockOptions", "RedlockOptions"]
 
 
 class RedlockOptions(TypedDict, total=False):
@@ -65,3 +67,17 @@ class GuardOptions(_CommonOptions, total=False):
     fair: bool
     min_hold: float | None
     owner: str | Callable[..., str | None] | None
+
+
+class ElectionOptions(aioredlock_ng.ElectionOptions, total=False):
+    """Arguments of `Redlock.election` besides the name.
+
+    The arguments are those of `aioredlock_ng.Redlock.election`, and one more.
+
+    Attributes:
+        on_lost: A function that takes the leader's lease. The function is called once per term, in
+            a thread made for the call, when the body must end. A resignation by the body itself
+            does not call the function. None: no function.
+    """
+
+    on_lost: OnLost | None

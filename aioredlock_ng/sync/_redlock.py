@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import aioredlock_ng
 from aioredlock_ng._threaded.greenlets import refuse_greenlets
 from aioredlock_ng._threaded.process import PerProcess
+from aioredlock_ng.doctor import PROBE, WATCH
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.errors import RedlockError
 from aioredlock_ng.sync._kinds import Kinds
@@ -163,9 +164,22 @@ class Redlock(Kinds):
         """
         return self._run(lambda redlock: redlock.force_release(name, token=token, any_key=any_key))
 
-    def diagnose(self) -> Diagnosis:
-        """Examine the nodes over separate connections; see `aioredlock_ng.Redlock.diagnose`."""
-        return self._run(lambda redlock: redlock.diagnose())
+    def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:
+        """Examine the nodes over separate connections; see `aioredlock_ng.Redlock.diagnose`.
+
+        The call opens the manager, and takes about `watch` seconds.
+
+        Args:
+            watch: Seconds between two readings of each node's clock.
+            probe: Beginning of the lock's name, for servers that allow only certain keys.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+            RedlockClosed: The manager is closed.
+
+        Safety: an interrupted call closes its connections. Its lock is released or expires.
+        """
+        return self._run(lambda redlock: redlock.diagnose(watch=watch, probe=probe))
 
     @property
     def nodes(self) -> tuple[NodeState, ...]:

@@ -106,4 +106,4 @@ class WriteLock(Lock):
 
 def _described_by(redlock: aioredlock_ng.Redlock, side: Lock) -> aioredlock_ng.RWLock:
     (name,) = side.resources
-    return redlock.rwlock(name, on_lost="flag", **side.options)
+    return redlock.rwlock(name, on_lost="flag", **side._options)

@@ -34,7 +34,7 @@ class Semaphore(Lock):
     that other clients held all slots.
     """
 
-    __slots__ = ("limit",)
+    __slots__ = ("_limit",)
 
     def __init__(
         self,
@@ -44,8 +44,13 @@ class Semaphore(Lock):
         options: dict[str, Any],
         on_lost: OnLost | None,
     ) -> None:
-        self.limit = limit
+        self._limit = limit
         super().__init__(manager, (name,), options, on_lost)
+
+    @property
+    def limit(self) -> int:
+        """Number of slots."""
+        return self._limit
 
     def inspect(self) -> SemaphoreInfo:
         """Ask all nodes, in one round, who holds each slot and how many clients wait.
@@ -67,4 +72,4 @@ class Semaphore(Lock):
         Internal: for `Lock`.
         """
         (name,) = self.resources
-        return redlock.semaphore(name, self.limit, on_lost="flag", **self.options)
+        return redlock.semaphore(name, self._limit, on_lost="flag", **self._options)

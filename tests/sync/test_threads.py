@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from aioredlock_ng import ConfigurationError, LockLost, RedlockClosed, RedlockError
 from aioredlock_ng._threaded import engine_thread as thread_module
 from aioredlock_ng.sync import Lease, Redlock
+from aioredlock_ng.sync import _lock as lock_module
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
 
 if TYPE_CHECKING:
@@ -57,6 +59,61 @@ def test_an_interrupted_wait_leaves_no_key_and_no_place_in_the_queue(
     assert rival.stats().waiting == 0
     held.release()
     wait_until(lambda: not any(keys_of(three_nodes, "order")))
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupted_call_waits_for_its_undo_for_a_second_at_most(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+        undoing, may_end = threading.Event(), threading.Event()
+
+        async def undo(lease: Lease) -> None:
+            undoing.set()
+            while not may_end.is_set():
+                await asyncio.sleep(0.01)
+            await lease.granted.release()
+
+        monkeypatch.setattr(lock_module, "_give_back", undo)
+
+        class Late(Future[object]):
+            def result(self, timeout: float | None = None) -> object:
+                super().result(timeout)
+                raise Interrupted
+
+        monkeypatch.setattr(thread_module, "Future", Late)
+        with pytest.raises(Interrupted):
+            redlock.lock("order").acquire()
+        monkeypatch.undo()
+        # The undo has not ended, and goes on.
+        assert undoing.is_set()
+        assert any(keys_of(three_nodes, "order"))
+        may_end.set()
+        wait_until(lambda: not any(keys_of(three_nodes, "order")))
+
+
+def test_a_thread_that_waits_delays_the_exit_of_the_interpreter(redlock: Redlock, three_nodes: NodeSet) -> None:
+    program = """
+import sys, threading
+from aioredlock_ng.sync import Redlock
+
+redlock = Redlock(sys.argv[1:], node_timeout=1.0)
+
+def wait():
+    with redlock.lock("order") as lease:
+        print("acquired", lease.valid, flush=True)
+
+threading.Thread(target=wait).start()
+while not redlock.inspect("order").waiting:
+    pass
+print("ends", flush=True)
+"""
+    with redlock.lock("order"):
+        child = subprocess.Popen([sys.executable, "-c", program, *three_nodes.urls], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ends\n"
+    assert child.communicate(timeout=PATIENCE)[0] == "acquired True\n"
+    assert child.returncode == 0
 
 
 @pytest.mark.usefixtures("interrupts")

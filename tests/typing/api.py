@@ -185,6 +185,29 @@ def rwlocks_for_threads(redlock: threads.Redlock) -> None:
     assert_type(read("a"), int)
 
 
+def election_for_threads(redlock: threads.Redlock) -> None:
+    def on_lost(lease: threads.Lease) -> None: ...
+
+    chosen = redlock.election("scheduler", label="ann", ttl=6.0, step_down=2.0, max_hold=None, rejoin=False, on_lost=on_lost)
+    assert_type(chosen, threads.Election)
+    options: threads.ElectionOptions = {"label": "bob", "on_lost": None}
+    assert_type(redlock.election("scheduler", **options), threads.Election)
+    assert_type((chosen.name, chosen.label, chosen.ttl, chosen.step_down), tuple[str, str, float, float])
+    assert_type((chosen.leading, chosen.leader), tuple[bool, str | None])
+
+    def lead(lease: threads.Lease) -> int:
+        return int(lease.fence)
+
+    assert_type(chosen.run(lead), int | None)
+    with chosen as lease:
+        assert_type(lease, threads.Lease)
+    for leader in chosen.watch():
+        assert_type(leader, str | None)
+    chosen.check()
+    assert_type(chosen.resign(), bool)
+    chosen.acquire()  # type: ignore[attr-defined]
+
+
 def semaphores_for_threads(redlock: threads.Redlock) -> None:
     def on_lost(lease: threads.Lease) -> None: ...
 
