@@ -30,8 +30,10 @@ __all__ = [
     "overrun",
     "overtaken",
     "too_early",
+    "too_impatient",
     "too_many",
     "too_soon",
+    "unstalled",
 ]
 
 INVARIANTS = {
@@ -40,6 +42,7 @@ INVARIANTS = {
     "limit": "a semaphore has no more holders than the greatest limit in use",
     "fences": "fences strictly increase",
     "told": "a holder is notified of a loss by its deadline, or when its process runs again",
+    "stalled": "a loop of callers that stands still loses its leases at stall_limit, and not before",
     "terms": "the body of a leader has ended step_down seconds before its lease",
     "leftovers": "no key outlives its owner for longer than promised",
     "waiters": "no task waits for a free resource while a quorum is well",
@@ -172,6 +175,22 @@ def too_early(name: str, key: bytes, early: float) -> str:
 def too_soon(name: str, left: float) -> str:
     """Return what is wrong if `left` seconds of the max_hold remained at the loss for it."""
     return f"{name} was lost for its max_hold {left:.3f} s before that was over" if left > 0.0 else ""
+
+
+def too_impatient(name: str, stood: float, limit: float | None, tolerance: float) -> str:
+    """Return what is wrong with a loss by `stall_limit` after the holder's loop had stood still for `stood` seconds."""
+    allowed = "no stall_limit was set" if limit is None else f"the stall_limit is {limit:.3f} s"
+    early = limit is None or stood < limit - tolerance
+    return f"{name} was lost because its loop stood still for {stood:.3f} s, and {allowed}" if early else ""
+
+
+def unstalled(name: str, stood: float, limit: float, tolerance: float) -> str:
+    """Return what is wrong if a lease is held while the holder's loop has stood still for `stood` seconds.
+
+    The engine looks at the loop four times per `limit`, and at least once per second.
+    """
+    late = stood > limit + min(limit / 4, 1.0) + tolerance
+    return f"{name} is held although its loop has stood still for {stood:.3f} s" if late else ""
 
 
 def lingering(node: str, key: bytes, member: bytes, since: float, allowed: float) -> str:

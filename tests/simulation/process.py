@@ -12,6 +12,7 @@ from aioredlock_ng._engine.context import Counters
 from aioredlock_ng._nodes.wire import ConnectFailed
 from aioredlock_ng.errors import LockReleased
 from tests.simulation.network import Connection, Link
+from tests.simulation.threads import CallersLoop, ThreadLoop
 from tests.simulation.world import ProcessLoop
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class Process:
     """One client.
 
     Attributes:
+        loop: The loop of its engine.
+        home: The loop of its tasks: the same one, unless the engine has a thread of its own.
         links: To each server.
         dead: True once it was killed.
         died_at: True time at which it was.
@@ -110,9 +113,15 @@ class Process:
         self.plan = plan
         self.name = f"p{index}"
         self.watch = watch
-        self.loop = ProcessLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
+        self.loop: ProcessLoop
+        self.home: ProcessLoop
+        if plan.threads[index]:
+            self.loop = engine = ThreadLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
+            self.home = CallersLoop(engine)  # type: ignore[abstract]
+        else:
+            self.loop = self.home = ProcessLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
         self.links = [Link(world, self.loop, server, plan.profiles[index][server.index]) for server in servers]
-        self.loop.process = self
+        self.loop.process = self.home.process = self
         self.dead = False
         self.died_at = self.closing = self.closed = math.inf
         self.acquired = self.refused = 0
@@ -129,6 +138,8 @@ class Process:
             clock=self.loop.clock,
             wall_clock=lambda: world.now * plan.rates[index] + skew,
             rng=self.loop.rng,
+            thread=plan.threads[index],
+            stall_limit=plan.stall_limit if plan.threads[index] else None,
         )
         self.counters = Counters()
         self.main: asyncio.Task[None] | None = None
@@ -137,7 +148,10 @@ class Process:
     @property
     def engine(self) -> Engine | None:
         """The open engine."""
-        return self.redlock._engine
+        if self.redlock._threaded is None:
+            return self.redlock._engine
+        opened = self.redlock._threaded.here
+        return None if opened is None else opened.redlock._engine
 
     @property
     def manager(self) -> bytes:
@@ -151,8 +165,16 @@ class Process:
 
     def start(self) -> None:
         """Begin."""
-        self.main = self.loop.create_task(self._main(), name=self.name)
+        self.main = self.home.create_task(self._main(), name=self.name)
         self.main.add_done_callback(lambda _: self.on_end(self))
+
+    def stop_for(self, seconds: float, *, suspended: bool) -> None:
+        """Run nothing for so many true seconds."""
+        if self.loop.stopped:
+            return
+        self.loop.stop_for(seconds, suspended=suspended)
+        if self.home is not self.loop:
+            self.home.stop_for(seconds, suspended=suspended)
 
     def greeted(self, address: str) -> None:
         """A connection is made and may vote."""
@@ -165,6 +187,8 @@ class Process:
         self.died_at = self.world.now
         self.on_end(self)
         self.loop.stopped = True
+        if self.home is not self.loop:
+            self.home.stop_for(math.inf, suspended=False)
         for link in self.links:
             link.isolated = True
             if link.connection is not None:
@@ -172,8 +196,10 @@ class Process:
 
     def bury(self) -> None:
         """At the very end: let what a killed process left behind unwind, without a network."""
-        self.loop.stopped = False
-        self.loop.receive(self._unwind)
+        for loop in (self.loop, self.home):
+            loop.forget_stops()
+            loop.go_on()
+        self.home.receive(self._unwind)
 
     def _unwind(self) -> None:
         if self.main is not None:
@@ -199,11 +225,11 @@ class Process:
     async def _task(self, actions: Sequence[Action]) -> None:
         for action in actions:
             await asyncio.sleep(action.think)
-            task = self.loop.create_task(self._act(action), name=action.name)
+            task = self.home.create_task(self._act(action), name=action.name)
             if isinstance(action.cancel_after, int):
-                self.loop.after(action.cancel_after, lambda task=task: self._cancel(task))  # type: ignore[misc]
+                self.home.after(action.cancel_after, lambda task=task: self._cancel(task))  # type: ignore[misc]
             elif action.cancel_after is not None:
-                self.loop.call_later(action.cancel_after, self._cancel, task)
+                self.home.call_later(action.cancel_after, self._cancel, task)
             # Not awaited by itself: its cancellation is not ours.
             try:
                 await asyncio.wait([task])
@@ -217,7 +243,7 @@ class Process:
     def _cancel(self, task: asyncio.Task[None]) -> None:
         if not task.done():
             self.world.note(self.name, "cancel", task.get_name())
-            self.loop.within(task.cancel)
+            self.home.within(task.cancel)
 
     async def _act(self, action: Action) -> None:
         options: RWLockOptions = {
@@ -275,12 +301,12 @@ class Process:
 
     async def _body(self, action: Action, lease: Lease) -> None:
         """Inside `async with`: whoever loses the lease, or must step down, is cancelled here."""
-        until = self.loop.time() + action.hold
+        until = self.home.time() + action.hold
         step = max(action.hold / 5, 0.001)
         self.watch.enters(self, lease)
         try:
             await self._do(action, lease)
-            while self.loop.time() < until:
+            while self.home.time() < until:
                 await asyncio.sleep(step)
                 self.watch.still_inside(self, lease, action.step_down if action.how == "lead" else 0.0)
         finally:

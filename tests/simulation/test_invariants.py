@@ -22,8 +22,10 @@ from tests.simulation.invariants import (
     overrun,
     overtaken,
     too_early,
+    too_impatient,
     too_many,
     too_soon,
+    unstalled,
 )
 
 pytestmark = pytest.mark.once
@@ -107,6 +109,19 @@ def test_a_grant_before_the_end_of_a_min_hold_is_told() -> None:
 def test_a_lease_that_ends_before_its_max_hold_is_told_of() -> None:
     assert too_soon("one", -0.01) == too_soon("one", 0.0) == ""
     assert too_soon("one", 0.25) == "one was lost for its max_hold 0.250 s before that was over"
+
+
+def test_a_lease_that_a_standstill_ends_before_the_limit_is_told_of() -> None:
+    assert too_impatient("one", 0.98, 1.0, tolerance=0.03) == ""
+    words = "one was lost because its loop stood still for 0.960 s, and"
+    assert too_impatient("one", 0.96, 1.0, tolerance=0.03) == f"{words} the stall_limit is 1.000 s"
+    assert too_impatient("one", 0.96, None, tolerance=0.03) == f"{words} no stall_limit was set"
+
+
+def test_a_lease_that_outlives_the_limit_of_a_standstill_is_told_of() -> None:
+    assert unstalled("one", 1.27, 1.0, tolerance=0.03) == unstalled("one", 9.0, 8.0, tolerance=0.03) == ""
+    assert unstalled("one", 1.29, 1.0, tolerance=0.03) == "one is held although its loop has stood still for 1.290 s"
+    assert unstalled("one", 9.04, 8.0, tolerance=0.03) != ""
 
 
 def test_an_acquisition_that_takes_too_long_is_told() -> None:

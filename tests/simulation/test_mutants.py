@@ -63,6 +63,10 @@ CAUGHT: Final = {
     "no-step-down": (0, {"terms"}),
     "term-goes-on": (0, {"told", "terms"}),
     "timer": (2, {"told"}),
+    "undo": (40, {"leftovers"}),
+    "unnotified": (0, {"told"}),
+    "stall-limit": (30, {"stalled"}),
+    "impatient": (0, {"stalled"}),
     "monotonic": (10, {"exclusion"}),
 }
 

@@ -37,8 +37,10 @@ from tests.simulation.invariants import (
     overrun,
     overtaken,
     too_early,
+    too_impatient,
     too_many,
     too_soon,
+    unstalled,
 )
 from tests.simulation.plan import DRIFT_FACTOR
 from tests.simulation.server import manager_in
@@ -65,6 +67,9 @@ LOOK_EVERY = 0.05
 
 TOLERANCE = 0.03
 """Seconds by which a timer's work may be seen late: one look, and rounding."""
+
+HOLDER_STALLED = "its holder's event loop stood still"
+"""Beginning of the reason of a loss by `stall_limit` (`Stalls._fault`)."""
 
 AFTER_SUSPEND = 0.55
 """Seconds of a process's clock after a suspend for which timers armed before may be late (`wheel.MAX_SLEEP`)."""
@@ -98,6 +103,12 @@ class _Tracked:
     def reads(self) -> bool:
         """True for a read lease, also for one that was a writer's before."""
         return self.record.spec.kind.shared
+
+    @property
+    def received(self) -> bool:
+        """False while no caller has the lease, and for ever if none received it."""
+        # The engine cannot know whether a caller on another loop was cancelled meanwhile.
+        return self.record.taken if self.process.home is self.process.loop else self.owner is not None
 
     @property
     def limit(self) -> float:
@@ -262,7 +273,7 @@ class Watch:
         for key in tracked.keys:
             keeping = [(other, end) for other, end in self._keeping.get(key, ()) if end > now]
             for other, end in keeping:
-                if self.exclusion_promised and other.record.taken:
+                if self.exclusion_promised and other.received:
                     self.found("kept", too_early(tracked.name, key, end - now))
             if record.spec.life.min_hold:
                 # By the clock of its process.
@@ -348,7 +359,7 @@ class Watch:
 
     def calls(self, process: Process, action: Action) -> _Call:
         """An acquisition begins."""
-        loop = process.loop
+        loop = process.home
         return _Call(process, action, loop.time(), loop.stood, self._world.now)
 
     def answered(self, call: _Call, error: RedlockError | None) -> None:
@@ -356,7 +367,7 @@ class Watch:
         process, action = call.process, call.action
         if process.dead:
             return
-        took = process.loop.time() - call.began - (process.loop.stood - call.stood)
+        took = process.home.time() - call.began - (process.home.stood - call.stood)
         allowed = 0.0 if action.how == "try" else action.blocking_timeout
         if allowed is not None:
             if action.how == "try":
@@ -371,7 +382,8 @@ class Watch:
         flushed = sum(server.scripts_flushed_at > -math.inf for server in self._servers)
         slow = 2 * self._round_trip + TOLERANCE > self._plan.node_timeout and flushed > self._plan.nodes - self._quorum
         patient = patient and not (slow and action.how == "try")
-        if isinstance(error, QuorumUnreachable) and patient and self._well_since(process) < call.at - 0.1:
+        well_since = max(self._well_since(process), process.home.resumed_at)
+        if isinstance(error, QuorumUnreachable) and patient and well_since < call.at - 0.1:
             self.found("minority", f"{action.name}: {error}")
 
     def got(self, lease: Lease, *, left: bool) -> None:
@@ -405,9 +417,9 @@ class Watch:
         for inside, tracked in self._inside.get(process, ()):
             if inside is lease:
                 self._update(tracked)
-                since = self._world.now - max(tracked.lost_at, process.loop.resumed_at)
+                since = self._world.now - max(tracked.lost_at, process.home.resumed_at)
                 self.found("told", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
-                late = min(step_down - lease.remaining(), self._running_for(process)) if step_down else 0.0
+                late = min(step_down - lease.remaining(), self._running_for(process.home)) if step_down else 0.0
                 self.found("terms", overled(tracked.name, late, TOLERANCE))
 
     def leaves(self, process: Process, lease: Lease) -> None:
@@ -418,6 +430,8 @@ class Watch:
         phase = tracked.record.phase
         if phase is Phase.LOST and tracked.lost_at == math.inf:
             tracked.lost_at = self._world.now
+            if tracked.record.forsaken:
+                self._abandoned.add(tracked.record.token)
             self._lost(tracked)
 
     def _lost(self, tracked: _Tracked) -> None:
@@ -426,7 +440,10 @@ class Watch:
         self._world.note(process.name, "LOST", tracked.name, record.reason)
         if process.dead or "closed" in record.reason:
             return
-        if record.reason == MAX_HOLD:
+        if record.reason.startswith(HOLDER_STALLED):
+            stood = process.home.stood_at(process.loop.true(record.lost_at), together=True) * process.loop.rate
+            self.found("stalled", too_impatient(tracked.name, stood, self._plan.stall_limit, TOLERANCE))
+        elif record.reason == MAX_HOLD:
             self.found("minority", too_soon(tracked.name, tracked.limit - process.loop.clock()))
         elif record.spec.auto_extend and self._well_on(tracked, tracked.at):
             self.found("minority", f"{tracked.name} was lost while a quorum was well: {record.reason}")
@@ -471,6 +488,7 @@ class Watch:
             phase, clock = tracked.record.phase, tracked.process.loop.clock()
             if phase is Phase.HELD:
                 self._judge_told(tracked, clock)
+                self._judge_stalled(tracked)
                 self._judge_owner(tracked)
                 token = tracked.record.token
                 having = [s.index for s in self._servers if all(s.has(key, token) for key in tracked.keys)]
@@ -495,16 +513,24 @@ class Watch:
         process = tracked.process
         if process.dead or process.loop.stopped:
             return
-        late = min(clock - min(tracked.record.deadline, tracked.limit), self._running_for(process))
+        late = min(clock - min(tracked.record.deadline, tracked.limit), self._running_for(process.loop))
         self.found("told", overdue(tracked.name, late, TOLERANCE))
 
-    def _running_for(self, process: Process) -> float:
-        """Return the seconds since which the timers of a process come in time."""
-        loop = process.loop
+    def _judge_stalled(self, tracked: _Tracked) -> None:
+        """Judge that a loop of callers that stands still, while the engine runs, loses its leases at `stall_limit`."""
+        process, limit = tracked.process, self._plan.stall_limit
+        if limit is None or process.home is process.loop or process.dead or process.loop.stopped:
+            return
+        stood = min(process.home.stood_at(self._world.now), self._world.now - max(tracked.at, process.loop.resumed_at))
+        self.found("stalled", unstalled(tracked.name, stood * process.loop.rate, limit, TOLERANCE))
+
+    def _running_for(self, loop: ProcessLoop) -> float:
+        """Return the seconds since which the timers of a loop come in time."""
         return (self._world.now - loop.resumed_at) - (AFTER_SUSPEND / loop.rate if loop.was_suspended else 0.0)
 
     def _judge_owner(self, tracked: _Tracked) -> None:
-        loop, now = tracked.process.loop, self._world.now
+        # The loop of the callers runs only while the process runs.
+        loop, now = tracked.process.home, self._world.now
         if tracked.process.dead or loop.stopped or now - max(tracked.at, loop.resumed_at) < TOLERANCE:
             return
         if tracked.owner is None:
