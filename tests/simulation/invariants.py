@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INVARIANTS",
     "MOST_TURNS",
+    "MOST_TURNS_FAR",
     "Exclusion",
     "Fences",
     "Leftover",
@@ -73,6 +74,12 @@ MOST_TURNS = 3
 
 The rule is one. Another one may have been requested in the instant in which the waiter took its
 place, and the waiter may let one offer lapse.
+"""
+
+MOST_TURNS_FAR = 5
+"""The same across continents, where the life of an offer is hardly more than two round trips.
+
+One late message makes an offer lapse there.
 """
 
 
@@ -209,12 +216,12 @@ def overtaken(name: str, times: int, waiters: int) -> str:
     return f"{name} was overtaken {times} times, beside {waiters} that waited" if times > most else ""
 
 
-def out_of_turn(name: str, turns: int) -> str:
+def out_of_turn(name: str, turns: int, most: int = MOST_TURNS) -> str:
     """Return what is wrong if a waiter waits for so many turns of the other side.
 
     A reader counts the writers that enter. A writer counts how often one process enters to read.
     """
-    return f"{name} waited for {turns} turns of the other side" if turns > MOST_TURNS else ""
+    return f"{name} waited for {turns} turns of the other side" if turns > most else ""
 
 
 def effort(acquired: int, attempts: int, commands: float) -> str:

@@ -7,6 +7,7 @@ import pytest
 from tests.simulation.invariants import (
     INVARIANTS,
     MOST_TURNS,
+    MOST_TURNS_FAR,
     Exclusion,
     Fences,
     Leftover,
@@ -167,6 +168,8 @@ def test_a_waiter_that_is_overtaken_again_and_again_is_told() -> None:
 def test_a_waiter_that_waits_for_many_turns_of_the_other_side_is_told() -> None:
     assert out_of_turn("one", MOST_TURNS) == ""
     assert out_of_turn("one", MOST_TURNS + 1) == "one waited for 4 turns of the other side"
+    assert out_of_turn("one", MOST_TURNS_FAR, MOST_TURNS_FAR) == ""
+    assert out_of_turn("one", MOST_TURNS_FAR + 1, MOST_TURNS_FAR) == "one waited for 6 turns of the other side"
 
 
 def test_a_crowd_that_asks_too_often_is_told() -> None:

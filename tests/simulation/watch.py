@@ -23,6 +23,8 @@ from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
 from aioredlock_ng._core.validity import keys_life
 from aioredlock_ng._engine.keeping.reasons import MAX_HOLD
 from tests.simulation.invariants import (
+    MOST_TURNS,
+    MOST_TURNS_FAR,
     Exclusion,
     Fences,
     Leftover,
@@ -329,7 +331,8 @@ class Watch:
                     mine.turns[tracked.process if tracked.reads else process] += 1
                     turns = max(mine.turns.values())
                     self.most_turns = max(self.most_turns, turns)
-                    self.found("order", out_of_turn(who, turns))
+                    far = self._plan.network == "continents"
+                    self.found("order", out_of_turn(who, turns, MOST_TURNS_FAR if far else MOST_TURNS))
                     continue
                 mine.times += 1
                 mine.turns.clear()
