@@ -122,6 +122,7 @@ class Process:
             self.loop = self.home = ProcessLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
         self.links = [Link(world, self.loop, server, plan.profiles[index][server.index]) for server in servers]
         self.loop.process = self.home.process = self
+        self._order = world.rng(f"{self.name} order")
         self.dead = False
         self.died_at = self.closing = self.closed = math.inf
         self.acquired = self.refused = 0
@@ -172,9 +173,10 @@ class Process:
         """Run nothing for so many true seconds."""
         if self.loop.stopped:
             return
-        self.loop.stop_for(seconds, suspended=suspended)
-        if self.home is not self.loop:
-            self.home.stop_for(seconds, suspended=suspended)
+        # Either thread may be the first to run again. After a suspend, the engine's loop sets the clock of both right.
+        callers_first = not suspended and self._order.random() < 0.5
+        for loop in (self.home, self.loop) if callers_first else (self.loop, self.home):
+            loop.stop_for(seconds, suspended=suspended)
 
     def greeted(self, address: str) -> None:
         """A connection is made and may vote."""

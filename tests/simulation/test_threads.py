@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.simulation.plan import Fault, plan_of
+from tests.simulation.process import Process
 from tests.simulation.shrink import play
 from tests.simulation.tell import tell_log
 from tests.simulation.threads import CallersLoop, ThreadLoop
@@ -117,6 +118,41 @@ def test_a_callback_that_blocks_its_loop_lets_the_other_loop_catch_up_at_the_sam
     world.run(1.0, task.done)
     task.result()
     assert got == [("on the engine's loop", True, 0.0), ("afterwards", True, 0.0)]
+
+
+def test_a_callback_that_blocks_right_after_a_stop_lets_the_other_loop_go_on_first() -> None:
+    world = World(1)
+    engine, callers = loops(world)
+    got: list[str] = []
+    engine.call_later(1.0, got.append, "overdue on the engine's loop")
+
+    def block() -> None:
+        engine.call_soon_threadsafe(got.append, "posted")
+        engine.catch_up()
+        got.append("went on")
+
+    callers.call_later(1.0, block)
+    callers.stop_for(2.0)
+    engine.stop_for(2.0, suspended=False)
+    world.run(60.0, lambda: False)
+    assert got == ["overdue on the engine's loop", "posted", "went on"]
+
+
+def test_after_a_stop_of_a_process_either_of_its_loops_may_run_first() -> None:
+    first = set()
+    for seed in range(10):
+        world = World(seed)
+        engine, callers = loops(world)
+        process = Process.__new__(Process)
+        process.loop, process.home, process._order = engine, callers, world.rng("order")
+        ran: list[ThreadLoop] = []
+        for loop in (engine, callers):
+            loop.call_later(1.0, ran.append, loop)
+        process.stop_for(2.0, suspended=False)
+        world.run(60.0, lambda ran=ran: len(ran) == 2)  # type: ignore[misc]
+        assert world.now == pytest.approx(2.0)
+        first.add(type(ran[0]))
+    assert first == {ThreadLoop, CallersLoop}
 
 
 def blocked_while_it_holds(*, thread: bool, stall_limit: float | None) -> Outcome:

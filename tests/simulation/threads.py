@@ -50,6 +50,7 @@ class ThreadLoop(ProcessLoop):
         self._wakes: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._delays = world.rng(f"{name} wakes")
         self._closed = False
+        self._stopped_at = 0.0
 
     def is_closed(self) -> bool:
         """See asyncio."""
@@ -69,6 +70,12 @@ class ThreadLoop(ProcessLoop):
         self._wakes.append((callback, args))
         self.world.at(self.world.now + delay, self._woken)
 
+    def stop_for(self, seconds: float, *, suspended: bool) -> None:
+        """See `ProcessLoop`."""
+        if not self.stopped:
+            self._stopped_at = self.world.now
+        super().stop_for(seconds, suspended=suspended)
+
     def catch_up(self) -> None:
         """Take all wake-ups and run everything that is ready, while a callback of another loop blocks its thread."""
         caller, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -77,6 +84,8 @@ class ThreadLoop(ProcessLoop):
         if task is not None:
             asyncio.tasks._leave_task(caller, task)
         try:
+            # After a stop of the process, the caller's thread may be the first to run.
+            self.resume(self._stops, self._stopped_at, False)
             while self._wakes:
                 self._woken()
         finally:
@@ -109,14 +118,14 @@ class CallersLoop(ThreadLoop):
         self._hands = engine._hands
         self.process = engine.process
         self.stops: list[tuple[float, float]] = []
-        self._until = self._stopped_at = 0.0
+        self._until = self._stopped_since = 0.0
 
     def stop_for(self, seconds: float, *, suspended: bool = False) -> None:
         """Run nothing for so many true seconds, or for longer if another stop lasts longer."""
         now = self.world.now
         if not self.stopped:
             self.stopped = True
-            self._stopped_at = self.time()
+            self._stopped_since = self.time()
             self.stops.append((now, math.inf))
         if now + seconds > self._until:
             self._until = now + seconds
@@ -141,7 +150,7 @@ class CallersLoop(ThreadLoop):
             return
         self.resumed_at = self.world.now
         self.stops[-1] = self.stops[-1][0], self.world.now
-        self.stood += self.time() - self._stopped_at
+        self.stood += self.time() - self._stopped_since
         self.was_suspended = self._engine.was_suspended
         self.go_on()
 
