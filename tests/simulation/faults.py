@@ -219,17 +219,18 @@ class Faults:
         """The same between two callbacks of one instant."""
         if process.loop.stopped:
             return False
-        # Of either loop, if there are two.
-        loop = process.loop if int(fault.extra * 1000) % 2 else process.home
+        # Of any loop, if there are several.
+        loop = process.loops[int(fault.extra * 1000) % len(process.loops)]
         loop.after(1 + int(fault.extra * 60), lambda: process.stop_for(fault.lasts, suspended=False))
         self.ends = max(self.ends, self._world.now + 2 * fault.lasts)
         return True
 
     def block(self, fault: Fault, process: Process, _server: Server) -> bool:
-        """A callback of the loop of its tasks blocks. The loop of its engine goes on."""
+        """A callback of a loop of its tasks blocks. The loop of its engine goes on."""
         if process.dead:
             return False
-        process.home.after(1 + int(fault.extra * 20), lambda: process.home.stop_for(fault.lasts, suspended=False))
+        home = process.homes[int(fault.extra * 1000) % len(process.homes)]
+        home.after(1 + int(fault.extra * 20), lambda: home.stop_for(fault.lasts, suspended=False))
         self.ends = max(self.ends, self._world.now + 2 * fault.lasts)
         return True
 

@@ -98,6 +98,7 @@ class Plan:
         beyond_guard: Nodes forget though nothing guards against it.
         threads: Per process: the engine has a loop of its own.
         stall_limit: Of those processes.
+        callers: How many loops of callers each of them has.
     """
 
     seed: int
@@ -119,6 +120,7 @@ class Plan:
     faults: tuple[Fault, ...]
     threads: tuple[bool, ...]
     stall_limit: float | None
+    callers: int
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -271,6 +273,7 @@ def plan_of(seed: int) -> Plan:
         faults=(),
         threads=(False,) * processes,
         stall_limit=None,
+        callers=1,
     )
     actions = _with_min_holds(seed, plan, _with_semaphores(seed, plan, _actions(rng, plan)))
     actions = _with_fair(seed, plan, _with_elections(seed, plan, _with_rwlocks(seed, plan, actions)))
@@ -433,7 +436,8 @@ def _with_threads(seed: int, plan: Plan, length: float) -> Plan:
         )
         for number in range(count)
     ]
-    return replace(plan, faults=plan.faults + tuple(blocks), threads=threads, stall_limit=limit)
+    callers = Random(f"callers {seed}").choice((1, 1, 2))
+    return replace(plan, faults=plan.faults + tuple(blocks), threads=threads, stall_limit=limit, callers=callers)
 
 
 def _crowd(rng: Random, plan: Plan) -> tuple[Action, ...]:

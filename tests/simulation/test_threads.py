@@ -144,7 +144,7 @@ def test_after_a_stop_of_a_process_either_of_its_loops_may_run_first() -> None:
         world = World(seed)
         engine, callers = loops(world)
         process = Process.__new__(Process)
-        process.loop, process.home, process._order = engine, callers, world.rng("order")
+        process.loop, process.homes, process.home, process._order = engine, [callers], callers, world.rng("order")
         ran: list[ThreadLoop] = []
         for loop in (engine, callers):
             loop.call_later(1.0, ran.append, loop)
@@ -176,7 +176,17 @@ def blocked_while_it_holds(*, thread: bool, stall_limit: float | None) -> Outcom
     )
     fault = Fault("b0", "block", 4.0, 3 * plan.ttl, 0, 0, 0.0)
     threads = (thread,) * plan.processes
-    return play(replace(plan, actions=(action,), faults=(fault,), threads=threads, stall_limit=stall_limit), None)
+    return play(replace(plan, actions=(action,), faults=(fault,), threads=threads, stall_limit=stall_limit, callers=1), None)
+
+
+def test_tasks_of_two_loops_of_callers_hold_locks_and_end() -> None:
+    plan = next(plan for plan in map(plan_of, range(300)) if plan.theme == "crowd" and all(plan.threads) and plan.callers == 2)
+    outcome = play(plan, None)
+    assert outcome.violation is None
+    holders = {words[1] for _, *words in outcome.log if words[2:3] == ["got"]}
+    for process in range(plan.processes):
+        # The tasks of a process take turns with its loops, by their numbers.
+        assert {int(str(name).split(".")[1]) % 2 for name in holders if str(name).startswith(f"p{process}.")} == {0, 1}
 
 
 def losses(outcome: Outcome) -> list[str]:
@@ -202,6 +212,7 @@ def test_some_runs_have_engines_with_a_thread_beside_others_without() -> None:
     assert len(threaded) >= 40
     assert sum(not all(plan.threads) for plan in threaded) >= 10
     assert sum(plan.stall_limit is not None for plan in threaded) >= 10
+    assert sum(plan.callers == 2 for plan in threaded) >= 10
     blocked = {fault.process for plan in threaded for fault in plan.faults if fault.kind == "block"}
     assert blocked
     assert all(plan.threads[fault.process] for plan in plans for fault in plan.faults if fault.kind == "block")

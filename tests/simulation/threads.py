@@ -1,6 +1,6 @@
-"""Processes with two event loops, for managers with `thread=True`: the loop of the engine, and the loop of its callers.
+"""Processes with several event loops, for managers with `thread=True`: the loop of the engine, and those of its callers.
 
-Both loops share the clock of their process. The callers' loop may stand still alone. Mailboxes, calls and leases are real.
+All loops share the clock of their process. A loop of callers may stand still alone. Mailboxes, calls and leases are real.
 Only the thread of the operating system is replaced.
 """
 
@@ -106,17 +106,16 @@ class ThreadLoop(ProcessLoop):
 
 
 class CallersLoop(ThreadLoop):
-    """The loop of the tasks of a process whose engine has another loop. It has the clock of that loop, and stops of its own.
+    """A loop of tasks of a process whose engine has another loop. It has the clock of that loop, and stops of its own.
 
     Attributes:
         stops: True times at which the loop began to stand still and ran again, in order.
     """
 
-    def __init__(self, engine: ThreadLoop) -> None:
-        super().__init__(engine.world, f"{engine.name}.callers", engine.rate)
+    def __init__(self, engine: ThreadLoop, number: int = 0) -> None:
+        super().__init__(engine.world, f"{engine.name}.callers{number or ''}", engine.rate)
         self._engine = engine
         self._hands = engine._hands
-        self.process = engine.process
         self.stops: list[tuple[float, float]] = []
         self._until = self._stopped_since = 0.0
 

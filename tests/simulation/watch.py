@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.keys import slot_in, slot_key
@@ -107,6 +107,12 @@ class _Tracked:
         return self.record.spec.kind.shared
 
     @property
+    def home(self) -> ProcessLoop:
+        """The loop of its holder."""
+        mailbox: Any = self.record.home
+        return self.process.loop if mailbox is None else mailbox.loop
+
+    @property
     def received(self) -> bool:
         """False while no caller has the lease, and for ever if none received it."""
         # The engine cannot know whether a caller on another loop was cancelled meanwhile.
@@ -123,6 +129,7 @@ class _Tracked:
 class _Call:
     process: Process
     action: Action
+    loop: ProcessLoop
     began: float
     stood: float
     at: float
@@ -362,15 +369,15 @@ class Watch:
 
     def calls(self, process: Process, action: Action) -> _Call:
         """An acquisition begins."""
-        loop = process.home
-        return _Call(process, action, loop.time(), loop.stood, self._world.now)
+        loop: Any = asyncio.get_running_loop()
+        return _Call(process, action, loop, loop.time(), loop.stood, self._world.now)
 
     def answered(self, call: _Call, error: RedlockError | None) -> None:
         """It has ended."""
         process, action = call.process, call.action
         if process.dead:
             return
-        took = process.home.time() - call.began - (process.home.stood - call.stood)
+        took = call.loop.time() - call.began - (call.loop.stood - call.stood)
         allowed = 0.0 if action.how == "try" else action.blocking_timeout
         if allowed is not None:
             if action.how == "try":
@@ -385,7 +392,7 @@ class Watch:
         flushed = sum(server.scripts_flushed_at > -math.inf for server in self._servers)
         slow = 2 * self._round_trip + TOLERANCE > self._plan.node_timeout and flushed > self._plan.nodes - self._quorum
         patient = patient and not (slow and action.how == "try")
-        well_since = max(self._well_since(process), process.home.resumed_at)
+        well_since = max(self._well_since(process), call.loop.resumed_at)
         if isinstance(error, QuorumUnreachable) and patient and well_since < call.at - 0.1:
             self.found("minority", f"{action.name}: {error}")
 
@@ -420,9 +427,9 @@ class Watch:
         for inside, tracked in self._inside.get(process, ()):
             if inside is lease:
                 self._update(tracked)
-                since = self._world.now - max(tracked.lost_at, process.home.resumed_at)
+                since = self._world.now - max(tracked.lost_at, tracked.home.resumed_at)
                 self.found("told", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
-                late = min(step_down - lease.remaining(), self._running_for(process.home)) if step_down else 0.0
+                late = min(step_down - lease.remaining(), self._running_for(tracked.home)) if step_down else 0.0
                 self.found("terms", overled(tracked.name, late, TOLERANCE))
 
     def leaves(self, process: Process, lease: Lease) -> None:
@@ -444,7 +451,7 @@ class Watch:
         if process.dead or "closed" in record.reason:
             return
         if record.reason.startswith(HOLDER_STALLED):
-            stood = process.home.stood_at(process.loop.true(record.lost_at), together=True) * process.loop.rate
+            stood = tracked.home.stood_at(process.loop.true(record.lost_at), together=True) * process.loop.rate
             self.found("stalled", too_impatient(tracked.name, stood, self._plan.stall_limit, TOLERANCE))
         elif record.reason == MAX_HOLD:
             self.found("minority", too_soon(tracked.name, tracked.limit - process.loop.clock()))
@@ -522,9 +529,9 @@ class Watch:
     def _judge_stalled(self, tracked: _Tracked) -> None:
         """Judge that a loop of callers that stands still, while the engine runs, loses its leases at `stall_limit`."""
         process, limit = tracked.process, self._plan.stall_limit
-        if limit is None or process.home is process.loop or process.dead or process.loop.stopped:
+        if limit is None or tracked.home is process.loop or process.dead or process.loop.stopped:
             return
-        stood = min(process.home.stood_at(self._world.now), self._world.now - max(tracked.at, process.loop.resumed_at))
+        stood = min(tracked.home.stood_at(self._world.now), self._world.now - max(tracked.at, process.loop.resumed_at))
         self.found("stalled", unstalled(tracked.name, stood * process.loop.rate, limit, TOLERANCE))
 
     def _running_for(self, loop: ProcessLoop) -> float:
@@ -532,8 +539,8 @@ class Watch:
         return (self._world.now - loop.resumed_at) - (AFTER_SUSPEND / loop.rate if loop.was_suspended else 0.0)
 
     def _judge_owner(self, tracked: _Tracked) -> None:
-        # The loop of the callers runs only while the process runs.
-        loop, now = tracked.process.home, self._world.now
+        # A loop of callers runs only while the process runs.
+        loop, now = tracked.home, self._world.now
         if tracked.process.dead or loop.stopped or now - max(tracked.at, loop.resumed_at) < TOLERANCE:
             return
         if tracked.owner is None:
