@@ -366,10 +366,14 @@ def _mutants() -> Iterator[Mutant]:
     yield one("no-step-down", "a leader works until its lease ends", (_electing, "margins_of", _without_margin))
     yield one("term-goes-on", "the end of a term does not cancel its body", (Term, "end", _nothing))
     yield one("timer", "no timer watches the deadline", (Schedule, "watch_deadline", _nothing))
-    yield one("undo", "a grant whose caller on another loop was cancelled is not undone", (Call, "_give_back", _nothing))
+    yield one("undo", "a cancelled call to another loop keeps its grant", (Call, "_give_back", _nothing))
     yield one("unnotified", "a body on another loop is not notified of a loss", (ThreadedLease, "_report_loss", _nothing))
     yield one("stall-limit", "a loop that stands still keeps its leases for ever", (Stalls, "_fault", lambda *_: ""))
     yield one("impatient", "a loop that stands still loses its leases without a limit", (Stalls, "__init__", _soon_stalled))
+    yield one(
+        "forsaken", "a loop that stands still has its keys released", (extender.Extender, "forsake", extender.Extender.lose)
+    )
+    yield one("undone-hold", "a grant that is undone keeps its min_hold", (ThreadedLease, "forgo_min_hold", _nothing))
     yield one("monotonic", "the library's clock stands still during a suspend", (ProcessLoop, "clock", ProcessLoop.time))
 
 

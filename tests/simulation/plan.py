@@ -436,8 +436,23 @@ def _with_threads(seed: int, plan: Plan, length: float) -> Plan:
         )
         for number in range(count)
     ]
+    # Stops of the whole process while one of its loops stands still anyway.
+    stops = [
+        replace(
+            block, name=f"{block.name}s", kind="pause", at=block.at + 0.3 * block.lasts, lasts=rng.uniform(0.1, 1.0) * plan.ttl
+        )
+        for block in blocks
+        if rng.random() < 0.2
+    ]
+    # A caller on another loop is cancelled between its grant and the arrival of its lease.
+    often = 0.0 if plan.theme == "queue" and _is_steady(seed) else rng.choice((0.0, 0.0, 0.3))
+    actions = tuple(
+        replace(action, cancel_after=rng.randint(1, 8)) if threads[action.process] and rng.random() < often else action
+        for action in plan.actions
+    )
     callers = Random(f"callers {seed}").choice((1, 1, 2))
-    return replace(plan, faults=plan.faults + tuple(blocks), threads=threads, stall_limit=limit, callers=callers)
+    faults = (*plan.faults, *blocks, *stops)
+    return replace(plan, actions=actions, faults=faults, threads=threads, stall_limit=limit, callers=callers)
 
 
 def _crowd(rng: Random, plan: Plan) -> tuple[Action, ...]:

@@ -67,6 +67,8 @@ CAUGHT: Final = {
     "unnotified": (0, {"told"}),
     "stall-limit": (30, {"stalled"}),
     "impatient": (0, {"stalled"}),
+    "forsaken": (30, {"exclusion"}),
+    "undone-hold": (200, {"leftovers"}),
     "monotonic": (10, {"exclusion"}),
 }
 

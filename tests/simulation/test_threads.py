@@ -87,6 +87,16 @@ def test_a_stop_that_follows_at_the_same_instant_may_count_as_one_with_the_first
     assert callers.stood_at(2.0, together=True) == pytest.approx(2.0)
 
 
+def test_a_stop_of_the_whole_process_counts_only_in_part_as_a_standstill() -> None:
+    world = World(1)
+    engine, callers = loops(world)
+    callers.stop_for(6.0)
+    world.at(1.0, lambda: stop_both(engine, callers, 3.0, suspended=False))
+    world.run(5.0, lambda: False)
+    assert callers.stood_at(5.0) == pytest.approx(5.0)
+    assert [callers.stood_without(5.0, most) for most in (0.5, 4.0)] == pytest.approx([2.5, 5.0])
+
+
 def test_a_wake_up_by_another_loop_takes_a_moment_and_keeps_its_order() -> None:
     world = World(1)
     engine, callers = loops(world)
@@ -155,7 +165,7 @@ def test_after_a_stop_of_a_process_either_of_its_loops_may_run_first() -> None:
     assert first == {ThreadLoop, CallersLoop}
 
 
-def blocked_while_it_holds(*, thread: bool, stall_limit: float | None) -> Outcome:
+def blocked_while_it_holds(*, thread: bool, stall_limit: float | None, stopped_for: float = 0.0) -> Outcome:
     """Play a process with one lock and a loop that blocks for three ttls in the body."""
     plan = next(plan for plan in map(plan_of, range(100)) if plan.theme == "calm" and plan.within_drift)
     action = replace(
@@ -174,9 +184,13 @@ def blocked_while_it_holds(*, thread: bool, stall_limit: float | None) -> Outcom
         ttl=plan.ttl,
         think=3.5,
     )
-    fault = Fault("b0", "block", 4.0, 3 * plan.ttl, 0, 0, 0.0)
+    faults = [Fault("b0", "block", 4.0, 3 * plan.ttl, 0, 0, 0.0)]
+    if stopped_for:
+        faults.append(Fault("b0s", "pause", 4.6, stopped_for, 0, 0, 0.0))
     threads = (thread,) * plan.processes
-    return play(replace(plan, actions=(action,), faults=(fault,), threads=threads, stall_limit=stall_limit, callers=1), None)
+    return play(
+        replace(plan, actions=(action,), faults=tuple(faults), threads=threads, stall_limit=stall_limit, callers=1), None
+    )
 
 
 def test_tasks_of_two_loops_of_callers_hold_locks_and_end() -> None:
@@ -204,6 +218,12 @@ def test_a_blocked_loop_of_callers_loses_its_lease_at_its_stall_limit() -> None:
     (loss,) = losses(blocked_while_it_holds(thread=True, stall_limit=2.0))
     assert "its holder's event loop stood still for 2.0 s" in loss
     assert "cause='stalled'" in loss
+
+
+def test_a_stop_of_the_whole_process_ends_no_lease_of_a_blocked_loop_before_its_stall_limit() -> None:
+    (loss,) = losses(blocked_while_it_holds(thread=True, stall_limit=2.0, stopped_for=3.0))
+    # Blocked at 4 s, stopped for 3 s. Of these, two checks of half a second count.
+    assert 8.0 < float(loss.split()[0]) < 9.0
 
 
 def test_some_runs_have_engines_with_a_thread_beside_others_without() -> None:

@@ -42,6 +42,7 @@ class ThreadLoop(ProcessLoop):
 
     Attributes:
         mailbox: The mailbox that `mailbox.home` returns on this loop.
+        stops: True times at which the loop began to stand still and ran again, in order.
     """
 
     def __init__(self, world: World, name: str, rate: float = 1.0) -> None:
@@ -50,7 +51,7 @@ class ThreadLoop(ProcessLoop):
         self._wakes: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._delays = world.rng(f"{name} wakes")
         self._closed = False
-        self._stopped_at = 0.0
+        self.stops: list[tuple[float, float]] = []
 
     def is_closed(self) -> bool:
         """See asyncio."""
@@ -73,8 +74,14 @@ class ThreadLoop(ProcessLoop):
     def stop_for(self, seconds: float, *, suspended: bool) -> None:
         """See `ProcessLoop`."""
         if not self.stopped:
-            self._stopped_at = self.world.now
+            self.stops.append((self.world.now, math.inf))
         super().stop_for(seconds, suspended=suspended)
+
+    def go_on(self) -> None:
+        """See `ProcessLoop`."""
+        if self.stopped and self.stops:
+            self.stops[-1] = self.stops[-1][0], self.world.now
+        super().go_on()
 
     def catch_up(self) -> None:
         """Take all wake-ups and run everything that is ready, while a callback of another loop blocks its thread."""
@@ -85,7 +92,8 @@ class ThreadLoop(ProcessLoop):
             asyncio.tasks._leave_task(caller, task)
         try:
             # After a stop of the process, the caller's thread may be the first to run.
-            self.resume(self._stops, self._stopped_at, False)
+            if self.stopped:
+                self.resume(self._stops, self.stops[-1][0], False)
             while self._wakes:
                 self._woken()
         finally:
@@ -106,17 +114,12 @@ class ThreadLoop(ProcessLoop):
 
 
 class CallersLoop(ThreadLoop):
-    """A loop of tasks of a process whose engine has another loop. It has the clock of that loop, and stops of its own.
-
-    Attributes:
-        stops: True times at which the loop began to stand still and ran again, in order.
-    """
+    """A loop of tasks of a process whose engine has another loop. It has the clock of that loop, and stops of its own."""
 
     def __init__(self, engine: ThreadLoop, number: int = 0) -> None:
         super().__init__(engine.world, f"{engine.name}.callers{number or ''}", engine.rate)
         self._engine = engine
         self._hands = engine._hands
-        self.stops: list[tuple[float, float]] = []
         self._until = self._stopped_since = 0.0
 
     def stop_for(self, seconds: float, *, suspended: bool = False) -> None:
@@ -144,11 +147,16 @@ class CallersLoop(ThreadLoop):
                 since = begin
         return at - since
 
+    def stood_without(self, at: float, most: float) -> float:
+        """Return the same, and count a stop of the whole process for at most so many true seconds."""
+        since = at - self.stood_at(at, together=True)
+        stops = [min(end, at) - max(begin, since) for begin, end in self._engine.stops]
+        return at - since - sum(max(0.0, stop - most) for stop in stops)
+
     def _over(self, until: float) -> None:
         if not self.stopped or until != self._until:
             return
         self.resumed_at = self.world.now
-        self.stops[-1] = self.stops[-1][0], self.world.now
         self.stood += self.time() - self._stopped_since
         self.was_suspended = self._engine.was_suspended
         self.go_on()

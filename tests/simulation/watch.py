@@ -119,6 +119,20 @@ class _Tracked:
         return self.record.taken if self.process.home is self.process.loop else self.owner is not None
 
     @property
+    def stalled(self) -> bool:
+        """True if the lease was lost because the loop of its holder stood still."""
+        return self.record.reason.startswith(HOLDER_STALLED)
+
+    @property
+    def undone(self) -> bool:
+        """True if the lease was released because no caller received it."""
+        return self.record.phase is Phase.RELEASED and not self.received and self.process.closing == math.inf
+
+    def may_work(self, clock: float) -> bool:
+        """True while the lease is valid, and up to the deadline of a lease that was lost because its loop stood still."""
+        return self.record.remaining(clock) > 0.0 or (self.stalled and clock < self.record.deadline)
+
+    @property
     def limit(self) -> float:
         """Instant, by its process's clock, at which its max_hold is over; infinity without one."""
         max_hold = self.record.spec.max_hold
@@ -177,9 +191,9 @@ class Watch:
         self._fences = {"success": Fences("success"), "interval": Fences("interval")}
         self._stall = Stall()
         self._granted_now: set[bytes] = set()
-        # Leases with a `min_hold`, and the true time of its end, by key. Its length by token.
+        # Leases with a `min_hold`, and the true time of its end, by key. The latest one by token.
         self._keeping: dict[bytes, list[tuple[_Tracked, float]]] = {}
-        self._min_holds: dict[bytes, float] = {}
+        self._min_holds: dict[bytes, _Tracked] = {}
         self._life = max(keys_life(plan.ttl, hold, 2 * plan.node_timeout + 0.1, DRIFT_FACTOR) for hold in min_holds)
         self._shaky: dict[bytes, float] = {}
         self._entries: dict[tuple[int, bytes, bytes], _Entry] = {}
@@ -287,7 +301,7 @@ class Watch:
             if record.spec.life.min_hold:
                 # By the clock of its process.
                 end = now + record.spec.life.min_hold / tracked.process.loop.rate
-                self._min_holds[record.token] = record.spec.life.min_hold
+                self._min_holds[record.token] = tracked
                 keeping.append((tracked, end))
             self._keeping[key] = keeping
 
@@ -353,7 +367,7 @@ class Watch:
         """Judge exclusion where more than one lease of a resource is about."""
         if not self.contested or not self.exclusion_promised:
             return
-        rivals = [(t.name, t.keys, t.record.remaining(t.process.loop.clock()) > 0.0, t.reads) for t in self._tracked]
+        rivals = [(t.name, t.keys, t.may_work(t.process.loop.clock()), t.reads) for t in self._tracked]
         self.found("exclusion", Exclusion.judge(rivals))
         holders = [
             (name, slot[0], valid)
@@ -440,7 +454,7 @@ class Watch:
         phase = tracked.record.phase
         if phase is Phase.LOST and tracked.lost_at == math.inf:
             tracked.lost_at = self._world.now
-            if tracked.record.forsaken:
+            if tracked.stalled:
                 self._abandoned.add(tracked.record.token)
             self._lost(tracked)
 
@@ -450,8 +464,11 @@ class Watch:
         self._world.note(process.name, "LOST", tracked.name, record.reason)
         if process.dead or "closed" in record.reason:
             return
-        if record.reason.startswith(HOLDER_STALLED):
-            stood = tracked.home.stood_at(process.loop.true(record.lost_at), together=True) * process.loop.rate
+        if tracked.stalled:
+            # Of a stop of the whole process, two of the engine's intervals count.
+            most = 2 * min((self._plan.stall_limit or math.inf) / 4, 1.0)
+            at, rate = process.loop.true(record.lost_at), process.loop.rate
+            stood = tracked.home.stood_without(at, most / rate) * rate
             self.found("stalled", too_impatient(tracked.name, stood, self._plan.stall_limit, TOLERANCE))
         elif record.reason == MAX_HOLD:
             self.found("minority", too_soon(tracked.name, tracked.limit - process.loop.clock()))
@@ -512,6 +529,8 @@ class Watch:
                 self._abandoned.add(tracked.record.token)
                 if tracked.record.remaining(clock) > 0:
                     live.append(tracked)
+            elif tracked.may_work(clock):
+                live.append(tracked)
         self._tracked = live
         self._judge_leftovers()
         self._judge_queues()
@@ -597,9 +616,10 @@ class Watch:
                     and token not in server.late
                 ):
                     soon = 0.15 + 2 * self._round_trip
-                if soon is not None and marked:
+                if soon is not None and marked and not self._min_holds[token].undone:
                     # The mark lives for the rest of the min_hold, from when it comes to the node.
-                    soon += self._min_holds[token] * (1 + DRIFT_FACTOR) * slow * max(1.0, *plan.rates)
+                    min_hold = self._min_holds[token].record.spec.life.min_hold
+                    soon += min_hold * (1 + DRIFT_FACTOR) * slow * max(1.0, *plan.rates)
                 left.append(Leftover(server.name, key, token, troubled, soon, self._life * slow + self._round_trip + 0.1))
             self._stuck += stuck
             self._stuck_to_all += stuck.keys() - server.read()

@@ -233,6 +233,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Return for how many true seconds the loop had stood still alone at that time."""
         return 0.0
 
+    def stood_without(self, at: float, most: float) -> float:
+        """Return the same, and count a stop of the whole process for at most so many true seconds."""
+        return 0.0
+
     def go_on(self) -> None:
         """Run what was ready, then what was received, then the timers that are due, as asyncio does."""
         self.stopped = False
