@@ -33,8 +33,8 @@ __all__ = [
     "too_early",
     "too_impatient",
     "too_many",
+    "too_patient",
     "too_soon",
-    "unstalled",
 ]
 
 INVARIANTS = {
@@ -191,7 +191,7 @@ def too_impatient(name: str, stood: float, limit: float | None, tolerance: float
     return f"{name} was lost because its loop stood still for {stood:.3f} s, and {allowed}" if early else ""
 
 
-def unstalled(name: str, stood: float, limit: float, tolerance: float) -> str:
+def too_patient(name: str, stood: float, limit: float, tolerance: float) -> str:
     """Return what is wrong if a lease is held while the holder's loop has stood still for `stood` seconds.
 
     The engine looks at the loop four times per `limit`, and at least once per second.

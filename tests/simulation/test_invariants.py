@@ -25,8 +25,8 @@ from tests.simulation.invariants import (
     too_early,
     too_impatient,
     too_many,
+    too_patient,
     too_soon,
-    unstalled,
 )
 
 pytestmark = pytest.mark.once
@@ -120,9 +120,9 @@ def test_a_lease_that_a_standstill_ends_before_the_limit_is_told_of() -> None:
 
 
 def test_a_lease_that_outlives_the_limit_of_a_standstill_is_told_of() -> None:
-    assert unstalled("one", 1.27, 1.0, tolerance=0.03) == unstalled("one", 9.0, 8.0, tolerance=0.03) == ""
-    assert unstalled("one", 1.29, 1.0, tolerance=0.03) == "one is held although its loop has stood still for 1.290 s"
-    assert unstalled("one", 9.04, 8.0, tolerance=0.03) != ""
+    assert too_patient("one", 1.27, 1.0, tolerance=0.03) == too_patient("one", 9.0, 8.0, tolerance=0.03) == ""
+    assert too_patient("one", 1.29, 1.0, tolerance=0.03) == "one is held although its loop has stood still for 1.290 s"
+    assert too_patient("one", 9.04, 8.0, tolerance=0.03) != ""
 
 
 def test_an_acquisition_that_takes_too_long_is_told() -> None:

@@ -41,8 +41,8 @@ from tests.simulation.invariants import (
     too_early,
     too_impatient,
     too_many,
+    too_patient,
     too_soon,
-    unstalled,
 )
 from tests.simulation.plan import DRIFT_FACTOR
 from tests.simulation.server import manager_in
@@ -551,7 +551,7 @@ class Watch:
         if limit is None or tracked.home is process.loop or process.dead or process.loop.stopped:
             return
         stood = min(tracked.home.stood_at(self._world.now), self._world.now - max(tracked.at, process.loop.resumed_at))
-        self.found("stalled", unstalled(tracked.name, stood * process.loop.rate, limit, TOLERANCE))
+        self.found("stalled", too_patient(tracked.name, stood * process.loop.rate, limit, TOLERANCE))
 
     def _running_for(self, loop: ProcessLoop) -> float:
         """Return the seconds since which the timers of a loop come in time."""
