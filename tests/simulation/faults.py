@@ -212,14 +212,25 @@ class Faults:
         """SIGSTOP, or a long collection of garbage."""
         if process.loop.stopped:
             return False
-        process.loop.stop_for(fault.lasts, suspended=False)
+        process.stop_for(fault.lasts, suspended=False)
         return True
 
     def pause_between(self, fault: Fault, process: Process, _server: Server) -> bool:
         """The same between two callbacks of one instant."""
         if process.loop.stopped:
             return False
-        process.loop.after(1 + int(fault.extra * 60), lambda: process.loop.stop_for(fault.lasts, suspended=False))
+        # Of any loop, if there are several.
+        loop = process.loops[int(fault.extra * 1000) % len(process.loops)]
+        loop.after(1 + int(fault.extra * 60), lambda: process.stop_for(fault.lasts, suspended=False))
+        self.ends = max(self.ends, self._world.now + 2 * fault.lasts)
+        return True
+
+    def block(self, fault: Fault, process: Process, _server: Server) -> bool:
+        """A callback of a loop of its tasks blocks. The loop of its engine goes on."""
+        if process.dead:
+            return False
+        home = process.homes[int(fault.extra * 1000) % len(process.homes)]
+        home.after(1 + int(fault.extra * 20), lambda: home.stop_for(fault.lasts, suspended=False))
         self.ends = max(self.ends, self._world.now + 2 * fault.lasts)
         return True
 
@@ -227,7 +238,7 @@ class Faults:
         """The machine sleeps: timers of the loop stand still, boot time does not."""
         if process.loop.stopped:
             return False
-        process.loop.stop_for(fault.lasts, suspended=True)
+        process.stop_for(fault.lasts, suspended=True)
         return True
 
     def kill(self, _fault: Fault, process: Process, _server: Server) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INVARIANTS",
     "MOST_TURNS",
+    "MOST_TURNS_FAR",
     "Exclusion",
     "Fences",
     "Leftover",
@@ -30,7 +31,9 @@ __all__ = [
     "overrun",
     "overtaken",
     "too_early",
+    "too_impatient",
     "too_many",
+    "too_patient",
     "too_soon",
 ]
 
@@ -40,6 +43,7 @@ INVARIANTS = {
     "limit": "a semaphore has no more holders than the greatest limit in use",
     "fences": "fences strictly increase",
     "told": "a holder is notified of a loss by its deadline, or when its process runs again",
+    "stalled": "a loop of callers that stands still loses its leases at stall_limit, and not before",
     "terms": "the body of a leader has ended step_down seconds before its lease",
     "leftovers": "no key outlives its owner for longer than promised",
     "waiters": "no task waits for a free resource while a quorum is well",
@@ -70,6 +74,12 @@ MOST_TURNS = 3
 
 The rule is one. Another one may have been requested in the instant in which the waiter took its
 place, and the waiter may let one offer lapse.
+"""
+
+MOST_TURNS_FAR = 5
+"""The same across continents, where the life of an offer is hardly more than two round trips.
+
+One late message makes an offer lapse there.
 """
 
 
@@ -174,6 +184,22 @@ def too_soon(name: str, left: float) -> str:
     return f"{name} was lost for its max_hold {left:.3f} s before that was over" if left > 0.0 else ""
 
 
+def too_impatient(name: str, stood: float, limit: float | None, tolerance: float) -> str:
+    """Return what is wrong with a loss by `stall_limit` after the holder's loop had stood still for `stood` seconds."""
+    allowed = "no stall_limit was set" if limit is None else f"the stall_limit is {limit:.3f} s"
+    early = limit is None or stood < limit - tolerance
+    return f"{name} was lost because its loop stood still for {stood:.3f} s, and {allowed}" if early else ""
+
+
+def too_patient(name: str, stood: float, limit: float, tolerance: float) -> str:
+    """Return what is wrong if a lease is held while the holder's loop has stood still for `stood` seconds.
+
+    The engine looks at the loop four times per `limit`, and at least once per second.
+    """
+    late = stood > limit + min(limit / 4, 1.0) + tolerance
+    return f"{name} is held although its loop has stood still for {stood:.3f} s" if late else ""
+
+
 def lingering(node: str, key: bytes, member: bytes, since: float, allowed: float) -> str:
     """Return what is wrong if a waiter is in a queue `since` seconds after it stopped to wait."""
     who = f"{node} still has {member.decode()} in the queue of {key.decode()}"
@@ -190,12 +216,12 @@ def overtaken(name: str, times: int, waiters: int) -> str:
     return f"{name} was overtaken {times} times, beside {waiters} that waited" if times > most else ""
 
 
-def out_of_turn(name: str, turns: int) -> str:
+def out_of_turn(name: str, turns: int, most: int = MOST_TURNS) -> str:
     """Return what is wrong if a waiter waits for so many turns of the other side.
 
     A reader counts the writers that enter. A writer counts how often one process enters to read.
     """
-    return f"{name} waited for {turns} turns of the other side" if turns > MOST_TURNS else ""
+    return f"{name} waited for {turns} turns of the other side" if turns > most else ""
 
 
 def effort(acquired: int, attempts: int, commands: float) -> str:

@@ -39,6 +39,9 @@ from aioredlock_ng._nodes.memory.standing import as_bytes
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts import Command, decoding
 from aioredlock_ng._term import Term
+from aioredlock_ng._threaded.calls import Call
+from aioredlock_ng._threaded.lease import ThreadedLease
+from aioredlock_ng._threaded.stalls import Stalls
 from aioredlock_ng.options import Options
 from tests.simulation.world import ProcessLoop
 
@@ -50,6 +53,9 @@ __all__ = ["MUTANTS", "Mutant", "mutated"]
 
 COUNTED = 2
 """Holders that a node counts until it refuses, where it should keep slots apart."""
+
+SOON_STALLED = 0.1
+"""Seconds after which a loop that stands still loses its leases, where it should keep them or have more time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +292,13 @@ def _without_margin(*given: Any) -> _term.Margins:
     return replace(_margins_of(*given), step_down=0.0)
 
 
+_stalls = Stalls.__init__
+
+
+def _soon_stalled(self: Stalls, engine: Any, _limit: float | None) -> None:
+    _stalls(self, engine, SOON_STALLED)
+
+
 def _mutants() -> Iterator[Mutant]:
     def one(name: str, what: str, *patches: tuple[object, str, Any]) -> Mutant:
         return Mutant(name, what, patches)
@@ -353,6 +366,14 @@ def _mutants() -> Iterator[Mutant]:
     yield one("no-step-down", "a leader works until its lease ends", (_electing, "margins_of", _without_margin))
     yield one("term-goes-on", "the end of a term does not cancel its body", (Term, "end", _nothing))
     yield one("timer", "no timer watches the deadline", (Schedule, "watch_deadline", _nothing))
+    yield one("undo", "a cancelled call to another loop keeps its grant", (Call, "_give_back", _nothing))
+    yield one("unnotified", "a body on another loop is not notified of a loss", (ThreadedLease, "_report_loss", _nothing))
+    yield one("stall-limit", "a loop that stands still keeps its leases for ever", (Stalls, "_fault", lambda *_: ""))
+    yield one("impatient", "a loop that stands still loses its leases without a limit", (Stalls, "__init__", _soon_stalled))
+    yield one(
+        "forsaken", "a loop that stands still has its keys released", (extender.Extender, "forsake", extender.Extender.lose)
+    )
+    yield one("undone-hold", "a grant that is undone keeps its min_hold", (ThreadedLease, "forgo_min_hold", _nothing))
     yield one("monotonic", "the library's clock stands still during a suspend", (ProcessLoop, "clock", ProcessLoop.time))
 
 

@@ -96,6 +96,9 @@ class Plan:
         skews: Of the processes' wall clocks, then of the servers'.
         within_drift: Clock rates differ by less than the drift factor: no two valid leases, whatever else happens.
         beyond_guard: Nodes forget though nothing guards against it.
+        threads: Per process: the engine has a loop of its own.
+        stall_limit: Of those processes.
+        callers: How many loops of callers each of them has.
     """
 
     seed: int
@@ -115,6 +118,9 @@ class Plan:
     beyond_guard: bool
     actions: tuple[Action, ...]
     faults: tuple[Fault, ...]
+    threads: tuple[bool, ...]
+    stall_limit: float | None
+    callers: int
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,6 +181,9 @@ _FAIR = 0.15
 
 _LIARS = 0.1
 """Share of the runs in which a server answers with what no script can return, for a while."""
+
+_THREADS = 0.25
+"""Share of the runs in which some processes have `thread=True`, and the loops of their callers may block."""
 
 _SIZES = (55, 30, 14, 0.5)
 """How often a run about queues has 2 to 5 processes, 6 to 12, 13 to 30, or more. The last ones take seconds each."""
@@ -262,6 +271,9 @@ def plan_of(seed: int) -> Plan:
         beyond_guard=False,
         actions=(),
         faults=(),
+        threads=(False,) * processes,
+        stall_limit=None,
+        callers=1,
     )
     actions = _with_min_holds(seed, plan, _with_semaphores(seed, plan, _actions(rng, plan)))
     actions = _with_fair(seed, plan, _with_elections(seed, plan, _with_rwlocks(seed, plan, actions)))
@@ -274,7 +286,8 @@ def plan_of(seed: int) -> Plan:
     # Fences rise across nodes that forgot where wall clocks are within half the guard time; else whatever they show.
     apart = 0.2 * max_ttl if forgetting else rng.choice((0.0, 0.5, 300.0))
     skews = tuple(1.7e9 + rng.uniform(-apart, apart) for _ in range(processes + nodes))
-    return replace(plan, actions=actions, faults=faults, skews=skews, beyond_guard=forgetting and guard is None)
+    plan = replace(plan, actions=actions, faults=faults, skews=skews, beyond_guard=forgetting and guard is None)
+    return _with_threads(seed, plan, length)
 
 
 def _is_mixed(seed: int) -> bool:
@@ -396,6 +409,50 @@ def _lies(seed: int, plan: Plan, length: float) -> tuple[Fault, ...]:
         return ()
     node = rng.randrange(plan.nodes)
     return (Fault("lie", "lie", rng.random() * length, rng.uniform(0.1, 2.0) * plan.ttl, 0, node, 0.0),)
+
+
+def _with_threads(seed: int, plan: Plan, length: float) -> Plan:
+    """Give some engines a thread of their own, and let the loops of their callers block. It is drawn by itself, as lies are."""
+    rng = Random(f"threads {seed}")
+    if rng.random() >= _THREADS:
+        return plan
+    often = rng.choice((0.5, 1.0, 1.0))
+    threads = tuple(rng.random() < often for _ in range(plan.processes))
+    limit = plan.ttl * rng.choice((0.4, 1.0, 2.0)) if rng.random() < 0.5 else None
+    threaded = [process for process, has in enumerate(threads) if has]
+    count = rng.choices((0, rng.randint(1, 3), rng.randint(3, 10)), (15, 40, 45))[0]
+    if not threaded or plan.theme == "calm" or (plan.theme == "queue" and _is_steady(seed)):
+        count = 0
+    begin, span = (_start(plan), 1.0) if plan.theme == "queue" else (0.3, length)
+    blocks = [
+        Fault(
+            name=f"b{number}",
+            kind="block",
+            at=begin + rng.random() * span,
+            lasts=plan.ttl * rng.choice((0.05, 0.3, 1.0, 2.0, 4.0)) * rng.uniform(0.5, 1.5),
+            process=rng.choice(threaded),
+            node=0,
+            extra=rng.random(),
+        )
+        for number in range(count)
+    ]
+    # Stops of the whole process while one of its loops stands still anyway.
+    stops = [
+        replace(
+            block, name=f"{block.name}s", kind="pause", at=block.at + 0.3 * block.lasts, lasts=rng.uniform(0.1, 1.0) * plan.ttl
+        )
+        for block in blocks
+        if rng.random() < 0.2
+    ]
+    # A caller on another loop is cancelled between its grant and the arrival of its lease.
+    often = 0.0 if plan.theme == "queue" and _is_steady(seed) else rng.choice((0.0, 0.0, 0.3))
+    actions = tuple(
+        replace(action, cancel_after=rng.randint(1, 8)) if threads[action.process] and rng.random() < often else action
+        for action in plan.actions
+    )
+    callers = Random(f"callers {seed}").choice((1, 1, 2))
+    faults = (*plan.faults, *blocks, *stops)
+    return replace(plan, actions=actions, faults=faults, threads=threads, stall_limit=limit, callers=callers)
 
 
 def _crowd(rng: Random, plan: Plan) -> tuple[Action, ...]:

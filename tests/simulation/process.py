@@ -12,6 +12,7 @@ from aioredlock_ng._engine.context import Counters
 from aioredlock_ng._nodes.wire import ConnectFailed
 from aioredlock_ng.errors import LockReleased
 from tests.simulation.network import Connection, Link
+from tests.simulation.threads import CallersLoop, ThreadLoop
 from tests.simulation.world import ProcessLoop
 
 if TYPE_CHECKING:
@@ -95,6 +96,9 @@ class Process:
     """One client.
 
     Attributes:
+        loop: The loop of its engine.
+        homes: The loops of its tasks: only the same one, unless the engine has a thread of its own.
+        home: The first of these loops.
         links: To each server.
         dead: True once it was killed.
         died_at: True time at which it was.
@@ -110,9 +114,19 @@ class Process:
         self.plan = plan
         self.name = f"p{index}"
         self.watch = watch
-        self.loop = ProcessLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
+        self.loop: ProcessLoop
+        self.homes: list[ProcessLoop]
+        if plan.threads[index]:
+            self.loop = engine = ThreadLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
+            self.homes = [CallersLoop(engine, number) for number in range(plan.callers)]  # type: ignore[abstract]
+        else:
+            self.loop = ProcessLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
+            self.homes = [self.loop]
+        self.home = self.homes[0]
         self.links = [Link(world, self.loop, server, plan.profiles[index][server.index]) for server in servers]
-        self.loop.process = self
+        for loop in self.loops:
+            loop.process = self
+        self._order = world.rng(f"{self.name} order")
         self.dead = False
         self.died_at = self.closing = self.closed = math.inf
         self.acquired = self.refused = 0
@@ -129,15 +143,25 @@ class Process:
             clock=self.loop.clock,
             wall_clock=lambda: world.now * plan.rates[index] + skew,
             rng=self.loop.rng,
+            thread=plan.threads[index],
+            stall_limit=plan.stall_limit if plan.threads[index] else None,
         )
         self.counters = Counters()
         self.main: asyncio.Task[None] | None = None
         self.on_end: Callable[[Process], None] = lambda _: None
 
     @property
+    def loops(self) -> list[ProcessLoop]:
+        """All its loops, that of its engine last."""
+        return self.homes if self.home is self.loop else [*self.homes, self.loop]
+
+    @property
     def engine(self) -> Engine | None:
         """The open engine."""
-        return self.redlock._engine
+        if self.redlock._threaded is None:
+            return self.redlock._engine
+        opened = self.redlock._threaded.here
+        return None if opened is None else opened.redlock._engine
 
     @property
     def manager(self) -> bytes:
@@ -151,8 +175,17 @@ class Process:
 
     def start(self) -> None:
         """Begin."""
-        self.main = self.loop.create_task(self._main(), name=self.name)
+        self.main = self.home.create_task(self._main(), name=self.name)
         self.main.add_done_callback(lambda _: self.on_end(self))
+
+    def stop_for(self, seconds: float, *, suspended: bool) -> None:
+        """Run nothing for so many true seconds."""
+        if self.loop.stopped:
+            return
+        # Either thread may be the first to run again. After a suspend, the engine's loop sets the clock of both right.
+        callers_first = not suspended and self._order.random() < 0.5
+        for loop in self.loops if callers_first else reversed(self.loops):
+            loop.stop_for(seconds, suspended=suspended)
 
     def greeted(self, address: str) -> None:
         """A connection is made and may vote."""
@@ -165,6 +198,9 @@ class Process:
         self.died_at = self.world.now
         self.on_end(self)
         self.loop.stopped = True
+        for home in self.homes:
+            if home is not self.loop:
+                home.stop_for(math.inf, suspended=False)
         for link in self.links:
             link.isolated = True
             if link.connection is not None:
@@ -172,8 +208,10 @@ class Process:
 
     def bury(self) -> None:
         """At the very end: let what a killed process left behind unwind, without a network."""
-        self.loop.stopped = False
-        self.loop.receive(self._unwind)
+        for loop in reversed(self.loops):
+            loop.forget_stops()
+            loop.go_on()
+        self.home.receive(self._unwind)
 
     def _unwind(self) -> None:
         if self.main is not None:
@@ -189,21 +227,28 @@ class Process:
             self.counters = self.engine.context.counters
         self.world.note(self.name, "open")
         try:
-            await asyncio.gather(*(self._task(actions) for actions in tasks.values()))
+            await asyncio.gather(*(self._on(self.homes[task % len(self.homes)], tasks[task]) for task in tasks))
         finally:
             self.closing = self.world.now
             await self.redlock.aclose()
             self.closed = self.world.now
             self.world.note(self.name, "closed")
 
+    async def _on(self, loop: ProcessLoop, actions: Sequence[Action]) -> None:
+        if loop is self.home:
+            await self._task(actions)
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._task(actions), loop))
+
     async def _task(self, actions: Sequence[Action]) -> None:
+        loop: ProcessLoop = asyncio.get_running_loop()  # type: ignore[assignment]
         for action in actions:
             await asyncio.sleep(action.think)
-            task = self.loop.create_task(self._act(action), name=action.name)
+            task = loop.create_task(self._act(action), name=action.name)
             if isinstance(action.cancel_after, int):
-                self.loop.after(action.cancel_after, lambda task=task: self._cancel(task))  # type: ignore[misc]
+                loop.after(action.cancel_after, lambda task=task: self._cancel(loop, task))  # type: ignore[misc]
             elif action.cancel_after is not None:
-                self.loop.call_later(action.cancel_after, self._cancel, task)
+                loop.call_later(action.cancel_after, self._cancel, loop, task)
             # Not awaited by itself: its cancellation is not ours.
             try:
                 await asyncio.wait([task])
@@ -214,10 +259,10 @@ class Process:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    def _cancel(self, task: asyncio.Task[None]) -> None:
+    def _cancel(self, loop: ProcessLoop, task: asyncio.Task[None]) -> None:
         if not task.done():
             self.world.note(self.name, "cancel", task.get_name())
-            self.loop.within(task.cancel)
+            loop.within(task.cancel)
 
     async def _act(self, action: Action) -> None:
         options: RWLockOptions = {
@@ -275,12 +320,13 @@ class Process:
 
     async def _body(self, action: Action, lease: Lease) -> None:
         """Inside `async with`: whoever loses the lease, or must step down, is cancelled here."""
-        until = self.loop.time() + action.hold
+        loop = asyncio.get_running_loop()
+        until = loop.time() + action.hold
         step = max(action.hold / 5, 0.001)
         self.watch.enters(self, lease)
         try:
             await self._do(action, lease)
-            while self.loop.time() < until:
+            while loop.time() < until:
                 await asyncio.sleep(step)
                 self.watch.still_inside(self, lease, action.step_down if action.how == "lead" else 0.0)
         finally:

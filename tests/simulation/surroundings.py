@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
+from weakref import WeakSet
 
 import aioredlock_ng.redlock as redlock_module
 from aioredlock_ng._engine import engine, parts, wheel
@@ -18,59 +19,20 @@ from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng._nodes import connect, node
 from aioredlock_ng._nodes.channel import joint as joint_module
 from aioredlock_ng._nodes.memory import server as memory_server
+from aioredlock_ng._threaded import mailbox
+from aioredlock_ng._threaded import process as threaded_process
 from aioredlock_ng.events import NodeUp
+from tests.simulation.ordered import OrderedSet
 from tests.simulation.process import SimConnector
+from tests.simulation.threads import MailboxOfLoop, SimThread
 from tests.simulation.world import ProcessLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from aioredlock_ng.events import Event
 
-__all__ = ["OrderedSet", "surroundings"]
-
-T = TypeVar("T")
-
-
-class OrderedSet(Generic[T]):
-    """As much of a set as those modules use."""
-
-    __slots__ = ("_items",)
-
-    def __init__(self, items: Iterable[T] = ()) -> None:
-        self._items = dict.fromkeys(items)
-
-    def add(self, item: T) -> None:
-        self._items[item] = None
-
-    def discard(self, item: T) -> None:
-        self._items.pop(item, None)
-
-    def remove(self, item: T) -> None:
-        del self._items[item]
-
-    def update(self, items: Iterable[T]) -> None:
-        self._items.update(dict.fromkeys(items))
-
-    def clear(self) -> None:
-        self._items.clear()
-
-    def isdisjoint(self, items: Iterable[T]) -> bool:
-        return not any(item in self._items for item in items)
-
-    def __eq__(self, other: object) -> bool:
-        return set(self._items) == (set(other) if isinstance(other, OrderedSet) else other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __contains__(self, item: object) -> bool:
-        return item in self._items
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
+__all__ = ["surroundings"]
 
 
 class _Jitter:
@@ -134,6 +96,10 @@ def surroundings(*, joint: bool) -> Iterator[None]:
         stack.enter_context(patch.object(redlock_module, "log_event", _hear))
         stack.enter_context(patch.object(extender.Extender, "adopt", observed))
         stack.enter_context(patch.object(LeaseRecord, "downgrade", seen))
+        stack.enter_context(patch.object(threaded_process, "EngineThread", SimThread))
+        stack.enter_context(patch.object(mailbox, "_here", MailboxOfLoop()))
+        # At the exit of the interpreter nothing is closed that a run has left open.
+        stack.enter_context(patch.object(threaded_process, "_all", WeakSet()))
         if joint:
             stack.enter_context(patch.object(joint_module, "LEAST", 1))
         yield

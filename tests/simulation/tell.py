@@ -69,10 +69,17 @@ def tell_plan(plan: Plan) -> list[str]:
             f"seed {plan.seed}: {plan.nodes} nodes, {plan.processes} processes, {plan.network}, ttl {plan.ttl:g} s,"
             f" node_timeout {plan.node_timeout:g} s, max_ttl {plan.max_ttl:g} s, fencing {plan.fencing}, guard {plan.guard},"
             f" clock rates {'within' if plan.within_drift else 'beyond'} the drift factor"
+            f"{_threads(plan)}"
         ),
         *(f"  {action}" for action in plan.actions),
         *(f"  {fault}" for fault in plan.faults),
     ]
+
+
+def _threads(plan: Plan) -> str:
+    threaded = [f"p{process}" for process, has in enumerate(plan.threads) if has]
+    limit = "" if plan.stall_limit is None else f" and stall_limit {plan.stall_limit:g} s"
+    return f", thread=True{limit} in {' '.join(threaded)}" if threaded else ""
 
 
 def tell_log(log: Iterable[tuple[object, ...]]) -> list[str]:

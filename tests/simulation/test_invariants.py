@@ -7,6 +7,7 @@ import pytest
 from tests.simulation.invariants import (
     INVARIANTS,
     MOST_TURNS,
+    MOST_TURNS_FAR,
     Exclusion,
     Fences,
     Leftover,
@@ -22,7 +23,9 @@ from tests.simulation.invariants import (
     overrun,
     overtaken,
     too_early,
+    too_impatient,
     too_many,
+    too_patient,
     too_soon,
 )
 
@@ -109,6 +112,19 @@ def test_a_lease_that_ends_before_its_max_hold_is_told_of() -> None:
     assert too_soon("one", 0.25) == "one was lost for its max_hold 0.250 s before that was over"
 
 
+def test_a_lease_that_a_standstill_ends_before_the_limit_is_told_of() -> None:
+    assert too_impatient("one", 0.98, 1.0, tolerance=0.03) == ""
+    words = "one was lost because its loop stood still for 0.960 s, and"
+    assert too_impatient("one", 0.96, 1.0, tolerance=0.03) == f"{words} the stall_limit is 1.000 s"
+    assert too_impatient("one", 0.96, None, tolerance=0.03) == f"{words} no stall_limit was set"
+
+
+def test_a_lease_that_outlives_the_limit_of_a_standstill_is_told_of() -> None:
+    assert too_patient("one", 1.27, 1.0, tolerance=0.03) == too_patient("one", 9.0, 8.0, tolerance=0.03) == ""
+    assert too_patient("one", 1.29, 1.0, tolerance=0.03) == "one is held although its loop has stood still for 1.290 s"
+    assert too_patient("one", 9.04, 8.0, tolerance=0.03) != ""
+
+
 def test_an_acquisition_that_takes_too_long_is_told() -> None:
     assert overrun("one", 1.02, 1.0, tolerance=0.03) == ""
     assert overrun("one", 1.05, 1.0, tolerance=0.03) == "one took 1.050 s, 1.000 s were allowed"
@@ -152,6 +168,8 @@ def test_a_waiter_that_is_overtaken_again_and_again_is_told() -> None:
 def test_a_waiter_that_waits_for_many_turns_of_the_other_side_is_told() -> None:
     assert out_of_turn("one", MOST_TURNS) == ""
     assert out_of_turn("one", MOST_TURNS + 1) == "one waited for 4 turns of the other side"
+    assert out_of_turn("one", MOST_TURNS_FAR, MOST_TURNS_FAR) == ""
+    assert out_of_turn("one", MOST_TURNS_FAR + 1, MOST_TURNS_FAR) == "one waited for 6 turns of the other side"
 
 
 def test_a_crowd_that_asks_too_often_is_told() -> None:

@@ -63,6 +63,12 @@ CAUGHT: Final = {
     "no-step-down": (0, {"terms"}),
     "term-goes-on": (0, {"told", "terms"}),
     "timer": (2, {"told"}),
+    "undo": (40, {"leftovers"}),
+    "unnotified": (0, {"told"}),
+    "stall-limit": (30, {"stalled"}),
+    "impatient": (0, {"stalled"}),
+    "forsaken": (30, {"exclusion"}),
+    "undone-hold": (200, {"leftovers"}),
     "monotonic": (10, {"exclusion"}),
 }
 

@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.keys import slot_in, slot_key
@@ -23,6 +23,8 @@ from aioredlock_ng._core.validity import keys_life
 from aioredlock_ng._core.waking import MOST_AHEAD
 from aioredlock_ng._engine.keeping.reasons import MAX_HOLD
 from tests.simulation.invariants import (
+    MOST_TURNS,
+    MOST_TURNS_FAR,
     Exclusion,
     Fences,
     Leftover,
@@ -37,7 +39,9 @@ from tests.simulation.invariants import (
     overrun,
     overtaken,
     too_early,
+    too_impatient,
     too_many,
+    too_patient,
     too_soon,
 )
 from tests.simulation.plan import DRIFT_FACTOR
@@ -65,6 +69,9 @@ LOOK_EVERY = 0.05
 
 TOLERANCE = 0.03
 """Seconds by which a timer's work may be seen late: one look, and rounding."""
+
+HOLDER_STALLED = "its holder's event loop stood still"
+"""Beginning of the reason of a loss by `stall_limit` (`Stalls._fault`)."""
 
 AFTER_SUSPEND = 0.55
 """Seconds of a process's clock after a suspend for which timers armed before may be late (`wheel.MAX_SLEEP`)."""
@@ -100,6 +107,32 @@ class _Tracked:
         return self.record.spec.kind.shared
 
     @property
+    def home(self) -> ProcessLoop:
+        """The loop of its holder."""
+        mailbox: Any = self.record.home
+        return self.process.loop if mailbox is None else mailbox.loop
+
+    @property
+    def received(self) -> bool:
+        """False while no caller has the lease, and for ever if none received it."""
+        # The engine cannot know whether a caller on another loop was cancelled meanwhile.
+        return self.record.taken if self.process.home is self.process.loop else self.owner is not None
+
+    @property
+    def stalled(self) -> bool:
+        """True if the lease was lost because the loop of its holder stood still."""
+        return self.record.reason.startswith(HOLDER_STALLED)
+
+    @property
+    def undone(self) -> bool:
+        """True if the lease was released because no caller received it."""
+        return self.record.phase is Phase.RELEASED and not self.received and self.process.closing == math.inf
+
+    def may_work(self, clock: float) -> bool:
+        """True while the lease is valid, and up to the deadline of a lease that was lost because its loop stood still."""
+        return self.record.remaining(clock) > 0.0 or (self.stalled and clock < self.record.deadline)
+
+    @property
     def limit(self) -> float:
         """Instant, by its process's clock, at which its max_hold is over; infinity without one."""
         max_hold = self.record.spec.max_hold
@@ -110,6 +143,7 @@ class _Tracked:
 class _Call:
     process: Process
     action: Action
+    loop: ProcessLoop
     began: float
     stood: float
     at: float
@@ -157,9 +191,9 @@ class Watch:
         self._fences = {"success": Fences("success"), "interval": Fences("interval")}
         self._stall = Stall()
         self._granted_now: set[bytes] = set()
-        # Leases with a `min_hold`, and the true time of its end, by key. Its length by token.
+        # Leases with a `min_hold`, and the true time of its end, by key. The latest one by token.
         self._keeping: dict[bytes, list[tuple[_Tracked, float]]] = {}
-        self._min_holds: dict[bytes, float] = {}
+        self._min_holds: dict[bytes, _Tracked] = {}
         self._life = max(keys_life(plan.ttl, hold, 2 * plan.node_timeout + 0.1, DRIFT_FACTOR) for hold in min_holds)
         self._shaky: dict[bytes, float] = {}
         self._entries: dict[tuple[int, bytes, bytes], _Entry] = {}
@@ -262,12 +296,12 @@ class Watch:
         for key in tracked.keys:
             keeping = [(other, end) for other, end in self._keeping.get(key, ()) if end > now]
             for other, end in keeping:
-                if self.exclusion_promised and other.record.taken:
+                if self.exclusion_promised and other.received:
                     self.found("kept", too_early(tracked.name, key, end - now))
             if record.spec.life.min_hold:
                 # By the clock of its process.
                 end = now + record.spec.life.min_hold / tracked.process.loop.rate
-                self._min_holds[record.token] = record.spec.life.min_hold
+                self._min_holds[record.token] = tracked
                 keeping.append((tracked, end))
             self._keeping[key] = keeping
 
@@ -318,7 +352,8 @@ class Watch:
                     mine.turns[tracked.process if tracked.reads else process] += 1
                     turns = max(mine.turns.values())
                     self.most_turns = max(self.most_turns, turns)
-                    self.found("order", out_of_turn(who, turns))
+                    far = self._plan.network == "continents"
+                    self.found("order", out_of_turn(who, turns, MOST_TURNS_FAR if far else MOST_TURNS))
                     continue
                 mine.times += 1
                 mine.turns.clear()
@@ -332,7 +367,7 @@ class Watch:
         """Judge exclusion where more than one lease of a resource is about."""
         if not self.contested or not self.exclusion_promised:
             return
-        rivals = [(t.name, t.keys, t.record.remaining(t.process.loop.clock()) > 0.0, t.reads) for t in self._tracked]
+        rivals = [(t.name, t.keys, t.may_work(t.process.loop.clock()), t.reads) for t in self._tracked]
         self.found("exclusion", Exclusion.judge(rivals))
         holders = [
             (name, slot[0], valid)
@@ -348,15 +383,15 @@ class Watch:
 
     def calls(self, process: Process, action: Action) -> _Call:
         """An acquisition begins."""
-        loop = process.loop
-        return _Call(process, action, loop.time(), loop.stood, self._world.now)
+        loop: Any = asyncio.get_running_loop()
+        return _Call(process, action, loop, loop.time(), loop.stood, self._world.now)
 
     def answered(self, call: _Call, error: RedlockError | None) -> None:
         """It has ended."""
         process, action = call.process, call.action
         if process.dead:
             return
-        took = process.loop.time() - call.began - (process.loop.stood - call.stood)
+        took = call.loop.time() - call.began - (call.loop.stood - call.stood)
         allowed = 0.0 if action.how == "try" else action.blocking_timeout
         if allowed is not None:
             if action.how == "try":
@@ -371,7 +406,8 @@ class Watch:
         flushed = sum(server.scripts_flushed_at > -math.inf for server in self._servers)
         slow = 2 * self._round_trip + TOLERANCE > self._plan.node_timeout and flushed > self._plan.nodes - self._quorum
         patient = patient and not (slow and action.how == "try")
-        if isinstance(error, QuorumUnreachable) and patient and self._well_since(process) < call.at - 0.1:
+        well_since = max(self._well_since(process), call.loop.resumed_at)
+        if isinstance(error, QuorumUnreachable) and patient and well_since < call.at - 0.1:
             self.found("minority", f"{action.name}: {error}")
 
     def got(self, lease: Lease, *, left: bool) -> None:
@@ -405,9 +441,9 @@ class Watch:
         for inside, tracked in self._inside.get(process, ()):
             if inside is lease:
                 self._update(tracked)
-                since = self._world.now - max(tracked.lost_at, process.loop.resumed_at)
+                since = self._world.now - max(tracked.lost_at, tracked.home.resumed_at)
                 self.found("told", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
-                late = min(step_down - lease.remaining(), self._running_for(process)) if step_down else 0.0
+                late = min(step_down - lease.remaining(), self._running_for(tracked.home)) if step_down else 0.0
                 self.found("terms", overled(tracked.name, late, TOLERANCE))
 
     def leaves(self, process: Process, lease: Lease) -> None:
@@ -418,6 +454,8 @@ class Watch:
         phase = tracked.record.phase
         if phase is Phase.LOST and tracked.lost_at == math.inf:
             tracked.lost_at = self._world.now
+            if tracked.stalled:
+                self._abandoned.add(tracked.record.token)
             self._lost(tracked)
 
     def _lost(self, tracked: _Tracked) -> None:
@@ -426,7 +464,13 @@ class Watch:
         self._world.note(process.name, "LOST", tracked.name, record.reason)
         if process.dead or "closed" in record.reason:
             return
-        if record.reason == MAX_HOLD:
+        if tracked.stalled:
+            # Of a stop of the whole process, two of the engine's intervals count.
+            most = 2 * min((self._plan.stall_limit or math.inf) / 4, 1.0)
+            at, rate = process.loop.true(record.lost_at), process.loop.rate
+            stood = tracked.home.stood_without(at, most / rate) * rate
+            self.found("stalled", too_impatient(tracked.name, stood, self._plan.stall_limit, TOLERANCE))
+        elif record.reason == MAX_HOLD:
             self.found("minority", too_soon(tracked.name, tracked.limit - process.loop.clock()))
         elif record.spec.auto_extend and self._well_on(tracked, tracked.at):
             self.found("minority", f"{tracked.name} was lost while a quorum was well: {record.reason}")
@@ -471,6 +515,7 @@ class Watch:
             phase, clock = tracked.record.phase, tracked.process.loop.clock()
             if phase is Phase.HELD:
                 self._judge_told(tracked, clock)
+                self._judge_stalled(tracked)
                 self._judge_owner(tracked)
                 token = tracked.record.token
                 having = [s.index for s in self._servers if all(s.has(key, token) for key in tracked.keys)]
@@ -484,6 +529,8 @@ class Watch:
                 self._abandoned.add(tracked.record.token)
                 if tracked.record.remaining(clock) > 0:
                     live.append(tracked)
+            elif tracked.may_work(clock):
+                live.append(tracked)
         self._tracked = live
         self._judge_leftovers()
         self._judge_queues()
@@ -495,16 +542,24 @@ class Watch:
         process = tracked.process
         if process.dead or process.loop.stopped:
             return
-        late = min(clock - min(tracked.record.deadline, tracked.limit), self._running_for(process))
+        late = min(clock - min(tracked.record.deadline, tracked.limit), self._running_for(process.loop))
         self.found("told", overdue(tracked.name, late, TOLERANCE))
 
-    def _running_for(self, process: Process) -> float:
-        """Return the seconds since which the timers of a process come in time."""
-        loop = process.loop
+    def _judge_stalled(self, tracked: _Tracked) -> None:
+        """Judge that a loop of callers that stands still, while the engine runs, loses its leases at `stall_limit`."""
+        process, limit = tracked.process, self._plan.stall_limit
+        if limit is None or tracked.home is process.loop or process.dead or process.loop.stopped:
+            return
+        stood = min(tracked.home.stood_at(self._world.now), self._world.now - max(tracked.at, process.loop.resumed_at))
+        self.found("stalled", too_patient(tracked.name, stood * process.loop.rate, limit, TOLERANCE))
+
+    def _running_for(self, loop: ProcessLoop) -> float:
+        """Return the seconds since which the timers of a loop come in time."""
         return (self._world.now - loop.resumed_at) - (AFTER_SUSPEND / loop.rate if loop.was_suspended else 0.0)
 
     def _judge_owner(self, tracked: _Tracked) -> None:
-        loop, now = tracked.process.loop, self._world.now
+        # A loop of callers runs only while the process runs.
+        loop, now = tracked.home, self._world.now
         if tracked.process.dead or loop.stopped or now - max(tracked.at, loop.resumed_at) < TOLERANCE:
             return
         if tracked.owner is None:
@@ -561,9 +616,10 @@ class Watch:
                     and token not in server.late
                 ):
                     soon = 0.15 + 2 * self._round_trip
-                if soon is not None and marked:
+                if soon is not None and marked and not self._min_holds[token].undone:
                     # The mark lives for the rest of the min_hold, from when it comes to the node.
-                    soon += self._min_holds[token] * (1 + DRIFT_FACTOR) * slow * max(1.0, *plan.rates)
+                    min_hold = self._min_holds[token].record.spec.life.min_hold
+                    soon += min_hold * (1 + DRIFT_FACTOR) * slow * max(1.0, *plan.rates)
                 left.append(Leftover(server.name, key, token, troubled, soon, self._life * slow + self._round_trip + 0.1))
             self._stuck += stuck
             self._stuck_to_all += stuck.keys() - server.read()

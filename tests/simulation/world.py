@@ -10,6 +10,7 @@ import asyncio
 import heapq
 from asyncio import events
 from collections import deque
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,14 @@ class World:
             self.now = until
 
 
+@dataclass(slots=True)
+class _Hands:
+    """Where a process's clock stands: its offset, and the true seconds for which the process was suspended."""
+
+    offset: float
+    suspended: float = 0.0
+
+
 class ProcessLoop(asyncio.AbstractEventLoop):
     """The event loop of one process: what the library and asyncio's own classes call, and no more.
 
@@ -101,8 +110,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.process: Any = None
         self.rate = rate
         # Nobody's clock is anybody else's, and 0.0 is never a time.
-        self._offset = 1000.0 + 1000.0 * self.rng.random()
-        self._suspended = 0.0
+        self._hands = _Hands(1000.0 + 1000.0 * self.rng.random())
         self._running = self._kicked = False
         self._ready: deque[asyncio.Handle] = deque()
         self._received: list[asyncio.Handle] = []
@@ -112,15 +120,15 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def clock(self) -> float:
         """Boot time: goes on while it is suspended."""
-        return self._offset + self.rate * self.world.now
+        return self._hands.offset + self.rate * self.world.now
 
     def true(self, clock: float) -> float:
         """The true time at which `clock` shows that."""
-        return (clock - self._offset) / self.rate
+        return (clock - self._hands.offset) / self.rate
 
     def time(self) -> float:
         """See `asyncio.loop.time`."""
-        return self._offset + self.rate * (self.world.now - self._suspended)
+        return self._hands.offset + self.rate * (self.world.now - self._hands.suspended)
 
     def get_debug(self) -> bool:
         """See asyncio."""
@@ -197,6 +205,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Call once so many callbacks have run: between two of them, wherever that is."""
         self._countdowns.append([callbacks, call])
 
+    def forget_stops(self) -> None:
+        """Call nothing any more that `after` was given."""
+        self._countdowns.clear()
+
     def stop_for(self, seconds: float, *, suspended: bool) -> None:
         """Run nothing for so many true seconds."""
         if self.stopped:
@@ -206,16 +218,28 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.world.at(self.world.now + seconds, self.resume, self._stops, self.world.now, suspended)
 
     def resume(self, stop: int, since: float, suspended: bool) -> None:
-        """Go on: what was ready, then what was received, then the timers that are due, as asyncio does."""
+        """End a stop."""
         if not self.stopped or stop != self._stops:
             return
-        self.stopped = False
         self.resumed_at = self.world.now
         if suspended:
             self.was_suspended = True
-            self._suspended += self.world.now - since
+            self._hands.suspended += self.world.now - since
         else:
             self.stood += self.rate * (self.world.now - since)
+        self.go_on()
+
+    def stood_at(self, at: float, *, together: bool = False) -> float:
+        """Return for how many true seconds the loop had stood still alone at that time."""
+        return 0.0
+
+    def stood_without(self, at: float, most: float) -> float:
+        """Return the same, and count a stop of the whole process for at most so many true seconds."""
+        return 0.0
+
+    def go_on(self) -> None:
+        """Run what was ready, then what was received, then the timers that are due, as asyncio does."""
+        self.stopped = False
         received, self._received = self._received, []
         overdue, self._overdue = self._overdue, []
         self._ready.extend(received)
@@ -228,7 +252,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def _true_of(self, when: float) -> float:
         # Never early, by rounding: a real clock has moved on when a timer is looked at, this one would not.
-        return (when - self._offset) / self.rate + self._suspended + _EPSILON
+        return (when - self._hands.offset) / self.rate + self._hands.suspended + _EPSILON
 
     def _kick(self) -> None:
         self._kicked = False
@@ -248,7 +272,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def _drain(self) -> None:
         if self._running:
             return
-        ready, run = self._ready, 0
+        ready, run, before = self._ready, 0, events._get_running_loop()
         self._running = True
         events._set_running_loop(self)
         try:
@@ -265,7 +289,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
                     ready.clear()
         finally:
             self._running = False
-            events._set_running_loop(None)
+            events._set_running_loop(before)
 
     def _count_down(self) -> None:
         for countdown in list(self._countdowns):
