@@ -73,8 +73,8 @@ class Parts:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
-        # For each node, the votes for a grant and for no answer. New votes of five nodes for each
-        # `LockAcquired` would cost more than the rest of the event.
+        # For each node, the `Vote` objects for a grant and for no answer. Making five of them for
+        # each `LockAcquired` would take longer than all other work for this event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [
             (acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for"))

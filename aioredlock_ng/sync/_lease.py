@@ -83,7 +83,10 @@ class Lease:
 
     @property
     def nodes(self) -> tuple[int, int]:
-        """Number of nodes that granted or last renewed the lock, and the number of all nodes."""
+        """Number of nodes that confirmed the newest grant or renewal, and number of all nodes.
+
+        Late answers count as well.
+        """
         return self._lease.nodes
 
     def check(self) -> None:

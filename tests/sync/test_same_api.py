@@ -20,11 +20,13 @@ OPTIONS = {
         "LockOptions": guarded.LockOptions,
         "RWLockOptions": rwlock.RWLockOptions,
         "ElectionOptions": election.ElectionOptions,
+        "GuardOptions": guarded.GuardOptions,
     },
     sync: {
         "LockOptions": sync.LockOptions,
         "RWLockOptions": sync.RWLockOptions,
         "ElectionOptions": sync.ElectionOptions,
+        "GuardOptions": sync.GuardOptions,
         "RedlockOptions": sync.RedlockOptions,
     },
 }

@@ -1,9 +1,10 @@
-"""The place of a waiting line: when it refreshes its entry, and when it asks the nodes again.
+"""The place of a waiting line in the queues of the nodes.
 
-A refresh is a request that confirms the entry in the queues of the nodes. The answers show when the
-key may be free. The place records for each node when the node may grant: now, later, or at an
-unknown instant. The line asks all nodes for the lock when a quorum may grant. A timer starts
-refreshes, because messages can be lost.
+The place decides when the line confirms its place, and when it asks the nodes for the lock again. A
+refresh is a request that confirms the place. The answers show when the key may be free. The place
+records for each node when the node may grant: now, later, or at an unknown instant. The line asks
+all nodes for the lock when a quorum may grant. A timer starts refreshes, because messages can be
+lost.
 """
 
 from __future__ import annotations

@@ -262,9 +262,10 @@ class Queues(QueueStore):
     def served(self, keys: Keys, key: bytes, claim: bytes, before: bytes = b"") -> None:
         """Remove the member of a claim, because it has the key now. Notify the next member.
 
-        If the key is a slot, a member whose offer was replaced enters the queue again. Other slots
-        that were offered to the served member go to the next members. The claim is empty for a
-        first attempt. `before` is the earlier value of the key.
+        The grant may have replaced an offer to another waiter for a semaphore. That waiter enters
+        the queue of the slots again. All other slots that were offered to the served member go to
+        the next members. The claim is empty for a first attempt. `before` is the earlier value of
+        the key.
         """
         _, member = parts_of(claim)
         if not member:
