@@ -86,8 +86,7 @@ class ThreadedLease(Lease):
                 # The error reports the loss to the body, so the body must not be cancelled as well.
                 if self._body is not None and self._body is _current_task():
                     self._on_lost = None
-                if not self._thread.dead:
-                    self._thread.post(self._engine.extender.check, self._record)
+                self._declare_lost()
             raise
 
     async def verify(self) -> None:
@@ -124,8 +123,20 @@ class ThreadedLease(Lease):
         self._thread.post(self._enter, task)
 
     def left(self) -> None:
+        lost = self.lost
         self._body = self._on_lost = None
         self._thread.post(super().left)
+        if lost:
+            self._declare_lost()
+
+    def _declare_lost(self) -> None:
+        """Declare the loss that the holder has seen, unless the engine has declared it already.
+
+        The confirmation of a renewal may reach the engine at this moment. Without the declaration,
+        the engine would renew a lease whose holder has ended its work.
+        """
+        if not self._thread.dead:
+            self._thread.post(self._engine.extender.lose, self._record, self._loss()[0])
 
     def let_go(self) -> None:
         if self._is_used():

@@ -197,7 +197,10 @@ class Lock:
 
     def _leave(self, lease: Lease) -> bool:
         """Release a lease, and forget that this thread is inside of its `with`."""
-        released = not lease.lost and lease.release()
+        lost = lease.lost
+        if lost:
+            lease.granted.left()
+        released = not lost and lease.release()
         inside = self._manager.inside
         inside[:] = [entry for entry in inside if entry.lease is not lease]
         return released

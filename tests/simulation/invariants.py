@@ -69,11 +69,12 @@ class Violation:
         return f"{self.invariant} violated at {self.at:.6f} s: {self.detail} ({INVARIANTS[self.invariant]})"
 
 
-MOST_TURNS = 3
+MOST_TURNS = 4
 """Turns of the other side that a reader or a writer waits for at most.
 
 The rule is one. Another one may have been requested in the instant in which the waiter took its
-place, and the waiter may let one offer lapse.
+place, and the waiter may let one offer lapse. The offer to a waiter before it may lapse, too, if
+that waiter is cut off from a node.
 """
 
 MOST_TURNS_FAR = 5

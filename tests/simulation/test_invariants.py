@@ -167,7 +167,7 @@ def test_a_waiter_that_is_overtaken_again_and_again_is_told() -> None:
 
 def test_a_waiter_that_waits_for_many_turns_of_the_other_side_is_told() -> None:
     assert out_of_turn("one", MOST_TURNS) == ""
-    assert out_of_turn("one", MOST_TURNS + 1) == "one waited for 4 turns of the other side"
+    assert out_of_turn("one", MOST_TURNS + 1) == "one waited for 5 turns of the other side"
     assert out_of_turn("one", MOST_TURNS_FAR, MOST_TURNS_FAR) == ""
     assert out_of_turn("one", MOST_TURNS_FAR + 1, MOST_TURNS_FAR) == "one waited for 6 turns of the other side"
 

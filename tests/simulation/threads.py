@@ -33,6 +33,9 @@ USUAL_WAKE = 0.00003
 SWITCH_INTERVAL = 0.005
 """Seconds for which another thread may keep the interpreter lock (`sys.getswitchinterval`)."""
 
+ROUNDING = 1e-6
+"""Seconds by which a time differs at most from the same time converted to a clock and back."""
+
 LATE_WAKES = 0.03
 """Share of the wake-ups that wait for the interpreter lock."""
 
@@ -143,7 +146,8 @@ class CallersLoop(ThreadLoop):
         """
         since = at
         for begin, end in reversed(self.stops):
-            if begin <= since <= end and (together or since == at):
+            # The instant may have been computed back from the clock of the process.
+            if begin <= since <= end + ROUNDING and (together or since == at):
                 since = begin
         return at - since
 
