@@ -308,7 +308,7 @@ def _mutants() -> Iterator[Mutant]:
         "elapsed",
         "the time that an attempt took is not subtracted",
         (acquisition, "LeaseRecord", _record_from_now),
-        (acquisition, "deadline_of", lambda *_: float("inf")),
+        (acquisition, "is_in_time", lambda *_: True),
     )
     yield one("drift", "the drift is not subtracted", (Options, "drift", lambda *_: 0.0))
     yield one("cleanup", "a failed attempt is not undone", (Acquisition, "_undo", _nothing))

@@ -58,7 +58,7 @@ CAUGHT: Final = {
     "write-back": (0, {"fences"}),
     "downgrade": (0, {"exclusion", "minority"}),
     "carried": (0, {"leftovers"}),
-    "barging": (20, {"order"}),
+    "barging": (1100, {"order"}),
     "writers-first": (120, {"order"}),
     "no-step-down": (0, {"terms"}),
     "term-goes-on": (0, {"told", "terms"}),
