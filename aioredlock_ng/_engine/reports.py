@@ -106,7 +106,7 @@ class Reports:
         return ""
 
     def present(self, index: int, is_present: bool) -> None:
-        """Record whether node `index` is asked through the outbox that connected nodes share."""
+        """Record that node `index` has joined or left the outbox; see `Fleet`."""
         self._context.fleet.present(index, is_present)
         if is_present:
             # A connected node that hides its run id may be the same server as the new node.

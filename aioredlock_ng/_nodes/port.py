@@ -72,7 +72,7 @@ class NodeListener(Protocol):
         """
 
     def present(self, index: int, is_present: bool) -> None:
-        """Record whether node `index` is asked through the shared outbox.
+        """Record that node `index` has joined or left the outbox; see `Fleet`.
 
         A node without an outbox never calls this method.
         """

@@ -62,8 +62,7 @@ def locked(
             say. "skip": the task is not run, and its state is REVOKED. A task with "skip" still
             fails if no quorum of nodes can grant the lock.
         limit: Number of tasks, 1 to 1,000, that may run at a time under one name. The tasks then
-            share a semaphore in place of a lock. A task is refused while other tasks hold all
-            slots. None: one task, under a lock.
+            share a semaphore in place of a lock. None: one task, under a lock.
         shared: True: the lock is `rwlock(name).read()`. Tasks with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
         options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: 0,

@@ -61,8 +61,7 @@ def locked(
             "skip": the job finishes without a run, and `job.meta` has the key `SKIPPED`. A job with
             "skip" still fails if no quorum of nodes can grant the lock.
         limit: Number of jobs, 1 to 1,000, that may run at a time under one name. The jobs then
-            share a semaphore in place of a lock. A job is refused while other jobs hold all slots.
-            None: one job, under a lock.
+            share a semaphore in place of a lock. None: one job, under a lock.
         shared: True: the lock is `rwlock(name).read()`. Jobs with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
         options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: 0,
