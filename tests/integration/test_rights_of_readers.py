@@ -61,12 +61,14 @@ async def test_writers_and_locks_wait_for_readers_and_hand_over_to_them(managers
         pass
 
 
-async def test_a_downgrade_is_a_loss_that_is_told(managers: tuple[Redlock, Redlock]) -> None:
-    older, _ = managers
-    writer = await older.rwlock("catalog").write().acquire()
-    # The report of the deleted key may come before the refusal or after it.
+async def test_a_refused_downgrade_keeps_the_key_until_the_loss_is_told(managers: tuple[Redlock, Redlock]) -> None:
+    older, newer = managers
+    writer = await older.rwlock("catalog", ttl=3).write().acquire()
+    # A report that the key was deleted and set again may come before the refusal or after it.
     with contextlib.suppress(LockLost):
         await asyncio.wait_for(writer.downgrade(), 10)
+    if not writer.lost:
+        assert await newer.lock("catalog").try_acquire() is None
     await asyncio.wait_for(writer.wait_lost(), 10)
     with pytest.raises(LockLost):
         writer.check()

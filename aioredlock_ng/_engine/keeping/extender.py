@@ -169,8 +169,8 @@ class Extender(Endings):
             return
         now = self._lost(lease, reason)
         self._end(lease, now)
-        # While the body waits in `Lease.extend` or `Lease.downgrade`, that call raises `LockLost`. So
-        # the body is not cancelled as well.
+        # While the body waits in `Lease.extend` or `Lease.downgrade`, this call raises `LockLost`.
+        # So the body is not cancelled as well.
         if lease.asking is None:
             lease.notify_body()
         if lease.taken:
