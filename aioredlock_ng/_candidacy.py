@@ -180,7 +180,7 @@ class Candidacy:
         assert term is not None
         lease = term.lease
         ours = term.left() and isinstance(exc, asyncio.CancelledError)
-        lost = lease.lost
+        lost = lease.ended_lost()
         try:
             if not lost:
                 lost = not await lease.release() and lease.was_gone

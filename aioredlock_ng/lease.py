@@ -38,10 +38,7 @@ class Lease(Held):
 
     @property
     def token(self) -> str:
-        """The random value of the lock's keys on the nodes. Each attempt uses a fresh value.
-
-        Tasks of this process that receive the same grant share the token.
-        """
+        """The random value of the lock's keys on the nodes. All leases of one grant share it."""
         return self._record.token.decode()
 
     @property
@@ -95,6 +92,10 @@ class Lease(Held):
         return self._record.phase is Phase.LOST or (
             self._record.phase is Phase.HELD and self.remaining() <= 0.0
         )
+
+    def ended_lost(self) -> bool:
+        """Return `lost`, and make a loss final. Internal: for `Lock` and elections, after `left`."""
+        return self.lost
 
     @property
     def nodes(self) -> tuple[int, int]:
@@ -220,10 +221,9 @@ class Lease(Held):
     async def release(self) -> bool:
         """Release the lock. Further calls have no effect.
 
-        If `min_hold` is not over yet, the lock stays taken until the end of `min_hold`.
-
-        If a thread of a FastAPI endpoint still works under the lease, the result is True. The lock
-        is then held and renewed until the thread ends.
+        If `min_hold` is not over yet, the lock stays taken until the end of `min_hold`. If a thread
+        of a FastAPI endpoint still works under the lease, the result is True. The lock is then held
+        and renewed until the thread ends.
 
         Returns:
             True if the lock was ours until now. False if the lease had already ended (lost,
@@ -246,10 +246,9 @@ class Lease(Held):
         if record.still_used is not None and self._is_used():
             return True
         if engine.extender.pass_on(record):
-            if not record.spec.kind.shared:
-                # Let the next holder run before this call returns.
-                await asyncio.sleep(0)
             # A reader does not yield here, so that its next acquire can join the shared grant.
+            if not record.spec.kind.shared:
+                await asyncio.sleep(0)
             return True
         release = engine.extender.release(record)
         if release is None:

@@ -247,7 +247,7 @@ class Lock:
             return
         lease = body.lease
         lease.left()
-        lost = lease.lost
+        lost = lease.ended_lost()
         ours = body.leave() and isinstance(exc, asyncio.CancelledError)
         if not lost and (await lease.release() or not lease.was_gone):
             return

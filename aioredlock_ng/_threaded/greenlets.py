@@ -36,11 +36,12 @@ def refuse_greenlets() -> None:
             or `queue`. The event loop would block all greenlets, or end.
     """
     for package, module, question, parts, remedy in _PACKAGES:
-        loaded = sys.modules.get(module)
-        if loaded is None:
+        # Another thread may just import the module.
+        is_patched = getattr(sys.modules.get(module), question, None)
+        if is_patched is None:
             continue
         for part in parts:
-            if getattr(loaded, question)(part):
+            if is_patched(part):
                 raise ConfigurationError(
                     f"{package} has replaced `{part}` by greenlets, and the locks need a thread;"
                     f" use them in a process without {package}, or patch with {remedy}"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.acting import acting_task
 from aioredlock_ng._engine.keeping.extender import UNKEPT
+from aioredlock_ng._engine.keeping.reasons import UNRENEWED
 from aioredlock_ng._held import CLOSED_AMID
-from aioredlock_ng.errors import LockLost, RedlockClosed, RedlockError
+from aioredlock_ng.errors import LockLost, QuorumUnreachable, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
 
 if TYPE_CHECKING:
@@ -118,25 +119,39 @@ class ThreadedLease(Lease):
 
     def entered(self, task: asyncio.Task[object], on_lost: Callable[[], None] | None) -> None:
         self.refuse_closed()
-        self._refuse_over()
+        try:
+            self._refuse_over()
+        except QuorumUnreachable:
+            self._declare_lost()
+            raise
         self._body, self._on_lost = task, on_lost
         self._thread.post(self._enter, task)
 
     def left(self) -> None:
-        lost = self.lost
         self._body = self._on_lost = None
         self._thread.post(super().left)
+
+    def ended_lost(self) -> bool:
+        lost = self.lost
         if lost:
             self._declare_lost()
+        return lost
 
     def _declare_lost(self) -> None:
-        """Declare the loss that the holder has seen, unless the engine has declared it already.
+        """Make the loss final that the holder has seen.
 
         The confirmation of a renewal may reach the engine at this moment. Without the declaration,
         the engine would renew a lease whose holder has ended its work.
         """
         if not self._thread.dead:
-            self._thread.post(self._engine.extender.lose, self._record, self._loss()[0])
+            self._thread.post(self._end_lost)
+
+    def _end_lost(self) -> None:
+        extender = self._engine.extender
+        extender.check(self._record)
+        # Another thread may have seen a valid lease after the confirmation, and may still work. So
+        # a lease that was renewed meanwhile is left to expire.
+        extender.forsake(self._record, UNRENEWED)
 
     def let_go(self) -> None:
         if self._is_used():

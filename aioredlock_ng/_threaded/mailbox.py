@@ -22,12 +22,14 @@ class Mailbox:
     loop wakes up share one write. The loop keeps their order.
     """
 
-    __slots__ = ("_awake", "_posts", "loop")
+    __slots__ = ("_awake", "_posts", "_waker", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._posts: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._awake = False
+        # The thread that is waking the loop; 0 for none.
+        self._waker = 0
 
     @property
     def closed(self) -> bool:
@@ -42,11 +44,13 @@ class Mailbox:
         self._posts.append((callback, arguments))
         # `_run` clears the flag before it reads the posts. So each post either is read by a run
         # that is already scheduled, or schedules a run.
-        if not self._awake:
+        if not self._awake or self._waker == threading.get_ident():
             self._wake()
 
     def _wake(self) -> None:
         try:
+            # A signal handler may post between the next two lines, and wait for the answer.
+            self._waker = threading.get_ident()
             self._awake = True
             self.loop.call_soon_threadsafe(self._run)
         except BaseException:
@@ -54,6 +58,8 @@ class Mailbox:
             # set, no post would ever wake the loop again.
             self._awake = False
             raise
+        finally:
+            self._waker = 0
 
     def _run(self) -> None:
         self._awake = False

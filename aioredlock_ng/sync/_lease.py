@@ -193,7 +193,7 @@ class Lease:
 
         Safety: an interrupted call changes nothing.
         """
-        if self._thread.dead and self.lost:
+        if self._is_over():
             return True
 
         async def wait() -> bool:
@@ -204,6 +204,9 @@ class Lease:
             return True
 
         return self._thread.run(wait)
+
+    def _is_over(self) -> bool:
+        return not self.valid
 
     async def _until_over(self) -> None:
         """Wait on the engine's loop for the end of the lease."""

@@ -151,6 +151,7 @@ class Lock:
         except BaseException:
             # A signal handler may raise an exception between the grant and the body.
             if lease is not None:
+                lease.granted.forgo_min_hold()
                 self._leave(lease)
             raise
 
@@ -197,10 +198,7 @@ class Lock:
 
     def _leave(self, lease: Lease) -> bool:
         """Release a lease, and forget that this thread is inside of its `with`."""
-        lost = lease.lost
-        if lost:
-            lease.granted.left()
-        released = not lost and lease.release()
+        released = not lease.granted.ended_lost() and lease.release()
         inside = self._manager.inside
         inside[:] = [entry for entry in inside if entry.lease is not lease]
         return released

@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aioredlock_ng
@@ -259,9 +259,12 @@ class Stand:
                 # than necessary, so the lease is renewed until the body has ended.
                 if self._withdrawn or self._thread.dead:
                     raise
-                if not lease.must_end and not self._resigns and self._on_lost is not None:
-                    start_on_lost(self._on_lost, lease)
+                reports = not lease.must_end and not self._resigns
+                # A thread for the callback may be refused. The body must learn of its end anyway.
                 lease.end()
+                if reports and self._on_lost is not None:
+                    with suppress(RuntimeError):
+                        start_on_lost(self._on_lost, lease)
         error = self._error
         if error is None:
             return self._result

@@ -64,6 +64,9 @@ class TermLease(Lease):
             self._raised.add(error)
             raise
 
+    def _is_over(self) -> bool:
+        return self.must_end or super()._is_over()
+
     async def _until_over(self) -> None:
         loop = asyncio.get_running_loop()
         waits = [

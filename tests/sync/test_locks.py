@@ -45,6 +45,13 @@ def wait_until(condition: object, within: float = PATIENCE) -> None:
         time.sleep(0.005)
 
 
+def test_a_wait_of_no_time_tells_whether_the_lease_is_over(redlock: Redlock) -> None:
+    lease = redlock.lock("order").acquire()
+    assert not lease.wait_lost(0)
+    lease.release()
+    assert lease.wait_lost(0)
+
+
 def test_a_lock_is_on_every_node_within_the_body_and_on_none_behind_it(redlock: Redlock, three_nodes: NodeSet) -> None:
     with redlock.lock("order", ttl=20) as lease:
         wait_until(lambda: keys_of(three_nodes, "order") == [lease.token.encode()] * 3)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng import LockLost
+from aioredlock_ng.events import LeaseLost
 
 if TYPE_CHECKING:
     from aioredlock_ng import Lease
@@ -38,9 +39,22 @@ async def test_a_lease_whose_check_failed_is_renewed_no_more(rig: ThreadedRig) -
     with Overdue(lease), ThreadPoolExecutor() as holder:
         seen = holder.submit(lease.check).exception()
     assert isinstance(seen, LockLost)
-    await asyncio.sleep(1.0)
+    # The keys expire, because another thread may still work under the lease that was renewed.
+    await asyncio.sleep(lease.ttl + 0.1)
     assert lease.lost
     assert rig.clean
+
+
+async def test_a_loss_that_the_holder_sees_first_has_the_cause_of_its_end(rig: ThreadedRig) -> None:
+    told: list[LeaseLost] = []
+    process = await rig.process(sinks=[lambda event: told.append(event) if isinstance(event, LeaseLost) else None])
+    lease = await process.lock("a", auto_extend=False, ttl=1.0).acquire()
+    record = lease._record
+    record.deadline -= 100.0
+    with ThreadPoolExecutor() as holder:
+        assert isinstance(holder.submit(lease.check).exception(), LockLost)
+    await asyncio.sleep(0.1)
+    assert [event.cause for event in told] == ["expired"]
 
 
 async def test_a_lease_that_was_lost_at_the_end_of_its_body_is_renewed_no_more(rig: ThreadedRig) -> None:
@@ -53,6 +67,7 @@ async def test_a_lease_that_was_lost_at_the_end_of_its_body_is_renewed_no_more(r
     with pytest.raises(LockLost):
         leaving.send(None)
     overdue.__exit__()
-    await asyncio.sleep(1.0)
+    # The keys expire, because another thread may still work under the lease that was renewed.
+    await asyncio.sleep(lease.ttl + 0.1)
     assert lease.lost
     assert rig.clean
