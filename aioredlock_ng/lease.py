@@ -19,10 +19,7 @@ __all__ = ["Lease"]
 
 
 class Lease(Held):
-    """A granted lock, made by `Lock.acquire`.
-
-    All times are seconds. The lease renews itself unless the lock has `auto_extend=False`.
-    """
+    """A granted lock. Times are seconds. It renews itself unless `auto_extend` is False."""
 
     __slots__ = ()
 
@@ -94,7 +91,10 @@ class Lease(Held):
         )
 
     def ended_lost(self) -> bool:
-        """Return `lost`, and make a loss final. Internal: for `Lock` and elections, after `left`."""
+        """Return `lost`, and make a loss final.
+
+        Internal: for `Lock` and elections, after `left`.
+        """
         return self.lost
 
     @property
@@ -221,9 +221,8 @@ class Lease(Held):
     async def release(self) -> bool:
         """Release the lock. Further calls have no effect.
 
-        If `min_hold` is not over yet, the lock stays taken until the end of `min_hold`. If a thread
-        of a FastAPI endpoint still works under the lease, the result is True. The lock is then held
-        and renewed until the thread ends.
+        The lock stays taken until `min_hold` is over. While a thread of a FastAPI endpoint works
+        under the lease, the result is True, and the lock is held until the thread ends.
 
         Returns:
             True if the lock was ours until now. False if the lease had already ended (lost,
