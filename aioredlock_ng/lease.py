@@ -19,7 +19,7 @@ __all__ = ["Lease"]
 
 
 class Lease(Held):
-    """A granted lock. Times are seconds. It renews itself unless `auto_extend` is False."""
+    """A granted lock, made by `Lock.acquire`. It renews itself unless `auto_extend` is False."""
 
     __slots__ = ()
 
