@@ -454,7 +454,7 @@ class Watch:
         phase = tracked.record.phase
         if phase is Phase.LOST and tracked.lost_at == math.inf:
             tracked.lost_at = self._world.now
-            if tracked.stalled:
+            if tracked.stalled or tracked.record.forsaken:
                 self._abandoned.add(tracked.record.token)
             self._lost(tracked)
 
