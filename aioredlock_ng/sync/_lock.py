@@ -182,13 +182,13 @@ class Lock:
             return
         lease = mine[-1]
         try:
-            released, lost = False, lease.lost
+            released = False
             released = self._leave(lease)
         except BaseException:
             # A signal handler may have raised the exception before the release began.
             self._leave(lease)
             raise
-        if not lost and (released or not lease.was_gone):
+        if released:
             return
         error = lease.lost_error()
         if exc is None:
@@ -197,8 +197,9 @@ class Lock:
             exc.add_note(str(error))
 
     def _leave(self, lease: Lease) -> bool:
-        """Release a lease, and forget that this thread is inside of its `with`."""
-        released = not lease.granted.ended_lost() and lease.release()
+        """Release a lease, and leave its `with`. Return False if the lease was lost."""
+        lost = lease.granted.ended_lost()
+        released = not lost and (lease.release() or not lease.was_gone)
         inside = self._manager.inside
         inside[:] = [entry for entry in inside if entry.lease is not lease]
         return released
