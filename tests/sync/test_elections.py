@@ -210,6 +210,7 @@ def test_a_body_whose_keys_are_deleted_is_told_and_the_candidate_stands_again(
     work, election = Work(), watched.election(NAME, on_lost=lost.put)
     running = pool.submit(election.run, work)
     first = work.began.get(timeout=PATIENCE)
+    wait_until(lambda: first.nodes == (3, 3))
     assert rival.force_release(NAME) == 3
     assert lost.get(timeout=PATIENCE) is first
     assert first.lost

@@ -148,6 +148,7 @@ def test_a_loss_is_told_by_check_and_by_the_callback_and_at_the_end(redlock: Red
     def body() -> None:
         with redlock.lock("order", on_lost=on_lost) as lease:
             leases.append(lease)
+            wait_until(lambda: lease.nodes == (3, 3))
             assert rival.force_release("order") == 3
             assert lease.wait_lost(PATIENCE)
             assert lease.lost
@@ -324,20 +325,24 @@ def test_guard_holds_a_lock_for_each_call(redlock: Redlock) -> None:
         report(8)
 
 
-def test_a_guard_labels_each_call_by_its_arguments(redlock: Redlock, rival: Redlock) -> None:
-    def refused() -> str:
-        wait_until(lambda: rival.inspect("account:7").owner is not None)
+def test_a_guard_labels_each_call_by_its_arguments(redlock: Redlock, rival: Redlock, three_nodes: NodeSet) -> None:
+    def refused(label: str) -> str:
+        # An error is raised once a quorum has answered. So the label must be on every node.
+        wait_until(lambda: all(value is not None and value.endswith(label.encode()) for value in labels()))
         with pytest.raises(LockHeld) as caught:
             rival.lock("account:7", blocking_timeout=0).acquire()
         return str(caught.value)
 
+    def labels() -> list[bytes | None]:
+        return keys_of(three_nodes, "aioredlock_ng:owner:account:7")
+
     @redlock.guard("account:{number}", owner="job {job_id}")
     def report(number: int, job_id: str) -> str:
-        return refused()
+        return refused(f"job {job_id}")
 
     @redlock.guard("account:{number}", owner=lambda job_id: f"job {job_id}")
     def other_report(number: int, job_id: str) -> str:
-        return refused()
+        return refused(f"job {job_id}")
 
     assert "held by job a: " in report(7, "a")
     assert "held by job b: " in other_report(7, job_id="b")
@@ -385,7 +390,7 @@ def test_a_lock_stays_taken_for_its_min_hold(redlock: Redlock, rival: Redlock) -
         assert time.monotonic() >= began + 1.0
 
 
-def test_a_guarded_function_keeps_its_lock_for_the_min_hold(redlock: Redlock, rival: Redlock) -> None:
+def test_a_guarded_function_keeps_its_lock_for_the_min_hold(redlock: Redlock, three_nodes: NodeSet, rival: Redlock) -> None:
     @redlock.guard("report:{day}", min_hold=30, blocking_timeout=0)
     def report(day: int) -> int:
         return day
@@ -395,4 +400,6 @@ def test_a_guarded_function_keeps_its_lock_for_the_min_hold(redlock: Redlock, ri
     with pytest.raises(LockHeld):
         report(1)
     assert report(2) == 2
-    assert rival.force_release("report:1") == rival.force_release("report:2") == 3
+    for name in ("report:1", "report:2"):
+        wait_until(lambda name=name: None not in keys_of(three_nodes, name))
+        assert rival.force_release(name) == 3

@@ -11,8 +11,7 @@ import pytest
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, LockLost
 from aioredlock_ng.sync import Lease, Redlock, Semaphore
-
-PATIENCE = 30.0
+from tests.sync.test_locks import PATIENCE, wait_until
 
 
 def slots_of(leases: list[Lease]) -> list[int]:
@@ -120,6 +119,7 @@ def test_a_lost_slot_is_told_to_its_holder_alone(redlock: Redlock, rival: Redloc
     def body() -> None:
         with redlock.semaphore("gpu", 2, on_lost=on_lost) as lease:
             leases.append(lease)
+            wait_until(lambda: lease.nodes == (3, 3))
             assert rival.force_release(f"gpu#{lease.slot}") == 3
             assert lease.wait_lost(PATIENCE)
 

@@ -120,6 +120,7 @@ async def test_a_loss_is_true_at_once_everywhere_and_cancels_the_body_when_its_l
 
         async def body() -> None:
             async with redlock.lock("a") as lease:
+                block_until(lambda: lease.nodes == (3, 3))
                 other = OtherLoop(take_away)
                 block_until(lambda: lease.lost)
                 assert not lease.valid
