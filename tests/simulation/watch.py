@@ -713,11 +713,17 @@ class Watch:
         A holder may die that also was the first waiter, in another line. Only the second waiter for a lock is notified of
         the expiry: for a slot, or to read, it is found by looks (docs/how-it-works.md).
         """
-        rank = 0 if line.place is None else min(line.place.queued[2] or 0, MOST_AHEAD)
+        rank = _rank(line)
         since = max(server.queue_deleted_at for server in self._servers)
         if line.shared or slot_in(line.keys[0]) is not None:
             since = max(since, *(self._deserted.get(key, -math.inf) for key in line.keys))
         return self._world.now - since < SAFETY_NET * (1 + 2 * rank)
+
+    def _is_behind_the_dead(self, line: Line[LeaseRecord]) -> bool:
+        """True for a later waiter until its next look, after those before it died together (docs/how-it-works.md)."""
+        rank = _rank(line)
+        shaky = max(self._shaky.get(key, -math.inf) for key in line.keys)
+        return rank > 0 and self._world.now - shaky < SAFETY_NET * (1 + 2 * rank)
 
     def _note_deserted(self, process: Process) -> None:
         """Note the keys that a killed process held while it also waited for them."""
@@ -771,7 +777,7 @@ class Watch:
                 else:
                     excuses = len(barred) == len(keys)
                 waited_for[keys] = None
-                if excuses or self._may_be_forgotten(line):
+                if excuses or self._may_be_forgotten(line) or self._is_behind_the_dead(line):
                     excused.add(keys)
         self._forgotten = forgotten
         for (process, key), since in forgotten.items():
@@ -801,6 +807,11 @@ def _slots_of(queue: bytes, members: Sequence[bytes]) -> list[bytes]:
 def _counts(tracked: _Tracked) -> bool:
     """False for what a process that is stopped or killed has left of a lease that has expired."""
     return tracked.record.remaining(tracked.process.loop.clock()) > 0.0 or not tracked.process.loop.stopped
+
+
+def _rank(line: Line[LeaseRecord]) -> int:
+    """How many wait before a line, as it knows; no more than count for the time until its next look."""
+    return 0 if line.place is None else min(line.place.queued[2] or 0, MOST_AHEAD)
 
 
 def _lines(process: Process) -> list[Line[LeaseRecord]]:

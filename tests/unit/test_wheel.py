@@ -54,6 +54,24 @@ async def test_an_item_added_while_firing_is_handed_over_in_its_turn() -> None:
     assert len(fired) == 5
 
 
+async def test_no_item_added_after_a_suspension_of_the_machine_is_late() -> None:
+    loop = asyncio.get_running_loop()
+    slept = 0.0
+
+    def clock() -> float:
+        return loop.time() + slept
+
+    fired: dict[str, float] = {}
+    wheel: Wheel[str] = Wheel(loop, clock, WIDTH, lambda due: fired.update(dict.fromkeys(due, clock())))
+    wheel.add("before", clock() + 0.45)
+    # The timers of the loop stand still meanwhile. So the timer of the wheel fires 0.45 s after that.
+    slept = 10.0
+    wheel.add("after", at := clock() + 0.1)
+    await asyncio.sleep(1)
+    assert fired["before"] < at - WIDTH
+    assert at - WIDTH - 1e-6 <= fired["after"] <= at + 1e-6
+
+
 class Counting(Wheel[float]):
     """Counts how often its timer wakes the loop, and how often it is set."""
 
