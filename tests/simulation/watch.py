@@ -654,6 +654,7 @@ class Watch:
                     since = offers[server.index, key, member, over] = self._offers.get((server.index, key, member, over), now)
                     self._judge_offer(server, key, member, since)
             taken = {*offered, *(key for key, _ in server.locks())}
+            deserted = {key for key, value in server.locks() if self._is_of_the_dead(server, value)}
             for key, members in server.queues():
                 slots = _slots_of(key, members)
                 for member in members:
@@ -668,7 +669,9 @@ class Watch:
                 # Beside a free key only the first knows of it: the offer to the one before has ended.
                 told = 1 + sum(slot in taken for slot in slots)
                 first = [*(member for slot in slots for member in offered.get(slot, ())), *members]
-                if not any(map(self._can_ask, [member for member in first if not self._is_known_dead(member)][:told])):
+                # A release passes over the dead. But the dead release nothing, and only the first two know the expiry.
+                known = first[:2] if deserted.issuperset(slots) else [m for m in first if not self._is_known_dead(m)][:told]
+                if not any(map(self._can_ask, known)):
                     self._shaky.update(dict.fromkeys(slots, now))
         self._entries, self._offers = entries, offers
 
@@ -676,6 +679,10 @@ class Watch:
         """True for who was killed before it can have got the latest message: the nodes pass it over."""
         process = self._by_manager[manager_in(member)]
         return process.dead and self._world.now - process.died_at > 2 * LOOK_EVERY + self._round_trip
+
+    def _is_of_the_dead(self, server: Server, value: bytes) -> bool:
+        owner = server.owners.get(without_mark(value)[0])
+        return any(process.dead for process in self._processes if process.name == owner)
 
     def _can_ask(self, member: bytes) -> bool:
         process = self._by_manager[manager_in(member)]
