@@ -237,6 +237,7 @@ class Watch:
         self._faults = faults
         self._by_loop: dict[ProcessLoop, Process] = {process.loop: process for process in processes}
         self._by_manager = {process.manager: process for process in processes}
+        self._by_name = {process.name: process for process in processes}
         self._world.at(LOOK_EVERY, self._look)
 
     def found(self, invariant: str, words: str) -> None:
@@ -581,13 +582,12 @@ class Watch:
                         live.add(asking.round.token)  # type: ignore[attr-defined]
         seen: dict[tuple[int, bytes, bytes], float] = {}
         left = []
-        owners = {process.name: process for process in self._processes}
         self._stuck, self._stuck_to_all = [], []
         for server in self._servers:
             stuck: dict[bytes, None] = {}
             for key, value in server.locks():
                 token, marked = without_mark(value)
-                owner = owners.get(server.owners.get(token, ""))
+                owner = self._by_name.get(server.owners.get(token, ""))
                 if token in live:
                     # Who is stopped in the middle of an attempt stands in everybody's way.
                     if owner is None or owner.dead or owner.loop.stopped:
@@ -653,8 +653,9 @@ class Watch:
                 if not process.dead and not _stands(process, member):
                     since = offers[server.index, key, member, over] = self._offers.get((server.index, key, member, over), now)
                     self._judge_offer(server, key, member, since)
-            taken = {*offered, *(key for key, _ in server.locks())}
-            deserted = {key for key, value in server.locks() if self._is_of_the_dead(server, value)}
+            locks = server.locks()
+            taken = {*offered, *(key for key, _ in locks)}
+            deserted = {key for key, value in locks if self._is_of_the_dead(server, value)}
             for key, members in server.queues():
                 slots = _slots_of(key, members)
                 for member in members:
@@ -669,7 +670,7 @@ class Watch:
                 # Beside a free key only the first knows of it: the offer to the one before has ended.
                 told = 1 + sum(slot in taken for slot in slots)
                 first = [*(member for slot in slots for member in offered.get(slot, ())), *members]
-                # A release passes over the dead. But the dead release nothing, and only the first two know the expiry.
+                # A release passes over dead waiters. A dead holder releases nothing, and only the first two know the expiry.
                 known = first[:2] if deserted.issuperset(slots) else [m for m in first if not self._is_known_dead(m)][:told]
                 if not any(map(self._can_ask, known)):
                     self._shaky.update(dict.fromkeys(slots, now))
@@ -681,8 +682,8 @@ class Watch:
         return process.dead and self._world.now - process.died_at > 2 * LOOK_EVERY + self._round_trip
 
     def _is_of_the_dead(self, server: Server, value: bytes) -> bool:
-        owner = server.owners.get(without_mark(value)[0])
-        return any(process.dead for process in self._processes if process.name == owner)
+        owner = self._by_name.get(server.owners.get(without_mark(value)[0], ""))
+        return owner is not None and owner.dead
 
     def _can_ask(self, member: bytes) -> bool:
         process = self._by_manager[manager_in(member)]
@@ -727,7 +728,7 @@ class Watch:
         return self._world.now - since < SAFETY_NET * (1 + 2 * rank)
 
     def _is_behind_the_dead(self, line: Line[LeaseRecord]) -> bool:
-        """True for a later waiter until its next look, after those before it died together (docs/how-it-works.md)."""
+        """True for a later waiter until its next look, after those that knew of the free key could not ask (how-it-works)."""
         rank = _rank(line)
         shaky = max(self._shaky.get(key, -math.inf) for key in line.keys)
         return rank > 0 and self._world.now - shaky < SAFETY_NET * (1 + 2 * rank)

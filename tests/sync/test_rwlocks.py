@@ -11,18 +11,10 @@ import pytest
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, LockLost, LockReleased, UpgradeRefused
 from aioredlock_ng.sync import Lease, ReadLock, Redlock, RWLock, WriteLock
+from tests.sync.test_locks import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-PATIENCE = 30.0
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.005)
 
 
 def waiting(manager: Redlock, count: int) -> Callable[[], bool]:
