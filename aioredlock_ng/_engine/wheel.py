@@ -17,8 +17,8 @@ MAX_SLEEP = 0.5
 """Longest delay of the timer in seconds.
 
 The timers of the loop stand still while the machine is suspended, but the clock of the engine does
-not. So after the machine has woken up, the wheel notices late items within `MAX_SLEEP`, or when the
-next slot is made.
+not. So after the machine has woken up, the wheel notices late items within `MAX_SLEEP`. If an item
+needs a new slot before that, the wheel notices them at once.
 """
 
 _STALLS = 64
@@ -104,8 +104,8 @@ class Wheel(Generic[T]):
                 self._drop_empty()
                 self._arm(min([slot, *self._slots]))
             elif self._clock() > self._due_at + self._width:
-                # The machine was suspended, and the timer would still fire late. An item whose
-                # instant comes before that would be late, too.
+                # The timer is late, for example because the machine was suspended. If the timer
+                # were left as it is, the new item could be late, too.
                 self._timer.cancel()
                 self._timer = self._loop.call_later(0.0, self._run)
             items = self._slots[slot] = set()

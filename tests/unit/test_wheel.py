@@ -64,7 +64,7 @@ async def test_no_item_added_after_a_suspension_of_the_machine_is_late() -> None
     fired: dict[str, float] = {}
     wheel: Wheel[str] = Wheel(loop, clock, WIDTH, lambda due: fired.update(dict.fromkeys(due, clock())))
     wheel.add("before", clock() + 0.45)
-    # The timers of the loop stand still meanwhile. So the timer of the wheel fires 0.45 s after that.
+    # During a suspension the timers of the loop stand still. Left alone, the wheel's timer fires 0.45 s after its end.
     slept = 10.0
     wheel.add("after", at := clock() + 0.1)
     await asyncio.sleep(1)
