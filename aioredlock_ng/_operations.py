@@ -117,8 +117,9 @@ class Operations:
             any_key: Delete the key even if it is not a lock of this library.
 
         Returns:
-            The number of nodes on which a key was deleted. The number is also 0 if the holder has
-            another token.
+            The number of nodes on which this call deleted a key. A holder that notices its loss
+            deletes its other keys itself, so the number may be smaller than the number of nodes.
+            The number is also 0 if the holder has another token.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to be sure that the lock is gone.

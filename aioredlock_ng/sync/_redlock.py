@@ -151,7 +151,7 @@ class Redlock(Kinds):
         """Delete a lock for an operator; see `aioredlock_ng.Redlock.force_release`.
 
         Returns:
-            The number of nodes on which a key was deleted.
+            The number of nodes on which this call deleted a key.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to be sure that the lock is gone.

@@ -181,7 +181,7 @@ async def test_a_forced_release_is_a_loss_to_its_holder(three_nodes: NodeSet) ->
     async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls, node_timeout=1.0) as operator:
         lease = await redlock.lock("order").acquire()
         await eventually(lambda: lease.nodes == (3, 3))
-        assert await operator.force_release("order") == 3
+        assert await operator.force_release("order") >= 2
         await asyncio.wait_for(lease.wait_lost(), 20)
         with pytest.raises(LockLost):
             lease.check()

@@ -211,7 +211,7 @@ def test_a_body_whose_keys_are_deleted_is_told_and_the_candidate_stands_again(
     running = pool.submit(election.run, work)
     first = work.began.get(timeout=PATIENCE)
     wait_until(lambda: first.nodes == (3, 3))
-    assert rival.force_release(NAME) == 3
+    assert rival.force_release(NAME) >= 2
     assert lost.get(timeout=PATIENCE) is first
     assert first.lost
     second = work.began.get(timeout=PATIENCE)

@@ -149,7 +149,7 @@ def test_a_loss_is_told_by_check_and_by_the_callback_and_at_the_end(redlock: Red
         with redlock.lock("order", on_lost=on_lost) as lease:
             leases.append(lease)
             wait_until(lambda: lease.nodes == (3, 3))
-            assert rival.force_release("order") == 3
+            assert rival.force_release("order") >= 2
             assert lease.wait_lost(PATIENCE)
             assert lease.lost
             assert not lease.valid

@@ -120,7 +120,7 @@ def test_a_lost_slot_is_told_to_its_holder_alone(redlock: Redlock, rival: Redloc
         with redlock.semaphore("gpu", 2, on_lost=on_lost) as lease:
             leases.append(lease)
             wait_until(lambda: lease.nodes == (3, 3))
-            assert rival.force_release(f"gpu#{lease.slot}") == 3
+            assert rival.force_release(f"gpu#{lease.slot}") >= 2
             assert lease.wait_lost(PATIENCE)
 
     leases: list[Lease] = []

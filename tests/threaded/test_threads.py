@@ -116,7 +116,7 @@ async def test_a_loss_is_true_at_once_everywhere_and_cancels_the_body_when_its_l
     async with Redlock(three_nodes.urls, thread=True) as redlock:
 
         async def take_away() -> None:
-            assert await redlock.force_release("a") == 3
+            assert await redlock.force_release("a") >= 2
 
         async def body() -> None:
             async with redlock.lock("a") as lease:
