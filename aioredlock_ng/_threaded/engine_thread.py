@@ -51,11 +51,13 @@ class EngineThread:
         self._thread = threading.Thread(
             target=self._serve, name=f"aioredlock_ng:{next(_numbers)}", daemon=True
         )
+        self._last: asyncio.Task[object] | None = None
         self.dead = ""
-        # The thread may die while another thread calls `end`.
-        self._ending = threading.Lock()
         self.ended: Future[None] = Future()
         self.last_act: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    def launch(self) -> None:
+        """Start the thread. Calls and `end_after` may come before."""
         self._thread.start()
 
     @property
@@ -79,13 +81,7 @@ class EngineThread:
         return call, outcome
 
     def wait(self, call: Call[T], outcome: Future[T]) -> T:
-        """Wait for the result of a call that `start` has returned.
-
-        Raises:
-            RedlockClosed: The thread has ended.
-
-        Safety: as in `run`.
-        """
+        """Wait for the result of a call that `start` has returned, as `run` does."""
         return self._result(call, outcome, begun=True)
 
     def run(
@@ -159,7 +155,7 @@ class EngineThread:
             future = delivery.future
             if not future.done() or future.cancelled() or future.exception() is not error:
                 future.cancel()
-                self.abandon(call)
+                self.post(call.abandon)
             raise
         finally:
             self._pending.discard(delivery)
@@ -191,26 +187,20 @@ class EngineThread:
         finally:
             self._pending.discard(delivery)
 
-    def abandon(self, call: Call[Any]) -> None:
-        """Cancel a call, or undo its result."""
-        self.post(call.abandon)
-
     def closed(self) -> RedlockClosed:
         """Return the error of a call that the thread cannot serve."""
         return RedlockClosed(f"this Redlock serves no calls: {self.dead or _CLOSED}")
 
-    def end(self) -> None:
-        """End the loop and its thread. Call this method only when no task is left on the loop."""
-        with self._ending:
-            if self.dead:
-                return
-            self.dead = _CLOSED
-        self.post(self._loop.stop)
+    def end_after(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Let the loop run a last coroutine and end, and its thread with it.
 
-    def stop(self) -> None:
-        """End the loop and wait for the thread. No task may be left on the loop."""
-        self.end()
-        self._thread.join()
+        Only the first call has an effect, and no call has one on a thread that has died.
+        """
+        self.post(self._begin_end, last)
+
+    def join(self, within: float | None = None) -> None:
+        """Wait for the end of the thread, for at most `within` seconds."""
+        self._thread.join(within)
 
     def disown(self) -> None:
         """Mark the thread as ended in a forked child, where the thread does not exist.
@@ -219,6 +209,16 @@ class EngineThread:
         child would unregister the parent's sockets.
         """
         self.dead = "it belongs to the process before a fork"
+
+    def _begin_end(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        # The loop of a thread that has died runs once more, for `last_act`.
+        if self._last is None and not self.dead:
+            self._last = self._loop.create_task(last())
+            self._last.add_done_callback(lambda _: self._end())
+
+    def _end(self) -> None:
+        self.dead = self.dead or _CLOSED
+        self._loop.stop()
 
     def _begin(self, call: Call[Any]) -> None:
         """Begin a call. The outcome fails if the thread has ended."""
@@ -251,7 +251,7 @@ class EngineThread:
                     self.post(call.begin)
                     wait([outcome], UNDONE_WITHIN)
                 else:
-                    self.abandon(call)
+                    self.post(call.abandon)
                     call.await_over(UNDONE_WITHIN)
             self._pending.discard(outcome)
             raise
@@ -273,8 +273,7 @@ class EngineThread:
 
     def _wind_up(self, why: str) -> None:
         """Fail the pending calls, run `last_act` after an unexpected end, and close the loop."""
-        with self._ending:
-            self.dead = self.dead or why or "its thread ended"
+        self.dead = self.dead or why or "its thread ended"
         for outcome in list(self._pending):
             # A caller that was interrupted at this moment already has an exception of its own.
             with suppress(Exception):

@@ -10,7 +10,8 @@ from aioredlock_ng._threaded.engine import ThreadedEngine
 from aioredlock_ng._threaded.greenlets import refuse_greenlets
 from aioredlock_ng._threaded.lease import ThreadedLease
 from aioredlock_ng._threaded.mailbox import Mailbox, home
-from aioredlock_ng._threaded.process import Manager, PerProcess
+from aioredlock_ng._threaded.opened import Manager
+from aioredlock_ng._threaded.process import PerProcess
 from aioredlock_ng._threaded.stalls import Stalls
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed
 from aioredlock_ng.lock import Lock

@@ -96,7 +96,8 @@ class Redlock(Kinds):
             ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
                 time.
 
-        Safety: if the call is interrupted, everything is closed again.
+        Safety: if the call is interrupted, the opening is undone, or the manager is open until
+        `close()` or the end of the process.
         """
         self._process.open(again=True)
         return self
@@ -104,9 +105,10 @@ class Redlock(Kinds):
     def close(self) -> None:
         """Release the held leases, end the waiting acquisitions and disconnect.
 
-        Further calls have no effect.
+        Further calls have no effect, unless the first was interrupted.
 
-        Safety: if the call is interrupted, the releases are sent, and the connections are closed.
+        Safety: if the call is interrupted, the releases are sent and the connections are closed
+        nevertheless, or by a further call.
         """
         self._process.close()
 

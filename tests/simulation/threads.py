@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
@@ -174,8 +173,8 @@ class SimThread(engine_thread.EngineThread):
         self._loop: ThreadLoop = caller.process.loop
         self._inbox = Mailbox(self._loop)
         self._pending: Any = OrderedSet()
+        self._last = None
         self.dead = ""
-        self._ending = threading.Lock()
         self.ended: Future[None] = Future()
         self.last_act = None
 
@@ -193,17 +192,11 @@ class SimThread(engine_thread.EngineThread):
         assert outcome.done(), "a blocking call must not wait here"
         return outcome.result()
 
-    def end(self) -> None:
-        """See `EngineThread.end`."""
-        if not self.dead:
-            self.dead = engine_thread._CLOSED
-            self.post(self._stop)
+    def launch(self) -> None:
+        """See `EngineThread.launch`. The loop runs already."""
 
-    def stop(self) -> None:
-        """See `EngineThread.stop`. Nobody waits for the thread."""
-        self.end()
-
-    def _stop(self) -> None:
+    def _end(self) -> None:
+        self.dead = engine_thread._CLOSED
         for outcome in list(self._pending):
             with suppress(Exception):
                 outcome.set_exception(self.closed())

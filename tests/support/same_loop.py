@@ -34,6 +34,7 @@ class SameLoop(EngineThread):
         self._inbox = Mailbox(self._loop)
         self._pending: set[Outcome[Any]] = set()
         self._posted = 0
+        self._last = None
         self.dead = ""
         self.ended: Future[None] = Future()
         self.last_act = None
@@ -61,10 +62,12 @@ class SameLoop(EngineThread):
             self._posted -= 1
         raise AssertionError("a blocking call must not wait here")
 
-    def end(self) -> None:
+    def launch(self) -> None:
+        pass
+
+    def _end(self) -> None:
         self.dead = self.dead or "it is closed"
-        if not self.ended.done():
-            self.ended.set_result(None)
+        self.ended.set_result(None)
 
     def _run(self, callback: Callable[..., object], *arguments: object) -> None:
         self._posted += 1

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dis
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 import aioredlock_ng
 from aioredlock_ng.sync import Lock, Redlock
@@ -12,7 +16,7 @@ from tests.sync.test_locks import keys_of, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
+    from types import CodeType, FrameType
 
     from tests.support.node_set import NodeSet
 
@@ -106,3 +110,53 @@ def test_a_lease_whose_release_was_interrupted_is_released_or_can_be_released_ag
             lease.release()
         lease.release()
         wait_until(lambda: all_is_over(redlock, three_nodes))
+
+
+_ENTERED: dict[CodeType, dict[int, int]] = {}
+"""For each function: its lines that enter a `with`, and the offset of the instruction that does so."""
+
+
+def leaves_a_with(frame: FrameType) -> bool:
+    """Return whether the line is a `with` that is about to be left.
+
+    A trace function is called there, but a signal handler is not: Python leaves the `with` first.
+    """
+    code = frame.f_code
+    if code not in _ENTERED:
+        offsets = {}
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "BEFORE_WITH":
+                assert instruction.positions is not None
+                offsets[instruction.positions.lineno or 0] = instruction.offset
+        _ENTERED[code] = offsets
+    return frame.f_lasti > _ENTERED[code].get(frame.f_lineno, frame.f_lasti)
+
+
+def engine_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("aioredlock_ng:")]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_manager_whose_opening_was_interrupted_at_any_line_can_be_opened_and_closed(three_nodes: NodeSet) -> None:
+    def spared(frame: FrameType) -> bool:
+        """Return whether the line only makes the manager that is opened later."""
+        return "_threaded" not in frame.f_code.co_filename or leaves_a_with(frame)
+
+    for interrupt in interrupts(spared=spared):
+        redlock = Redlock(three_nodes.urls, node_timeout=1.0)
+        with interrupt:
+            redlock.open()
+        assert redlock.open().lock("other", blocking_timeout=10).acquire().release()
+        redlock.close()
+        wait_until(lambda: not engine_threads())
+
+
+def test_a_manager_whose_closing_was_interrupted_at_any_line_can_be_closed_again(three_nodes: NodeSet) -> None:
+    for interrupt in interrupts(spared=leaves_a_with):
+        redlock = Redlock(three_nodes.urls, node_timeout=1.0)
+        redlock.lock("order", blocking_timeout=10).acquire()
+        with interrupt:
+            redlock.close()
+        redlock.close()
+        assert engine_threads() == []
+        assert not any(keys_of(three_nodes, "order"))
