@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from typing import IO, TYPE_CHECKING, Any, Final
+from contextlib import closing, contextmanager
+from typing import IO, TYPE_CHECKING, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.clients import OURS
@@ -19,7 +20,7 @@ from benchmarks.outcome import Outcome, Settings, at_most, median
 from benchmarks.scenarios.handover import calls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["floor_trip", "run"]
 
@@ -27,11 +28,11 @@ _TTL: Final = 2.0
 _CANDIDATES: Final = 50
 _TRIPS: Final = 20
 _PAUSE: Final = 0.1
-"""Seconds before each round trip. Candidates are idle for long, and code that has just run is several times as fast."""
+"""Seconds before each round trip and each resignation. Code that has just run is several times as fast."""
 _DISTANCE: Final = 2.0
 """Milliseconds by which answers come later in a second measurement, as in one region of a cloud.
 
-Over loopback, most of the time is the time of the processors, of code that runs for the first time.
+Over loopback, most of the time is the time of the processors.
 """
 _SETTLED: Final = 3.0
 """Seconds after which every candidate has its place in the queue."""
@@ -50,13 +51,19 @@ async def lead(lease):
     say()
     await asyncio.Event().wait()
 
+async def stand(election):
+    while True:
+        await election.run(lead)
+        # The next leader begins before this one takes a core to stand again.
+        await asyncio.sleep(ttl / 40)
+
 async def main():
     managers = [await Redlock(urls, ttl=ttl).open() for _ in range(count)]
     elections = [redlock.election("scheduler", label=f"c{n}") for n, redlock in enumerate(managers)]
-    tasks = [asyncio.create_task(election.run(lead)) for election in elections]
-    await asyncio.to_thread(sys.stdin.readline)
-    say()
-    await elections[0].resign()
+    tasks = [asyncio.create_task(stand(election)) for election in elections]
+    while await asyncio.to_thread(sys.stdin.readline):
+        say()
+        await elections[0].resign()
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -78,11 +85,10 @@ def run(settings: Settings) -> Outcome:
             with distant(nodes.urls, _DISTANCE, range(5)) as urls:
                 far_trip = asyncio.run(floor_trip(urls))
         with LocalNodes(5) as nodes:
-            phase = number / settings.rounds
-            killed = _followed(nodes.urls, kill=True, phase=phase)
-            resigned = _followed(nodes.urls, kill=False, phase=phase)
+            killed = _killed(nodes.urls, phase=number / settings.rounds)
+            resigned = _resigned(nodes.urls)
             with distant(nodes.urls, _DISTANCE, range(5)) as urls:
-                far = _followed(urls, kill=False, phase=phase)
+                far = _resigned(urls)
         outcome.raw.append(
             {
                 "round": number,
@@ -132,11 +138,12 @@ class _Process:
         assert output is not None
         return float(output.readline())
 
-    def end(self) -> None:
-        """Let it resign, or end its wait."""
+    def resign(self) -> float:
+        """Let it resign, and return the instant before."""
         assert self.popen.stdin is not None
         self.popen.stdin.write("\n")
         self.popen.stdin.flush()
+        return self.instant()
 
     def close(self) -> None:
         """Kill it if it is still there."""
@@ -144,33 +151,42 @@ class _Process:
         self.popen.communicate()
 
 
-def _followed(urls: Sequence[str], *, kill: bool, phase: float) -> float:
-    """Return the seconds from the end of a leader to the first step of the next one.
+@contextmanager
+def _candidates(urls: Sequence[str]) -> Iterator[tuple[_Process, _Process]]:
+    """Yield a leader and a candidate that has its place in the queue."""
+    with closing(_Process(urls, _TTL)) as first:
+        first.instant()
+        with closing(_Process(urls, _TTL)) as second:
+            time.sleep(_SETTLED / 2)
+            yield first, second
+    # What a killed one left behind expires.
+    time.sleep(_TTL)
+
+
+def _killed(urls: Sequence[str], *, phase: float) -> float:
+    """Return the seconds from the death of a leader to the first step of the next one.
 
     Args:
         urls: The nodes.
-        kill: End it by SIGKILL; else it resigns.
         phase: Share of the time between two renewals at which it ends, so that rounds differ in what is left of its lease.
     """
-    first = _Process(urls, _TTL)
-    second: Any = None
-    try:
-        first.instant()
-        second = _Process(urls, _TTL)
-        time.sleep(_SETTLED / 2 + phase * _TTL / 3)
-        if kill:
-            ended = time.monotonic()
-            first.popen.send_signal(signal.SIGKILL)
-        else:
-            first.end()
-            ended = first.instant()
-        return float(second.instant() - ended)
-    finally:
-        for process in (first, second):
-            if process is not None:
-                process.close()
-        # What a killed one left behind expires.
-        time.sleep(_TTL)
+    with _candidates(urls) as (first, second):
+        time.sleep(phase * _TTL / 3)
+        ended = time.monotonic()
+        first.popen.send_signal(signal.SIGKILL)
+        return second.instant() - ended
+
+
+def _resigned(urls: Sequence[str]) -> float:
+    """Return the median seconds from a resignation to the first step of the next leader."""
+    changes = []
+    with _candidates(urls) as (leader, other):
+        for _ in range(_TRIPS):
+            time.sleep(_PAUSE)
+            resigned = leader.resign()
+            changes.append(other.instant() - resigned)
+            leader, other = other, leader
+    return float(median(changes) or 0.0)
 
 
 def _idle_rate(seconds: float) -> float:
