@@ -13,11 +13,11 @@ from typing import IO, TYPE_CHECKING, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.clients import OURS
+from benchmarks.crowd.figures import wire_only
 from benchmarks.distance import distant
 from benchmarks.environments import ROOT
 from benchmarks.floor import Floor
 from benchmarks.outcome import Outcome, Settings, at_most, median
-from benchmarks.scenarios.handover import calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -191,13 +191,17 @@ def _resigned(urls: Sequence[str]) -> float:
 
 def _idle_rate(seconds: float) -> float:
     with LocalNodes(5) as nodes:
+
+        def calls() -> int:
+            return sum(wire_only(node.command("INFO", "commandstats").decode()) for node in nodes)
+
         crowd = _Process(nodes.urls, 10.0, _CANDIDATES)
         try:
             crowd.instant()
             time.sleep(_SETTLED)
-            before = calls(nodes)
+            before = calls()
             time.sleep(seconds)
-            return (calls(nodes) - before) / seconds
+            return (calls() - before) / seconds
         finally:
             crowd.close()
 
