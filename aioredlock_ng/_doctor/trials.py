@@ -235,8 +235,8 @@ class Trials:
         commands, scripts = await ask_for_labels(self._interview, self._key, self._token, self._ttl)
         # A command that is refused for both labels is recorded once.
         refusals = {name: reply for name, reply in commands if isinstance(reply, Refusal)}
-        for name, reply in refusals.items():
-            self.refused(f"labels {name}", reply)
+        for name, refusal in refusals.items():
+            self.refused(f"labels {name}", refusal)
         for name, reply in scripts:
             if _is_about_keys(reply) or not self.refusals:
                 self.refused(f"labels {name}", reply)
