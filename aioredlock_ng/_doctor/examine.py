@@ -80,7 +80,7 @@ async def examine(
     except NoAnswer as error:
         facts.update(problem="silent", words=str(error))
     finally:
-        interview.close(examination.owed())
+        interview.close(*examination.owed())
     await interview.gone()
     return NodeFacts(**facts, refusals=tuple(examination.refusals))
 

@@ -95,10 +95,10 @@ class Interview:
             raise NoAnswer(f"the connection ended at {step}: {reply}")
         return reply
 
-    def close(self, last: Request | None = None) -> None:
-        """Send the request `last` without waiting for its answer, and then close the connection."""
-        if last is not None:
-            self._channel.ask(Question(last, self._clock()))
+    def close(self, *last: Request) -> None:
+        """Send the last requests without waiting for answers, and then close the connection."""
+        for request in last:
+            self._channel.ask(Question(request, self._clock()))
         self._channel.close("examined")
 
     async def gone(self) -> None:

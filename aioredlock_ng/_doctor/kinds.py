@@ -111,6 +111,13 @@ _ALL = (
         " PEXPIREAT and TIME.",
     ),
     Kind(
+        "no-labels",
+        WARNING,
+        "Locks work. But if one node refuses labels, a manager uses no labels on any node. Then"
+        " Election.leader and Election.watch() show '?' as the leader, and errors name no holder.",
+        "Let SET, GET, MGET and DEL through, and scripts, on the keys aioredlock_ng:owner:*.",
+    ),
+    Kind(
         "no-identity",
         WARNING,
         "A cluster member, an evicting server or a restored memory would not be noticed. A replica"

@@ -38,7 +38,7 @@ _OPTIONAL: Final = {
 }
 """The code of the finding for the refusal of each optional step."""
 
-_OPTIONAL_GROUPS: Final = {"queue": "no-queue", "readers": "no-readers"}
+_OPTIONAL_GROUPS: Final = {"queue": "no-queue", "readers": "no-readers", "labels": "no-labels"}
 """The code of the finding for each group of optional steps.
 
 The first word of a step, for example of "queue ZADD", names its group.
@@ -209,7 +209,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             finding = KINDS[code].found(
                 facts.address, f"{refused.step} is refused: {refused.words}"
             )
-            own_keys = right == KEYS and refused.step.startswith("queue ")
+            own_keys = right == KEYS and refused.step.startswith(("queue ", "labels "))
             yield (
                 finding
                 if right is None

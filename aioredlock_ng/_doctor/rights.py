@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["COMMANDS_IN_SCRIPTS", "COMMANDS_OF_QUEUES", "COMMANDS_OF_READERS"]
+__all__ = [
+    "COMMANDS_IN_SCRIPTS",
+    "COMMANDS_OF_LABELS",
+    "COMMANDS_OF_QUEUES",
+    "COMMANDS_OF_READERS",
+]
 
 COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[Any, ...]]]] = {
     "SET": lambda key, counters, token, ttl: (key, token, "NX", "PX", ttl),
@@ -51,4 +56,15 @@ COMMANDS_OF_READERS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ..
 """Commands by which scripts access a key held by readers, with arguments.
 
 ZREM and ZREVRANGE are left out, because `COMMANDS_OF_QUEUES` tests them.
+"""
+
+COMMANDS_OF_LABELS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
+    "SET": lambda label, text, ttl: (label, text, "PX", ttl),
+    "GET": lambda label, text, ttl: (label,),
+    "MGET": lambda label, text, ttl: (label,),
+    "DEL": lambda label, text, ttl: (label,),
+}
+"""Commands by which scripts access the key of an owner's label, with arguments.
+
+Scripts go on if SET, GET or MGET is refused. DEL is the last command, so that no label is left.
 """

@@ -17,6 +17,7 @@ from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.tickets import QUEUE_KEYS, SLOT_QUEUE_KEYS, claim_of, member_of
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
+from aioredlock_ng._doctor.label_trial import ask_for_labels, deleting_labels
 from aioredlock_ng._doctor.rights import (
     COMMANDS_IN_SCRIPTS,
     COMMANDS_OF_QUEUES,
@@ -79,9 +80,12 @@ class Trials:
         self._clock, self._wall = clock, wall
         self._leaves = False
 
-    def owed(self) -> Request | None:
-        """Return the request that deletes the doctor's keys. None if no key is left."""
-        return self._clearing() if self._leaves else None
+    def owed(self) -> tuple[Request, ...]:
+        """Return the requests that delete the doctor's keys. Empty if no key is left."""
+        if not self._leaves:
+            return ()
+        # The server refuses one DEL as a whole if the user has no right to the keys of labels.
+        return self._clearing(), deleting_labels(self._key, self._token)
 
     async def try_scripts(self) -> None:
         """Run every step in the life of a lock, under a key that only this examination uses.
@@ -116,6 +120,8 @@ class Trials:
             await self._try_guarded_scripts(
                 fencing=self._options.fencing, guard=self._options.recovery_guard is not None
             )
+            if self._options.labelled and await self._cleared():
+                await self._try_labels()
         self._leaves = not await self._cleared()
         # The library sends EVAL to a server that has forgotten the scripts. So EVAL is tried, too.
         self.refused("EVAL", await self._interview.ask("EVAL", MUTEX.inspect.source, 1, self._key))
@@ -220,6 +226,20 @@ class Trials:
             reply = await self._interview.call(f"script {command.script.name}", command)
             if not self.refusals:
                 self.refused(f"readers {command.script.name}", reply)
+
+    async def _try_labels(self) -> None:
+        """Try all requests on the keys of labels, which a user's key pattern may exclude.
+
+        The refusal of a script is recorded if it concerns keys, or if nothing else was refused.
+        """
+        commands, scripts = await ask_for_labels(self._interview, self._key, self._token, self._ttl)
+        # A command that is refused for both labels is recorded once.
+        refusals = {name: reply for name, reply in commands if isinstance(reply, Refusal)}
+        for name, refusal in refusals.items():
+            self.refused(f"labels {name}", refusal)
+        for name, reply in scripts:
+            if _is_about_keys(reply) or not self.refusals:
+                self.refused(f"labels {name}", reply)
 
     async def _let_counters_expire(self) -> None:
         """Create the doctor's counters with an expiry, before a script adds a counter.

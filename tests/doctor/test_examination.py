@@ -202,6 +202,28 @@ async def test_cancelled_at_any_answer_it_leaves_no_key_and_no_connection(start_
                 break
 
 
+@pytest.mark.parametrize("request_", [b"\r\nSET\r\n", b"\r\nEVALSHA\r\n"])
+async def test_cancelled_while_a_label_exists_it_deletes_the_label(request_: bytes, start_server: StartServer) -> None:
+    server = start_server()
+    task: asyncio.Task[Diagnosis]
+    cancelled = 0
+
+    def cancel(data: bytes) -> bytes:
+        nonlocal cancelled
+        if request_ in data and b"aioredlock_ng:owner:" in data and b"script" not in data:
+            cancelled += task.cancel()
+        return data
+
+    async with RewritingProxy(server.url, lambda data: data) as proxy:
+        proxy.to_server = Rewriting(cancel)
+        task = asyncio.create_task(examine([proxy.url], ttl=50.0))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert cancelled
+        await eventually(lambda: not proxy.connections)
+        assert server.command("DBSIZE") == b"0"
+
+
 @pytest.mark.slow
 async def test_a_doctor_that_is_cut_off_at_any_request_leaves_no_key_for_ever(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ from aioredlock_ng import Options, Redlock, Severity
 from aioredlock_ng._doctor.kinds import KINDS
 from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng.doctor import diagnose
-from tests.doctor.rewriting import RewritingProxy, clock_of, version_of
+from tests.doctor.rewriting import Rewriting, RewritingProxy, clock_of, version_of
 from tests.integration.test_bad_servers import busy, fail_to_save, fill
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
@@ -179,6 +179,10 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "no-readers":
             server = ward.start(["--rename-command", "PEXPIREAT", ""])
             return await examine([server.url]), WARNING, "readers PEXPIREAT is refused: .*unknown command"
+        case "no-labels":
+            proxy = RewritingProxy(ward.start().url, lambda data: data)
+            proxy.to_server = Rewriting(lambda data: re.sub(rb"SET(\r\n\$\d+\r\naioredlock_ng:owner:)", rb"SAT\1", data))
+            return await examine([await ward.proxy(proxy)]), WARNING, "labels SET is refused: .*unknown command"
         case "no-identity":
             return await examine([ward.start(["--rename-command", "INFO", ""]).url]), WARNING, "INFO is refused"
         case "no-script-load":

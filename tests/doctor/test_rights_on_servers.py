@@ -56,6 +56,7 @@ RIGHTS = {
 
 KEYS = ["~lock:*", "~aioredlock_ng:*", "resetchannels", "&aioredlock_ng:*"]
 ALL = [f"+{right}" for right in RIGHTS]
+BESIDE_LABELS = [f"~aioredlock_ng:{key}" for key in ("marker", "fences", "queue:*", "slots:*", "readers:*")]
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
@@ -121,6 +122,46 @@ async def test_queues_of_slots_and_readers_outside_the_users_pattern_are_told(bi
     assert of(await examine([url]), "missing-right"), "the queues of readers"
     server.command("ACL", "SETUSER", "locks", "~aioredlock_ng:readers:*")
     assert not of(await examine([url]), "missing-right")
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_keys_of_labels_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
+    server = start_server(binary=binary)
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", *BESIDE_LABELS, "&*", "+@all")
+    url = f"redis://locks:word@{server.address}"
+    diagnosis = await examine([url])
+    finding = the(diagnosis, "missing-right")
+    assert finding.severity is WARNING
+    assert "the library's own keys" in finding.what
+    assert "~aioredlock_ng:*" in finding.remedy
+    assert "Locks work" in finding.meaning
+    assert "Election.leader" in finding.meaning
+    assert diagnosis.nodes[0].granted
+    assert server.command("DBSIZE") == b"0"
+    # Managers with these options write no labels.
+    assert not of(await examine([url], owner=False), "missing-right")
+    assert not of(await examine([url], fencing=False, recovery_guard=None), "missing-right")
+    server.command("ACL", "SETUSER", "locks", "~aioredlock_ng:owner:*")
+    assert not (await examine([url])).nodes[0].refusals
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "%R~aioredlock_ng:owner:*",
+        "%W~aioredlock_ng:owner:*",
+        # No script may have a lock's key and its label together.
+        "(~aioredlock_ng:owner:* +set +get +mget +del)",
+        # The label of a read lease ends with a part of its token.
+        "~aioredlock_ng:owner:*:doctor:????????????????",
+    ],
+)
+async def test_a_right_to_labels_that_is_too_small_is_told(rule: str, start_server: StartServer) -> None:
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", *BESIDE_LABELS, "&*", "+@all", rule)
+    diagnosis = await examine([f"redis://locks:word@{server.address}"])
+    assert "Election.leader" in the(diagnosis, "missing-right").meaning
+    assert server.command("DBSIZE") == b"0"
 
 
 async def test_a_pattern_for_locks_that_excludes_slots_is_no_error(start_server: StartServer) -> None:

@@ -134,6 +134,14 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ("queues", {"refusals": (Refused("queue ZRANK", "ERR no"),)}, {}, [("no-queue", WARNING)]),
     ("readers", {"refusals": (Refused("readers PEXPIREAT", "ERR no"),)}, {}, [("no-readers", WARNING)]),
     ("a script of readers", {"refusals": (Refused("readers acquire_read", "ERR no"),)}, {}, [("no-readers", WARNING)]),
+    ("labels", {"refusals": (Refused("labels SET", "ERR no"),)}, {}, [("no-labels", WARNING)]),
+    ("labels, no right", {"refusals": (Refused("labels SET", KEYS_REFUSED),)}, {}, [("missing-right", WARNING)]),
+    (
+        "labels and the marker, for one reason",
+        {"refusals": (Refused("labels SET", KEYS_REFUSED), Refused("script marker", KEYS_REFUSED))},
+        {},
+        [("missing-right", ERROR)],
+    ),
     ("messages that get lost", {"messages": False}, {}, [("no-messages", WARNING)]),
     ("tracking", {"refusals": (Refused("CLIENT TRACKING", "ERR no"),), "tracking": False}, {}, [("no-tracking", WARNING)]),
     ("TIME", {"refusals": (Refused("TIME", "ERR no"),), "clock": None}, {}, [("clock-unknown", INFO)]),
@@ -405,6 +413,11 @@ def test_a_missing_right_is_said_with_its_name_and_the_command_that_grants_it() 
     (own,) = diagnosis_of([replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()).findings
     assert own.what == f"its user has no right to the library's own keys: {KEYS_REFUSED}"
     assert own.remedy == "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"
+    refusals = (Refused("labels GET", KEYS_REFUSED), Refused("labels watch", KEYS_REFUSED))
+    (label,) = diagnosis_of([replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()).findings
+    assert (label.what, label.remedy) == (own.what, own.remedy)
+    assert "Locks work" in label.meaning
+    assert "Election.leader" in label.meaning
     words = "NOPERM No permissions to access a channel"
     refusals = (Refused("SUBSCRIBE", words), Refused("PUBLISH", words))
     (channel,) = diagnosis_of([replace(SOUND, refusals=refusals, messages=False), *sound_set()[1:]], Options()).findings

@@ -1,0 +1,68 @@
+"""Try the requests that write, read and delete the labels of owners."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hiredis import pack_command
+
+from aioredlock_ng._core.owners import pack_owner
+from aioredlock_ng._doctor.rights import COMMANDS_OF_LABELS
+from aioredlock_ng._scripts import Request
+from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.reading import read_side
+
+if TYPE_CHECKING:
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._doctor.interview import Interview
+
+__all__ = ["ask_for_labels", "deleting_labels"]
+
+Answer = tuple[str, "Reply"]
+"""The name of a command or script, and the server's reply."""
+
+_READERS: Final = read_side(MUTEX)
+
+
+def deleting_labels(key: bytes, token: bytes) -> Request:
+    """Return the request that deletes the labels of the doctor's lock."""
+    words: tuple[Any, ...] = ("DEL", *_labels(key, token))
+    return Request(pack_command(words))
+
+
+async def ask_for_labels(
+    interview: Interview, key: bytes, token: bytes, ttl: int
+) -> tuple[list[Answer], list[Answer]]:
+    """Send the commands and the scripts that access the keys of labels.
+
+    `ttl` is the ttl of the lock and of its labels in milliseconds.
+
+    Returns:
+        The answers to the commands, and the answers to the scripts.
+
+    Raises:
+        NoAnswer: No answer came in time, or the connection was lost.
+    """
+    label, text = MUTEX.label_key(key, token), pack_owner(token, None, 0, "doctor")
+    scripts = [
+        (command.script.name, await interview.call(f"script {command.script.name}", command))
+        for command in (
+            MUTEX.acquiring((key,), (), token, b"%d" % ttl, 0),
+            MUTEX.watching((key,), (token,), ((label,), (ttl, text))),
+            # The watchers of an election have the key of the label tracked, not the lock's key.
+            MUTEX.watching((label,), (b"-",)),
+            MUTEX.inspecting((key,), (label,), queues=True),
+            MUTEX.releasing((key,), token, None, (label,)),
+        )
+    ]
+    commands = [
+        (name, await interview.ask(name, *arguments(each, text, ttl)))
+        for each in _labels(key, token)
+        for name, arguments in COMMANDS_OF_LABELS.items()
+    ]
+    return commands, scripts
+
+
+def _labels(key: bytes, token: bytes) -> tuple[bytes, bytes]:
+    """Return the keys of a holder's label and of a reader's label."""
+    return MUTEX.label_key(key, token), _READERS.label_key(key, token)
