@@ -234,7 +234,9 @@ async def test_a_node_that_restarts_empty_gets_the_readers_back_after_the_guard_
     restarted = now()
     while not rig.servers[1].entries(KEY):
         value = rig.values(KEY)[1]
-        assert value is None or value.startswith(OFFER), "a node in quarantine grants nothing"
+        # After the guard time the node may grant an attempt to write, which gets no quorum.
+        if now() - restarted < GUARD:
+            assert value is None or value.startswith(OFFER), "a node in quarantine grants nothing"
         assert all(lease.valid for lease in readers)
         assert all(set(rig.servers[index].entries(KEY)) >= entries for index in (0, 2))
         assert not writer.done()
