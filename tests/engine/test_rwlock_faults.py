@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import ConfigurationError
+from aioredlock_ng._core.tickets import OFFER
 from tests.support.rig import NODE_TIMEOUT, WAY
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ pytestmark = pytest.mark.virtual_time
 TRIP = 2 * WAY
 NAME = "catalog"
 KEY = NAME.encode()
+
+GUARD = 5.0
+"""Seconds of `max_ttl` where a node forgets; the node waits one more."""
 
 
 def rwlock(process: Process, **options: Any) -> RWLock:
@@ -187,3 +191,67 @@ async def test_a_writer_learns_of_an_earlier_expiry_although_its_own_process_end
     await long.release()
     async with asyncio.timeout(1.0 + 2 * NODE_TIMEOUT):
         await (await writer).release()
+
+
+# -- Nodes that forgot ----------------------------------------------------------------------------------
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.parametrize("how", ["flush", "restart"])
+async def test_no_writer_enters_beside_readers_through_a_node_that_forgot_them(rig: Rig, how: str) -> None:
+    first, second, other = [await rig.process(max_ttl=GUARD, ttl=4.0) for _ in range(3)]
+    # The processes that read reach two nodes when they acquire, and none afterwards.
+    for process in (first, second):
+        process.nodes[2].hang()
+    readers = [await rwlock(process, auto_extend=False).read().acquire() for process in (first, second)]
+    for process in (first, second):
+        for node in process.nodes[:2]:
+            node.hang()
+    rig.servers[0].flush() if how == "flush" else rig.servers[0].restart()
+    forgot = now()
+    assert [server.get(KEY) is None for server in rig.servers] == [True, False, True]
+    while all(lease.valid for lease in readers):
+        assert await rwlock(other).write().try_acquire() is None, "two nodes have no readers, but one may have forgotten them"
+        await asyncio.sleep(0.05)
+    assert 3.0 < now() - forgot < GUARD, "the leases ended before the node votes again"
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(5 * TRIP):
+        await (await rwlock(other).write().acquire()).release()
+
+
+async def test_a_node_that_restarts_empty_gets_the_readers_back_after_the_guard_time_and_no_writer_meanwhile(rig: Rig) -> None:
+    first, second, other = [await rig.process(max_ttl=GUARD, ttl=3.0) for _ in range(3)]
+    readers = [await rwlock(process).read().acquire() for process in (first, second)]
+    await asyncio.sleep(0.2)
+    entries = set(rig.servers[1].entries(KEY))
+    assert len(entries) == 2
+    writer = writing(other)
+    await asyncio.sleep(0.2)
+    rig.servers[1].restart()
+    restarted = now()
+    while not rig.servers[1].entries(KEY):
+        value = rig.values(KEY)[1]
+        # After the guard time the node may grant an attempt to write, which gets no quorum.
+        if now() - restarted < GUARD:
+            assert value is None or value.startswith(OFFER), "a node in quarantine grants nothing"
+        assert all(lease.valid for lease in readers)
+        assert all(set(rig.servers[index].entries(KEY)) >= entries for index in (0, 2))
+        assert not writer.done()
+        assert now() - restarted < GUARD + 5.0
+        await asyncio.sleep(WAY / 4)
+    assert now() - restarted >= GUARD
+    await asyncio.sleep(3.0)
+    assert set(rig.servers[1].entries(KEY)) >= entries
+    assert [lease.nodes for lease in readers] == [(3, 3)] * 2
+    assert not writer.done()
+    await readers[0].release()
+    await asyncio.sleep(0.1)
+    assert not writer.done()
+    await readers[1].release()
+    async with asyncio.timeout(2 * NODE_TIMEOUT):
+        await (await writer).release()
+    await asyncio.sleep(3 * TRIP)
+    assert rig.clean

@@ -317,6 +317,33 @@ async def test_slots_that_are_released_at_the_same_moment_go_to_as_many_waiters(
         await asyncio.sleep(0.1)
 
 
+async def test_slots_that_are_held_beyond_several_ttls_are_renewed_and_no_waiter_gets_one(
+    processes: list[Process], rig: Rig
+) -> None:
+    first, second, other = processes[:3]
+    leases = [await semaphore(process, 2, ttl=1.0).acquire() for process in (first, second)]
+    waiter = waiting(other, 2)
+    # The third node stores a key a moment after the quorum has granted the slot.
+    await asyncio.sleep(0.1)
+    keys = {lease: b"gpu#%d" % lease.slot for lease in leases}
+    until = now() + 5.0
+    while now() < until:
+        for lease, key in keys.items():
+            assert lease.valid
+            assert lease.remaining() > 0.0
+            assert rig.values(key) == [lease.token.encode()] * 3
+        assert not waiter.done()
+        await asyncio.sleep(0.03)
+    for process in (first, second):
+        assert process.redlock.stats().renewals >= 5
+    await leases[1].release()
+    async with asyncio.timeout(5 * TRIP):
+        assert (await waiter).slot == leases[1].slot
+    assert leases[0].valid
+    for lease in (leases[0], await waiter):
+        await lease.release()
+
+
 async def test_a_waiter_comes_when_the_slot_of_a_dead_holder_expires(processes: list[Process]) -> None:
     holder, other = processes[:2]
     leases = [await semaphore(holder, 2, ttl=ttl, auto_extend=False).acquire() for ttl in (1.0, 5.0)]

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from aioredlock_ng import AcquireTimeout, LockHeld, LockLost, LockReleased, Redlock
-from tests.integration.helpers import Witness, no_keys_left, state_of
+from tests.integration.helpers import Witness, all_up, no_keys_left, state_of
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -232,6 +232,39 @@ async def test_a_foreign_key_without_expiry_is_waited_for_until_it_is_deleted(th
         for node in three_nodes:
             node.command("DEL", "order")
         await (await asyncio.wait_for(waiting, 20)).release()
+
+
+@pytest.mark.parametrize("kind", ["SET NX PX", "redis-py's Lock"])
+async def test_a_foreign_client_gets_no_lock_beside_readers_and_gets_it_after_they_left(
+    three_nodes: NodeSet, kind: str
+) -> None:
+    async def theirs() -> list[bool]:
+        taken = []
+        for node in three_nodes:
+            if kind == "SET NX PX":
+                taken.append(await asyncio.to_thread(node.command, "SET", "catalog", "theirs", "NX", "PX", "60000") == b"OK")
+            else:
+                async with Redis.from_url(node.url) as client:
+                    lock = client.lock("catalog", timeout=60.0)
+                    taken.append(await lock.acquire(blocking=False, token="theirs"))
+        return taken
+
+    async with (
+        Redlock(three_nodes.urls, ttl=60.0, node_timeout=1.0) as one,
+        Redlock(three_nodes.urls, ttl=60.0, node_timeout=1.0) as other,
+    ):
+        readers = [await manager.rwlock("catalog").read().acquire() for manager in (one, other)]
+        await eventually(lambda: all(lease.nodes == (3, 3) for lease in readers))
+        assert await theirs() == [False] * 3
+        await readers[0].release()
+        await all_up(one)
+        assert await theirs() == [False] * 3, "one reader is left"
+        readers[1].check()
+        await readers[1].release()
+        await no_keys_left(three_nodes, one, other)
+        assert await theirs() == [True] * 3
+        assert await one.rwlock("catalog").read().try_acquire() is None
+        assert [node.command("GET", "catalog") for node in three_nodes] == [b"theirs"] * 3
 
 
 async def test_many_leases_share_one_connection_per_node(three_nodes: NodeSet) -> None:

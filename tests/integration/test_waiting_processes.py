@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.helpers import program
+from aioredlock_ng import Redlock
+from tests.integration.helpers import no_keys_left, program
 from tests.support.eventually import eventually
 from tests.support.register import Register
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aioredlock_ng import Lease
     from tests.support.node_set import NodeSet
 
 pytestmark = pytest.mark.once
@@ -49,6 +53,19 @@ async def main():
             await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
             await asyncio.gather(*map(work, range(waiters)))
             print(json.dumps({"got": got, "overlaps": seen.overlaps}), flush=True)
+
+asyncio.run(main())
+"""
+
+SLOT_HOLDER = """
+import asyncio, sys
+from aioredlock_ng import Redlock
+
+async def main():
+    async with Redlock(sys.argv[1:], ttl=2.0) as redlock:
+        async with redlock.semaphore("gpu", 2) as lease:
+            print(lease.slot, flush=True)
+            await asyncio.Event().wait()
 
 asyncio.run(main())
 """
@@ -95,6 +112,44 @@ async def test_with_a_node_hung_four_processes_never_overlap_and_nobody_starves(
     found = await run_processes(five_nodes, tmp_path / "register", "sound", 4, 3, 20)
     assert [process["overlaps"] for process in found] == [0] * 4
     assert [process["got"] for process in found] == [[20] * 3] * 4
+
+
+async def test_a_waiter_gets_the_slot_of_a_killed_process_after_its_ttl_and_no_slot_is_lost(three_nodes: NodeSet) -> None:
+    async with (
+        Redlock(three_nodes.urls, ttl=60.0, node_timeout=1.0) as one,
+        Redlock(three_nodes.urls, ttl=60.0, node_timeout=1.0) as other,
+        program(SLOT_HOLDER, *three_nodes.urls) as victim,
+    ):
+        assert victim.stdout is not None
+        slot = int(await asyncio.wait_for(victim.stdout.readline(), 50))
+        held = await one.semaphore("gpu", 2).acquire()
+        assert {slot, held.slot} == {1, 2}
+
+        async def wait() -> tuple[Lease, float]:
+            lease = await other.semaphore("gpu", 2).acquire()
+            return lease, time.monotonic()
+
+        waiting = asyncio.create_task(wait())
+        await eventually(lambda: other.stats().queued)
+        victim.send_signal(signal.SIGKILL)
+        await victim.wait()
+        # Nobody renews the slot any more. A quorum is free once the key has expired on the second node.
+        asked = time.monotonic()
+        left = sorted(int(node.command("PTTL", f"gpu#{slot}")) / 1000 for node in three_nodes)
+        lease, got = await asyncio.wait_for(waiting, 20)
+        assert lease.slot == slot
+        assert got - asked > left[1] - 0.05
+        assert held.valid
+        for own in (held, lease):
+            await own.release()
+        await no_keys_left(three_nodes, one, other)
+        again = [await manager.semaphore("gpu", 2).try_acquire() for manager in (one, other)]
+        assert {own.slot for own in again if own is not None} == {1, 2}
+        assert await one.semaphore("gpu", 2).try_acquire() is None
+        for own in again:
+            assert own is not None
+            await own.release()
+        await no_keys_left(three_nodes, one, other)
 
 
 @pytest.mark.slow
