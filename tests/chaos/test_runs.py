@@ -56,6 +56,9 @@ PART = (Fault("refuse", (0, 1), 0.8, 0.4, 0.0),) * 7
         pytest.param("deadline", "overlap", "0.5", STAND_STILL, (), id="deadline"),
         pytest.param("guard", "overlap", "0.5", BRIEFLY, FORGET, id="guard"),
         pytest.param("reader", "overlap", "0.5", (), (), id="reader"),
+        pytest.param("slots", "too many holders", "0.5", (), (), id="slots"),
+        pytest.param("terms", "two leaders work", "0.5", (), (), id="terms"),
+        pytest.param("min_hold", "granted before min_hold ended", "0.5", (), (), id="min_hold"),
     ],
 )
 def test_a_broken_client_is_caught(

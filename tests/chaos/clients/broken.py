@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ KINDS: Final = {
     "fence": "fences fall",
     "release": "a release deletes nothing",
     "reader": "a reader takes a refusal for a grant",
+    "slots": "each process has the slots of a semaphore for itself",
+    "terms": "a leader releases its lease and works on",
+    "min_hold": "a release deletes keys before the end of min_hold",
 }
 """What is wrong with each."""
 
@@ -60,3 +64,13 @@ def break_it(kind: str, redlock: Redlock) -> None:
             return send(self, spec, token[::-1], *more)
 
         cleanup.Releases.send = forgetful
+    elif kind == "slots":
+        specs: Any = importlib.import_module("aioredlock_ng._specs")
+        slot_key = specs.slot_key
+        specs.slot_key = lambda key, number: b"%b of %d" % (slot_key(key, number), os.getpid())
+    elif kind == "terms":
+        term: Any = importlib.import_module("aioredlock_ng._term")
+        term.Term.begin = lambda self: self.lease._engine.extender.release(self.lease._record)
+    elif kind == "min_hold":
+        keeping: Any = importlib.import_module("aioredlock_ng._engine.keeping.min_hold")
+        keeping.begin = lambda *_: None
