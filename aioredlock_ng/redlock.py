@@ -75,8 +75,8 @@ class Redlock(Kinds):
             which goes on while the machine is suspended.
         wall_clock: Returns seconds since 1970. The value of a fence depends on this clock, but the
             order of fences does not.
-        rng: Source of randomness for tokens and jitter in simulations. Default: tokens come from
-            the operating system.
+        rng: Source of randomness for tokens and jitter. Set it in simulations only. Default: tokens
+            come from the operating system.
         thread: Run the engine on an event loop in a daemon thread of its own. Leases are then
             renewed while the loop of their holder is blocked, and the manager may be used from
             several loops and threads. Sinks are called in that thread.

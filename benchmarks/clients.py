@@ -28,6 +28,7 @@ __all__ = [
     "SEMAPHORE",
     "STEINDAMM",
     "THREADS",
+    "THREADSAFE",
     "Client",
     "labelled",
     "named",
@@ -80,6 +81,10 @@ FLOOR: Final = Client("floor", "drive_floor.py", note="no lock library: the spee
 BARE: Final = Client("bare", "drive_bare.py", note="no lock library: plain SET NX PX and a compare-and-delete on all nodes")
 FLOOR_IN_LINE: Final = Client("floor", "line_floor.py", note="the same with a queue before it, for the waiting lines")
 THREADS: Final = Client("ours", "threads_ours.py", note="aioredlock_ng.sync, every option at its default")
+PORTAL: Final = Client("anyio's portal", "threads_portal.py", note="our asyncio API, called by anyio's blocking portal")
+THREADSAFE: Final = Client(
+    "run_coroutine_threadsafe", "threads_threadsafe.py", note="our asyncio API, called by asyncio.run_coroutine_threadsafe"
+)
 PYTHON_REDIS_LOCK: Final = Client(
     "python-redis-lock",
     "drive_python_redis_lock.py",

@@ -80,7 +80,7 @@ class KeyFormat:
 
         Raises:
             ConfigurationError: Raised if the name is not str or bytes, is empty, exceeds `MAX_NAME`
-                bytes, cannot be encoded as UTF-8, or makes one of the library's own keys.
+                bytes, cannot be encoded as UTF-8, or would be one of the library's own keys.
         """
         raw = name_bytes("lock name", name)
         if len(raw) > MAX_NAME:

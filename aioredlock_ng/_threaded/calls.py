@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
+    from aioredlock_ng._threaded.latch import Latch
     from aioredlock_ng._threaded.mailbox import Mailbox
 
 __all__ = ["Call", "Delivery", "Outcome"]
@@ -23,7 +23,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Outcome(Protocol[T_contra]):
-    """The receiver of the result of a call, such as a `concurrent.futures.Future`."""
+    """The receiver of the result of a call: a `Latch` or a `Delivery`."""
 
     def done(self) -> bool:
         """Return True once a result or an exception was set."""
@@ -43,16 +43,12 @@ class Delivery(Generic[T]):
 
     Attributes:
         future: The future that the task awaits. It belongs to the loop of the task.
-        arrived: True once the outcome has reached that loop.
-        late: Called if the outcome reaches that loop after the task was cancelled.
     """
 
     def __init__(self, home: Mailbox) -> None:
         self._home = home
         self._sent = False
         self.future: asyncio.Future[T] = home.loop.create_future()
-        self.arrived = False
-        self.late: Callable[[], object] | None = None
 
     def done(self) -> bool:
         return self._sent
@@ -76,12 +72,10 @@ class Delivery(Generic[T]):
             self._home.post(self._arrive, result, error)
 
     def _arrive(self, result: T, error: BaseException | None) -> None:
-        self.arrived = True
         if self.future.done():
             # The task was cancelled, and has abandoned the call.
-            if self.late is not None:
-                self.late()
-        elif error is None:
+            return
+        if error is None:
             self.future.set_result(result)
         else:
             self.future.set_exception(error)
@@ -117,16 +111,8 @@ class Call(Generic[T]):
         self._context = copy_context()
         self._task: asyncio.Task[T] | None = None
         self._abandoned = False
+        self._over: Latch[None] | None = None
         self.outcome = outcome
-        # The event is set when an abandoned call and its undo have ended. Only a thread waits for
-        # the event, in `await_over`. A call by a task has no event, because making the event takes
-        # a tenth of the time of a call.
-        self._over = threading.Event() if caller is None else None
-
-    def await_over(self, within: float) -> None:
-        """Block the thread until an abandoned call has ended, for at most `within` seconds."""
-        if self._over is not None:
-            self._over.wait(within)
 
     def begin(self) -> None:
         """Start the coroutine, unless it was started. The engine's loop runs this method."""
@@ -137,9 +123,13 @@ class Call(Generic[T]):
             callers[task] = self._caller
         task.add_done_callback(self._done)
 
-    def abandon(self) -> None:
-        """Cancel the coroutine, or undo its result. The engine's loop runs this method."""
-        self._abandoned = True
+    def abandon(self, over: Latch[None] | None = None) -> None:
+        """Cancel the coroutine, or undo its result. The engine's loop runs this method.
+
+        Args:
+            over: Set when the coroutine and its undo have ended.
+        """
+        self._abandoned, self._over = True, over
         task = self._task
         if task is None:
             self._set_over()
@@ -153,29 +143,21 @@ class Call(Generic[T]):
         if self._abandoned:
             self._give_back(task)
         elif task.cancelled():
-            self._fail(RedlockClosed("the call was cancelled on its loop"))
+            self.outcome.set_exception(RedlockClosed("the call was cancelled on its loop"))
         elif (error := task.exception()) is not None:
-            self._fail(error)
+            self.outcome.set_exception(error)
         else:
             try:
                 self.outcome.set_result(task.result())
             except RuntimeError:
                 self._give_back(task)
-            except Exception:  # noqa: S110 -- the ending thread has set the outcome already
-                pass
-
-    def _fail(self, error: BaseException) -> None:
-        # The ending thread may have set the outcome already, and a future raises an error for a
-        # second result.
-        with suppress(Exception):
-            self.outcome.set_exception(error)
 
     def _give_back(self, task: asyncio.Task[T]) -> None:
         # Read the exception even if it is not needed. Otherwise asyncio logs an error.
         if task.cancelled() or task.exception() is not None or self._undo is None:
             # Other threads may wait for the same outcome, for example for the outcome of an
             # opening.
-            self._fail(RedlockClosed("the call was cancelled on its loop"))
+            self.outcome.set_exception(RedlockClosed("the call was cancelled on its loop"))
             self._set_over()
             return
         undoing = self._loop.create_task(self._undo(task.result()), context=self._context)
@@ -183,4 +165,4 @@ class Call(Generic[T]):
 
     def _set_over(self) -> None:
         if self._over is not None:
-            self._over.set()
+            self._over.set_result(None)

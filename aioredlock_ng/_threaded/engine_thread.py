@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng._threaded.calls import Call, Delivery
 from aioredlock_ng._threaded.greenlets import refuse_greenlets
+from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng._threaded.mailbox import Mailbox, home
 from aioredlock_ng.errors import RedlockClosed, RedlockError
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._threaded.calls import Outcome
 
-__all__ = ["UNDONE_WITHIN", "EngineThread"]
+__all__ = ["UNDONE_WITHIN", "EngineThread", "disown_all"]
 
 T = TypeVar("T")
 
@@ -33,13 +32,17 @@ _CLOSED: Final = "it is closed"
 
 _numbers = count(1)
 
+_running: Final[set[EngineThread]] = set()
+"""All threads that have not ended. A forked child keeps the parent's threads here. Otherwise the
+garbage collector would close their loops; see `EngineThread.disown`."""
+
 
 class EngineThread:
     """One event loop in a daemon thread.
 
     Attributes:
         dead: The reason why the thread serves no calls any more. "" while it serves calls.
-        ended: A future that is resolved when the thread ends.
+        ended: Set at the end of the thread, when its loop is closed.
         last_act: Makes the coroutine that runs after an unexpected end of the loop, before the loop
             is closed.
     """
@@ -53,17 +56,24 @@ class EngineThread:
         )
         self._last: asyncio.Task[object] | None = None
         self.dead = ""
-        self.ended: Future[None] = Future()
+        self.ended: Latch[None] = Latch()
         self.last_act: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     def launch(self) -> None:
         """Start the thread. Calls and `end_after` may come before."""
-        self._thread.start()
+        _running.add(self)
+        try:
+            self._thread.start()
+        except RuntimeError:
+            _running.discard(self)
+            self._loop.close()
+            raise
 
     @property
     def here(self) -> bool:
         """True on the engine's own thread."""
-        return threading.get_ident() == self._thread.ident
+        # A later thread may get the same number.
+        return threading.get_ident() == self._thread.ident and not self.ended.done()
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call `callback` on the loop, after all earlier posts. Any thread may use this method.
@@ -73,16 +83,12 @@ class EngineThread:
         with suppress(RuntimeError):
             self._inbox.post(callback, *arguments)
 
-    def start(self, make: Callable[[], Coroutine[Any, Any, T]]) -> tuple[Call[T], Future[T]]:
-        """Start a coroutine on the loop. `wait` returns its result."""
-        outcome: Future[T] = Future()
+    def start(self, make: Callable[[], Coroutine[Any, Any, T]]) -> tuple[Call[T], Latch[T]]:
+        """Start a coroutine on the loop, and return the call and its outcome."""
+        outcome: Latch[T] = Latch()
         call = Call(self._loop, make, None, outcome)
         self._begin(call)
         return call, outcome
-
-    def wait(self, call: Call[T], outcome: Future[T]) -> T:
-        """Wait for the result of a call that `start` has returned, as `run` does."""
-        return self._result(call, outcome, begun=True)
 
     def run(
         self,
@@ -108,7 +114,7 @@ class EngineThread:
         afterwards, or after `UNDONE_WITHIN` seconds.
         """
         self.refuse_here()
-        outcome: Future[T] = Future()
+        outcome: Latch[T] = Latch()
         return self._result(Call(self._loop, make, undo, outcome), outcome, to_end=to_end)
 
     def refuse_here(self) -> None:
@@ -174,18 +180,13 @@ class EngineThread:
         refuse_greenlets()
         if self.here:
             return await make()
-        delivery: Delivery[T] = Delivery(home())
-        self._begin(Call(self._loop, make, None, delivery, asyncio.current_task()))
+        outcome: Latch[T] = Latch()
+        self._begin(Call(self._loop, make, None, outcome, asyncio.current_task()))
         try:
-            return await delivery.future
-        except asyncio.CancelledError:
-            if not delivery.arrived:
-                arrived = asyncio.Event()
-                delivery.late = arrived.set
-                await outlast_cancellation(lambda: not delivery.arrived, arrived.wait)
-            raise
+            await outcome.outlast()
+            return outcome.result()
         finally:
-            self._pending.discard(delivery)
+            self._pending.discard(outcome)
 
     def closed(self) -> RedlockClosed:
         """Return the error of a call that the thread cannot serve."""
@@ -197,10 +198,6 @@ class EngineThread:
         Only the first call has an effect, and no call has one on a thread that has died.
         """
         self.post(self._begin_end, last)
-
-    def join(self, within: float | None = None) -> None:
-        """Wait for the end of the thread, for at most `within` seconds."""
-        self._thread.join(within)
 
     def disown(self) -> None:
         """Mark the thread as ended in a forked child, where the thread does not exist.
@@ -214,11 +211,15 @@ class EngineThread:
         # The loop of a thread that has died runs once more, for `last_act`.
         if self._last is None and not self.dead:
             self._last = self._loop.create_task(last())
-            self._last.add_done_callback(lambda _: self._end())
+            self._last.add_done_callback(self._end)
 
-    def _end(self) -> None:
-        self.dead = self.dead or _CLOSED
-        self._loop.stop()
+    def _end(self, last: asyncio.Task[object]) -> None:
+        # asyncio logs an exception that nobody reads. The coroutine has reported it.
+        _ = last.cancelled() or last.exception()
+        if not self.dead:
+            self.dead = _CLOSED
+            # A task of this loop may wait for the same coroutine, and needs one more step.
+            self.post(self._loop.stop)
 
     def _begin(self, call: Call[Any]) -> None:
         """Begin a call. The outcome fails if the thread has ended."""
@@ -230,29 +231,26 @@ class EngineThread:
             # The ending thread may have failed all pending calls just before this call was added.
             if not self.dead:
                 return
-        with suppress(InvalidStateError):
-            call.outcome.set_exception(self.closed())
+        call.outcome.set_exception(self.closed())
 
-    def _result(
-        self, call: Call[T], outcome: Future[T], *, begun: bool = False, to_end: bool = False
-    ) -> T:
+    def _result(self, call: Call[T], outcome: Latch[T], *, to_end: bool) -> T:
         try:
             # A signal handler may raise an exception at any line. So the call begins inside the
             # `try` that undoes it, and no line follows the `return`.
-            if not begun:
-                self._begin(call)
+            self._begin(call)
             result = outcome.result()
             self._pending.discard(outcome)
             return result
         except BaseException as error:
-            if not outcome.done() or outcome.exception() is not error:
+            if outcome.error is not error:
                 if to_end:
                     # The exception may have come before the call had begun.
                     self.post(call.begin)
-                    wait([outcome], UNDONE_WITHIN)
+                    outcome.wait(UNDONE_WITHIN)
                 else:
-                    self.post(call.abandon)
-                    call.await_over(UNDONE_WITHIN)
+                    over: Latch[None] = Latch()
+                    self.post(call.abandon, over)
+                    over.wait(UNDONE_WITHIN)
             self._pending.discard(outcome)
             raise
 
@@ -270,14 +268,13 @@ class EngineThread:
             finally:
                 # Other threads wait for `ended`, so set it even after an error.
                 self.ended.set_result(None)
+                _running.discard(self)
 
     def _wind_up(self, why: str) -> None:
         """Fail the pending calls, run `last_act` after an unexpected end, and close the loop."""
         self.dead = self.dead or why or "its thread ended"
         for outcome in list(self._pending):
-            # A caller that was interrupted at this moment already has an exception of its own.
-            with suppress(Exception):
-                outcome.set_exception(self.closed())
+            outcome.set_exception(self.closed())
         if self.last_act is not None and self.dead != _CLOSED:
             self._run_to_end(self.last_act())
         # Python warns of each task that is left on a closed loop.
@@ -294,3 +291,9 @@ class EngineThread:
             while not task.done():
                 with suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_until_complete(task)
+
+
+def disown_all() -> None:
+    """Mark the parent's threads as ended in a forked child."""
+    for thread in list(_running):
+        thread.disown()

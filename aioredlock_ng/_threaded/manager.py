@@ -65,10 +65,12 @@ class Threaded(PerProcess[M]):
         """
         if (here := self.here) is not None:
             raise here.thread.closed() if here.thread.dead else _open_already()
+        opened = self._begin(again=True)
         try:
-            await self.opened(again=True)
+            await opened.opened()
         except BaseException:
-            await self.aclose()
+            self._closed = True
+            await opened.aclose()
             raise
 
     async def acquire(self, lock: Lock) -> Lease:

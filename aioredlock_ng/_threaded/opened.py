@@ -1,23 +1,22 @@
-"""Define a manager that is open in a thread of its own, and close both."""
+"""A manager in a thread of its own, from its opening to its closing."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng._engine.keeping.extender import UNKEPT
 from aioredlock_ng._threaded.engine_thread import UNDONE_WITHIN, EngineThread
-from aioredlock_ng.errors import RedlockClosed
+from aioredlock_ng._threaded.latch import Latch
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from collections.abc import Callable
 
     from aioredlock_ng._engine.engine import Engine
-    from aioredlock_ng._threaded.calls import Call
 
-__all__ = ["Manager", "Opened", "let_expire"]
+__all__ = ["Manager", "Opened"]
 
 
 class Manager(Protocol):
@@ -38,87 +37,112 @@ class Manager(Protocol):
 M = TypeVar("M", bound=Manager)
 
 
-class Opened(NamedTuple, Generic[M]):
-    """A manager that is open in one process, or is about to open.
+class Opened(Generic[M]):
+    """A manager that is open in one process, or is about to open, in a thread of its own.
+
+    Args:
+        redlock: The manager.
+        begun: Called on the engine's loop when the manager is open.
 
     Attributes:
-        process: The id of the process, by which a forked child notices the fork.
         thread: The thread of the manager's event loop.
-        opening: The call that opens the manager.
-        outcome: A future that is resolved when the manager is open, or fails with the error of the
-            opening.
+        outcome: Set when the manager is open, or could not be opened.
     """
 
-    process: int
-    thread: EngineThread
-    redlock: M
-    opening: Call[Any]
-    outcome: Future[Any]
+    def __init__(self, redlock: M, begun: Callable[[M], object] | None) -> None:
+        self.redlock = redlock
+        self.thread = EngineThread()
+        self.thread.last_act = self._let_expire
+        self._begun = begun
+        self._process = os.getpid()
+        self._engine: Engine | None = None
+        self._closing = False
+        self._closed: Latch[None] = Latch()
+        self._opening, self.outcome = self.thread.start(self._open)
+
+    @property
+    def of_this_process(self) -> bool:
+        """False in a forked child of the process that opened the manager."""
+        # A fork by a C library does not run Python's hooks, so the process id is compared.
+        return self._process == os.getpid()
+
+    @property
+    def usable(self) -> bool:
+        """True until the manager is closed, or could not be opened."""
+        return self.of_this_process and not self._closing and self.outcome.error is None
+
+    def begin_close(self) -> None:
+        """Let the thread close the manager and end. Idempotent."""
+        self._closing = True
+        self.thread.end_after(self._close)
+
+    async def opened(self) -> None:
+        """Wait until the manager is open, or raise the error of the opening.
+
+        Safety: a cancellation ends only the wait.
+        """
+        if not self.outcome.done():
+            await self.outcome.arrival()
+        self.outcome.result()
 
     def close(self) -> None:
         """Close the manager, and wait for the end of its thread. Idempotent.
 
-        Safety: if the call is interrupted, the manager is closed nevertheless. The exception is
-        raised afterwards, or after `UNDONE_WITHIN` seconds.
+        Safety: if the call is interrupted, the closing goes on without it.
         """
-        try:
-            self.begin_close()
-            self.thread.join()
-        except BaseException:
-            # The exception may have come before the closing had begun.
-            self.begin_close()
-            self.thread.join(UNDONE_WITHIN)
-            raise
+        self.begin_close()
+        self.thread.ended.wait()
+        self._raise_error()
 
     async def aclose(self) -> None:
         """Do the same as `close`, for a task.
 
         Safety: the manager is closed completely before a cancellation is raised.
         """
-        if not self.thread.here:
-            self.begin_close()
-            await _until_done(self.thread.ended)
-            return
-        # A task on the thread itself, for example of a sink, cannot wait for the end of the thread.
-        try:
-            await self._close()
-        finally:
-            self.begin_close()
+        self.begin_close()
+        # A task on the thread itself, for example of a sink, cannot wait for the thread's end.
+        await (self._closed if self.thread.here else self.thread.ended).outlast()
+        self._raise_error()
 
-    def begin_close(self) -> None:
-        """Let the thread close the manager and end. A thread that has died does so by itself."""
-        self.thread.end_after(self._close)
+    def _raise_error(self) -> None:
+        # A thread whose loop cannot run any more ends without a closing.
+        if self._closed.error is not None:
+            raise self._closed.error
+
+    async def _open(self) -> None:
+        try:
+            await self.redlock.open()
+            self._engine = self.redlock.engine()
+            if self._begun is not None:
+                self._begun(self.redlock)
+        except BaseException:
+            self.begin_close()
+            raise
 
     async def _close(self) -> None:
-        if not self.outcome.done():
-            self.opening.abandon()
-            await _until_done(self.outcome)
-        await self.redlock.aclose()
+        try:
+            if not self.outcome.done():
+                self._opening.abandon()
+                await self.outcome.outlast()
+            await self.redlock.aclose()
+        except Exception as error:
+            self._closed.set_exception(error)
+        finally:
+            self._closed.set_result(None)
 
+    async def _let_expire(self) -> None:
+        """Close the manager after an unexpected end of its thread, and let its leases expire.
 
-async def let_expire(redlock: Manager, thread: EngineThread) -> None:
-    """Close a manager whose thread ends unexpectedly, and let its leases expire.
-
-    The keys are not deleted, because the holders of the leases may work on until they notice the
-    loss. After a deletion, the old and the next holder could work at the same time.
-    """
-    with suppress(RedlockClosed):
-        extender = redlock.engine().extender
-        for record in list(extender.leases):
-            # Even if a sink raises an exception, the other leases must be declared lost.
-            with suppress(Exception, SystemExit, KeyboardInterrupt):
-                extender.forsake(record, f"{UNKEPT}; {thread.dead}")
-    await redlock.aclose()
-
-
-async def _until_done(outcome: Future[Any]) -> None:
-    """Wait for an outcome that exists in bounded time. A cancellation is raised afterwards."""
-    done = asyncio.wrap_future(outcome)
-    try:
-        await asyncio.wait([done])
-    except asyncio.CancelledError:
-        await outlast_cancellation(lambda: not done.done(), lambda: asyncio.wait([done]))
-        raise
-    finally:
-        # asyncio would otherwise log the exception as never retrieved.
-        done.exception()
+        The keys are not deleted, because the holders of the leases may work on until they notice
+        the loss. After a deletion, the old and the next holder could work at the same time.
+        """
+        if self._engine is not None:
+            for record in list(self._engine.extender.leases):
+                # Even if a sink raises an exception, the other leases must be declared lost.
+                with suppress(Exception, SystemExit, KeyboardInterrupt):
+                    self._engine.extender.forsake(record, f"{UNKEPT}; {self.thread.dead}")
+        await self._close()
+        if self._engine is not None:
+            # A SystemExit of a sink may have broken off an earlier closing.
+            nodes = self._engine.context.fleet.nodes
+            await asyncio.gather(*(node.aclose(UNDONE_WITHIN) for node in nodes))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from typing import Final
+from weakref import WeakSet
 
 from aioredlock_ng._core.keys import name_bytes
 from aioredlock_ng.options import whole_number
@@ -22,7 +24,7 @@ _FLOORS: Final = 1024
 class FenceGuard:
     """Remembers the newest fence of each resource, and refuses older fences.
 
-    Threads may share a guard.
+    Threads may share a guard. A forked child has a guard of its own, with the same memory.
 
     Check a fence at the first read and at every write. Let no other code run between a check and
     the operation that it permits. Use no `await` between the check and the operation, or hold one
@@ -55,6 +57,7 @@ class FenceGuard:
         self._floors = [usable_fence(floor, "floor")] * _FLOORS
         self._seen: OrderedDict[bytes, int] = OrderedDict()
         self._mutex = threading.Lock()
+        _guards.add(self)
 
     def __len__(self) -> int:
         """Return the number of remembered resources."""
@@ -85,3 +88,17 @@ class FenceGuard:
                 forgotten, floor = self._seen.popitem(last=False)
                 place = hash(forgotten) % _FLOORS
                 self._floors[place] = max(self._floors[place], floor)
+
+
+_guards: Final[WeakSet[FenceGuard]] = WeakSet()
+
+
+def _after_fork() -> None:
+    for guard in list(_guards):
+        # A thread of the parent may have held the old mutex at the fork. In the child, nobody
+        # releases that mutex.
+        guard._mutex = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -40,8 +40,8 @@ def is_textual(kind: type) -> bool:
 class Template:
     """A text with placeholders for values and attributes: `order:{order_id}`, `cart:{user.id}`.
 
-    Different texts of values never give the same name. For this reason, a text must not contain
-    the separator behind its placeholder, except at the last placeholder.
+    Two values with different texts never result in the same name. For this reason, a text must not
+    contain the separator behind its placeholder, except at the last placeholder.
 
     Args:
         text: The template. A literal brace is written {{ or }}. Positions, indexing, formats and

@@ -104,10 +104,10 @@ def lock_for(
     any step that must not happen twice.
 
     Args:
-        template: The lock's name. A placeholder such as `{order_id}` is a parameter of the endpoint
-            from the path or the query, with the value that the endpoint gets. The value must be a
-            str, int, UUID, date or Enum, because equal values of these types always have the same
-            text.
+        template: The lock's name. A placeholder such as `{order_id}` names a path or query
+            parameter of the endpoint. The value that the endpoint gets replaces the placeholder.
+            The value must be a str, int, UUID, date or Enum, because equal values of these types
+            always have the same text.
         more: Names of further locks, which are acquired together: all or nothing.
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:

@@ -10,13 +10,15 @@ import threads
 from aioredlock_ng import __version__
 from aioredlock_ng.sync import Lease, Redlock
 
+VERSIONS = {"aioredlock-ng": __version__, **{name: version(name) for name in ("redis", "hiredis")}}
+
 
 class Client:
     """`acquire` and `release` of one open manager, which all threads use; leases renew themselves."""
 
     def __init__(self, redlock: Redlock) -> None:
         self._redlock = redlock
-        self.versions = {"aioredlock-ng": __version__, **{name: version(name) for name in ("redis", "hiredis")}}
+        self.versions = VERSIONS
 
     def acquire(self, key: str) -> Lease:
         return self._redlock.lock(key).acquire()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
-from benchmarks.clients import PYTHON_REDIS_LOCK, REDLOCK_PY, THREADS
+from benchmarks.clients import PORTAL, PYTHON_REDIS_LOCK, REDLOCK_PY, THREADS, THREADSAFE
 from benchmarks.outcome import Outcome, Settings, at_least, at_most, median, paired_ratio
 from benchmarks.process import run_client
 
@@ -39,7 +39,7 @@ _FIVE: Final = _Turn(THREADS, 5)
 _ONE: Final = _Turn(THREADS, 1)
 _REDLOCK_PY: Final = _Turn(REDLOCK_PY, 5)
 _PYTHON_REDIS_LOCK: Final = _Turn(replace(PYTHON_REDIS_LOCK, driver="threads_python_redis_lock.py"), 1)
-_TURNS: Final = (_FIVE, _ONE, _REDLOCK_PY, _PYTHON_REDIS_LOCK)
+_TURNS: Final = (_FIVE, _ONE, _REDLOCK_PY, _PYTHON_REDIS_LOCK, _Turn(PORTAL, 5), _Turn(THREADSAFE, 5))
 
 
 def run(settings: Settings) -> Outcome:
@@ -71,6 +71,9 @@ def run(settings: Settings) -> Outcome:
         "python-redis-lock: one node only, without its renewing thread; on one node ours keeps fences, queue and renewal"
     )
     outcome.notes.append("redlock-py: all five nodes, one after the other; it does not renew")
+    outcome.notes.append(
+        "anyio's portal, run_coroutine_threadsafe: our asyncio API by what exists; an interrupted call leaks its lease"
+    )
     outcome.notes.extend(
         f"{row['client']}, {row['threads']} threads: {why}" for row in outcome.medians if (why := row["failed"] or row["error"])
     )

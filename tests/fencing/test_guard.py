@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
+import signal
 import threading
 from typing import Any
 
@@ -119,6 +121,18 @@ def test_a_new_process_refuses_what_is_older_than_itself() -> None:
     guard = FenceGuard(max_resources=10, floor=1_800_000_000_000_000)
     assert not accepted(guard, "a", 1_799_999_999_999_999)
     assert accepted(guard, "a", 1_800_000_000_000_000)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_that_is_forked_while_a_thread_checks_is_not_stuck() -> None:
+    guard = FenceGuard(max_resources=10)
+    guard.check("a", 5)
+    with guard._mutex:
+        child = os.fork()
+        if not child:
+            signal.alarm(10)
+            os._exit(2 * accepted(guard, "a", 4) + accepted(guard, "a", 5))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_threads_never_let_an_older_fence_follow_a_newer_one() -> None:

@@ -20,6 +20,7 @@ from aioredlock_ng._nodes import connect, node
 from aioredlock_ng._nodes.channel import joint as joint_module
 from aioredlock_ng._nodes.memory import server as memory_server
 from aioredlock_ng._threaded import mailbox
+from aioredlock_ng._threaded import opened as threaded_opened
 from aioredlock_ng._threaded import process as threaded_process
 from aioredlock_ng.events import NodeUp
 from tests.simulation.ordered import OrderedSet
@@ -96,7 +97,7 @@ def surroundings(*, joint: bool) -> Iterator[None]:
         stack.enter_context(patch.object(redlock_module, "log_event", _hear))
         stack.enter_context(patch.object(extender.Extender, "adopt", observed))
         stack.enter_context(patch.object(LeaseRecord, "downgrade", seen))
-        stack.enter_context(patch.object(threaded_process, "EngineThread", SimThread))
+        stack.enter_context(patch.object(threaded_opened, "EngineThread", SimThread))
         stack.enter_context(patch.object(mailbox, "_here", MailboxOfLoop()))
         # At the exit of the interpreter nothing is closed that a run has left open.
         stack.enter_context(patch.object(threaded_process, "_all", WeakSet()))

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from concurrent.futures import Future
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._threaded import engine_thread
 from aioredlock_ng._threaded.calls import Call
+from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng._threaded.mailbox import Mailbox
 from tests.simulation.ordered import OrderedSet
 from tests.simulation.world import ProcessLoop
@@ -175,7 +174,7 @@ class SimThread(engine_thread.EngineThread):
         self._pending: Any = OrderedSet()
         self._last = None
         self.dead = ""
-        self.ended: Future[None] = Future()
+        self.ended: Latch[None] = Latch()
         self.last_act = None
 
     @property
@@ -186,7 +185,7 @@ class SimThread(engine_thread.EngineThread):
     def run(self, make: Callable[[], Coroutine[Any, Any, Any]], undo: Any = None, *, to_end: bool = False) -> Any:
         """Run a coroutine that waits for nothing. No time passes meanwhile."""
         self.refuse_here()
-        outcome: Future[Any] = Future()
+        outcome: Latch[Any] = Latch()
         self._begin(Call(self._loop, make, undo, outcome))
         self._loop.catch_up()
         assert outcome.done(), "a blocking call must not wait here"
@@ -195,11 +194,11 @@ class SimThread(engine_thread.EngineThread):
     def launch(self) -> None:
         """See `EngineThread.launch`. The loop runs already."""
 
-    def _end(self) -> None:
+    def _end(self, last: asyncio.Task[object]) -> None:
+        assert last.cancelled() or last.exception() is None
         self.dead = engine_thread._CLOSED
         for outcome in list(self._pending):
-            with suppress(Exception):
-                outcome.set_exception(self.closed())
+            outcome.set_exception(self.closed())
         # The set of all tasks has no order that repeats.
         left = sorted(asyncio.all_tasks(self._loop), key=lambda task: (len(task.get_name()), task.get_name()))
         for task in left:

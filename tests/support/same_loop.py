@@ -7,11 +7,11 @@ fixed, so a test can interrupt a call at every one of them.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._engine.acting import callers
 from aioredlock_ng._threaded.engine_thread import EngineThread
+from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng._threaded.mailbox import Mailbox
 from tests.support.rig import Rig
 
@@ -36,7 +36,7 @@ class SameLoop(EngineThread):
         self._posted = 0
         self._last = None
         self.dead = ""
-        self.ended: Future[None] = Future()
+        self.ended: Latch[None] = Latch()
         self.last_act = None
 
     @property
@@ -65,7 +65,8 @@ class SameLoop(EngineThread):
     def launch(self) -> None:
         pass
 
-    def _end(self) -> None:
+    def _end(self, last: asyncio.Task[object]) -> None:
+        assert last.cancelled() or last.exception() is None
         self.dead = self.dead or "it is closed"
         self.ended.set_result(None)
 
@@ -79,7 +80,7 @@ class SameLoop(EngineThread):
 
 def threads_on_the_same_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let managers with `thread=True` use a `SameLoop`."""
-    monkeypatch.setattr("aioredlock_ng._threaded.process.EngineThread", SameLoop)
+    monkeypatch.setattr("aioredlock_ng._threaded.opened.EngineThread", SameLoop)
 
 
 class ThreadedRig(Rig):

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ import pytest
 import aioredlock_ng
 from aioredlock_ng import ConfigurationError, LockHeld, LockLost, LockNotAcquired, LockReleased, RedlockClosed, RedlockError
 from aioredlock_ng._threaded import engine_thread
+from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng.events import SteppingDown, TermBegan, TermEnded, TermOutlived
 from aioredlock_ng.sync import Election, Lease, Redlock
 from tests.sync.test_interrupts import interrupts as interrupts_at_each_line
@@ -442,14 +443,14 @@ def test_an_interrupted_watch_goes_on(redlock: Redlock) -> None:
 def test_a_label_that_an_interrupted_watcher_did_not_get_is_yielded_again(
     redlock: Redlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Late(Future[object]):
-        def result(self, timeout: float | None = None) -> object:
-            super().result(timeout)
+    class Late(Latch[object]):
+        def result(self) -> object:
+            super().result()
             raise Interrupted
 
     leaders = redlock.election(NAME).watch()
     with redlock.election(NAME, label="ann"):
-        monkeypatch.setattr(engine_thread, "Future", Late)
+        monkeypatch.setattr(engine_thread, "Latch", Late)
         with pytest.raises(Interrupted):
             next(leaders)
         monkeypatch.undo()

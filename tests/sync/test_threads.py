@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aioredlock_ng import ConfigurationError, LockLost, RedlockClosed, RedlockError
 from aioredlock_ng._threaded import engine_thread as thread_module
+from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng.sync import Lease, Redlock
 from aioredlock_ng.sync import _lock as lock_module
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
@@ -76,12 +76,12 @@ def test_an_interrupted_call_waits_for_its_undo_for_a_second_at_most(
 
         monkeypatch.setattr(lock_module, "_give_back", undo)
 
-        class Late(Future[object]):
-            def result(self, timeout: float | None = None) -> object:
-                super().result(timeout)
+        class Late(Latch[object]):
+            def result(self) -> object:
+                super().result()
                 raise Interrupted
 
-        monkeypatch.setattr(thread_module, "Future", Late)
+        monkeypatch.setattr(thread_module, "Latch", Late)
         with pytest.raises(Interrupted):
             redlock.lock("order").acquire()
         monkeypatch.undo()
@@ -124,12 +124,12 @@ def test_a_grant_that_comes_while_its_thread_is_interrupted_is_given_back(
     """The result is there, and the exception of the handler comes before the caller has read it."""
     redlock.stats()
 
-    class Late(Future[object]):
-        def result(self, timeout: float | None = None) -> object:
-            super().result(timeout)
+    class Late(Latch[object]):
+        def result(self) -> object:
+            super().result()
             raise Interrupted
 
-    monkeypatch.setattr(thread_module, "Future", Late)
+    monkeypatch.setattr(thread_module, "Latch", Late)
     with pytest.raises(Interrupted):
         redlock.lock("order", min_hold=min_hold).acquire()
     monkeypatch.undo()
@@ -197,7 +197,7 @@ def test_a_lease_of_a_dying_thread_is_lost_before_the_thread_declares_it(three_n
     with pytest.raises(LockLost, match="SystemExit: on purpose"):
         lease.check()
     may_end.set()
-    lease._thread.ended.result(PATIENCE)
+    assert lease._thread.ended.wait(PATIENCE)
     redlock.close()
 
 

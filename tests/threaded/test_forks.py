@@ -187,7 +187,7 @@ def a_dead_engine(client: Client) -> Iterator[list[Any]]:
     client.do(client.manager.open)
     lease, thread = client.do(client.manager.lock("a").acquire), client.engine_thread
     thread.post(die)
-    thread.ended.result(PATIENCE)
+    assert thread.ended.wait(PATIENCE)
     yield [lease]
     with pytest.raises(RedlockClosed, match="SystemExit: on purpose"):
         client.do(client.manager.lock("parent").acquire)

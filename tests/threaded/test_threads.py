@@ -714,7 +714,7 @@ thread = redlock._process.here.thread
 # The process closes all its files, as some ways to become a daemon do.
 os.close(thread._loop._selector.fileno())
 thread.post(print, "awake")
-thread.ended.result(10)
+assert thread.ended.wait(10)
 assert lease.lost
 redlock.close()
 print("closed", flush=True)

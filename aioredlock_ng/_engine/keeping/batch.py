@@ -173,8 +173,8 @@ class Batch:
     def held(self, lease: object) -> int:
         """Return how many nodes have the keys of the lease, late answers included."""
         if not self._partial:
-            # No answer distinguishes between the leases. A search for the position of each lease
-            # would take quadratic time when many leases end together.
+            # Each answer applies to all leases of the batch alike. A search for the position of
+            # each lease would take quadratic time when many leases end together.
             return self._full
         return next(
             (self._count(at, known)[0] for at, known in self._positions() if known is lease), 0

@@ -67,7 +67,7 @@ class LineIndex:
         if not alone:
             self._lines[key] = line
         # `_lines` finds the line of a lock with one key. `_others` finds the other lines of a key:
-        # lines for several names, slots or readers, and lines of `fair` acquisitions.
+        # those of acquisitions with several names, of semaphores, of readers, and with `fair=True`.
         if alone or len(keys) > 1 or key != keys:
             for each in keys:
                 self._others.setdefault(each, {})[line] = None

@@ -82,8 +82,8 @@ class Joint:
     def deliver(self, index: int, reply: Reply) -> None:
         """Give each call the record of its own success, or the failure that all calls share.
 
-        The replies are delivered in reverse order. So the acquire of a hand-over gets its reply
-        before the release.
+        The replies are delivered in reverse order. So in a hand-over, the reply to the acquire
+        comes before the reply to the release.
         """
         sinks = self.sinks
         if reply is ALL_DONE and sinks:

@@ -68,7 +68,7 @@ class PhaseLedger:
 
     @property
     def unexplained(self) -> int:
-        """Updates in the counters that no worker has reported.
+        """Number of updates that the counters contain, but that no worker has reported.
 
         While the phase runs, these updates are in flight. After the phase, they show that the count
         is wrong.
