@@ -20,7 +20,8 @@ class Client:
 
     def __init__(self, task: dict[str, Any]) -> None:
         # The process ends without closing it.
-        self._portal = ExitStack().enter_context(start_blocking_portal())
+        self._open = ExitStack()
+        self._portal = self._open.enter_context(start_blocking_portal())
         self._redlock = Redlock(task["urls"], ttl=task["ttl"])
         self._portal.call(self._redlock.open)
         self.versions = VERSIONS
