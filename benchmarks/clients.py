@@ -21,6 +21,7 @@ __all__ = [
     "FLOOR",
     "FLOOR_IN_LINE",
     "OURS",
+    "PORTAL",
     "PYTHON_REDIS_LOCK",
     "PY_REDIS_SEMAPHORE",
     "REDIS_SEMAPHORE_ASYNC",

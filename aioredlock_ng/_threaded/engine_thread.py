@@ -60,7 +60,7 @@ class EngineThread:
         self.last_act: Callable[[], Coroutine[Any, Any, None]] | None = None
 
     def launch(self) -> None:
-        """Start the thread. Calls and `end_after` may come before."""
+        """Start the thread. The loop then runs all calls that were posted before the start."""
         _running.add(self)
         try:
             self._thread.start()
@@ -195,7 +195,7 @@ class EngineThread:
     def end_after(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Let the loop run a last coroutine and end, and its thread with it.
 
-        Only the first call has an effect, and no call has one on a thread that has died.
+        Only the first call has an effect. After the death of the thread, no call has an effect.
         """
         self.post(self._begin_end, last)
 

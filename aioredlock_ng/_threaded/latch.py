@@ -109,6 +109,7 @@ class Latch(Generic[T]):
             raise
 
     def _set(self, result: T | None, error: BaseException | None) -> None:
+        # An empty list ends this method: `_turn` for a late setter, `_wakers` when all are awake.
         with suppress(IndexError):
             self._turn.pop()
             self._outcome = (result, error)

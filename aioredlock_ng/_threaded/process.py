@@ -98,7 +98,10 @@ class PerProcess(Generic[M]):
         Safety: if the call is interrupted, the closing goes on without it, or a further call begins
         the closing.
         """
-        opened = self._begin_close(of_task=False)
+        opened = self._of_this_process()
+        if opened is not None:
+            opened.thread.refuse_here()
+        opened = self._begin_close()
         if opened is not None:
             opened.close()
             self._drop(opened)
@@ -108,7 +111,9 @@ class PerProcess(Generic[M]):
 
         Safety: the manager is closed completely before a cancellation is raised.
         """
-        opened = self._begin_close(of_task=True)
+        if self._of_this_process() is not None:
+            refuse_greenlets()
+        opened = self._begin_close()
         if opened is not None:
             await opened.aclose()
             if not opened.thread.here:
@@ -122,6 +127,7 @@ class PerProcess(Generic[M]):
         self._opening = threading.RLock()
 
     def _begin(self, *, again: bool) -> Opened[M]:
+        # A sink must not wait for the lock while the lock's holder waits for the engine's thread.
         self._refuse_closed(again=again)
         with self._opening:
             here = self.here
@@ -131,9 +137,9 @@ class PerProcess(Generic[M]):
             # A server such as gunicorn may patch threads after the manager was made.
             refuse_greenlets()
             _prepare_end()
-            if self._opened is not None and self._opened.of_this_process:
-                # An interrupt may have come between the two steps of its closing.
-                self._opened.begin_close()
+            if (earlier := self._of_this_process()) is not None:
+                # An interrupt may have ended `close` before the closing had begun.
+                earlier.begin_close()
             opened = Opened(self._make(), self._begun)
             try:
                 opened.thread.launch()
@@ -155,19 +161,19 @@ class PerProcess(Generic[M]):
                 "this Redlock is not open, or is closed again; call open(), or make a new one"
             )
 
-    def _begin_close(self, *, of_task: bool) -> Opened[M] | None:
+    def _begin_close(self) -> Opened[M] | None:
         """Begin the closing, and return the manager for whose end the call must wait."""
-        opened = self._opened
-        if opened is not None and opened.of_this_process:
-            refuse_greenlets() if of_task else opened.thread.refuse_here()
         # This method takes no lock, because a signal handler may close the manager while another
         # frame of its thread has the lock, and wait for the engine's thread.
         self._closed = True
-        opened = self._opened
-        if opened is None or not opened.of_this_process:
-            return None
-        opened.begin_close()
+        opened = self._of_this_process()
+        if opened is not None:
+            opened.begin_close()
         return opened
+
+    def _of_this_process(self) -> Opened[M] | None:
+        opened = self._opened
+        return opened if opened is not None and opened.of_this_process else None
 
     def _drop(self, closed: Opened[M]) -> None:
         with self._opening:

@@ -24,7 +24,8 @@ _FLOORS: Final = 1024
 class FenceGuard:
     """Remembers the newest fence of each resource, and refuses older fences.
 
-    Threads may share a guard. A forked child has a guard of its own, with the same memory.
+    Threads may share a guard. A forked child gets a copy of the guard, with all fences that the
+    guard remembered at the fork.
 
     Check a fence at the first read and at every write. Let no other code run between a check and
     the operation that it permits. Use no `await` between the check and the operation, or hold one

@@ -21,8 +21,8 @@ _HOLD: Final = 0.005
 _EVERY: Final = 0.1
 _READERS: Final = 200
 _SIDE: Final = 50
-_TURNS: Final = 4
-"""How many times longer the crowd runs: a writer has two turns per second, and shares of few turns are coarse."""
+_LONGER: Final = 4
+"""How many times longer the crowd runs. A writer has two turns per second, and a share of few turns is coarse."""
 
 
 def run(settings: Settings) -> Outcome:
@@ -36,7 +36,7 @@ def run(settings: Settings) -> Outcome:
         with LocalNodes(5) as nodes:
             alone = _measured(nodes, seconds, readers=_READERS)
             beside = _measured(nodes, seconds, readers=_READERS, lone_writer=True)
-            crowd = _measured(nodes, _TURNS * seconds, readers=_SIDE, writers=_SIDE)
+            crowd = _measured(nodes, _LONGER * seconds, readers=_SIDE, writers=_SIDE)
             held = _measured(nodes, seconds, readers=10, processes=1, held=True)
         waits = sorted(beside["waits"])
         row = {
@@ -48,7 +48,7 @@ def run(settings: Settings) -> Outcome:
             "waited": waits[max(0, round(len(waits) * 0.99) - 1)],
             "reader": min(crowd["reads"]) / mean(crowd["reads"]),
             "writer": min(crowd["writes"]) / mean(crowd["writes"]),
-            "crowd": {side: sum(crowd[side]) / (_TURNS * seconds) for side in ("reads", "writes")},
+            "crowd": {side: sum(crowd[side]) / (_LONGER * seconds) for side in ("reads", "writes")},
             "held": sum(held["reads"]) / seconds,
         }
         row["share"] = row["beside"] / row["alone"]

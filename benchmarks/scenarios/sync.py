@@ -72,7 +72,7 @@ def run(settings: Settings) -> Outcome:
     )
     outcome.notes.append("redlock-py: all five nodes, one after the other; it does not renew")
     outcome.notes.append(
-        "anyio's portal, run_coroutine_threadsafe: our asyncio API by what exists; an interrupted call may leave its lease"
+        "anyio's portal, run_coroutine_threadsafe: our asyncio API from threads; an interrupted call may leave its lease"
     )
     outcome.notes.extend(
         f"{row['client']}, {row['threads']} threads: {why}" for row in outcome.medians if (why := row["failed"] or row["error"])
