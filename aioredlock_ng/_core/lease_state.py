@@ -56,7 +56,7 @@ class LeaseState:
         ends_at: Instant at which `max_hold` ends; None without a `max_hold`.
     """
 
-    __slots__ = ("_sent", "deadline", "ends_at", "phase", "reason", "started", "ttl")
+    __slots__ = ("_latest", "_sent", "deadline", "ends_at", "phase", "reason", "started", "ttl")
 
     def __init__(self, started: float, ttl: float, deadline: float, ends_at: float | None) -> None:
         self.started = started
@@ -67,6 +67,7 @@ class LeaseState:
         self.reason = ""
         # The renewals that were sent after the latest confirmed renewal, in order.
         self._sent: tuple[Renewal, ...] = ()
+        self._latest: Renewal | None = None
 
     def remaining(self, now: float) -> float:
         """Return the seconds from `now` to the deadline; 0.0 after a release or a loss."""
@@ -80,6 +81,7 @@ class LeaseState:
         If the renewal would make the deadline earlier, the earlier deadline applies immediately. A
         node may apply the renewal even if no quorum confirms it.
         """
+        self._latest = renewal
         self._sent += (renewal,)
         if renewal.deadline < self.deadline:
             self.deadline = renewal.deadline
@@ -121,8 +123,8 @@ class LeaseState:
         return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
 
     def is_latest(self, renewal: Renewal) -> bool:
-        """Return True while the renewal is unconfirmed, and no later renewal was sent."""
-        return self._sent[-1:] == (renewal,)
+        """Return True while no later renewal was sent."""
+        return self._latest is renewal
 
     def end(self, phase: Phase, reason: str = "") -> None:
         """End the lease.

@@ -64,6 +64,24 @@ async def test_the_first_refused_renewal_of_a_node_is_a_warning_until_it_renews_
     assert server.address in said[0].getMessage()
 
 
+async def test_a_node_that_forgot_the_scripts_and_says_so_behind_the_quorum_renews_all_the_same(
+    two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer]
+) -> None:
+    server, warned = start_server(), Warned()
+    nodes = two_nodes_and(restricted(server))
+    async with Redlock(nodes, node_timeout=1.0, ttl=5.0, sinks=[warned]) as redlock, redlock.lock("order") as lease:
+        await eventually(lambda: lease.nodes == (3, 3))
+        server.command("SCRIPT", "FLUSH")
+        server.pause()
+        # The other two nodes confirm it.
+        await lease.extend(60.0)
+        assert lease.nodes[0] == 2
+        server.resume()
+        await eventually(lambda: lease.nodes == (3, 3))
+        assert int(server.command("PTTL", "order")) > 50_000
+    assert warned.reasons == []
+
+
 @pytest.mark.slow
 async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_releases_again(
     two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture

@@ -156,7 +156,12 @@ class Batch:
             self._judge()
 
     def stands(self) -> bool:
-        return self.open and self._stands()
+        """Return True also after the batch is decided.
+
+        A node that forgot the script may say so later than a quorum confirmed the leases. If the
+        command were not sent again, the keys would expire on this node.
+        """
+        return self._stands()
 
     def has(self, lease: LeaseRecord) -> bool:
         """Return True if a quorum has confirmed the lease."""
