@@ -468,7 +468,8 @@ class Watch:
         if tracked.stalled:
             # Of a stop of the whole process, two of the engine's intervals count.
             most = 2 * min((self._plan.stall_limit or math.inf) / 4, 1.0)
-            at, rate = process.loop.true(record.lost_at), process.loop.rate
+            # If the deadline passed while the process was stopped, the engine noticed the loss when the process ran again.
+            at, rate = max(process.loop.true(record.lost_at), process.loop.resumed_at), process.loop.rate
             stood = tracked.home.stood_without(at, most / rate) * rate
             self.found("stalled", too_impatient(tracked.name, stood, self._plan.stall_limit, TOLERANCE))
         elif record.reason == MAX_HOLD:
