@@ -147,6 +147,7 @@ class Record:
         holds: The holds of all processes.
         fails: Acquisitions that ended without the lock, each with its process.
         cut: Acquisitions that their own caller cancelled.
+        amid: Acquisitions whose process was killed before they ended; "t" is the instant of the kill.
         faults: Faults of nodes: kind, nodes, and the instants of begin, end, and recovery.
         still: Spans in which a process stood still, by process. "relay" is the way to all nodes.
         blocked: Spans in which the event loop of the bodies stood still, but not the engine.
@@ -168,6 +169,7 @@ class Record:
     holds: list[Hold] = field(default_factory=list)
     fails: list[dict[str, Any]] = field(default_factory=list)
     cut: list[dict[str, Any]] = field(default_factory=list)
+    amid: list[dict[str, Any]] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
     still: dict[str, Intervals] = field(default_factory=dict)
     blocked: dict[str, Intervals] = field(default_factory=dict)
@@ -353,9 +355,14 @@ def _load_process(
 ) -> None:
     process = path.stem
     open_holds: dict[int, Hold] = {}
+    asks: dict[int, dict[str, Any]] = {}
     for line in read(path):
         at = line["t"]
+        if line["e"] in ("got", "fail", "cut"):
+            asks.pop(line["a"], None)
         match line["e"]:
+            case "ask":
+                asks[at] = line
             case "got":
                 hold = open_holds[line["i"]] = _hold(process, line)
                 record.holds.append(hold)
@@ -403,6 +410,8 @@ def _load_process(
             case "start":
                 record.writers[line.get("of", 0)] = process
     killed = record.killed.get(process)
+    if killed is not None:
+        record.amid += [_without(process, line) | {"a": at, "t": killed} for at, line in asks.items()]
     for hold in open_holds.values():
         if hold.ended is None:
             hold.killed = killed

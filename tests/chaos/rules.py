@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .history import NANO
 from .judgement import Finding, Judgement
 from .kind_rules import judge_kinds, kept_keys
-from .record import Intervals, who
+from .record import FOREVER, Intervals, who
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -352,13 +352,11 @@ def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
     for hold in record.holds:
         end = hold.deadline if hold.ended is None else min(hold.ended, hold.deadline)
         for name in hold.names:
-            held[name].append((hold.asked, max(end, hold.kept) + RELEASED))
-    for line in (*record.fails, *record.cut):
+            held[name].append((hold.asked, _released(record, hold.process, max(end, hold.kept))))
+    for line in (*record.fails, *record.cut, *record.amid):
         for name in line["n"]:
-            asked[name].append((line["a"], line["t"] + RELEASED, id(line)))
+            asked[name].append((line["a"], _released(record, line["p"], line["t"]), id(line)))
     holding = {name: Intervals(spans) for name, spans in held.items()}
-    # What they asked for when they were killed, or just before it, is in no history.
-    killed = Intervals((at - RELEASED, at + int(record.life * NANO) + RELEASED) for at in record.killed.values())
 
     def others(line: dict[str, Any]) -> bool:
         begin, end = line["a"], line["t"]
@@ -366,11 +364,18 @@ def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
         # All slots of a semaphore must be taken, but only one name of a set.
         return (
             taken >= (line.get("m") or 1)
-            or killed.touch(begin, end)
             or any(a < end and t > begin and of != id(line) for name in line["n"] for a, t, of in asked[name])
         )
 
     return others
+
+
+def _released(record: Record, process: str, end: int) -> int:
+    """Return the instant at which no node has any key of an acquisition or a hold that ended at `end`."""
+    if end <= record.killed.get(process, FOREVER) <= end + RELEASED:
+        # The kill may have come before the release.
+        return end + int(record.life * NANO) + RELEASED
+    return end + RELEASED
 
 
 def _answers(judgement: Judgement, record: Record) -> None:
@@ -452,7 +457,7 @@ def _rival_kept_nodes(record: Record, hold: Hold, at: int) -> bool:
     if hold.most - len(_impaired(record, hold.said - ASKED, at)) > record.minority:
         return False
     asked = [(other.process, other.names, other.asked, other.got) for other in record.holds if other is not hold]
-    asked += [(line["p"], line["n"], line["a"], line["t"]) for line in (*record.fails, *record.cut)]
+    asked += [(line["p"], line["n"], line["a"], line["t"]) for line in (*record.fails, *record.cut, *record.amid)]
     return any(
         set(names) & set(hold.names) and begin < hold.got and end > hold.asked
         for process, names, begin, end in asked

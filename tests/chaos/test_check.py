@@ -336,12 +336,44 @@ def test_finding_another_holder_is_an_answer(story: Story, tmp_path: Path) -> No
     assert check(tmp_path)[1].held_well == 1
 
 
-@pytest.mark.parametrize(("killed", "found"), [(5_500, []), (5_700, ["held by nobody"])])
+@pytest.mark.parametrize(
+    ("asked", "name", "killed", "found"),
+    [
+        (5_000, "a", 8_000, []),
+        (3_000, "a", 3_200, []),
+        (2_900, "a", 3_000, ["held by nobody"]),
+        (5_000, "b", 8_000, ["held by nobody"]),
+        (5_200, "a", 8_000, ["held by nobody"]),
+    ],
+)
 def test_a_single_attempt_may_find_one_of_a_process_that_is_killed_amid_it(
-    killed: float, found: list[str], story: Story
+    asked: float, name: str, killed: float, found: list[str], story: Story
 ) -> None:
     story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
+    story.event("two", asked, "ask", n=[name], w="with")
     story.nemesis(killed, "kill", p="two")
+    assert story.told() == (found, [])
+
+
+@pytest.mark.parametrize("end", ["cut", "fail"])
+def test_an_attempt_that_ended_before_its_process_was_killed_excuses_no_later_one(end: str, story: Story) -> None:
+    story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
+    story.event("two", 4_000, "ask", n=["a"], w="with")
+    story.hold("one", 4_005, 4_010)
+    story.event("two", 4_020, end, a=BEGIN + 4_000 * MS, n=["a"], w="try", why="held", v="")
+    story.nemesis(5_200, "kill", p="two")
+    assert story.told() == (["held by nobody"], [])
+
+
+@pytest.mark.parametrize(("at", "found"), [(4_000, []), (3_000, ["held by nobody"])])
+@pytest.mark.parametrize("what", ["hold", "cut"])
+def test_a_process_may_be_killed_before_it_has_released(what: str, at: float, found: list[str], story: Story) -> None:
+    if what == "hold":
+        story.hold("two", at - 20, at)
+    else:
+        story.event("two", at, "cut", a=BEGIN + (at - 20) * MS, n=["a"], w="with")
+    story.nemesis(at + 10, "kill", p="two")
+    story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
     assert story.told() == (found, [])
 
 

@@ -70,6 +70,7 @@ class OurClient:
         break_it(task["broken"], self._redlock)
         self._store = Redis(connection_pool=BlockingConnectionPool.from_url(task["store"], max_connections=40, timeout=None))
         self._fence = RedisFence(self._store)
+        self._attempts = 0
 
     async def hold(self, wish: Wish, body: Body) -> bool:
         """See `Client`."""
@@ -81,7 +82,9 @@ class OurClient:
                 async with lock as lease:
                     await body(OurHold(lease))
                 return True
-            once = wish.how == "try" and wish.kind == "lock"
+            self._attempts += wish.how == "try"
+            # Only `acquire` says what each node answered, and only `try_acquire` makes a second attempt after a split vote.
+            once = wish.how == "try" and wish.kind == "lock" and self._attempts % 2 == 0
             got = await (lock.try_acquire() if once else lock.acquire())
         except LockLost:
             return False
@@ -101,7 +104,6 @@ class OurClient:
 
     def _lock(self, wish: Wish) -> Lock:
         options: Any = {
-            # Unlike `try_acquire`, `acquire` says what each node answered.
             "blocking_timeout": 0 if wish.how == "try" else wish.wait,
             "on_lost": "cancel" if wish.how == "with" else "flag",
         }

@@ -244,6 +244,8 @@ class Worker:
     async def _hold(self, wish: Wish, seconds: float, *, give_up: float | None = None, **how: bool) -> None:
         """Record one acquisition, from the call to its end."""
         asked, body = now(), Body(self, wish, seconds, **how)
+        # If the process is killed, the checker knows from this line what it asked for.
+        self._history.write("ask", at=asked, **wish.about())
         try:
             async with asyncio.timeout(give_up) as limit:
 
