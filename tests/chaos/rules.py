@@ -362,9 +362,8 @@ def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
         begin, end = line["a"], line["t"]
         taken = sum(name in holding and holding[name].touch(begin, end) for name in line["n"])
         # All slots of a semaphore must be taken, but only one name of a set.
-        return (
-            taken >= (line.get("m") or 1)
-            or any(a < end and t > begin and of != id(line) for name in line["n"] for a, t, of in asked[name])
+        return taken >= (line.get("m") or 1) or any(
+            a < end and t > begin and of != id(line) for name in line["n"] for a, t, of in asked[name]
         )
 
     return others
