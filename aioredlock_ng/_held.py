@@ -10,6 +10,8 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.replies import ALL_OURS, KeyStates, Released, released
 from aioredlock_ng._core.votes import Outcome, Vote, may_have_set, no_vote
 from aioredlock_ng._engine.acting import acting_task, threads
+from aioredlock_ng._engine.attempt.releases import outlast_cancellation
+from aioredlock_ng._points import reached
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 
-__all__ = ["CLOSED_AMID", "Held", "acting_inside_of", "vote_of"]
+__all__ = ["CLOSED_AMID", "Held", "acting_inside_of", "until_decided", "vote_of"]
 
 R = TypeVar("R")
 
@@ -67,6 +69,7 @@ class Held:
 
         Internal: for `Lock` and elections.
         """
+        reached("released", self)
         self._record.task = self._record.on_lost = None
         if self._engine.on_loop():
             self._engine.extender.check(self._record)
@@ -265,6 +268,11 @@ def acting_inside_of(leases: Iterable[Held]) -> Iterator[None]:
         yield
     finally:
         del threads[task]
+
+
+async def until_decided(release: Round) -> None:
+    # With this lambda inside `Lease.release`, every call would create a cell for the variable.
+    await outlast_cancellation(lambda: release.open, release.decided)
 
 
 def vote_of(address: str, reply: Reply) -> Vote:

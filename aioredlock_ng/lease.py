@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
 from aioredlock_ng._core.votes import Outcome
-from aioredlock_ng._engine.attempt.releases import outlast_cancellation
-from aioredlock_ng._held import Held, vote_of
+from aioredlock_ng._held import Held, until_decided, vote_of
+from aioredlock_ng._points import reached
 from aioredlock_ng.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from aioredlock_ng._engine.attempt.round import Round
 
 __all__ = ["Lease"]
 
@@ -114,6 +111,7 @@ class Lease(Held):
             LockLost: The deadline passed, or the nodes showed that no quorum holds the lock.
             LockReleased: The lease was released, or was abandoned and then expired.
         """
+        reached("checked", self)
         if self.remaining() > 0.0:
             return
         if self._engine.on_loop():
@@ -238,6 +236,7 @@ class Lease(Held):
         the release, for at most `node_timeout`, and then raises the cancellation. A node that does
         not answer executes the release once it answers or is connected again.
         """
+        reached("released", self)
         engine, record = self._engine, self._record
         if record.phase is not Phase.HELD:
             return False
@@ -256,7 +255,7 @@ class Lease(Held):
             if release.open:
                 await release.decided()
         except asyncio.CancelledError:
-            await _until_decided(release)
+            await until_decided(release)
             self._was_ours(release)
             raise
         return release.won or self._was_ours(release)
@@ -291,8 +290,3 @@ class Lease(Held):
             self._engine.context.loop.call_soon(self._engine.extender.check, record)
         waiter: asyncio.Future[None] = self._engine.context.loop.create_future()
         await record.wait_over(waiter)
-
-
-async def _until_decided(release: Round) -> None:
-    # With this lambda inside `Lease.release`, every call would create a cell for the variable.
-    await outlast_cancellation(lambda: release.open, release.decided)

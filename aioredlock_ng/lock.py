@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from aioredlock_ng._bodies import Bodies, Body
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._held import CLOSED_AMID
+from aioredlock_ng._points import reached
 from aioredlock_ng.errors import (
     LockHeld,
     LockLost,
@@ -134,9 +135,18 @@ class Lock:
         connection. An unreachable node executes the release once it is connected again. If the node
         stays unreachable, its keys expire.
         """
-        if (threaded := self._source._threaded) is not None:
-            return await threaded.acquire(self)
-        engine = self._source.engine()
+        source = self._source
+        threaded = source._threaded
+        lease = await (self.acquire_from(source) if threaded is None else threaded.acquire(self))
+        reached("acquired", lease)
+        return lease
+
+    async def acquire_from(self, source: Source) -> Lease:
+        """Acquire the lock on the loop of the manager `source`, with the settings of this lock.
+
+        Internal: for managers with a thread of their own.
+        """
+        engine = source.engine()
         acquisition = engine.acquire(self._spec, self._blocking_timeout)
         try:
             if acquisition.future.done():
@@ -162,19 +172,6 @@ class Lock:
             # Without this line, the frame would keep all of them in a reference cycle.
             del acquisition
         return Lease(engine, record)
-
-    def of(self, source: Source) -> Lock:
-        """Return a lock with the same settings that belongs to another manager.
-
-        Internal: for managers with a thread of their own.
-        """
-        return Lock(
-            source,
-            self._spec,
-            self._blocking_timeout,
-            self._on_lost,
-            names_holder=self._names_holder,
-        )
 
     async def try_acquire(self) -> Lease | None:
         """Try to acquire the lock without waiting, and return None if another client holds it.

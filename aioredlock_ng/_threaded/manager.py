@@ -14,7 +14,6 @@ from aioredlock_ng._threaded.opened import Manager
 from aioredlock_ng._threaded.process import PerProcess
 from aioredlock_ng._threaded.stalls import Stalls
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed
-from aioredlock_ng.lock import Lock
 from aioredlock_ng.options import positive_seconds
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng.lease import Lease
+    from aioredlock_ng.lock import Lock
 
 __all__ = ["Threaded", "on_engine", "threaded_of"]
 
@@ -30,10 +30,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="_MayBeThreaded")
 N = TypeVar("N", bound="_Openable")
-
-_acquire = Lock.acquire
-"""The original method. `aioredlock_ng.testing` may replace `Lock.acquire`. The replacement must see
-each call only once: in the caller's thread, not on the engine's loop."""
 
 
 class Threaded(PerProcess[M]):
@@ -78,7 +74,7 @@ class Threaded(PerProcess[M]):
         holders = home()
 
         async def acquire() -> ThreadedLease:
-            return ThreadedLease.of(await _acquire(lock.of(here.redlock)), here.thread, holders)
+            return ThreadedLease.of(await lock.acquire_from(here.redlock), here.thread, holders)
 
         lease = await here.thread.call(acquire, ThreadedLease.give_back)
         lease.refuse_closed()

@@ -6,24 +6,22 @@ The body is cancelled, `LockLost` is raised, events are sent, and a waiter recei
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
-from aioredlock_ng import ConfigurationError, Lease, Lock
+from aioredlock_ng import ConfigurationError
 from aioredlock_ng._core.keys import name_bytes, slot_key
+from aioredlock_ng._points import Point, observers
 from aioredlock_ng.options import whole_number
 from aioredlock_ng.testing._on_loop import run_on_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aioredlock_ng import Redlock
+    from aioredlock_ng import Lease, Redlock
 
 __all__ = ["Point", "lose", "lose_at", "lose_lock"]
-
-Point = Literal["acquired", "checked", "released"]
-"""The points at which `lose_at` loses a lease."""
 
 _REASON = "taken away on purpose by a test"
 
@@ -108,44 +106,12 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
         )
     _key(name)
     whole_number("nth", nth, 1)
-    from unittest.mock import patch  # slow to import, and only used here
-
     plan = _Plan(name, point, nth)
-    acquire, check, left, release = Lock.acquire, Lease.check, Lease.left, Lease.release
-
-    async def acquiring(lock: Lock) -> Lease:
-        lease = await acquire(lock)
-        plan.loop = loop = asyncio.get_running_loop()
-        if plan.reached("acquired", lease):
-            # The callback runs at the holder's first wait. By then the body has begun, so the loss
-            # cancels the body.
-            loop.call_soon(lease.lose, _REASON)
-        return lease
-
-    def checking(lease: Lease) -> None:
-        if plan.reached("checked", lease):
-            plan.lose_here(lease)
-        check(lease)
-
-    def leaving(lease: Lease) -> None:
-        if plan.reached("released", lease):
-            lease.lose(_REASON)
-        left(lease)
-
-    async def releasing(lease: Lease) -> bool:
-        if plan.reached("released", lease):
-            lease.lose(_REASON)
-        return await release(lease)
-
-    with ExitStack() as patches:
-        for owner, method, instead in (
-            (Lock, "acquire", acquiring),
-            (Lease, "check", checking),
-            (Lease, "left", leaving),
-            (Lease, "release", releasing),
-        ):
-            patches.enter_context(patch.object(owner, method, instead))
+    observers.append(plan.reached)
+    try:
         yield
+    finally:
+        observers.remove(plan.reached)
     plan.verify()
 
 
@@ -167,8 +133,22 @@ class _Plan:
         with suppress(RuntimeError):
             self.loop = asyncio.get_running_loop()
 
-    def reached(self, point: Point, lease: Lease) -> bool:
-        """Record that a lease reached a point. Return True if the lease is to be lost there."""
+    def reached(self, point: Point, lease: Lease) -> None:
+        """Lose the lease if it is to be lost at this point."""
+        if point == "acquired":
+            self.loop = asyncio.get_running_loop()
+        if not self._is_due(point, lease):
+            return
+        if point == "acquired" and self.loop is not None:
+            # The callback runs at the holder's first wait. By then the body has begun, so the loss
+            # cancels the body.
+            self.loop.call_soon(lease.lose, _REASON)
+        elif point == "checked":
+            self._lose_here(lease)
+        else:
+            lease.lose(_REASON)
+
+    def _is_due(self, point: Point, lease: Lease) -> bool:
         if point != self._point or self._left == 0 or not _is_of(lease, self._name):
             return False
         if point == "released":
@@ -183,7 +163,7 @@ class _Plan:
         self._lease = lease
         return True
 
-    def lose_here(self, lease: Lease) -> None:
+    def _lose_here(self, lease: Lease) -> None:
         """Lose the lease, and return only after the loss. Any thread may call this method."""
         try:
             asyncio.get_running_loop()

