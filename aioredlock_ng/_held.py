@@ -70,6 +70,9 @@ class Held:
         Internal: for `Lock` and elections.
         """
         reached("released", self)
+        self._leave()
+
+    def _leave(self) -> None:
         self._record.task = self._record.on_lost = None
         if self._engine.on_loop():
             self._engine.extender.check(self._record)

@@ -16,7 +16,10 @@ Point = Literal["acquired", "checked", "released"]
 """The points at which `lose_at` loses a lease."""
 
 observers: list[Callable[[Point, Any], None]] = []
-"""Functions of a point and a `Lease`. The task or thread that reached the point calls them."""
+"""Functions of a point and a `Lease`. The task or thread that reached the point calls them.
+
+An observer must not raise an exception at "acquired". The caller would not get the lease.
+"""
 
 
 def reached(point: Point, lease: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -10,13 +11,12 @@ from aioredlock_ng._engine.acting import callers
 from aioredlock_ng.errors import RedlockClosed
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Coroutine
 
     from aioredlock_ng._threaded.latch import Latch
     from aioredlock_ng._threaded.mailbox import Mailbox
 
-__all__ = ["Call", "Delivery", "Outcome"]
+__all__ = ["Call", "Delivery", "Outcome", "run_to_end"]
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -166,3 +166,12 @@ class Call(Generic[T]):
     def _set_over(self) -> None:
         if self._over is not None:
             self._over.set_result(None)
+
+
+def run_to_end(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, object]) -> None:
+    """Run a coroutine on a stopped loop to its end, even after SystemExit or KeyboardInterrupt."""
+    task = loop.create_task(work)
+    with suppress(Exception, asyncio.CancelledError):
+        while not task.done():
+            with suppress(SystemExit, KeyboardInterrupt):
+                loop.run_until_complete(task)

@@ -8,11 +8,11 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from aioredlock_ng._threaded.calls import Call, Delivery
+from aioredlock_ng._threaded.calls import Call, Delivery, run_to_end
 from aioredlock_ng._threaded.greenlets import refuse_greenlets
 from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng._threaded.mailbox import Mailbox, home
-from aioredlock_ng.errors import RedlockClosed, RedlockError
+from aioredlock_ng.errors import ConfigurationError, RedlockClosed, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -103,7 +103,7 @@ class EngineThread:
             make: Makes the coroutine, on the loop's thread.
             undo: Makes the coroutine that undoes a result which no caller received, because an
                 exception of a signal handler came first.
-            to_end: True to run the coroutine to its end in any case.
+            to_end: True to run the coroutine to its end in any case, even if greenlets are refused.
 
         Raises:
             RedlockClosed: The thread has ended.
@@ -113,9 +113,16 @@ class EngineThread:
         unless `to_end` is True. A result that exists by then is undone. The exception is raised
         afterwards, or after `UNDONE_WITHIN` seconds.
         """
-        self.refuse_here()
         outcome: Latch[T] = Latch()
-        return self._result(Call(self._loop, make, undo, outcome), outcome, to_end=to_end)
+        call = Call(self._loop, make, undo, outcome)
+        try:
+            self.refuse_here()
+        except ConfigurationError:
+            if to_end:
+                # The engine would renew for ever what this call should have released.
+                self._begin(call)
+            raise
+        return self._result(call, outcome, to_end=to_end)
 
     def refuse_here(self) -> None:
         """Refuse a blocking call that comes from the loop's own thread.
@@ -177,12 +184,12 @@ class EngineThread:
 
         Safety: a cancellation is raised after the end of the coroutine.
         """
-        refuse_greenlets()
         if self.here:
             return await make()
         outcome: Latch[T] = Latch()
         self._begin(Call(self._loop, make, None, outcome, asyncio.current_task()))
         try:
+            refuse_greenlets()
             await outcome.outlast()
             return outcome.result()
         finally:
@@ -276,21 +283,13 @@ class EngineThread:
         for outcome in list(self._pending):
             outcome.set_exception(self.closed())
         if self.last_act is not None and self.dead != _CLOSED:
-            self._run_to_end(self.last_act())
+            run_to_end(self._loop, self.last_act())
         # Python warns of each task that is left on a closed loop.
         if tasks := asyncio.all_tasks(self._loop):
             for task in tasks:
                 task.cancel()
-            self._run_to_end(asyncio.wait(tasks, timeout=UNDONE_WITHIN))
+            run_to_end(self._loop, asyncio.wait(tasks, timeout=UNDONE_WITHIN))
         self._loop.close()
-
-    def _run_to_end(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run a coroutine to its end, even after a SystemExit or KeyboardInterrupt."""
-        task = self._loop.create_task(work)
-        with suppress(Exception, asyncio.CancelledError):
-            while not task.done():
-                with suppress(SystemExit, KeyboardInterrupt):
-                    self._loop.run_until_complete(task)
 
 
 def disown_all() -> None:

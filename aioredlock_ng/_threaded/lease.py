@@ -11,6 +11,7 @@ from aioredlock_ng._engine.acting import acting_task
 from aioredlock_ng._engine.keeping.extender import UNKEPT
 from aioredlock_ng._engine.keeping.reasons import UNRENEWED
 from aioredlock_ng._held import CLOSED_AMID
+from aioredlock_ng._points import reached
 from aioredlock_ng.errors import LockLost, QuorumUnreachable, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
 
@@ -129,7 +130,9 @@ class ThreadedLease(Lease):
 
     def left(self) -> None:
         self._body = self._on_lost = None
-        self._thread.post(super().left)
+        # An observer must not be called later, during another block.
+        reached("released", self)
+        self._thread.post(self._leave)
 
     def ended_lost(self) -> bool:
         lost = self.lost

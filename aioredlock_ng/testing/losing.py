@@ -151,6 +151,8 @@ class _Plan:
     def _is_due(self, point: Point, lease: Lease) -> bool:
         if point != self._point or self._left == 0 or not _is_of(lease, self._name):
             return False
+        if not lease.valid:
+            return False
         if point == "released":
             # The end of an `async with` calls `left` and `release`, and the holder may call
             # `release` again.

@@ -412,6 +412,8 @@ def _load_process(
     killed = record.killed.get(process)
     if killed is not None:
         record.amid += [_without(process, line) | {"a": at, "t": killed} for at, line in asks.items()]
+    else:
+        record.errors += [{"t": at, "p": process, "why": f"no answer to {line['n']}"} for at, line in asks.items()]
     for hold in open_holds.values():
         if hold.ended is None:
             hold.killed = killed

@@ -351,8 +351,12 @@ def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
     held: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for hold in record.holds:
         end = hold.deadline if hold.ended is None else min(hold.ended, hold.deadline)
+        released = max(_released(record, hold.process, end), hold.kept + RELEASED)
+        if hold.ended is None and hold.process in record.killed:
+            # A renewal may have come after the last line about this hold.
+            released = max(released, record.killed[hold.process] + int(record.life * NANO) + RELEASED)
         for name in hold.names:
-            held[name].append((hold.asked, _released(record, hold.process, max(end, hold.kept))))
+            held[name].append((hold.asked, released))
     for line in (*record.fails, *record.cut, *record.amid):
         for name in line["n"]:
             asked[name].append((line["a"], _released(record, line["p"], line["t"]), id(line)))
@@ -382,7 +386,7 @@ def _answers(judgement: Judgement, record: Record) -> None:
     asked = [(hold.process, hold.names, hold.asked, hold.got, _patience(hold.how)) for hold in record.holds]
     asked += [
         (line["p"], line["n"], line["a"], line["t"], _patience(line.get("w", ""), line.get("g")))
-        for line in (*record.fails, *record.cut)
+        for line in (*record.fails, *record.cut, *record.amid)
     ]
     for process, names, begin, end, patience in asked:
         if end - begin > patience + ANSWER and not record.body_stood_still(process, begin, end):
@@ -475,7 +479,7 @@ def _forgot(record: Record, hold: Hold, at: int) -> bool:
 def _leftovers(judgement: Judgement, record: Record) -> None:
     """No key is left while all clients rest, and no key lives longer than a lease."""
     asked = [(hold.names, hold.min_hold > 0) for hold in record.holds]
-    asked += [(line["n"], "h" in line) for line in (*record.fails, *record.cut)]
+    asked += [(line["n"], "h" in line) for line in (*record.fails, *record.cut, *record.amid)]
     min_held = {name for names, kept in asked if kept for name in names}
     kept = kept_keys(record)
     for line in record.leftovers:

@@ -377,6 +377,39 @@ def test_a_process_may_be_killed_before_it_has_released(what: str, at: float, fo
     assert story.told() == (found, [])
 
 
+def test_a_minimum_hold_may_end_after_the_kill_that_prevented_the_release(story: Story) -> None:
+    story.hold("two", 4_000, 4_100, h=0.2)
+    story.nemesis(4_150, "kill", p="two")
+    story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
+    assert story.told() == ([], [])
+
+
+@pytest.mark.parametrize(("at", "found"), [(3_990, []), (4_700, ["held by nobody"])])
+def test_a_killed_holder_may_have_renewed_after_its_last_line(at: float, found: list[str], story: Story) -> None:
+    story.hold("two", 2_000, None, deadline=3_480)
+    story.nemesis(2_499, "kill", p="two")
+    story.event("one", at, "fail", a=BEGIN + int((at - 5) * MS), n=["a"], w="try", why="held", v="")
+    assert story.told() == (found, [])
+
+
+def test_a_process_that_is_killed_amid_an_attempt_may_leave_a_key_with_a_minimum_hold(story: Story) -> None:
+    story.event("two", 4_000, "ask", n=["a"], w="try", h=0.9)
+    story.nemesis(4_010, "kill", p="two")
+    story.nemesis(4_100, "look", n=0, keys=[["a", 1_490, "abc"]])
+    assert story.told() == ([], [])
+
+
+def test_an_attempt_must_be_answered_in_time_even_if_its_process_is_killed_later(story: Story) -> None:
+    story.event("two", 100, "ask", n=["a"], w="try")
+    story.nemesis(9_000, "kill", p="two")
+    assert story.told() == (["no answer"], [])
+
+
+def test_an_attempt_without_an_answer_is_an_error_unless_its_process_was_killed(story: Story) -> None:
+    story.event("two", 100, "ask", n=["a"], w="try")
+    assert story.told() == (["error"], [])
+
+
 def test_two_single_attempts_may_find_each_other(story: Story) -> None:
     for process in ("one", "two"):
         story.event(process, 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="held", v="")

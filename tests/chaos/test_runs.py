@@ -58,6 +58,7 @@ PART = (Fault("refuse", (0, 1), 0.8, 0.4, 0.0),) * 7
         pytest.param("reader", "overlap", "0.5", (), (), id="reader"),
         pytest.param("slots", "too many holders", "0.5", (), (), id="slots"),
         pytest.param("terms", "two leaders work", "0.5", (), (), id="terms"),
+        pytest.param("losses", "late write", "0.5", (), PART, id="losses"),
         pytest.param("min_hold", "granted before min_hold ended", "0.5", (), (), id="min_hold"),
     ],
 )

@@ -79,7 +79,34 @@ async def test_a_node_that_forgot_the_scripts_and_says_so_behind_the_quorum_rene
         server.resume()
         await eventually(lambda: lease.nodes == (3, 3))
         assert int(server.command("PTTL", "order")) > 50_000
+        server.command("SCRIPT", "FLUSH")
+        server.pause()
+        for ttl in (20.0, 40.0):
+            await lease.extend(ttl)
+        server.resume()
+        # The server does not get the earlier of two renewals again, and this is no refusal.
+        await eventually(lambda: lease.nodes == (3, 3))
+        assert 30_000 < int(server.command("PTTL", "order")) <= 40_000
     assert warned.reasons == []
+
+
+async def test_a_node_that_forgot_the_scripts_renews_no_lease_that_was_abandoned(
+    two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer]
+) -> None:
+    server = start_server()
+    nodes = two_nodes_and(restricted(server))
+    async with Redlock(nodes, node_timeout=1.0, ttl=20.0) as redlock:
+        lease = await redlock.lock("order", auto_extend=False).acquire()
+        await eventually(lambda: lease.nodes == (3, 3))
+        server.command("SCRIPT", "FLUSH")
+        server.pause()
+        await lease.extend(60.0)
+        lease.abandon()
+        server.resume()
+        # The answer to this lock comes after the answer to the renewal.
+        async with redlock.lock("other") as other:
+            await eventually(lambda: other.nodes == (3, 3))
+        assert int(server.command("PTTL", "order")) <= 20_000
 
 
 @pytest.mark.slow

@@ -425,6 +425,24 @@ async def test_a_slot_is_lost_at_a_point_by_its_name_and_by_that_of_its_semaphor
     assert await redlock.semaphore("gpu", 1).try_acquire() is not None
 
 
+@pytest.mark.parametrize("kind", ["lock", "semaphore", "reader", "writer"])
+@pytest.mark.parametrize("thread", [False, True], ids=["loop", "thread"])
+async def test_each_block_loses_its_own_lease_and_not_one_of_an_earlier_block(thread: bool, kind: str) -> None:
+    async with MemoryNodes(3).redlock(thread=thread) as redlock:
+        sides = redlock.rwlock("a")
+        locks = {"lock": redlock.lock("a"), "semaphore": redlock.semaphore("a", 1), "reader": sides.read(), "writer": sides.write()}
+
+        async def hold() -> None:
+            async with locks[kind] as lease:
+                await asyncio.sleep(0.005)
+                lease.check()
+
+        points: tuple[Point, ...] = ("acquired", "checked", "released")
+        for point in points * 3:
+            with lose_at("a", point), pytest.raises(LockLost, match=ON_PURPOSE):
+                await hold()
+
+
 async def test_at_a_point_the_name_of_one_slot_spares_the_others(redlock: Redlock) -> None:
     leases = [await redlock.semaphore("gpu", 2).acquire() for _ in range(2)]
     with lose_at("gpu#2", "checked"):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 PATIENCE = 60.0
 
 PROGRAM = """
-import asyncio, faulthandler, sys, warnings
+import asyncio, faulthandler, socket, sys, time, warnings
 
 # A hang shows the stacks of all threads.
 faulthandler.dump_traceback_later(45, exit=True)
@@ -69,6 +69,34 @@ async def open_and_hold():
     await redlock.open()
     await hold()
 
+def free():
+    """Return whether no node has the key."""
+    replies = []
+    for url in urls.split(","):
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
+            connection.sendall(b"EXISTS held\r\n")
+            replies.append(connection.recv(16))
+    return set(replies) == {b":0\r\n"}
+
+def release_refused():
+    if kind == "sync":
+        lease = redlock.lock("held").acquire()
+        patch()
+        refused(lease.release)
+    else:
+        asyncio.run(release_refused_in_a_loop())
+    while not free():
+        time.sleep(0.05)
+    print("free", flush=True)
+
+async def release_refused_in_a_loop():
+    lease = await redlock.lock("held").acquire()
+    patch()
+    try:
+        await lease.release()
+    except aioredlock_ng.ConfigurationError as error:
+        print(error, flush=True)
+
 def first_use():
     use() if kind == "sync" else asyncio.run(open_and_hold())
 
@@ -83,6 +111,10 @@ if moment == "between":
     patch()
     refused(first_use)
     refused(first_use)
+    sys.exit()
+if moment == "while held":
+    first_use()
+    release_refused()
     sys.exit()
 first_use()
 if moment == "later":
@@ -149,6 +181,16 @@ def test_a_manager_that_lost_its_threads_while_open_refuses_each_call_and_the_pr
     assert held == "held"
     assert len(refused) == 2
     assert all(line.startswith(f"{package} has replaced `thread") for line in refused)
+
+
+@packages
+@kinds
+def test_a_release_that_is_refused_because_threads_were_lost_is_sent_all_the_same(
+    package: str, kind: str, three_nodes: NodeSet
+) -> None:
+    refused, freed = lines_of(package, kind, "while held", three_nodes)[1:]
+    assert refused.startswith(f"{package} has replaced `thread")
+    assert freed == "free"
 
 
 @kinds

@@ -116,8 +116,7 @@ class Renewals:
             on_late=self._late,
             on_missing=self._repairs.missing,
             on_answer=self._answered,
-            # A renewal that is sent again behind a later renewal would undo the later one.
-            stands=lambda: all(lease.is_latest(renewal) for lease in leases),
+            stands=lambda: _stands(renewal, leases),
         )
         batch.ask()
         if kind.repairing:
@@ -238,3 +237,15 @@ class Renewals:
         if lease.spec.auto_extend:
             at = min(at, renew_at(lease.started, lease.ttl, self._context.draw()))
         self.schedule.put(lease, at)
+
+
+def _stands(renewal: Renewal, leases: Sequence[LeaseRecord]) -> bool:
+    """Return True while a node that has not executed a renewal should still execute it.
+
+    A renewal that is sent again after a later renewal would undo the later one. An abandoned or
+    forsaken lease must expire at its deadline.
+    """
+    for lease in leases:
+        if lease.phase is Phase.ABANDONED or lease.forsaken or not lease.is_latest(renewal):
+            return False
+    return any(lease.phase is Phase.HELD for lease in leases)

@@ -20,6 +20,7 @@ KINDS: Final = {
     "reader": "a reader takes a refusal for a grant",
     "slots": "each process has the slots of a semaphore for itself",
     "terms": "a leader releases its lease and works on",
+    "losses": "a holder is not notified of its loss and works on",
     "min_hold": "a release deletes keys before the end of min_hold",
 }
 """What is wrong with each."""
@@ -71,6 +72,10 @@ def break_it(kind: str, redlock: Redlock) -> None:
     elif kind == "terms":
         term: Any = importlib.import_module("aioredlock_ng._term")
         term.Term.begin = lambda self: self.lease._engine.extender.release(self.lease._record)
+    elif kind == "losses":
+        leases: Any = importlib.import_module("aioredlock_ng.lease")
+        leases.Lease.lost = property(lambda self: False)
+        leases.Lease.entered = lambda *_: None
     elif kind == "min_hold":
         keeping: Any = importlib.import_module("aioredlock_ng._engine.keeping.min_hold")
         keeping.begin = lambda *_: None

@@ -83,7 +83,7 @@ class OurClient:
                     await body(OurHold(lease))
                 return True
             self._attempts += wish.how == "try"
-            # Only `acquire` says what each node answered, and only `try_acquire` makes a second attempt after a split vote.
+            # The error of `acquire` says what each node answered. `try_acquire` returns None.
             once = wish.how == "try" and wish.kind == "lock" and self._attempts % 2 == 0
             got = await (lock.try_acquire() if once else lock.acquire())
         except LockLost:

@@ -263,6 +263,9 @@ class Worker:
 
                 if not await self._client.hold(wish, entered) and not body.lost:
                     self._history.write("gone", i=body.number)
+                if not body.number:
+                    # A candidate may resign, or lose its lease, before its body begins.
+                    self._history.write("cut", a=asked, **wish.about())
         except NotGot as error:
             self._history.write("fail", a=asked, why=error.why, v=error.votes, **wish.about())
         except TimeoutError:
