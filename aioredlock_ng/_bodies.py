@@ -30,7 +30,10 @@ class Body:
         self._told = False
 
     def lost(self) -> None:
-        """Cancel the task. If the task itself found the loss, its call raises an error instead."""
+        """Cancel the task, unless the task itself has just found the loss.
+
+        In that case, the method of the lease that found the loss raises an error in the task.
+        """
         if self.task is not asyncio.current_task():
             self._told = True
             self.task.cancel()
@@ -50,7 +53,7 @@ class Bodies:
 
     Python does not say which entry an `__aexit__` belongs to. If `leave` cannot decide which entry
     to remove, it removes none and counts the exit. Once this count equals the number of remaining
-    entries, no block is open, and `leave` removes them all.
+    entries, no block is open, and `leave` removes all entries.
     """
 
     __slots__ = ("_inside", "_left", "_newest")

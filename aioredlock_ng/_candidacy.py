@@ -1,7 +1,7 @@
-"""The mechanics of a candidate: waiting for the lock, beginning and ending a term, withdrawing.
+"""Let a candidate of an election wait for the lock, begin and end a term, and resign.
 
-The public object of a candidate is `Election`. At any time, at most one task of a candidate waits
-for the lock or leads.
+`Election` is the public class, and uses this module. At any time, at most one task of a candidate
+waits for the lock or leads.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Candidacy:
         """End the term or the wait; see `Election.resign`.
 
         Args:
-            by_body: True: the call comes from the body, although another task works for the term.
+            by_body: True if the body itself resigns, but runs in another thread than this call.
         """
         term = self.term
         if self.idle:
@@ -224,7 +224,7 @@ def _cause(exc: BaseException | None) -> Literal["done", "failed", "cancelled"]:
 
 
 def is_of(exc: BaseException, name: str) -> bool:
-    """Return True for a `LockLost` of the lock `name`, or a group of only such errors."""
+    """Return True for a `LockLost` of the lock `name`, or for a group that has no other errors."""
     if isinstance(exc, BaseExceptionGroup):
         return all(is_of(part, name) for part in exc.exceptions)
     return isinstance(exc, LockLost) and exc.resource == name

@@ -132,14 +132,14 @@ class FenceClock:
     def overtaken(self, counter: int, node: int, proposed_us: int, answered_us: int) -> None:
         """Learn the offset from a node whose counter was not below the proposal.
 
-        The counter is usually an earlier proposal. So the offset approaches the fastest clock from
-        below.
+        The counter is usually an earlier proposal of another process. So the offset approaches the
+        lead of the fastest clock from below.
 
-        A counter may also come from a process that proposed later and whose request arrived first.
-        If the whole difference to such a counter were learned, processes would drive each other
-        further and further ahead. Another request can overtake our request only while our request
-        is delayed. The delay is our request's round trip minus the node's shortest round trip. The
-        difference is reduced by this delay.
+        A counter may also come from a process that proposed later, but whose request arrived first.
+        If the offset took over the whole difference to such a counter, processes would drive each
+        other's fences further and further ahead. Another request can overtake our request only
+        while our request is delayed. The delay is our request's round trip minus the node's
+        shortest round trip. The difference is reduced by this delay.
 
         The times are microseconds of the wall clock. `proposed_us` is our fence minus the offset.
         """

@@ -70,8 +70,9 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
     says that `min_hold` keeps the lock.
 
     Returns:
-        True if no further replies are needed; then the label. The label is None if there is no
-        holder, or if a writer has no label. For readers without a label, their number is returned.
+        A pair. The first item is True if no further replies are needed. The second item is the
+        label. The label is None if there is no holder, or if a writer has no label. For readers
+        without a label, the second item is a text with their number.
     """
     looks = [look_of(reply) for reply in replies]
     reading = _readers(looks, quorum)

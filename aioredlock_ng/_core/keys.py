@@ -72,7 +72,7 @@ class KeyFormat:
         if self._prefix.startswith(OWN_KEYS):
             raise ConfigurationError(
                 f"key_format {key_format!r} begins with {as_text(OWN_KEYS)!r},"
-                " which this library keeps for itself; change that"
+                " which this library keeps for itself; choose another prefix"
             )
 
     def key(self, name: str | bytes) -> bytes:
@@ -92,7 +92,7 @@ class KeyFormat:
         if key.startswith(OWN_KEYS):
             raise ConfigurationError(
                 f"the key {key!r} begins with {OWN_KEYS!r}, which this library keeps for itself;"
-                " rename it"
+                " choose another name"
             )
         return key
 

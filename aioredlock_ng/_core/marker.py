@@ -1,6 +1,7 @@
 """The marker of a node: the run id of a server process, a guard time, and a state.
 
-The file `recovery_guard.py` describes the purpose of markers.
+The file `recovery_guard.py` describes the purpose of markers. In a marker, the guard time is
+`max_ttl` without the second that the glossary adds. The server adds this second to the ready time.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class Reading:
         ready_ms: The time, by the node's clock, at which the node may be trusted. 0 if the marker
             names no such time.
         node_ms: The node's time when the marker was read.
-        at: The local instant at which the request was sent, so before the node read the marker.
-        answered: The local instant of the answer, so after the node read the marker.
+        at: The local instant at which the request was sent. The node read the marker later.
+        answered: The local instant of the answer. The node read the marker earlier.
     """
 
     trust: Trust

@@ -79,10 +79,10 @@ def remembered(
 ) -> Memory | None:
     """Return a manager's memory of a node after a new reading of the node's marker.
 
-    `before` is the last reading, and `after` the new one. A reading is None if the node did not
-    answer. If the last reading matched the memory, the node may have granted locks until now. The
-    age of the memory then counts from `now`. `known_ms` is the longest guard time that was ever
-    read.
+    `before` is the previous reading, and `after` is the new one. A reading is None if the node did
+    not answer. If the previous reading matched the memory, the node may have granted locks until
+    now. The age of the memory then counts from `now`. `known_ms` is the longest guard time that was
+    ever read.
     """
     if memory is not None and before is not None and not memory.contradicts(before):
         memory = Memory(memory.run_id, now)

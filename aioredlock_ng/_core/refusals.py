@@ -1,4 +1,7 @@
-"""The reason of a refusal, read from the server's words, which differ between versions."""
+"""Find out from a server's error message why the server refused a request.
+
+The words of the message differ between versions of the server.
+"""
 
 from __future__ import annotations
 
@@ -59,16 +62,16 @@ _WHOLE = {"client": "client|tracking", "config": "config|get", "script": "script
 _CURES: Final = (
     (
         "OOM ",
-        "give the server more memory or take other data off it; a lock needs about a hundred bytes",
+        "give the server more memory, or move other data away; a lock needs about a hundred bytes",
     ),
     (
         "MISCONF",
-        "the server cannot save its data and takes no writes: look at its disk and its log",
+        "the server cannot save its data, so it refuses writes: check its disk and its log",
     ),
     ("READONLY", "name the primary instead, or end the replication: REPLICAOF NO ONE"),
     ("NOREPLICAS", "a lock server needs no replicas: set min-replicas-to-write to 0"),
-    ("BUSY", "a script or function runs without end there: SCRIPT KILL or FUNCTION KILL"),
-    ("LOADING", "it still reads its data; examine it again when it is done"),
+    ("BUSY", "a script or function on the server does not end: SCRIPT KILL or FUNCTION KILL"),
+    ("LOADING", "the server is loading its data; run the doctor again when it is done"),
     (
         "unknown command",
         (

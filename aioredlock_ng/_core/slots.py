@@ -45,7 +45,7 @@ def blocks_itself(wanted: Collection[bytes], held: set[bytes], *, any_one: bool)
 def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: float) -> int:
     """Return the slot to try first: the latest released one, else a random one.
 
-    The slots are numbered from 1. Slots in `taken` are passed over, unless all slots are taken.
+    The slots are numbered from 1. Slots in `taken` are skipped, unless all slots are taken.
 
     Args:
         taken: The slots that this process holds or asks for.

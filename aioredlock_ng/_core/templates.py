@@ -75,7 +75,7 @@ class Template:
             pieces = list(Formatter().parse(text))
         except ValueError as error:
             raise ConfigurationError(
-                f"{error}; write a brace that is meant as {{{{ or }}}}"
+                f"{error}; write a literal brace as {{{{ or }}}}"
             ) from None
         for literal, field, spec, conversion in pieces:
             self._literals[-1] += literal

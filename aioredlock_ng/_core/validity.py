@@ -104,13 +104,14 @@ SILENT_SHARE = 0.1
 Answers to the first try still count if they arrive later."""
 
 STALL_SHARE = 0.1
-"""Smallest stall of the event loop, as a share of the ttl, that the reason of a loss mentions."""
+"""Share of the ttl. The reason of a loss mentions a stall of the event loop from this length on."""
 
 WATCH_AFTER = 0.1
-"""Seconds after which a lease is watched.
+"""Seconds from the beginning of a lease until the library watches its keys.
 
-Watching costs one read of the keys. Most locks are released sooner, and need no read. The read also
-shows whether the keys have been deleted already."""
+For this purpose the library reads the keys once, so that the servers report later changes. The read
+also shows whether the keys have been deleted already. Most locks are released sooner, and need no
+read."""
 
 WATCH_SHARE = 0.25
 """Share of the ttl after which a lease with a short ttl is watched, before its first renewal."""

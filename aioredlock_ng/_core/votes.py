@@ -140,10 +140,11 @@ class Vote:
 
 
 BEYOND_CLOCKS: Final = (
-    "one of its fence counters is beyond any clock, so it cannot confirm fences:"
-    " delete its key aioredlock_ng:fences once it has refused for max_ttl plus a second"
+    "one of its fence counters is damaged (later than any clock), so it cannot confirm fences:"
+    " wait for max_ttl plus a second, then delete its key aioredlock_ng:fences, and in the same"
+    " transaction its key aioredlock_ng:marker"
 )
-"""The detail of a vote if the node's counter is broken, and the text of `NodeDegraded` then."""
+"""The detail of a node's vote, and the reason in `NodeDegraded`, if a fence counter is damaged."""
 
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
 """The beginnings of refusals that last until a person changes something."""

@@ -1,4 +1,7 @@
-"""The answers of a node to a renewal, a watch, a repair and a release."""
+"""The answers of a node to a renewal, a watch, a repair and a release.
+
+A watch is a read of a lease's keys, after which the server tracks the keys.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class KeyState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyStates:
-    """The answer to a renewal or a watch if not every key is ours.
+    """The answer to a renewal or a watch if a key does not hold its token or entry.
 
     Attributes:
         states: The state of each key, in the order of the command.

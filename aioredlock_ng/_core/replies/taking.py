@@ -26,8 +26,8 @@ class Granted:
     """Every key of an acquire holds the attempt's token.
 
     Attributes:
-        counter: A counter of the node that is not below the fence, so that the node did not
-            acknowledge the fence. For an attempt to read, the counter as the node has raised it. 0
+        counter: The counter that kept the node from acknowledging the fence, because the counter is
+            not below the fence. For an attempt to read: the counter after the node has raised it. 0
             if the node acknowledged the fence, or if the lock has no fence.
     """
 
