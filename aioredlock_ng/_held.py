@@ -127,7 +127,8 @@ class Held:
     def forgo_min_hold(self) -> None:
         """Make the release delete the keys immediately, even before the end of `min_hold`.
 
-        Internal: for managers with a thread of their own, when no caller will receive this lease.
+        Internal: for managers whose engine runs in a separate thread. They call this method if no
+        caller will receive the lease.
         """
         self._record.kept_until = 0.0
 
@@ -180,8 +181,8 @@ class Held:
     async def _asking(self, renewal: Coroutine[Any, Any, R]) -> R:
         """Wait for a renewal or a downgrade that the user asked for.
 
-        A loss meanwhile cancels the body's task. If that task itself waits here, it is not
-        cancelled, because its call raises `LockLost`.
+        A loss of the lease meanwhile cancels the task of the `async with` body. If this task itself
+        waits here, it is not cancelled, because its call raises `LockLost`.
         """
         record = self._record
         if by_body := record.task is not None and record.task is acting_task():
@@ -250,8 +251,8 @@ class Held:
         record, now = self._record, self._engine.context.clock()
         told = "; ".join(map(str, votes))
         return QuorumUnreachable(
-            f"{self._record.spec.resource!r} could not be {what}, no quorum answered; valid for"
-            f" {record.remaining(now):.3f} s more: {told}",
+            f"{self._record.spec.resource!r} could not be {what}, because no quorum answered; the"
+            f" lease stays valid for {record.remaining(now):.3f} s: {told}",
             resource=self._record.spec.resource,
             votes=votes,
             elapsed=now - asked_at,

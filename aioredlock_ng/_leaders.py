@@ -3,7 +3,7 @@
 In the names of this module, a look is a request to all nodes for the present leader.
 
 A watcher tracks the key of the leader's label, not the lock's key. Each renewal changes the lock's
-key, and would wake every watcher of the fleet.
+key, and would wake the watchers in all processes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EXPIRY_MARGIN: Final = 0.05
 run at different rates, so a node may keep the key slightly longer."""
 
 _SLOW_LOOK: Final = 75.0
-"""Seconds, within 10 %, between two requests for the leader while no node reports a change.
+"""Seconds between two requests for the leader while no node reports a change, with 10 % of jitter.
 
 A report may have been lost. A watcher that is not a candidate also sends a request at the end of
 the leader's lease. Otherwise the watcher would not notice a dead leader that no candidate replaces.
@@ -112,7 +112,7 @@ class Leaders:
         With `known=""`, the call returns the first leader that the answers show.
 
         Raises:
-            RedlockClosed: The manager is not open, or is closed meanwhile. Or no asyncio event loop
+            RedlockClosed: The manager is not open or is closed meanwhile, or no asyncio event loop
                 runs.
 
         Safety: a cancelled call changes nothing. Between two calls, no callback is registered.

@@ -109,9 +109,9 @@ class TaskFailed:
 class AllNodesForgot:
     """All nodes restarted or lost their memory within one guard time (`max_ttl` plus a second).
 
-    Locks that the nodes forgot are void. Locks that a majority of the servers had saved to disk go
-    on. Only a manager that used these nodes before the loss can notice the loss. After this event,
-    no second one is sent until a node is trusted again.
+    Locks that the nodes forgot are void. Locks that a majority of the servers had saved to disk
+    stay valid. Only a manager that used these nodes before the loss can notice the loss. After this
+    event, no second one is sent until a node is trusted again.
 
     Attributes:
         nodes: The addresses of all nodes.
@@ -126,7 +126,7 @@ class AllNodesForgot:
 class QuorumLost:
     """No quorum of nodes can grant locks.
 
-    A manager sends the event once per loss, also if no quorum can grant at its opening.
+    A manager sends the event once per loss, also if no quorum can grant when the manager opens.
     `QuorumRegained` follows when a quorum is back. Leases stay valid until their deadlines.
 
     Attributes:

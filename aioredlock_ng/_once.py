@@ -1,4 +1,4 @@
-"""Define the decorator behind `Redlock.once`, for work that only one process of the fleet begins.
+"""Define the decorator behind `Redlock.once`, for work that only one of many processes begins.
 
 The lock of a call has a `min_hold`. So the lock stays taken for this time, even if the work ends
 earlier.

@@ -94,9 +94,9 @@ class LockHeld(LockNotAcquired):
 
 
 class UpgradeRefused(LockHeld):
-    """A task asks to write while it reads the same lock. The task would wait for itself.
+    """A task that holds `read()` of a lock requests `write()` of it. It would wait for itself.
 
-    Leave the block that reads, and acquire `write()`. Then read the data again before you change
+    Leave the block of `read()`, and acquire `write()`. Then read the data again before you change
     the data.
     """
 

@@ -286,7 +286,7 @@ class Lease(Held):
         self._engine.usable()
         if self.remaining() <= 0.0:
             # A loss that a task itself finds does not cancel the task's body. Here the body must be
-            # cancelled, so the check runs in a later tick.
+            # cancelled, so the check runs in a callback of the loop, outside the task.
             self._engine.context.loop.call_soon(self._engine.extender.check, record)
         waiter: asyncio.Future[None] = self._engine.context.loop.create_future()
         await record.wait_over(waiter)

@@ -60,8 +60,8 @@ class Lock:
 
     One task may enter an `async with`, and another task may leave the block, as in fixtures and
     exit stacks. The entry must then be the only open entry of the `Lock` object. Otherwise the exit
-    raises `RedlockError` and releases nothing. The lease goes on until its holder releases it, or
-    until the other entries are left.
+    raises `RedlockError` and releases nothing. The lease stays held until its holder releases it,
+    or until the tasks have left the other entries.
 
     A task that leaves an `async with` leaves its own newest entry, if the task has an entry. One
     task must therefore leave its entries of a `Lock` object in the reverse order of entering them.
@@ -122,8 +122,8 @@ class Lock:
             LockHeld: Another client holds the lock, and `blocking_timeout` is 0. Or this task
                 itself holds the lock in an enclosing `async with`, and `blocking_timeout` is None.
                 The task would then wait for itself for ever.
-            UpgradeRefused: The calling task reads the lock in an enclosing `async with`, and asks
-                to write.
+            UpgradeRefused: The calling task holds `read()` of the lock in an enclosing
+                `async with`, and requests `write()`.
             AcquireTimeout: Another client still held the lock after `blocking_timeout`.
             QuorumUnreachable: Too few nodes answered, or too many nodes refuse for reasons that
                 waiting does not change.
@@ -182,7 +182,7 @@ class Lock:
         rivals receive None. If one rival must get the lock, use a `blocking_timeout` of a second.
 
         Raises:
-            UpgradeRefused: The calling task reads the lock, and asks to write.
+            UpgradeRefused: The calling task holds `read()` of the lock, and requests `write()`.
             QuorumUnreachable: Too few nodes answered.
             RedlockClosed: As in `acquire`.
 

@@ -39,7 +39,8 @@ class NodeAnswer:
     Attributes:
         node: The node's address.
         token: The value of the key, without the prefix that marks an ended lease. None if readers
-            hold the key, if the key is reserved, missing or of another type, or without an answer.
+            hold the key, if the key is reserved, missing or of another type, or if the node did not
+            answer.
             The repr leaves the token out, because anybody can release the lock with it.
         remaining: Seconds until the key expires. None if there is no key, no expiry or no answer.
         detail: The reason for a missing answer, or the note that the key's type is not that of a

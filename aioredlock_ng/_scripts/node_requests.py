@@ -19,7 +19,7 @@ __all__ = [
 def standing(
     keys: tuple[bytes, ...], claim: bytes, life_ms: int, kept_ms: int, *, tracked: bool = False
 ) -> Command:
-    """Return the command that puts a waiter in the queue of the first key that it cannot have.
+    """Return the command that puts a waiter in the queue of the first key that it cannot get yet.
 
     Args:
         keys: The lock's keys, in the order in which every waiter asks for them.

@@ -57,7 +57,7 @@ class Command(Request):
 
     Args:
         keys: KEYS of the script. None if the command has a form.
-        owed_until: The instant until which a refused release is sent again. At that instant, the
+        owed_until: The instant until which a refused release is sent again. By that instant, the
             keys on the server have expired. A release that could not be delivered is sent even
             after that instant. None to send the command only once.
         form: The template of a call about one key; see `Form`. Commands with the same form can be

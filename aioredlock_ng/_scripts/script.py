@@ -51,8 +51,9 @@ class Script:
     def loading(self) -> bytes:
         """Pack a call without keys, which loads the script and changes nothing.
 
-        The script must accept a call without keys, as a script for several calls does. Unlike
-        SCRIPT LOAD, this call needs no right beyond those of the script.
+        The script must accept a call without keys. Scripts such as acquire_each.lua, which replace
+        several calls, accept it. Unlike SCRIPT LOAD, this call needs no right beyond those of the
+        script.
         """
         return pack((b"EVAL", self.source, 0, b"0", b""))
 

@@ -1,4 +1,4 @@
--- Puts a waiter in the queue of the first key that it cannot have, and returns the time until this
+-- Puts a waiter in the queue of the first key that it cannot get, and returns the time until this
 -- node may grant that key. Offers a free key to the first waiter in its queue, so a lost message or
 -- an expired offer does not leave a free key unused.
 -- KEYS     the lock's keys, in the order in which every waiter asks for them

@@ -17,8 +17,8 @@
 --          in the queue. The time is then the number without its sign.
 --          '0:<ticket> <member> <key>' offers a slot of a semaphore. The ticket is the highest one
 --          of all waiters for the semaphore, including waiters with an offer.
---          '-1 <manager> <key>' notifies a process of readers that a writer waits. From then on the
---          process does not share its read grants.
+--          '-1 <manager> <key>' notifies a process with read leases that a writer waits. From then
+--          on the process does not share its read grants.
 --          '0 <manager> <key>' notifies a process that its read leases were ended by force.
 -- The queue is a sorted set, in which the ticket of a member is its score. The set has a key of its
 -- own, which expires. Calls about queues use pcall, because an error must not end a script that has
@@ -63,8 +63,8 @@ local function is_offer_to(value, member)
   return string.match(value, '^aioredlock_ng:offer:%d+:(.+)$') == member
 end
 
--- Returns true if this value of a lock's key is an offer to the claim's member, or to a member
--- behind it.
+-- Returns true if this value of a lock's key is an offer to the claim's member, or to a member with
+-- a later place.
 local function admits(value, claim)
   local ticket, member = string.match(value, '^aioredlock_ng:offer:(%d+):(.+)$')
   local own, me = string.match(claim, '^(%d+):(.+)$')
@@ -112,7 +112,7 @@ local function notify_first(queue, key, limit)
   until slot > limit
 end
 
--- Notifies the second waiter for a lock of the time at which this node may grant it the key. The
+-- Notifies the second waiter for a lock of the time at which this node may grant it the lock. The
 -- waiter needs this time if the first waiter and the holder die together. The time is the expiry
 -- plus one grace for the first waiter, and one more grace if readers hold the key (see stand.lua).
 -- Removes members whose process is gone.
@@ -242,15 +242,15 @@ local function offer_readers(key)
   return true
 end
 
--- After a writer, offers the key to all waiting readers. If no reader waits, the first writer gets
--- the offer. The members with an offer are removed from their queue. Otherwise each hand-over would
--- wait for a member whose process has stopped, until the offer to that member expires. A member
--- that lets its offer expire, but still waits, enters again with its old ticket. Returns false if
--- nobody waits.
+-- When a writer frees a key, offers the key to all waiting readers. If no reader waits, the first
+-- writer gets the offer. The members with an offer are removed from their queue. Otherwise each
+-- hand-over would wait for a member whose process has stopped, until the offer to that member
+-- expires. A member that lets its offer expire, but still waits, enters again with its old ticket.
+-- Returns false if nobody waits.
 local function offer(key) return offer_readers(key) or offer_lock(key) or offer_slot(key) end
 
--- After readers, offers the key to the first writer. If no writer waits, all waiting readers get
--- offers. So writers and readers take turns.
+-- When readers free a key, offers the key to the first writer. If no writer waits, all waiting
+-- readers get offers. So writers and readers alternate.
 local function offer_after_readers(key)
   return offer_lock(key) or offer_slot(key) or offer_readers(key)
 end
