@@ -1,4 +1,4 @@
-"""Define the records of the doctor, which the module `records` exports."""
+"""Define the records of the doctor, `Redlock.diagnose`. The module `records` exports them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Finding:
     Attributes:
         code: The kind of finding, for example "eviction-policy". docs/operations.md explains each
             kind.
-        severity: An error breaks a promise of the lock or stops a node from voting. A warning
-            weakens a promise. An info is useful to know.
+        severity: "error": the fact breaks a promise of the lock, or stops a node from voting.
+            "warning": the fact weakens a promise. "info": the fact is useful to know.
         nodes: Addresses of the nodes concerned. Empty if the finding concerns the whole set of
             nodes.
         what: The observation.

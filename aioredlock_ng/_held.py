@@ -118,7 +118,7 @@ class Held:
 
     @property
     def was_gone(self) -> bool:
-        """True if the lease was lost, or if its release found that a quorum no longer held it.
+        """True if the lease was lost, or if its release found that no quorum held its keys.
 
         Internal: for `Lock`, elections and integrations.
         """
@@ -182,7 +182,7 @@ class Held:
         """Wait for a renewal or a downgrade that the user asked for.
 
         A loss of the lease meanwhile cancels the task of the `async with` body. If this task itself
-        waits here, it is not cancelled, because its call raises `LockLost`.
+        waits in this method, it is not cancelled, because its call raises `LockLost`.
         """
         record = self._record
         if by_body := record.task is not None and record.task is acting_task():

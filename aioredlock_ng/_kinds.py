@@ -53,7 +53,7 @@ class Kinds(Operations):
             ttl: Seconds until the lock expires without renewal, at most `max_ttl`. None: the
                 manager's ttl.
             blocking_timeout: Longest wait of `acquire` in seconds. None: for ever. 0: one attempt,
-                and a second one if simultaneous rivals split the votes; see `Lock.try_acquire`.
+                and a second one if simultaneous attempts split the votes; see `Lock.try_acquire`.
             auto_extend: Renew the lease in the background until its release.
             max_hold: Seconds after which the lease is lost even if it could be renewed. None:
                 never.

@@ -162,7 +162,7 @@ class Leaders:
                 _LABEL_LATE[0] if undecided else self._until_next_look(engine, self._ttl)
             )
         if info.over:
-            # The `min_hold` of a plain lock with the election's name keeps the key.
+            # An ordinary lock with the election's name was held, and its `min_hold` keeps the key.
             return None, self._until_next_look(engine, info.remaining + _EXPIRY_MARGIN)
         if info.owner is None and (soon := next(late, None)) is not None:
             return known, soon

@@ -1,4 +1,4 @@
-"""Define the events of nodes, quorum and background tasks, which the module `events` exports."""
+"""Define the events of nodes, quorum and background tasks. The module `events` exports them."""
 
 from __future__ import annotations
 

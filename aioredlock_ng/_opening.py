@@ -67,7 +67,7 @@ def engine_of(
     """Return an engine that is not open yet.
 
     Without `rng`, each call draws a new id for the manager. Parent and child of a fork may open the
-    same `Redlock`, and would otherwise receive each other's messages.
+    same `Redlock`. With the same id, they would receive each other's messages.
     """
     report = Sinks(sinks) if sinks else None
     return Engine(

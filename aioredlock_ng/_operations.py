@@ -165,7 +165,7 @@ class Operations:
         return sum(keys > 0 for keys in deleted)
 
     async def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:
-        """Examine the nodes over separate connections, and return the weaknesses of the set.
+        """Examine the nodes over separate connections, and return the weaknesses that it finds.
 
         The manager need not be open. On each node the call acquires and releases a lock under a
         separate name, and reads settings. The call takes about `watch` seconds. A node that hangs

@@ -16,7 +16,7 @@ Point = Literal["acquired", "checked", "released"]
 """The points at which `lose_at` loses a lease."""
 
 observers: list[Callable[[Point, Any], None]] = []
-"""Functions of a point and a `Lease`. The task or thread that reached the point calls them."""
+"""Functions that take a point and a `Lease`. The task or thread that reaches a point calls them."""
 
 
 def reached(point: Point, lease: object) -> None:

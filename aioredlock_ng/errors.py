@@ -94,10 +94,10 @@ class LockHeld(LockNotAcquired):
 
 
 class UpgradeRefused(LockHeld):
-    """A task that holds `read()` of a lock requests `write()` of it. It would wait for itself.
+    """A task requests `write()` while it holds `read()` of the same lock.
 
-    Leave the block of `read()`, and acquire `write()`. Then read the data again before you change
-    the data.
+    The task would wait for itself. Leave the block of `read()`, and acquire `write()`. Then read
+    the data again before you change the data.
     """
 
 

@@ -60,8 +60,8 @@ class GuardOptions(CommonOptions, total=False):
     """Arguments of `Redlock.lock` for the calls of a function.
 
     `owner` is a template like that of the name, or a function. The function returns the label, or
-    None for the manager's label. Each parameter without a default receives the argument of the call
-    with the same name.
+    None for the manager's label. Each of its parameters without a default receives the argument of
+    the same name from the call.
     """
 
     fair: bool

@@ -88,7 +88,7 @@ class Lease(Held):
         )
 
     def ended_lost(self) -> bool:
-        """Return `lost`, and make a loss final.
+        """Return `lost`. If the engine has a thread of its own, also declare a loss there.
 
         Internal: for `Lock` and elections, after `left`.
         """
@@ -219,8 +219,9 @@ class Lease(Held):
     async def release(self) -> bool:
         """Release the lock. Further calls have no effect.
 
-        The lock stays taken until `min_hold` is over. While a thread of a FastAPI endpoint works
-        under the lease, the result is True, and the lock is held until the thread ends.
+        With `min_hold`, the lock stays taken until `min_hold` is over. While a thread of a FastAPI
+        endpoint works under the lease, the result is True, and the lock is held until the thread
+        ends.
 
         Returns:
             True if the lock was ours until now. False if the lease had already ended (lost,

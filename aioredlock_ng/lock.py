@@ -176,10 +176,11 @@ class Lock:
     async def try_acquire(self) -> Lease | None:
         """Try to acquire the lock without waiting, and return None if another client holds it.
 
-        `blocking_timeout` has no effect here. Rivals that try at the same moment may split the
-        votes, so that no rival has a majority. Each rival then tries once more, at a random moment
-        within five eighths of `node_timeout`. If the votes are split again, which is rare, all
-        rivals receive None. If one rival must get the lock, use a `blocking_timeout` of a second.
+        `blocking_timeout` has no effect here. Clients that try at the same moment may split the
+        votes, so that no client has a majority. Each client then tries once more, at a random
+        moment within five eighths of `node_timeout`. If the votes are split again, which is rare,
+        all these clients receive None. If one client must get the lock, use a `blocking_timeout` of
+        a second.
 
         Raises:
             UpgradeRefused: The calling task holds `read()` of the lock, and requests `write()`.

@@ -179,7 +179,7 @@ class Options:
                 "5 % of ttl" if self.min_validity is None else f"min_validity={self.min_validity:g}"
             )
             raise ConfigurationError(
-                f"ttl={ttl:g} is too small for node_timeout={self.node_timeout:g}: needed is"
+                f"ttl={ttl:g} is too small for node_timeout={self.node_timeout:g}: the rule is"
                 f" ttl - ttl * drift_factor - 0.002 - node_timeout >= {share}, that is ttl >="
                 f" {least:.4g}; raise ttl or lower node_timeout"
             )
@@ -190,7 +190,7 @@ class Options:
     ) -> float:
         """Return a `min_hold` given by a user, checked against `max_ttl` and `max_hold`.
 
-        Errors call the argument `name`.
+        Error messages use `name` as the name of the argument.
 
         Raises:
             ConfigurationError: The value is not a finite positive number, or it is above `max_ttl`

@@ -23,7 +23,7 @@ def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
 
 
 def unreachable_delay(tries: int, draw: float) -> float:
-    """Return the delay in seconds after the latest of `tries` attempts that reached no quorum.
+    """Return the delay in seconds before the next attempt, after `tries` attempts without a quorum.
 
     The delay doubles from 40 ms after the first attempt to 1 s. The random draw, uniform in [0, 1),
     then shortens the delay by at most half.

@@ -83,7 +83,7 @@ def following(fence: int, stored: int) -> int | None:
 
 
 def mark_of(counter: int) -> int:
-    """Return the last number of a counter's block of `STEP` numbers."""
+    """Return the mark: the last number of the block of `STEP` numbers that contains the counter."""
     return counter - counter % STEP + STEP - 1
 
 
@@ -102,8 +102,8 @@ class FenceClock:
 
     def __init__(self) -> None:
         self._last = 0
-        # The slots for which the last fence was proposed. Other slots may get the same fence. With
-        # a new fence for each slot, the fences for a burst of names would run ahead of the clock.
+        # The slots for which the last fence was proposed. Other slots may get the same fence. If
+        # each slot got a new fence, a burst of names would drive the fences ahead of the clock.
         self._slots: set[bytes] = set()
         self._fastest: dict[int, int] = {}
         self.offset = 0

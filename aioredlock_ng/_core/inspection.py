@@ -144,8 +144,8 @@ def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) ->
 
     A node that does not answer counts as a node whose key has 0 seconds left.
     """
-    # All keys that are not locks count as one holder, because together they keep all tokens from a
-    # majority.
+    # All keys that are not locks count as one holder, because together they can keep every token
+    # from a majority.
     holders: dict[bytes | None, list[Held | NotALock]] = {}
     for look in looks:
         if isinstance(look, (Held, NotALock)):

@@ -50,7 +50,7 @@ def message_channel(manager_id: bytes) -> bytes:
 class KeyFormat:
     """A `key_format`, split once around `{name}`.
 
-    A name is only put between the two parts, so braces, CRLF and NUL in it have no special meaning.
+    A name is only put between the two parts, so braces, CRLF and NUL in a name are ordinary text.
     """
 
     __slots__ = ("_prefix", "_suffix")

@@ -36,7 +36,7 @@ def owner_key(key: bytes) -> bytes:
 
 
 def label_life(ttl: float) -> float:
-    """Return the ttl of a label in seconds. After half of it, the label is due to be written again.
+    """Return the ttl of a label in seconds. The holder writes the label again after half this time.
 
     The ttl is so long that most renewals of the lock need not write the label. If the holder is
     killed, the label may outlive the lock. `read_owner` ignores the label of an earlier holder.

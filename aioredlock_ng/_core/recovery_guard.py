@@ -3,15 +3,15 @@
 A node that lost its memory would grant locks that other clients still hold. So each node carries a
 marker that names a server process; see `marker.lua`. The marker is valid for the memory of this
 server process only. A node without a marker, or with the marker of another server process, does not
-vote. The node gets a marker with a ready time, one guard time from now. At the ready time, every
-lock that the node may have forgotten has expired.
+vote. A manager gives this node a marker with a ready time, one guard time from now. At the ready
+time, every lock that the node may have forgotten has expired.
 
 A set of nodes is new if *all* of its nodes answer and no node carries a marker. A new set need not
 wait for the guard time. Many managers may open a new set at the same moment, some before the last
 server is up. So the nodes themselves store that they are new: their markers say *founding*. If a
 manager finds all nodes founding within one second, it promotes them to trusted nodes. A node is
-promoted only if its marker is still the same. A nonce in the marker distinguishes one founding from
-another.
+promoted only if it still has the marker that the manager read. A nonce in the marker distinguishes
+one founding from another.
 
 A set whose nodes have all forgotten their locks looks new, too. A manager is a *witness* if it read
 a trusted marker less than the guard time ago. A witness neither founds nor promotes nodes, and
@@ -54,8 +54,8 @@ class Memory:
 
     Attributes:
         run_id: The run id of the process that the marker named.
-        at: The latest local instant at which the node may have granted a lock with that memory. At
-            this instant the marker was last read, or was first found to be gone.
+        at: The latest local instant at which the node may have granted a lock while it had that
+            memory. At this instant the manager last read the marker, or first found it gone.
     """
 
     run_id: bytes

@@ -57,7 +57,9 @@ _TOKEN = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 _UNNAMED = ("NOPERM", "ACL failure in script", "can't run this command or subcommand")
 
 _WHOLE = {"client": "client|tracking", "config": "config|get", "script": "script|load"}
-"""The right to report for each of these commands. In a refusal, Redis 6.2 names no subcommand."""
+"""The right that `missing_right` returns for each of these commands.
+
+In a refusal, Redis 6.2 names only the command, and not its subcommand."""
 
 _CURES: Final = (
     (
@@ -70,7 +72,7 @@ _CURES: Final = (
     ),
     ("READONLY", "name the primary instead, or end the replication: REPLICAOF NO ONE"),
     ("NOREPLICAS", "a lock server needs no replicas: set min-replicas-to-write to 0"),
-    ("BUSY", "a script or function on the server does not end: SCRIPT KILL or FUNCTION KILL"),
+    ("BUSY", "a script or function on the server does not end; try SCRIPT KILL or FUNCTION KILL"),
     ("LOADING", "the server is loading its data; run the doctor again when it is done"),
     (
         "unknown command",

@@ -37,11 +37,11 @@ class Tally:
     hopeless: bool
 
     def contested(self, quorum: int, ttl: float, age: float) -> bool:
-        """True if only rivals that asked at the same moment kept a quorum from granting.
+        """True if no quorum granted only because other clients asked at the same moment.
 
-        A refusal names no token. The key of a rival's attempt is recognised by its remaining life,
-        which is nearly the whole ttl. The rivals are assumed to ask for the same `ttl`, and their
-        keys to be at most `age` seconds old.
+        A refusal names no token. So a key counts as that of a simultaneous attempt if nearly the
+        whole ttl remains. The method assumes that the other clients asked for the same `ttl`, and
+        that their keys are at most `age` seconds old.
         """
         young = sum(left is not None and ttl - age <= left <= ttl for left in self.held)
         return self.granted > 0 and self.granted + young >= quorum

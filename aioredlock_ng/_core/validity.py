@@ -104,7 +104,8 @@ SILENT_SHARE = 0.1
 Answers to the first try still count if they arrive later."""
 
 STALL_SHARE = 0.1
-"""Share of the ttl. The reason of a loss mentions a stall of the event loop from this length on."""
+"""Share of the ttl. The reason of a loss mentions a stall of the event loop that took at least this
+time."""
 
 WATCH_AFTER = 0.1
 """Seconds from the beginning of a lease until the library watches its keys.

@@ -1,12 +1,12 @@
 """The meaning of a node's answer to a request about a lock.
 
-A reply is the record of a script's result (see `replies`), or one of these marks:
+A reply is the record of a script's result (see `replies`), or an object of one of these classes:
 
 * `Refusal`: the server answered with an error. An acquire leaves no key set then.
 * `Unsent`: the request never left this process. Nothing was set.
 * `Dropped`: the connection was lost after the request was queued. The server may have executed the
   request.
-* `Garbled`: an answer came, but does not fit the script. The mark is a subclass of `Dropped`.
+* `Garbled`: an answer came, but does not fit the script. `Garbled` is a subclass of `Dropped`.
 
 `None` means no answer yet. The scripts never return nil, so no reply of a script is `None`.
 """
@@ -81,7 +81,7 @@ class Garbled(Dropped):
 
 
 Mark = Refusal | Unsent | Dropped
-"""The mark that stands for a missing or unusable reply of a script."""
+"""An object that stands for a missing or unusable reply of a script."""
 
 Raw: TypeAlias = (
     bool

@@ -81,7 +81,7 @@ CALLED: Final = (
 """The commands that scripts call, except TYPE, which they can do without."""
 
 OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
-"""The commands without which ordinary locks still work, but waiters have no order."""
+"""Without these commands, ordinary locks still work, but waiters have no order."""
 
 OF_READERS: Final = frozenset({"ZREMRANGEBYSCORE", "PEXPIREAT"})
 """The commands that only the readers of read-write locks need."""
@@ -89,7 +89,7 @@ OF_READERS: Final = frozenset({"ZREMRANGEBYSCORE", "PEXPIREAT"})
 COMMANDS: Final = Command(
     Script("commands", decode_states.unknown_commands), (), tuple(name.encode() for name in CALLED)
 )
-"""The request for the commands of `CALLED` that the server does not know.
+"""The request that asks a server which commands of `CALLED` it does not know.
 
 A new connection does not load this script, but sends its source with the call.
 """

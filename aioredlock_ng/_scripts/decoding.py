@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "Asked", "Call", "are", "garbled", "is_int", "kind_of", "starts"]
 
 LARGEST = 2**63 - 1
-"""The largest integer of RESP. The big numbers of RESP3 are refused, because a larger integer might
-overflow a float of seconds."""
+"""The largest integer of RESP. The big numbers of RESP3 are refused, because the conversion of a
+larger integer to seconds might overflow."""
 
 
 class Asked(Protocol):

@@ -8,7 +8,7 @@
 -- ARGV[i]  from 3 on, for each hand-over: the token to release; then token and ttl in milliseconds
 --          of the acquire. A guarded acquire also has the proposed fence ('' without fencing) and
 --          the slot of its key among the counters.
--- Returns  twice the number of hand-overs if each key was released and is granted as asked. Else an
+-- Returns  twice the number of hand-overs if each key was released and granted again. Else an
 --          array in which answers to releases and acquires alternate. The array ends before the
 --          first call that met an error, and is empty if the node is not trusted. The caller
 --          repeats one by one the calls that got no answer.

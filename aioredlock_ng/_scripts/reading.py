@@ -62,7 +62,7 @@ class ReadKind(LockKind):
         ttl: int,
         marks: Sequence[Mark] = (),
     ) -> Command:
-        """Return the command that renews entries, and turns downgraded keys into entries.
+        """Return the command that renews entries, and turns keys of downgraded leases into entries.
 
         The keys may belong to several leases. `marks` has one `Mark` for each key. A node stores
         the fence of the mark if it turns the key into an entry.

@@ -92,9 +92,9 @@ class Command(Request):
 
     @property
     def packed(self) -> bytes:
-        """Return the call as EVALSHA for the wire.
+        """Return the bytes of the call, as an EVALSHA command.
 
-        The bytes are made at the first use. A command that is merged with others needs no bytes of
+        The first use makes the bytes. A command that is merged with others needs no bytes of
         its own.
         """
         packed = self._packed

@@ -83,7 +83,8 @@ class Quarantined:
     """The node granted nothing, because it may have forgotten locks.
 
     Attributes:
-        left: Seconds until the node grants; None if its marker is missing or does not match.
+        left: Seconds until the node grants; None if its marker is missing or is not the expected
+            marker.
     """
 
     left: float | None

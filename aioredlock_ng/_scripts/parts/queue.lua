@@ -279,7 +279,7 @@ local function announce_writer(key)
 end
 
 -- Sends the first writer the time until a key held by readers expires, plus one grace as in
--- stand.lua. Without this message, the writer would wait for a later expiry that it has read.
+-- stand.lua. The writer may have read a later expiry before, and would wait for that expiry.
 -- Tracking is not enough, because a write by a reader of the writer's own process ends the tracking
 -- without a message. Writers whose processes are gone are removed.
 local function notify_expiry(key)
@@ -460,7 +460,7 @@ local function served(n, claim)
     local ticket, other = string.match(displaced[i] or '', '^aioredlock_ng:offer:(%d+):(.+)$')
     if other and other ~= member and limit_of(other) then
       -- The displaced member waits for any slot. The claim's member may want this key as a lock,
-      -- and then was in another queue.
+      -- and then waited in another queue.
       local slots = queue_for(other, KEYS[i])
       ask('ZADD', slots, ticket, other)
       if (ask('PTTL', slots) or 0) < 20000 then ask('PEXPIRE', slots, 20000) end
