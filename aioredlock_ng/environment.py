@@ -31,7 +31,7 @@ _WORDS: Final[dict[str, dict[str, bool | str | None]]] = {
     "fencing": {"true": True, "false": False},
     "recovery_guard": {"auto": "auto", "strict": "strict", "none": None},
 }
-"""Options with a fixed set of words, and the value of each word."""
+"""Options that accept only certain words, and the value that each word stands for."""
 
 _KNOWN: Final = tuple(name.upper() for name in ("nodes", *_NUMBERS, *_WORDS, "owner", "key_format"))
 

@@ -63,8 +63,8 @@ class Lock:
     raises `RedlockError` and releases nothing. The lease stays held until its holder releases it,
     or until the tasks have left the other entries.
 
-    A task that leaves an `async with` leaves its own newest entry, if the task has an entry. One
-    task must therefore leave its entries of a `Lock` object in the reverse order of entering them.
+    If a task that leaves an `async with` has entries of its own, the newest of these entries ends.
+    One task must therefore leave its entries of a `Lock` object in the reverse order of entering.
     """
 
     __slots__ = ("_blocking_timeout", "_bodies", "_names_holder", "_on_lost", "_source", "_spec")

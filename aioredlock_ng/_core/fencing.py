@@ -58,7 +58,7 @@ Without a bound, a grant could own fences of earlier leases if a node has forgot
 
 
 def slot_of(key: bytes) -> bytes:
-    """Return the field of a key's counter: CRC-32 of the key modulo `SLOTS`, in decimal."""
+    """Return the slot of a key's counter: the CRC-32 of the key modulo `SLOTS`, in decimal."""
     return b"%d" % (crc32(key) % SLOTS)
 
 

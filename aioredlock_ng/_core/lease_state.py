@@ -87,9 +87,10 @@ class LeaseState:
             self.deadline = renewal.deadline
 
     def renewed(self, renewal: Renewal) -> bool:
-        """Set the new deadline, because a quorum confirmed a renewal.
+        """Set the new deadline after a quorum has confirmed a renewal.
 
-        Renewals sent later limit the new deadline, whether they are confirmed or not.
+        The new deadline is never after the deadline of any renewal that was sent later, even if no
+        quorum confirmed that renewal.
 
         Returns:
             False if nothing changed, because a later renewal is already confirmed or the lease has

@@ -58,7 +58,7 @@ class NodeView:
 
     @property
     def to_track(self) -> bool:
-        """True if the node should begin to track the key. Only the head needs the tracking."""
+        """True if the node should begin to track the key. Only the queue's head needs this."""
         return self.rank == 0 and not self.tracked
 
     def learn(self, free_at: float, slots: tuple[int, ...], now: float) -> None:
@@ -132,7 +132,7 @@ class Outlook:
 
     @property
     def untracked(self) -> int:
-        """The number of further nodes that must track the key until a quorum tracks it.
+        """The number of further nodes that must track the key before a quorum tracks it.
 
         Once a quorum tracks the key, the key cannot become free on a quorum without a report.
         """

@@ -10,7 +10,7 @@
 --          the slot of its key among the counters.
 -- Returns  twice the number of hand-overs if each key was released and granted again. Else an
 --          array in which answers to releases and acquires alternate. The array ends before the
---          first call that met an error, and is empty if the node is not trusted. The caller
+--          first call that failed, and is empty if the node is not trusted. The caller
 --          repeats one by one the calls that got no answer.
 -- A key with a queue is offered to the first waiter, and the acquire is refused.
 local shared, expected = tonumber(ARGV[1]), ARGV[2]

@@ -1,4 +1,4 @@
--- Ends a lease before its minimum hold has ended. The keys that still hold its token stay taken.
+-- Ends a lease before its `min_hold` is over. The keys that still hold its token stay taken.
 -- KEYS     the lock's keys
 -- ARGV[1]  token
 -- ARGV[2]  milliseconds for which the keys stay taken from now on
