@@ -250,8 +250,8 @@ def _clock(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     if clock is None:
         return
     drift = options.drift(options.ttl)
-    # If the node's clock is faster than ours by more than this share, a key of ttl seconds expires
-    # before a lease of ttl - drift seconds ends.
+    # A key lives for ttl seconds, and a lease for ttl - drift seconds. If the node's clock gains
+    # more than this share, the key expires before the lease ends.
     allowed = drift / (options.ttl - drift)
     advanced = (
         f"its clock advanced {clock.rate:.6g} s (± {clock.rate_error:.2%}) in one second of this"

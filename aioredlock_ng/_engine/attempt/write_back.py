@@ -1,4 +1,4 @@
-"""The second round of an attempt to read: it writes the fence back to nodes with lower counters."""
+"""The second round for a read lease: it writes the fence to the nodes with lower counters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WriteBack(Round):
         self._fence = fence
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Count a counter above the fence as a yes, if the counter rose after the grant.
+        """Count an answer with a counter above the fence as a yes, if it rose after the grant.
 
         The node still has the attempt's entry, so no writer has had the key there since the grant.
         The next writer gets a fence above the counter. If the counter was above the fence at the
