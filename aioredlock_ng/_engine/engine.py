@@ -37,8 +37,8 @@ class Engine(Parts):
         """Start connecting to all nodes, and wait for the first try of each node.
 
         Once a quorum is up, the wait ends as soon as no further try has finished for a node
-        timeout. After that, the method waits at most three node timeouts for the probes for
-        duplicate nodes. It waits as long at most for the first reading of the markers.
+        timeout. The method then waits for the probes for duplicate nodes, and after that for the
+        first reading of the markers. Each of these two waits lasts at most three node timeouts.
 
         Safety: after a cancellation, the nodes go on connecting until `aclose`.
         """

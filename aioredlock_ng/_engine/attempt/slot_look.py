@@ -25,8 +25,8 @@ class SlotLook(Round):
     A node that is down counts as a node without a free slot.
 
     Args:
-        on_decided: Called once, when a quorum of nodes has shown the same free slot, when no slot
-            can reach a quorum any more, or at the node timeout.
+        on_decided: Called once: when a quorum of nodes has shown the same free slot, when no slot
+            can reach a quorum, or at the node timeout.
     """
 
     __slots__ = ()
