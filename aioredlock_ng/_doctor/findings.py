@@ -61,7 +61,8 @@ def _quorum(nodes: Nodes, options: Options) -> Iterator[Finding]:
 
 def _can_vote(facts: NodeFacts) -> bool:
     if facts.problem:
-        return facts.problem == "not-examined"  # a node without an examination counts as able
+        # A node that was not examined counts as able to vote.
+        return facts.problem == "not-examined"
     return bool(facts.granted) and not is_no_voter(facts)
 
 

@@ -97,7 +97,7 @@ class Trials:
         """
         keys, token, ttl = (self._key,), self._token, b"%d" % self._ttl
         taking, freeing = MUTEX.acquire_one, MUTEX.release_one
-        self._leaves = True  # until the server confirms that the keys are deleted
+        self._leaves = True  # True until the server confirms the deletion of the keys.
         reply = await self._call(MUTEX.acquiring(keys, (), token, ttl, 0))
         self.facts["granted"] = is_granted(reply)
         if not self.facts["granted"] and not isinstance(reply, Refusal):

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["Life", "LineKey", "LockSpec", "Numbered"]
 
 LineKey = tuple[bytes, ...] | tuple[bytes, int]
-"""The name of a waiting line: the keys of a lock, or the key and the limit of a semaphore. A line
-of readers has the key of the lock, and the number 0."""
+"""The name of a waiting line: the keys of a lock, or the key and the limit of a semaphore. For a
+line of readers, the name is the key of the lock and the number 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One acquisition, from the call to a lease or an error.
+"""One acquisition, from the call of `acquire()` to a lease or an error.
 
 The caller awaits one future. After `start`, an acquisition runs in callbacks only. Nothing is
 awaited between sending a request to a node and registering the receiver of the answer. So an

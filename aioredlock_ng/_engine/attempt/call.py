@@ -116,8 +116,8 @@ class Call(SecondRound):
         """Raise an error if the caller would wait for ever for a lock that it holds itself.
 
         The holder of a semaphore waits for itself only if it holds all slots. A call with a time
-        limit ends by itself, so it is not refused. A call to write is refused even with a time
-        limit if its caller reads the lock in an enclosing block.
+        limit ends by itself, so it is not refused. A call to write is refused if its caller reads
+        the lock in an enclosing block, even if the call has a time limit.
 
         Raises:
             LockHeld: Raised if the calling task or thread holds the lock in an enclosing block.

@@ -1,4 +1,4 @@
-"""Releases of attempts and leases. A release is sent in the tick in which it is decided.
+"""Releases of attempts and leases. A release is queued in the same tick in which it is decided.
 
 A caller may wait for the answers to a release, or continue without them.
 """

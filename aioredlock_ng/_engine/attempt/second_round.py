@@ -84,8 +84,8 @@ class SecondRound(Attempts):
     def _without_fence(self, attempt: Round, second: Round) -> None:
         """Replace the grants of a failed attempt by the nodes' answers to its second round.
 
-        Late answers to the second round replace grants, too. The undo of the attempt still finds
-        every grant, because the undo uses an earlier copy of the replies.
+        Late answers to the second round replace grants, too. `_undo` still releases every grant,
+        because it uses an earlier copy of the replies.
         """
 
         def count(_index: int = 0) -> None:

@@ -40,7 +40,10 @@ class Repairs:
         self._context = context
 
     def missing(self, lacking: Iterable[LeaseRecord], index: int) -> None:
-        """Schedule repairs of leases whose keys node `index` lacks, unless it is in quarantine."""
+        """Schedule repairs of leases whose keys node `index` lacks.
+
+        A node in quarantine gets no repairs.
+        """
         if self._context.quarantined(index):
             return
         due = [lease for lease in lacking if self._wanted(lease, index)]

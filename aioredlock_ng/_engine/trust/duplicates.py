@@ -76,7 +76,7 @@ class DuplicateNodes:
         """Write a key to node `index`, and read this key on all other nodes.
 
         If another node has the key, too, both nodes are the same server. The manager then refuses
-        the later of the two nodes for good, in the order in which the application gave the nodes.
+        one of them for good: the node that comes later in the list given to the manager.
 
         Returns:
             True if the probe was complete: the key was written, and each connected node was read.

@@ -146,8 +146,8 @@ class Markers:
                 self.excessive.add(index)
             elif after.trust is Trust.TRUSTED:
                 self.excessive.discard(index)
-                # Another process may have promoted a node that lost locks which this manager
-                # remembers. This manager is about to quarantine that node again.
+                # This manager may remember locks that the node has lost, although another process
+                # has made the node trusted. The manager is about to quarantine such a node again.
                 known = memory is not None and not memory.contradicts(after)
                 if known and (before is None or before.trust is not Trust.TRUSTED):
                     self._trusted(index)

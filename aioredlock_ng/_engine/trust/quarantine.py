@@ -71,9 +71,9 @@ class Quarantine:
         return replace(state, state="quarantined", reason=why)
 
     def words(self, index: int) -> str:
-        """Return the reason for a node's quarantine: a new set of nodes, or the error of a marker.
+        """Return the reason for a node's quarantine, if it is a new set or a refused marker.
 
-        Return "" in all other cases, such as a node that may have forgotten locks.
+        Return "" in all other cases, for example if the node may have forgotten locks.
         """
         reading = self._markers.readings[index]
         if (

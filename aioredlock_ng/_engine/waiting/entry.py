@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["KEPT_FOR", "QUEUE_LIFE", "Entry", "leaving"]
 
 QUEUE_LIFE = 20.0
-"""Seconds until a queue expires, counted from the latest refresh by the head of the queue. A
-refresh by a later waiter keeps the queue for twice the longest time until that waiter's next
-refresh."""
+"""Seconds until a queue expires, counted from the latest refresh by the head of the queue. After a
+refresh by another waiter, the queue lives twice as long as that waiter's longest refresh
+interval."""
 
 KEPT_FOR = 2.0
 """Seconds for which the free keys of a lock are reserved for a waiter, while another key of this

@@ -31,9 +31,9 @@ __all__ = ["POLL_EVERY", "Place"]
 REFRESH_EVERY = QUEUE_LIFE / 2
 """Longest time in seconds between two refreshes by the head of a queue. The actual time is random,
 and at least half as long. A refresh costs one command per node, and helps if messages were lost. A
-node that tracks the key is left out if its answer is younger than half of this time. For a later
-waiter, each waiter ahead adds `QUEUE_LIFE`, up to 15 times. A later waiter needs its refresh only
-if a waiter ahead has died, or if the nodes have forgotten the later waiter."""
+node that tracks the key is left out if its answer is younger than half of this time. A waiter
+behind the head waits longer: by `QUEUE_LIFE` for each waiter ahead, up to 15 times. It needs its
+refresh only if a waiter ahead has died, or if the nodes have lost its own entry."""
 
 POLL_EVERY = 0.1
 """Longest time in seconds between refreshes while no quorum of nodes sends messages and tracks
