@@ -56,10 +56,10 @@ async def examine(
 ) -> NodeFacts:
     """Examine one node, with two readings of its clock that are `watch` seconds apart.
 
-    A lock with the ttl of the options is acquired and released under `key`, which no other call
-    uses. `clock` is a steady clock of this machine, and `wall` is its wall clock.
+    The examination acquires and releases a lock under `key`, with the ttl of the options. No other
+    call may use this key. `clock` is a steady clock of this machine, and `wall` is its wall clock.
 
-    Safety: a cancelled call closes the connection. The key is released or expires.
+    Safety: a cancelled call closes the connection. The key is deleted or expires.
     """
     facts: dict[str, Any] = {"address": connector.address}
     try:
@@ -95,10 +95,10 @@ class _Examination(Trials):
             _Ended, NoAnswer: The examination ends early.
         """
         await self._identify()
-        # A server that cannot be a node is only reported, and nothing is written to it.
+        # Nothing is written to a server that cannot be a node.
         if not is_no_voter(NodeFacts(**self.facts)):
             await self._prepare()
-            # With another key format, the keys of locks rarely collide with other data.
+            # With the default format, a lock's key is its name, which other data may have, too.
             if self._options.key_format == BARE_FORMAT:
                 await self._sample_keys()
             await self._try(watch)
@@ -132,7 +132,7 @@ class _Examination(Trials):
             if info.get("loading") == "1":
                 raise _Ended(
                     "not-ready",
-                    "LOADING: it still reads its data, and its INFO is not reliable yet",
+                    "LOADING: it still loads its data, so its INFO is not reliable yet",
                 )
             self.facts.update(facts_of(info))
         tries = [await self._interview.call("EVAL", Request(request)) for request in TRIES]
@@ -166,8 +166,8 @@ class _Examination(Trials):
             ):
                 break
         if self.facts["resp3"]:
-            # This check comes late because some servers deliver a message to its own sender after
-            # the reply to PUBLISH.
+            # Some servers deliver the message to its sender only after the reply to PUBLISH. By
+            # now the message must have arrived.
             self.facts["messages"] = self._interview.messages == [_MESSAGE]
 
     async def _sample_keys(self) -> None:
@@ -202,7 +202,7 @@ class _Examination(Trials):
 
 
 def _value_of(reply: Reply) -> str:
-    """Return the value of a setting from the reply to CONFIG GET. "" if there is none.
+    """Return the value of a setting from the reply to CONFIG GET, or "" if there is none.
 
     The reply is a map in RESP3 and a flat list in RESP2.
     """

@@ -27,7 +27,7 @@ _SLOW_SHARE = 0.05
 """Share of the ttl above which a majority's round trip (p95) counts as slow."""
 
 _ROOMY_TTL = 10
-"""Ratio of the ttl to the node timeout below which the ttl counts as short."""
+"""If the ttl is less than this many node timeouts, the ttl counts as short."""
 
 _LOST: Final = ("foreign", "waiting", "excessive")
 """States of a node's marker in which the node must wait, regardless of the other nodes."""
@@ -61,7 +61,8 @@ def _quorum(nodes: Nodes, options: Options) -> Iterator[Finding]:
 
 def _can_vote(facts: NodeFacts) -> bool:
     if facts.problem:
-        return facts.problem == "not-examined"  # no fact speaks against its vote
+        # A node that was not examined counts as able to vote.
+        return facts.problem == "not-examined"
     return bool(facts.granted) and not is_no_voter(facts)
 
 
@@ -101,8 +102,8 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
 def _all_forgot(nodes: Nodes, options: Options) -> Iterator[Finding]:
     """Yield a finding if each node has no marker or must wait, and at least one node must wait.
 
-    In this state, all nodes have lost their memory. If the option `recovery_guard` is "strict",
-    there is no such finding, because the nodes of a new set wait as well.
+    In this state, all nodes have lost their memory. If the option `recovery_guard` is "strict", the
+    rule yields no finding, because the nodes of a new set must wait as well.
     """
     told = [facts.trust for facts in nodes]
     if (
@@ -189,8 +190,8 @@ def _slowness(nodes: Nodes, options: Options) -> Iterator[Finding]:
     if len(slow) >= quorum and slow[quorum - 1] > options.ttl * _SLOW_SHARE:
         trip = slow[quorum - 1]
         what = (
-            f"a majority's round trip takes {trip:.3g} s, {trip / options.ttl:.0%} of the ttl, one"
-            " time in 20"
+            f"one in 20 round trips of a majority takes {trip:.3g} s or more,"
+            f" which is {trip / options.ttl:.0%} of the ttl"
         )
         yield KINDS["slow-quorum"].found((), what)
     if options.ttl < options.node_timeout * _ROOMY_TTL:

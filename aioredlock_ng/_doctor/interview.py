@@ -1,4 +1,4 @@
-"""Send requests, each with a time limit, over a connection like a manager's connection."""
+"""Send single requests to a node, each with a time limit, and receive its messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Interview", "NoAnswer"]
 
 _GOODBYE = 1.0
-"""Longest wait in seconds for the end of the closed connection."""
+"""Longest wait in seconds until a connection that is being closed has ended."""
 
 
 class NoAnswer(Exception):
@@ -65,7 +65,8 @@ class Interview:
     async def subscribe(self, channel: bytes) -> Reply:
         """Subscribe to a channel over RESP3. Return `OK` after the server's confirmation.
 
-        Raises the errors of `call`.
+        Raises:
+            NoAnswer: No answer came in time, or the connection was lost.
         """
         question = Question(Request(b""), self._clock())
         self._channel.ask(Subscription(channel, question))
@@ -77,7 +78,7 @@ class Interview:
         Raises:
             NoAnswer: No answer came in time, or the connection was lost.
 
-        Safety: if it is cancelled, the server may have executed the request.
+        Safety: after a cancellation, the server may have executed the request.
         """
         question = Question(command, self._clock())
         self._channel.ask(question)

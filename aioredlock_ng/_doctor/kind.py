@@ -46,7 +46,7 @@ class Kind:
         remedy: str | None = None,
         guard: bool = False,
     ) -> Finding:
-        """Return the finding about these nodes. An empty tuple stands for the set as a whole."""
+        """Return the finding about these nodes. An empty tuple stands for the whole set."""
         where = (nodes,) if isinstance(nodes, str) else nodes
         if guard and self.guarded:
             return Finding(self.code, INFO, where, what, self.guarded, remedy or self.remedy)

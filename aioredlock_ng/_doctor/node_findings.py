@@ -133,7 +133,8 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["replicas"].found(
             facts.address, f"{attached} attached", guard=options.recovery_guard is not None
         )
-    # With the recovery guard, `findings.py` notices a restart by the marker, which is more precise.
+    # With the recovery guard, `findings.py` notices a restart by the marker. The marker is more
+    # precise than the uptime.
     if (
         options.recovery_guard is None
         and facts.uptime is not None
@@ -191,7 +192,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             yield KINDS["refused"].found(
                 facts.address, f"{', '.join(steps)}: {words}", remedy=cure_of(words)
             )
-        # A script's refusal without a command's name adds nothing if another refusal has a name.
+        # If one refusal names a forbidden command, a refusal that names none adds nothing.
         elif right not in told and (right or not any(rights.values())):
             told.add(right)
             own_keys = right == KEYS and _ON_OWN_KEYS.issuperset(steps)
@@ -239,7 +240,7 @@ def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = Fal
     else:
         what, remedy = (
             f"its user has no right to a command in a script: {words}",
-            "Grant what docs/acl.md lists.",
+            "Grant the rights that docs/acl.md lists.",
         )
     return replace(finding, code="missing-right", what=what, remedy=remedy)
 
@@ -249,12 +250,12 @@ def _clock(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     if clock is None:
         return
     drift = options.drift(options.ttl)
-    # If the node's clock gains more than this share, a key of ttl seconds expires before a lease of
-    # ttl - drift seconds ends.
+    # A key lives for ttl seconds, and a lease for ttl - drift seconds. If the node's clock gains
+    # more than this share, the key expires before the lease ends.
     allowed = drift / (options.ttl - drift)
     advanced = (
         f"its clock advanced {clock.rate:.6g} s (± {clock.rate_error:.2%}) in one second of this"
-        " machine's"
+        " machine's clock"
     )
     sure = 1 - clock.rate_error
     if clock.rate * sure > 1 + allowed:

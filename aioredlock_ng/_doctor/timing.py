@@ -31,7 +31,7 @@ A reading sends up to `_TIMES` requests, because the fastest answer has the smal
 async def measure(
     interview: Interview, command: Command, within: float, clock: Callable[[], float]
 ) -> RoundTrips | None:
-    """Measure round trips of a request. Refusals count as well.
+    """Measure round trips of a request. A refusal ends a round trip like any other answer.
 
     The measurement ends after `_ROUND_TRIPS` round trips, or after `within` seconds if there are
     `_FEWEST_ROUND_TRIPS` by then.

@@ -73,7 +73,7 @@ class Parts:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
-        # For each node, the `Vote` objects for a grant and for no answer. Making five of them for
+        # Two votes for each node: one for a grant, one for a missing answer. Making new votes for
         # each `LockAcquired` would take longer than all other work for this event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [
@@ -137,8 +137,8 @@ class Parts:
     def disown(self) -> None:
         """End all parts in a forked child, and send nothing.
 
-        Connections and leases belong to the parent. The event loop may go on in the child. Parts
-        that still ran there would write to the parent's connections and release its leases.
+        The connections and leases belong to the parent, but the child may go on to run the event
+        loop. Active parts would write to the parent's connections and release its leases.
         """
         self._forked = self._closed = True
         self.reports.stop()

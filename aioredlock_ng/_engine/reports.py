@@ -106,10 +106,10 @@ class Reports:
         return ""
 
     def present(self, index: int, is_present: bool) -> None:
-        """Record that node `index` has joined or left the outbox; see `Fleet`."""
+        """Record whether the outbox of all nodes sends commands to node `index`; see `Fleet`."""
         self._context.fleet.present(index, is_present)
         if is_present:
-            # A connected node that hides its run id may be the same server as the new node.
+            # Each connected node that hides its run id may be the same server as the new node.
             for other, node in enumerate(self._context.fleet.nodes):
                 if node.ready and not node.state().run_id:
                     self._duplicates.suspect(other)

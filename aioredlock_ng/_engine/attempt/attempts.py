@@ -23,8 +23,8 @@ __all__ = ["Attempts"]
 class Attempts:
     """The requests that an acquisition has sent to the nodes so far.
 
-    The constructor of `Call` sets all attributes. A constructor here would cost each lock one more
-    call.
+    The constructor of `Call` sets all attributes. A constructor here would make each acquisition
+    slower by one more call.
 
     Attributes:
         spec: The lock or the semaphore that is wanted.

@@ -74,7 +74,7 @@ class Labels:
     ) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
         """Return the keys of the labels, and for each key its ttl in milliseconds and its value.
 
-        Set the instant at which each label must be written again.
+        The call also sets `labelled_until`, the instant at which a label must be written again.
         """
         now, wall_us = self._clock(), self._wall_us()
         keys: list[bytes] = []

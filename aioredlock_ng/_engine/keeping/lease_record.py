@@ -34,7 +34,7 @@ class Ballot(Protocol):
 
 
 class Counted:
-    """The number of nodes that held a lease when it ended. The object replaces a `Batch`.
+    """The number of nodes that held a lease when it ended. It replaces the lease's `Batch`.
 
     A batch refers to all leases that it renewed. An ended lease that kept its batch would keep all
     these leases in memory.
@@ -70,8 +70,8 @@ class LeaseRecord(LeaseState):
         stored: The fence that a quorum stored for the grant; 0 without fencing.
         task: The task inside the `async with` of the lease, if any.
         home: The `Mailbox` of the holder's event loop, if the engine runs on another loop.
-        asking: The task of the body, while this task waits for a renewal. If the lease is lost
-            meanwhile, the waiting call raises an exception.
+        asking: The task of the body, while this task waits for a renewal; otherwise None. If the
+            lease is lost meanwhile, the waiting call raises an exception.
         on_lost: Called at most once, synchronously, when the lease is lost.
         waiters: Futures to resolve when the lease ends.
         timer: An exact timer, which replaces the timer wheel when the deadline is near.
@@ -221,8 +221,8 @@ class LeaseRecord(LeaseState):
         """Return another lease of the grant for the task that reads under this lease.
 
         The result is None after the deadline of this lease. Until its first renewal, the new lease
-        has the ttl of this lease, and ends no later. The nodes must not be asked, because the task
-        could wait for a writer that waits for this task.
+        has the ttl of this lease, and ends no later than this lease. The nodes must not be asked,
+        because the task could wait for a writer that waits for this task.
         """
         if self.deadline <= now:
             return None
@@ -268,7 +268,7 @@ class LeaseRecord(LeaseState):
             self.timer = None
 
     async def wait_over(self, future: asyncio.Future[None]) -> None:
-        """Wait for `future`, which the end of the lease resolves, too."""
+        """Wait for `future`. If the lease ends, its end resolves the future."""
         waiters = self.waiters = self.waiters or []
         waiters.append(future)
         try:

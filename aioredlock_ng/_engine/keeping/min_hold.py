@@ -1,7 +1,7 @@
 """The minimum hold of a lease. Its keys stay taken for this time, even if the lease ends early.
 
 The first ttl of the keys is at least as long as the minimum hold, so even a crash does not free the
-keys early. After a renewal or a repair, the keys still live until the end of the minimum hold. If a
+keys early. Renewals and repairs keep the keys at least until the end of the minimum hold. If a
 lease ends early, a mark (see `_core/over.py`) replaces its token, and the keys expire at the end of
 the minimum hold.
 """

@@ -39,14 +39,14 @@ async def force_release(
 ) -> list[int]:
     """Delete the key of a lock on the nodes where it has the holder's token.
 
-    A deletion of other tokens could hit a node that has just granted an attempt of another client.
-    The other client would count the node in its majority, and the next client would get the lock,
-    too.
+    The deletion of another token could hit a node that has just granted an attempt of another
+    client. That client would still count this node in its majority, and the next client would get
+    the lock, too.
 
     If no token has a majority, each token belongs to an attempt under way or is left over. An
     attempt is won or undone within two node timeouts, unless its client has a longer node timeout
-    than this manager. A token that is still there after two node timeouts counts as left over, and
-    its keys are deleted.
+    than this manager. If a token is still on the nodes after two node timeouts, it counts as left
+    over, and its keys are deleted.
 
     Args:
         context: The shared objects of the engine.
@@ -110,8 +110,8 @@ async def force_release(
     answers = await ask(kind.force_releasing((key,), (slot,), fence, values, any_key=any_key))
     deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
     if not any(deleted):
-        # A key that may not be deleted can have appeared since the last look. If the look showed
-        # the key already, the lock itself had a majority, and the key causes no error.
+        # A key that may not be deleted can have appeared since the nodes were asked. If the key was
+        # there already, the token of the lock had a majority, and the key causes no error.
         refuse(
             [
                 answer if _foreign(look) is None else ForceReleased(0)
