@@ -65,8 +65,8 @@ class Fleet:
 
 
 def _nobody(_sink: Sink) -> None:
-    """Do nothing, because a fleet without an outbox has no present nodes."""
+    """Do nothing, because without an outbox every node is in `absent`."""
 
 
 def _nothing() -> None:
-    """Send nothing, because nothing was queued."""
+    """Do nothing, because without an outbox no command is queued."""

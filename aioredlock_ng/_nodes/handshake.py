@@ -202,7 +202,7 @@ def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[st
     ]
     told = COMMANDS.read(by_source)
     if isinstance(told, UnknownCommands):
-        # The names are our own, so no words of the server are repeated.
+        # These names come from `needed`, so the error message repeats no words of the server.
         unknown += [name for name in needed if name.encode() in told.names]
     return unknown
 

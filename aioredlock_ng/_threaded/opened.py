@@ -20,7 +20,7 @@ __all__ = ["Manager", "Opened"]
 
 
 class Manager(Protocol):
-    """The part of `Redlock` that a thread of its own needs."""
+    """The methods of `Redlock` that `Opened` calls on the engine's thread."""
 
     async def open(self) -> object:
         """Connect to the nodes."""
@@ -105,7 +105,7 @@ class Opened(Generic[M]):
         self._raise_error()
 
     def _raise_error(self) -> None:
-        # A thread whose loop cannot run any more ends without a closing.
+        # A thread whose loop cannot run any more ends without setting `_closed`.
         if self._closed.error is not None:
             raise self._closed.error
 

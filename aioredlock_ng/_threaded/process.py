@@ -50,7 +50,7 @@ class PerProcess(Generic[M]):
         self._begun = begun
         self._opened: Opened[M] | None = None
         self._closed = not opens_itself
-        # A signal handler may use the manager while its thread has the lock.
+        # A signal handler may use the manager while the interrupted thread has the lock.
         self._opening = threading.RLock()
         _all.add(self)
 
@@ -68,7 +68,7 @@ class PerProcess(Generic[M]):
 
         Raises:
             RedlockClosed: The manager was closed, or the thread of its locks has ended.
-            RedlockError: The call comes from the thread itself, which is still opening the manager.
+            RedlockError: The call comes from the manager's own thread, which is still opening it.
 
         Safety: if the call is interrupted while it waits, the opening goes on without it.
         """
@@ -90,10 +90,10 @@ class PerProcess(Generic[M]):
     def close(self) -> None:
         """Close the manager of this process, if there is one. Idempotent.
 
-        The call also waits for the end of a thread that has died.
+        If the manager's thread has died, the call waits for the end of that thread.
 
         Raises:
-            RedlockError: The call comes from the thread itself, which would wait for itself.
+            RedlockError: The call comes from the manager's own thread, and would wait for itself.
 
         Safety: if the call is interrupted, the closing goes on without it, or a further call begins
         the closing.
@@ -163,8 +163,9 @@ class PerProcess(Generic[M]):
 
     def _begin_close(self) -> Opened[M] | None:
         """Begin the closing, and return the manager for whose end the call must wait."""
-        # This method takes no lock, because a signal handler may close the manager while another
-        # frame of its thread has the lock, and wait for the engine's thread.
+        # This method takes no lock, because it also runs when a sink closes the manager on the
+        # engine's thread. A signal handler may wait for that thread while the code that the handler
+        # interrupted has the lock.
         self._closed = True
         opened = self._of_this_process()
         if opened is not None:

@@ -137,12 +137,12 @@ class Kinds:
         )
 
     def once(self, template: str, *, within: float) -> Once:
-        """Decorate a function so that it starts at most once per `within` seconds in the fleet.
+        """Decorate a function so that it starts at most once per `within` seconds.
 
-        A call returns True if it ran the function. The function's own result is discarded. The call
-        returns False if another call with the same name runs the function, or began the function
-        less than `within` seconds ago. A run that fails or dies counts as begun. See
-        `aioredlock_ng.Redlock.once`.
+        The limit holds for all processes together. A call returns True if it ran the function. The
+        function's own result is discarded. The call returns False if another call with the same
+        name runs the function, or began the function less than `within` seconds ago. A run that
+        fails, or whose process dies, counts as begun. See `aioredlock_ng.Redlock.once`.
 
         Args:
             template: The name, as for `guard`.

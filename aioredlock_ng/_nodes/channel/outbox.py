@@ -78,7 +78,8 @@ class Outbox:
                 channel.ask(sink)
             return
         if sink.command.tracked:
-            # Neither CACHING nor a tracked command has a form, so merging never separates the two.
+            # Only commands with a `Form` are merged. CLIENT CACHING and tracked commands have no
+            # form, so the two stay next to each other.
             self._sinks.append(Caching(sink.started))
         self._sinks.append(sink)
         if not self._scheduled:

@@ -183,7 +183,7 @@ class Channel(Sender):
             else:
                 asked = self._ask_again(sink, command.packed)
             if not asked:
-                sink.deliver(self._index, Unsent("given up before it could be asked alone"))
+                sink.deliver(self._index, Unsent("given up before it could be sent alone"))
 
     def _garbled(self, sink: Sink, words: Garbled) -> Garbled:
         """Report a reply that does not fit its request, and return the `Garbled`.
