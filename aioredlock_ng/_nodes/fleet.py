@@ -47,6 +47,7 @@ class Fleet:
         The indexes must be sorted.
         """
         # While a node is down, a release often goes to exactly the nodes that share the outbox.
+        # Then one call of the outbox is enough.
         if indexes == self._present:
             self.ask_present(sink)
         else:

@@ -24,7 +24,7 @@ _FAKEREDIS = (
 )
 
 _SECRETS = ("password", "ssl_password")
-"""Settings of a connection whose values no text may contain."""
+"""Settings of a connection with secret values, which no message may contain."""
 
 
 def pool_of(node: object) -> tuple[Any, str]:

@@ -193,7 +193,7 @@ class EngineThread:
         return RedlockClosed(f"this Redlock serves no calls: {self.dead or _CLOSED}")
 
     def end_after(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Let the loop run a last coroutine and end, and its thread with it.
+        """Let the loop run a last coroutine. Then the loop and its thread end.
 
         Only the first call has an effect. After the death of the thread, no call has an effect.
         """
@@ -214,11 +214,11 @@ class EngineThread:
             self._last.add_done_callback(self._end)
 
     def _end(self, last: asyncio.Task[object]) -> None:
-        # asyncio logs an exception that nobody reads. The coroutine has reported it.
+        # asyncio logs an exception that is never read. The coroutine has already reported it.
         _ = last.cancelled() or last.exception()
         if not self.dead:
             self.dead = _CLOSED
-            # A task of this loop may wait for the same coroutine, and needs one more step.
+            # A task of this loop may wait for `last`, and needs one more step before the stop.
             self.post(self._loop.stop)
 
     def _begin(self, call: Call[Any]) -> None:

@@ -40,7 +40,7 @@ class Latch(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """The exception; None if there is a result, or nothing yet."""
+        """The exception; None if there is a result, or if the latch is not set yet."""
         return None if self._outcome is None else self._outcome[1]
 
     def set_result(self, result: T, /) -> None:

@@ -68,7 +68,7 @@ class Opened(Generic[M]):
 
     @property
     def usable(self) -> bool:
-        """True until the manager is closed, or could not be opened."""
+        """True in the process of the manager, until the manager is closed or fails to open."""
         return self.of_this_process and not self._closing and self.outcome.error is None
 
     def begin_close(self) -> None:
@@ -100,7 +100,7 @@ class Opened(Generic[M]):
         Safety: the manager is closed completely before a cancellation is raised.
         """
         self.begin_close()
-        # A task on the thread itself, for example of a sink, cannot wait for the thread's end.
+        # A task on this thread, for example in a sink, cannot wait for the end of its own thread.
         await (self._closed if self.thread.here else self.thread.ended).outlast()
         self._raise_error()
 

@@ -34,8 +34,8 @@ class PerProcess(Generic[M]):
 
     Args:
         make: Makes a manager that is not open yet.
-        opens_itself: True: the manager opens at its first use. False: the manager opens at its
-            first use only in a forked child, and only if the manager was open in the parent.
+        opens_itself: If True, the manager opens at its first use. If False, the manager opens at
+            its first use only in a forked child, and only if the manager was open in the parent.
         begun: Called on the engine's loop when the manager is open.
     """
 
@@ -127,7 +127,7 @@ class PerProcess(Generic[M]):
         self._opening = threading.RLock()
 
     def _begin(self, *, again: bool) -> Opened[M]:
-        # A sink must not wait for the lock while the lock's holder waits for the engine's thread.
+        # A sink must not wait for `_opening` while the thread that has it waits for the engine.
         self._refuse_closed(again=again)
         with self._opening:
             here = self.here
@@ -163,9 +163,9 @@ class PerProcess(Generic[M]):
 
     def _begin_close(self) -> Opened[M] | None:
         """Begin the closing, and return the manager for whose end the call must wait."""
-        # This method takes no lock, because it also runs when a sink closes the manager on the
-        # engine's thread. A signal handler may wait for that thread while the code that the handler
-        # interrupted has the lock.
+        # This method does not take `_opening`, because a sink may close the manager on the engine's
+        # thread. A signal handler may wait for that thread while the code that the handler
+        # interrupted has `_opening`.
         self._closed = True
         opened = self._of_this_process()
         if opened is not None:

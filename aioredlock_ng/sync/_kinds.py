@@ -112,7 +112,7 @@ class Kinds:
                 formats: "report:{user.id}:{day:%F}".
             limit: Number of calls that may run at a time under one name. A `semaphore` then
                 replaces the `lock`. None: one call, under the `lock`.
-            shared: True: the lock is `rwlock(name).read()`. Calls with the same lock name
+            shared: If True, the lock is `rwlock(name).read()`. Calls with the same lock name
                 may then run at the same time. A call of a guard without `shared` is a writer.
             options: As for `lock`. With `shared`, the options of `rwlock`. `owner` may have the
                 placeholders of the name, or be a function; see `GuardOptions`.
@@ -151,8 +151,8 @@ class Kinds:
         Raises:
             ConfigurationError: Raised in the cases of `guard`, and if `within` is invalid.
 
-        A call raises `QuorumUnreachable` if no quorum could decide. The function has not begun
-        then. After `LockLost` the function has finished, and another call may run the function
+        A call raises `QuorumUnreachable` if no quorum could decide. In this case the function has
+        not begun. After `LockLost` the function has finished, and another call may run the function
         again.
         """
         self._unopened.once(template, within=within)

@@ -36,7 +36,7 @@ class Over(NamedTuple):
 
     Attributes:
         result: The result of the body. None if the candidate resigned.
-        failed: True: the body's own exception must propagate.
+        failed: True if the body's own exception must propagate.
     """
 
     result: object = None
@@ -48,7 +48,7 @@ class _BodyFailed(Exception):
 
 
 class Seat:
-    """The asyncio candidate of one `Election` in the current process, and the last `Stand` that led.
+    """The asyncio candidate of one `Election` in the current process, and the last leading `Stand`.
 
     Args:
         make: Makes the asyncio candidate of a manager.
@@ -97,11 +97,11 @@ class Stand:
     Args:
         thread: The thread of the engine's loop.
         redlock: The open manager.
-        seat: The candidate.
+        seat: The `Seat` of the candidate.
         campaign: Lets the candidate stand for election; see `Campaign`.
         inside: The leases of the `with` blocks that the calling thread is in.
         on_lost: Called once per term, with its lease, if the body must end.
-        rejoin: True: the candidate stands again after a lost term.
+        rejoin: True if the candidate stands again after a lost term.
 
     Attributes:
         process: The id of the process.

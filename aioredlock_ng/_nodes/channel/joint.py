@@ -57,7 +57,7 @@ class _Together(Request):
 
 
 class Joint:
-    """The sinks of several calls that are sent as one. A `Joint` is a `Sink` itself.
+    """The sinks of several calls that are sent as one request. A `Joint` is a `Sink` itself.
 
     Args:
         sinks: The sinks of the calls, in order. Empty if the reply is ignored.

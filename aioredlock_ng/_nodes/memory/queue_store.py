@@ -86,7 +86,7 @@ class QueueStore:
         """Add a member, and remove the members just before it whose processes are gone.
 
         The queue then lives for at least `life` seconds, and twice `life` longer for each member
-        before the added one. At most `MOST_AHEAD` members count.
+        before the added one. At most `MOST_AHEAD` of these members count.
 
         Return True if the member was not in the queue before.
         """
