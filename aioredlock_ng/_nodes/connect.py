@@ -208,7 +208,7 @@ class Connector:
 
 
 def _system_words(error: BaseException | None) -> str:
-    """Return the system's words for a failed connection, such as "connection refused".
+    """Return the operating system's words for a failed connection, such as "connection refused".
 
     redis-py adds numbers and the address to these words. Return "" for any other error.
     """

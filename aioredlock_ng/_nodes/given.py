@@ -24,7 +24,7 @@ _FAKEREDIS = (
 )
 
 _SECRETS = ("password", "ssl_password")
-"""Settings of a connection whose values no text may contain."""
+"""Settings of a connection with secret values, which no message may contain."""
 
 
 def pool_of(node: object) -> tuple[Any, str]:
@@ -73,13 +73,13 @@ def pool_of(node: object) -> tuple[Any, str]:
         return node.connection_pool, ""
     return None, (
         "a node must be a URL, a redis.asyncio.Redis client or a node object,"
-        f" not {type(node).__name__} (a synchronous redis.Redis or a cluster client"
-        " cannot serve: pass its URL instead)"
+        f" not {type(node).__name__} (in place of a synchronous redis.Redis client, pass its URL;"
+        " a Redis Cluster cannot be a node)"
     )
 
 
 def _split(url: str) -> SplitResult:
-    """Split a URL. Python's own error may quote a part of a password, so it is replaced."""
+    """Split a URL. Replace Python's own error, because its text may quote a part of a password."""
     try:
         return urlsplit(url)
     except ValueError:

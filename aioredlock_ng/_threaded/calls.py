@@ -82,7 +82,7 @@ class Delivery(Generic[T]):
 
 
 class Call(Generic[T]):
-    """One coroutine for whose result another thread waits.
+    """One coroutine, whose caller waits for the result in another thread.
 
     The caller must create this object, because the coroutine runs in a copy of the caller's
     context.

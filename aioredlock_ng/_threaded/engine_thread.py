@@ -24,8 +24,8 @@ __all__ = ["UNDONE_WITHIN", "EngineThread", "disown_all"]
 T = TypeVar("T")
 
 UNDONE_WITHIN: Final = 1.0
-"""Longest time in seconds that an interrupted call waits for its undo, and a closing loop for its
-tasks. The undo is a release, which waits for the nodes for at most one node timeout."""
+"""Longest time in seconds that an interrupted call waits for its undo, or that a closing loop waits
+for its tasks. The undo is a release, which waits for the nodes for at most one node timeout."""
 
 _CLOSED: Final = "it is closed"
 """The reason why a thread serves no calls after an ordinary end."""
@@ -72,7 +72,7 @@ class EngineThread:
     @property
     def here(self) -> bool:
         """True on the engine's own thread."""
-        # A later thread may get the same number.
+        # After the end of this thread, the system may give its identifier to another thread.
         return threading.get_ident() == self._thread.ident and not self.ended.done()
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
@@ -193,7 +193,7 @@ class EngineThread:
         return RedlockClosed(f"this Redlock serves no calls: {self.dead or _CLOSED}")
 
     def end_after(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Let the loop run a last coroutine and end, and its thread with it.
+        """Let the loop run a last coroutine. Then the loop and its thread end.
 
         Only the first call has an effect. After the death of the thread, no call has an effect.
         """
@@ -208,17 +208,17 @@ class EngineThread:
         self.dead = "it belongs to the process before a fork"
 
     def _begin_end(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        # The loop of a thread that has died runs once more, for `last_act`.
+        # The loop of a dead thread runs once more, for `last_act`. It must not start `last`.
         if self._last is None and not self.dead:
             self._last = self._loop.create_task(last())
             self._last.add_done_callback(self._end)
 
     def _end(self, last: asyncio.Task[object]) -> None:
-        # asyncio logs an exception that nobody reads. The coroutine has reported it.
+        # asyncio logs an exception that is never read. The coroutine has already reported it.
         _ = last.cancelled() or last.exception()
         if not self.dead:
             self.dead = _CLOSED
-            # A task of this loop may wait for the same coroutine, and needs one more step.
+            # A task of this loop may wait for `last`, and needs one more step before the stop.
             self.post(self._loop.stop)
 
     def _begin(self, call: Call[Any]) -> None:

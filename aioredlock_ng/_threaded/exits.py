@@ -1,4 +1,4 @@
-"""Run a function at the end of a child of `multiprocessing`.
+"""Run a function at the end of a child process of `multiprocessing`.
 
 A child that was forked does not run the `atexit` functions of its parent.
 """
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["at_end_of_child"]
 
 _AFTER_ALL_OTHERS: Final = -1000
-"""The priority of the function. Functions of the program, which may still use locks, run before."""
+"""The priority of the function.
+
+Exit functions of the program may still use locks, and run before this function."""
 
 
 def at_end_of_child(function: Callable[[], object]) -> None:

@@ -138,7 +138,7 @@ class ThreadedLease(Lease):
         return lost
 
     def _declare_lost(self) -> None:
-        """Make the loss final that the holder has seen.
+        """Make final a loss that the holder has seen.
 
         The confirmation of a renewal may reach the engine at this moment. Without the declaration,
         the engine would renew a lease whose holder has ended its work.

@@ -42,20 +42,21 @@ class Mailbox:
             RuntimeError: The loop is closed, so the callback never runs.
         """
         self._posts.append((callback, arguments))
-        # `_run` clears the flag before it reads the posts. So each post either is read by a run
+        # `_run` clears `_awake` before it reads the posts. So each post is either read by a run
         # that is already scheduled, or schedules a run.
         if not self._awake or self._waker == threading.get_ident():
             self._wake()
 
     def _wake(self) -> None:
         try:
-            # A signal handler may post between the next two lines, and wait for the answer.
+            # A signal handler may interrupt the next lines, post, and wait for an answer. Because
+            # `_waker` is this thread, the post of the handler wakes the loop itself.
             self._waker = threading.get_ident()
             self._awake = True
             self.loop.call_soon_threadsafe(self._run)
         except BaseException:
-            # A signal handler may have raised the exception before the call. If the flag stayed
-            # set, no post would ever wake the loop again.
+            # A signal handler may have raised the exception before the call. If `_awake`
+            # stayed True, no post would ever wake the loop again.
             self._awake = False
             raise
         finally:

@@ -40,7 +40,7 @@ class Threaded(PerProcess[M]):
     Args:
         make: Makes an ordinary manager, which the thread opens.
         stall_limit: Seconds after which an event loop that stands still loses its leases. None:
-            never.
+            no limit.
     """
 
     def __init__(self, make: Callable[[], M], stall_limit: float | None) -> None:

@@ -34,8 +34,8 @@ class PerProcess(Generic[M]):
 
     Args:
         make: Makes a manager that is not open yet.
-        opens_itself: True: the manager opens at its first use. False: the manager opens at its
-            first use only in a forked child, and only if the manager was open in the parent.
+        opens_itself: If True, the manager opens at its first use. If False, the manager opens at
+            its first use only in a forked child, and only if the manager was open in the parent.
         begun: Called on the engine's loop when the manager is open.
     """
 
@@ -50,7 +50,7 @@ class PerProcess(Generic[M]):
         self._begun = begun
         self._opened: Opened[M] | None = None
         self._closed = not opens_itself
-        # A signal handler may use the manager while its thread has the lock.
+        # A signal handler may use the manager while the interrupted thread has the lock.
         self._opening = threading.RLock()
         _all.add(self)
 
@@ -68,7 +68,7 @@ class PerProcess(Generic[M]):
 
         Raises:
             RedlockClosed: The manager was closed, or the thread of its locks has ended.
-            RedlockError: The call comes from the thread itself, which is still opening the manager.
+            RedlockError: The call comes from the manager's own thread, which is still opening it.
 
         Safety: if the call is interrupted while it waits, the opening goes on without it.
         """
@@ -90,10 +90,10 @@ class PerProcess(Generic[M]):
     def close(self) -> None:
         """Close the manager of this process, if there is one. Idempotent.
 
-        The call also waits for the end of a thread that has died.
+        If the manager's thread has died, the call waits for the end of that thread.
 
         Raises:
-            RedlockError: The call comes from the thread itself, which would wait for itself.
+            RedlockError: The call comes from the manager's own thread, and would wait for itself.
 
         Safety: if the call is interrupted, the closing goes on without it, or a further call begins
         the closing.
@@ -127,7 +127,7 @@ class PerProcess(Generic[M]):
         self._opening = threading.RLock()
 
     def _begin(self, *, again: bool) -> Opened[M]:
-        # A sink must not wait for the lock while the lock's holder waits for the engine's thread.
+        # A sink must not wait for `_opening` while the thread that has it waits for the engine.
         self._refuse_closed(again=again)
         with self._opening:
             here = self.here
@@ -163,8 +163,9 @@ class PerProcess(Generic[M]):
 
     def _begin_close(self) -> Opened[M] | None:
         """Begin the closing, and return the manager for whose end the call must wait."""
-        # This method takes no lock, because a signal handler may close the manager while another
-        # frame of its thread has the lock, and wait for the engine's thread.
+        # This method does not take `_opening`, because a sink may close the manager on the engine's
+        # thread. A signal handler may wait for that thread while the code that the handler
+        # interrupted has `_opening`.
         self._closed = True
         opened = self._of_this_process()
         if opened is not None:

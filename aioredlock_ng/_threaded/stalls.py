@@ -47,7 +47,7 @@ class Stalls:
     """Checks, on the engine's loop, the event loops whose tasks hold leases of one manager.
 
     Args:
-        limit: Seconds after which a loop that stands still loses its leases. None: never.
+        limit: Seconds after which a loop that stands still loses its leases. None: no limit.
     """
 
     def __init__(self, engine: Engine, limit: float | None) -> None:

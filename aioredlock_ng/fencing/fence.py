@@ -19,7 +19,7 @@ since 1970 reaches this limit in the year 2255.
 class StaleFence(RedlockError):
     """The resource has seen a newer fence and refused the operation, which had no effect.
 
-    Usually the lease of the refused fence is over, even if its holder has not noticed the end yet.
+    Usually the lease of the refused fence has ended, even if its holder has not noticed it yet.
     A `FenceGuard` can also refuse a current holder. In both cases, acquire the lock again before
     any further work.
 

@@ -188,7 +188,7 @@ class Election:
         Raises:
             LockLost: The lease was lost, or the body had to step down. The body's own exception has
                 priority and receives a note.
-            LockReleased: The body ended by the error of `lease.check()` after `resign()`.
+            LockReleased: After `resign()`, the body raised the error of `lease.check()`.
             RedlockError: The thread that left the block had not entered it. Nothing was released.
 
         Safety: if the call is interrupted, the release is sent nevertheless.
@@ -215,8 +215,8 @@ class Election:
 
         A call from another thread tells the body to end, and returns once the body has ended and
         the lock is released. `run` then returns. A call by the body itself releases the lock
-        immediately, and the body should then return. A signal handler interrupts the body, so it
-        should raise an exception, such as `SystemExit`, instead of calling this method.
+        immediately, and the body should then return. In a signal handler, which interrupts the
+        body, raise an exception such as `SystemExit` instead of calling this method.
 
         Returns:
             True if this candidate led.

@@ -41,7 +41,7 @@ class Manager(Protocol):
 
 
 def right_use(call: str) -> str:
-    """Return the right code for a thread and the right class for a coroutine, for errors."""
+    """Return the words for errors that show the right code for a thread and for a coroutine."""
     return f"`with {call}:`, or `aioredlock_ng.Redlock` in a coroutine"
 
 

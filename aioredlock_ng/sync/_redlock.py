@@ -96,7 +96,7 @@ class Redlock(Kinds):
             ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
                 time.
 
-        Safety: if the call is interrupted, the opening is undone, or the manager is open until
+        Safety: if the call is interrupted, the opening is undone, or the manager stays open until
         `close()` or the end of the process.
         """
         self._process.open(again=True)
@@ -173,13 +173,15 @@ class Redlock(Kinds):
 
         Args:
             watch: Seconds between two readings of each node's clock.
-            probe: Beginning of the lock's name, for servers that allow only certain keys.
+            probe: Beginning of the name of the lock that the call acquires on each node. Choose the
+                name for servers that allow only certain keys.
 
         Raises:
             ConfigurationError: An argument is invalid.
             RedlockClosed: The manager is closed.
 
-        Safety: an interrupted call closes its connections. Its lock is released or expires.
+        Safety: an interrupted call closes its connections. The lock of the call is released or
+        expires.
         """
         return self._run(lambda redlock: redlock.diagnose(watch=watch, probe=probe))
 

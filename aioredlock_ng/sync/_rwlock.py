@@ -52,8 +52,9 @@ class RWLock:
         The fence of a read lease can serve as the version of the data that the reader reads; see
         `aioredlock_ng.RWLock.read`.
 
-        Inside `read()`, a thread may acquire `read()` again. The inner lease may have the ttl of
-        the outer one. Inside `read()`, `write()` immediately raises `UpgradeRefused`.
+        Inside `read()`, a thread may acquire `read()` again. The inner lease may get the ttl of
+        the outer lease instead of its own. Inside `read()`, `write()` immediately raises
+        `UpgradeRefused`.
         """
         return ReadLock(*self._of)
 

@@ -36,7 +36,7 @@ class Over(NamedTuple):
 
     Attributes:
         result: The result of the body. None if the candidate resigned.
-        failed: True: the body's own exception must propagate.
+        failed: True if the body's own exception must propagate.
     """
 
     result: object = None
@@ -44,11 +44,11 @@ class Over(NamedTuple):
 
 
 class _BodyFailed(Exception):
-    """Stands for the body's exception on the loop, which a KeyboardInterrupt itself would end."""
+    """Replaces the body's exception on the loop, because a KeyboardInterrupt would end the loop."""
 
 
 class Seat:
-    """The asyncio candidate of one `Election` in the current process, and the body that works.
+    """The asyncio candidate of one `Election` in the current process, and the last leading `Stand`.
 
     Args:
         make: Makes the asyncio candidate of a manager.
@@ -61,7 +61,7 @@ class Seat:
 
     @property
     def lease(self) -> TermLease | None:
-        """The lease under which a body works in this process, even if the lease is over."""
+        """The lease under which a body works in this process, even if the lease has ended."""
         stand = self.stand
         works = stand is not None and stand.works and stand.process == os.getpid()
         return stand.lease if stand is not None and works else None
@@ -97,11 +97,11 @@ class Stand:
     Args:
         thread: The thread of the engine's loop.
         redlock: The open manager.
-        seat: The candidate.
-        campaign: Makes the candidate stand.
+        seat: The `Seat` of the candidate.
+        campaign: Lets the candidate stand for election; see `Campaign`.
         inside: The leases of the `with` blocks that the calling thread is in.
         on_lost: Called once per term, with its lease, if the body must end.
-        rejoin: True: the candidate stands again after a lost term.
+        rejoin: True if the candidate stands again after a lost term.
 
     Attributes:
         process: The id of the process.
@@ -196,7 +196,7 @@ class Stand:
         return self._thread.run(resign, to_end=True)
 
     def withdraw(self) -> None:
-        """End everything, without waiting. Nothing happens after the end of the stand."""
+        """End the stand without waiting. A call after the end of the stand has no effect."""
         self.works = False
         self._thread.post(self._withdraw)
 
@@ -260,7 +260,8 @@ class Stand:
                 if self._withdrawn or self._thread.dead:
                     raise
                 reports = not lease.must_end and not self._resigns
-                # A thread for the callback may be refused. The body must learn of its end anyway.
+                # The system may refuse the thread for the callback. The body must learn anyway that
+                # its term ends.
                 lease.end()
                 if reports and self._on_lost is not None:
                     with suppress(RuntimeError):

@@ -93,7 +93,7 @@ def guarded(
                 with lock(names.name(*args, **kwargs), labels(args, kwargs)) as lease:
                     return function(*args, **kwargs)
             except LockNotAcquired as error:
-                # With a lease, the error comes from another lock, which the function acquires.
+                # If there is a lease, the error comes from a lock that the function acquires.
                 if refused is None or lease is not None:
                     raise
                 return refused(error)  # type: ignore[no-any-return]

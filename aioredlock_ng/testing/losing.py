@@ -153,7 +153,7 @@ class _Plan:
             return False
         if point == "released":
             # The end of an `async with` calls `left` and `release`, and the holder may call
-            # `release` again.
+            # `release` again. Each lease counts once.
             if lease in self._released:
                 return False
             self._released.add(lease)
@@ -181,13 +181,13 @@ class _Plan:
         """Raise `AssertionError` if no lease was lost."""
         if self._lease is None:
             raise AssertionError(
-                f"no lease of {self._name!r} was {self._point} ({self._left} more to come):"
-                " nothing was lost"
+                f"the block ended before a lease of {self._name!r} was {self._point}"
+                f" {self._left} more time(s), so no lease was lost"
             )
         if not self._lease.lost:
             raise AssertionError(
-                f"{self._lease!r} ended before its holder waited for anything; lose it when"
-                " it is 'checked' or 'released'"
+                f"{self._lease!r} ended before its holder waited for anything, and was not lost;"
+                " use the point 'checked' or 'released'"
             )
 
 

@@ -31,7 +31,7 @@ A request of this size blocks a server for some 0.1 ms.
 """
 
 _SUCCESS = 1
-"""The reply to a successful call about one key. All scripts that have a form return this reply."""
+"""The reply to a successful call about one key, from every script that has a `Form`."""
 
 _form = attrgetter("command.form")
 
@@ -57,7 +57,7 @@ class _Together(Request):
 
 
 class Joint:
-    """The sinks of several calls that are sent as one. A `Joint` is a `Sink` itself.
+    """The sinks of several calls that are sent as one request. A `Joint` is a `Sink` itself.
 
     Args:
         sinks: The sinks of the calls, in order. Empty if the reply is ignored.
@@ -80,7 +80,7 @@ class Joint:
         return any(sink.stands() for sink in self.sinks)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Give each call the record of its own success, or the failure that all calls share.
+        """Deliver to each call its own success, or the failure that all calls share.
 
         The replies are delivered in reverse order. So in a hand-over, the reply to the acquire
         comes before the reply to the release.

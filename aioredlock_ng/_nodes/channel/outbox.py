@@ -24,13 +24,13 @@ class Outlet(Protocol):
     """The methods of a channel that the outbox uses."""
 
     def ask(self, sink: Sink) -> None:
-        """Queue a command, which only this channel sends."""
+        """Queue a command for this channel alone."""
 
     def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
         """Queue several commands. Return True if no command was in the queue before."""
 
     def write(self, pieces: list[bytes], sinks: Iterable[Sink], now: float) -> None:
-        """Write commands immediately, with the channel's run_id between the pieces."""
+        """Join the pieces with the channel's run id, and write them immediately."""
 
     def flush(self, now: float) -> None:
         """Write the commands that were queued for this channel alone."""
@@ -78,7 +78,8 @@ class Outbox:
                 channel.ask(sink)
             return
         if sink.command.tracked:
-            # Neither CACHING nor a tracked command has a form, so merging never separates the two.
+            # Only commands with a `Form` are merged. CLIENT CACHING and tracked commands have no
+            # form, so the two stay next to each other.
             self._sinks.append(Caching(sink.started))
         self._sinks.append(sink)
         if not self._scheduled:

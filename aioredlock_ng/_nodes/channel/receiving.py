@@ -54,7 +54,7 @@ class Channel(Sender):
         on_close: Called once when the connection is gone, with the reason and the unanswered
             releases.
         on_silent: Called with True when the server stops answering, with False when it resumes.
-        on_release_refused: Called with a release that must be sent again, and the reason: the
+        on_release_refused: Called with a release that must be sent again, and with the reason. The
             server refused the release (BUSY, MISCONF…), or the reply did not fit.
         on_garbled: Called with a description of a reply that does not fit its request.
     """
@@ -96,7 +96,7 @@ class Channel(Sender):
     ) -> None:
         """Take over an open transport and the bytes that were already read from it.
 
-        The object `keep` lives as long as the channel. `redact` removes the node's credentials from
+        The channel keeps the object `keep` alive. `redact` removes the node's credentials from
         every refusal.
         """
         self._redact = redact
@@ -168,8 +168,8 @@ class Channel(Sender):
         # The request that loads a script is a `Joint` without sinks. If the server answers this
         # request with NOSCRIPT, loading is not tried again, because the attempts would never end.
         if joint.sinks and flushed:
-            # The calls are now sent one by one, and load only their own scripts. Without this
-            # request for the merging script, each later merged request would fail, too.
+            # The calls are now sent one by one, and load only their own scripts. If this request
+            # did not load the merging script, each later merged request would fail, too.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
         in_full: list[object] = []
         for sink in joint.sinks[len(replies) :]:
@@ -183,7 +183,7 @@ class Channel(Sender):
             else:
                 asked = self._ask_again(sink, command.packed)
             if not asked:
-                sink.deliver(self._index, Unsent("given up before it could be asked alone"))
+                sink.deliver(self._index, Unsent("given up before it could be sent alone"))
 
     def _garbled(self, sink: Sink, words: Garbled) -> Garbled:
         """Report a reply that does not fit its request, and return the `Garbled`.

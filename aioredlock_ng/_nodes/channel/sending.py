@@ -93,11 +93,11 @@ class Sender(asyncio.BufferedProtocol):
                     await self._drained
 
     async def gone(self, within: float) -> None:
-        """Wait for the server's goodbye after `close(goodbye=True)`, for at most `within` seconds.
+        """After `close(goodbye=True)`, wait until the transport closes, at most `within` seconds.
 
-        After that, the connection is aborted. The event loop closes an aborted connection some
-        ticks later. This call waits at most a second more for the closing. After the return, the
-        event loop may be closed.
+        Then a transport that is still open is aborted. The event loop closes an aborted transport
+        some ticks later. This call waits at most a second more for the closing. After the return,
+        the event loop may be closed.
         """
         try:
             if not self.silent:
@@ -150,7 +150,7 @@ class Sender(asyncio.BufferedProtocol):
             return
         self._waiting += sinks
         if not self._waiting:
-            # A surplus reply was matched to this request before the request was written.
+            # A surplus reply was matched to the last request before the request was written.
             self.close("not the Redis protocol: an answer that nobody asked for")
             return
         # All nodes get the same bytes, except for the run id. The run id names the server process
@@ -217,8 +217,8 @@ class Sender(asyncio.BufferedProtocol):
         if self._out:
             transport.write(self.run_id.join(self._outbox.pieces(self._out)))
             self._out.clear()
-        # A hung server reads no bytes. A goodbye that waits behind unsent bytes would never be
-        # sent.
+        # A hung server reads no bytes. A regular close would wait for ever until the unsent bytes
+        # are written.
         if goodbye and not transport.get_write_buffer_size():
             transport.close()
         else:

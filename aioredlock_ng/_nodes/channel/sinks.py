@@ -1,6 +1,6 @@
 """Sinks of a channel: subscriptions, repeated releases, scripts sent in full, and probes.
 
-Except `Probe`, these sinks pass the reply on to another sink.
+All these sinks except `Probe` deliver the reply to another sink.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["PROBE", "Belated", "InFull", "Probe", "Subscription", "asking"]
 
 PROBE = pack_command(("TIME",))
-"""The request that tests a silent server. A refusal counts as an answer, so no right is needed."""
+"""The request that tests a silent server.
+
+A refusal counts as an answer, so the user needs no right to the command."""
 
 
 class Subscription:
@@ -52,9 +54,9 @@ class Subscription:
 class Belated:
     """A release that is sent late or again. Later requests may have been executed before it.
 
-    A later request may have been refused because of the key that this release deletes. With NOLOOP,
-    the server does not report a deletion to the connection that requested it. So this sink reports
-    the deletion.
+    A later request may have been refused because of the key that this release deletes. Tracking
+    runs with NOLOOP: the server does not report a deletion to the connection that requested it. So
+    this sink reports the deletion.
 
     Args:
         freed: Called with the keys once they are deleted.

@@ -25,7 +25,7 @@ CACHING: Final = Request(pack_command(_WORDS))
 class Caching:
     """A sink that ignores the reply to `CACHING`.
 
-    A server without tracking refuses the request each time, but executes the command behind it.
+    A server without tracking refuses the request each time, but executes the next command.
     """
 
     __slots__ = ("started",)
@@ -39,4 +39,4 @@ class Caching:
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Ignore the reply, which says nothing about the command."""
+        """Ignore the reply, which says nothing about the next command."""

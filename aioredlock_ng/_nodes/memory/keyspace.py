@@ -107,7 +107,10 @@ class Keyspace:
         }
 
     def keep_entry(self, key: bytes, entry: bytes, ttl: float, by: Connection | None) -> None:
-        """Keep an entry of a reader for at least `ttl` seconds. A writer's token is replaced."""
+        """Keep an entry of a reader for at least `ttl` seconds.
+
+        If the key has the token of a writer, the entry replaces the token.
+        """
         entries = self.entries(key)
         entries[entry] = max(ttl, entries.get(entry, 0.0))
         self._renew_entries(key, entries, by)
@@ -213,7 +216,7 @@ class Keyspace:
                 del self._subscribers[channel]
 
     def track(self, key: bytes, by: Connection) -> None:
-        """Have the connection `by` notified of the next change of a key."""
+        """Notify the connection `by` when the key changes next."""
         self._trackers.setdefault(key, {})[by] = None
 
     def _invalidate(self, key: bytes, by: Connection | None) -> None:

@@ -1,4 +1,4 @@
-"""The queues of an in-memory server: their members, and the instants at which they expire."""
+"""The queues of an in-memory server: the members and the expiry of each queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOTIFIED = re.compile(rb"([0-9a-f]+):")
 
 
 class Keys(Protocol):
-    """The keys of the server, as far as queues need them."""
+    """The methods of a server for its keys, as far as queues use these methods."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key; None if the key does not exist."""
@@ -86,7 +86,7 @@ class QueueStore:
         """Add a member, and remove the members just before it whose processes are gone.
 
         The queue then lives for at least `life` seconds, and twice `life` longer for each member
-        before the added one. At most `MOST_AHEAD` members count.
+        before the added one. At most `MOST_AHEAD` of these members count.
 
         Return True if the member was not in the queue before.
         """

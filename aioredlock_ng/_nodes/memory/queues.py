@@ -63,10 +63,10 @@ class Queues(QueueStore):
         return len(members) + sum(entry.startswith(OFFER) for entry in entries)
 
     def notify_first(self, keys: Keys, queue: bytes, limit: int = 0) -> None:
-        """Notify the first member of a queue that it is the first now.
+        """Notify the first member of a queue that it is now the first.
 
-        In the queue of a semaphore, the first member that accepts a slot is notified, for each slot
-        up to `limit`. For the queue of a lock, pass 0 as `limit`.
+        In the queue of a semaphore, each slot has a first member: the first that accepts the slot.
+        The first members of all slots up to `limit` are notified. For a lock, `limit` is 0.
         """
         base = queue.removeprefix(SLOT_QUEUE_KEYS)
         key = queue.removeprefix(READER_QUEUE_KEYS) if base == queue else slot_key(base, 1)
@@ -197,7 +197,7 @@ class Queues(QueueStore):
         return False
 
     def _share_out(self, keys: Keys, slot: tuple[bytes, int], ticket: int, member: bytes) -> bool:
-        """Offer a slot to one more member, and assign all offered slots anew by ticket.
+        """Offer a slot to one more member, and assign all offered slots anew, by order of ticket.
 
         Return False if the member's process is gone.
         """
@@ -240,7 +240,7 @@ class Queues(QueueStore):
             self.notify_second(keys, queue)
 
     def leave(self, keys: Keys, key: bytes, member: bytes) -> None:
-        """Remove a member that gave up the key, and pass its offer on to the next member."""
+        """Remove a member that no longer waits for the key. The next member gets its offer."""
         queue, value = queue_for(member, key), keys.get(key)
         if is_reader(member):
             self.step_out(keys, queue, member)

@@ -178,9 +178,10 @@ class MemoryServer(ReadingServer):
     def _whose(
         self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection
     ) -> Raw | Refusal:
-        """Return the number of keys if each key holds its token, else a list of states.
+        """Return the number of keys if each key holds its token, else a list with a state per key.
 
-        Track the keys if the command asks for that.
+        The state is 1 for the key's own token, and -1 for another token. It is 0 if the key is
+        missing or readers hold it. If the command is tracked, track the keys.
         """
         answers = []
         for key, token in zip(keys, tokens, strict=True):
