@@ -128,7 +128,7 @@ class Child:
         return True
 
     def poll(self) -> int | None:
-        """Return the wait status if the child ended or stopped since the last call."""
+        """Return the child's wait status if it ended or stopped since the last call, else None."""
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
         self._ended = bool(pid) and not os.WIFSTOPPED(status)
         return status if pid else None

@@ -29,7 +29,7 @@ __all__ = ["release"]
 def release(
     name: NameArgument,
     force: Annotated[
-        bool, typer.Option("--force", help="Needed, because the holder may still be at work.")
+        bool, typer.Option("--force", help="Required, because the holder may still be at work.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     any_key: Annotated[

@@ -48,7 +48,7 @@ def run(
         bool,
         typer.Option(
             "--shared",
-            help="Read: hold the read-write lock NAME together with others that read.",
+            help="Hold the read-write lock NAME as a reader, together with other readers.",
         ),
     ] = False,
     no_wait: Annotated[
