@@ -190,8 +190,8 @@ def _database(value: Any) -> int:
     # has a "/", the text may be a part of the password.
     raise ConfigurationError(
         "the database of a connection is not a number; write 0 to 15. aioredis does not"
-        " percent-decode a URL, so a password with a '/' needs a dict: give 'host',"
-        " 'port' and 'password'"
+        " percent-decode a URL, so a password with a '/' cannot be in one: give a dict with"
+        " 'host', 'port' and 'password'"
     )
 
 
