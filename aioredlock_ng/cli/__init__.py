@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# Packages of the extras "cli" and "demo", which the library itself does not need.
+# The extras "cli" and "demo" install these packages. The library itself does not need them.
 _FROM_THE_EXTRA = ("typer", "rich")
 
 
@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _mend_streams()
     child: list[str] = []
     if holds and "--" in words:
-        # The parser would remove the first "--". Without the "--", the names could not be separated
-        # from the command that follows them.
+        # The parser would remove the "--" between the lock names and the user's command. So the two
+        # parts are separated before the parser runs.
         end = words.index("--")
         words, child = words[:end], words[end + 1 :]
     interrupted = signal.getsignal(signal.SIGINT)

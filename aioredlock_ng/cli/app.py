@@ -37,8 +37,8 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
 
     Args:
         words: The command line. If its first word without a dash is a command, only that command is
-            imported and registered, else all commands. So `run` does not import the code that draws
-            tables.
+            imported and registered. Otherwise the app has all commands. So `run` does not import
+            the code that draws tables.
     """
     app = typer.Typer(
         cls=Group,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 PREFIX = "bench:aioredlock_ng"
-"""Start of the locks' names. The start `aioredlock_ng:` is for the library's own keys."""
+"""Prefix of lock names. The prefix `aioredlock_ng:` is reserved for the library's own keys."""
 
 
 def bench(
@@ -49,7 +49,8 @@ def bench(
     prefix: Annotated[
         str,
         typer.Option(
-            metavar="PREFIX", help="Start of the names, for servers that allow certain keys only."
+            metavar="PREFIX",
+            help="Prefix of the lock names, for servers that allow certain keys only.",
         ),
     ] = PREFIX,
     as_json: JsonOption = False,
@@ -58,8 +59,8 @@ def bench(
 ) -> None:
     """Measure acquire and release on the nodes.
 
-    The locks have names of their own and no other client wants them. Nothing is left behind. Times
-    are seconds.
+    The command uses lock names that no other client wants, and releases all its locks. Times are
+    in seconds.
     """
     with reported("bench"), Interruption() as interruption:
         redlock = manager(node, node_timeout=node_timeout)

@@ -6,9 +6,9 @@ after it has acquired the lock. The child then executes the command.
 
 A second small process, the guardian, has a pipe to this process. When this process dies in any way,
 the pipe closes, and the guardian kills the child's process group. On Linux, the kernel also kills
-the child when its parent dies. While this process holds the lock, its messages set the time until
-which the group may live. If this process hangs or is stopped, no message extends that time, and the
-guardian kills the group.
+the child when its parent dies. While this process holds the lock, it tells the guardian
+again and again until which time the group may live. If this process hangs or is stopped, no message
+extends that time, and the guardian kills the group.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ machine.
 
 
 class Child:
-    """A process that becomes a command at `start`, in a process group of its own.
+    """A forked process that executes a command after `start`, in a process group of its own.
 
     Args:
         command: The program, searched in PATH, and its arguments. No shell is involved.
-        word: `run` or `elect`, for the message of a command that cannot be executed.
+        word: `run` or `elect`, for the error message if the command cannot be executed.
 
     Attributes:
         pid: The id of the process and of its group.
@@ -128,7 +128,7 @@ class Child:
         return True
 
     def poll(self) -> int | None:
-        """Return the wait status if the child ended or stopped since the last call."""
+        """Return the child's wait status if it ended or stopped since the last call, else None."""
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
         self._ended = bool(pid) and not os.WIFSTOPPED(status)
         return status if pid else None

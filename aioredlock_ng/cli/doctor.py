@@ -91,7 +91,8 @@ def doctor(
     probe: Annotated[
         str,
         typer.Option(
-            metavar="PREFIX", help="Start of the name of the lock that is tried on each node."
+            metavar="PREFIX",
+            help="Prefix of the name of the test lock that is acquired on each node.",
         ),
     ] = PROBE,
     ignore: Annotated[
@@ -99,21 +100,21 @@ def doctor(
         typer.Option(
             "--ignore",
             metavar="CODE",
-            help="Code of a finding that you accept. Repeat it for each.",
+            help="Code of a finding that you accept. Repeat the option for each code.",
         ),
     ] = None,
 ) -> None:
     """Find the weaknesses of a set of nodes.
 
-    Each finding says what it means for the locks and what to do. A lock with a name of its own is
-    taken and released on each node. Nothing is left behind. Times are seconds.
+    Each finding says what it means for the locks and what to do. The command acquires and
+    releases a test lock on each node, under a name that no other client uses. Times are in seconds.
     """
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     accepted = set(ignore or ())
     if unknown := accepted - KINDS.keys():
         errors.print(
-            f"aioredlock-ng doctor: no finding is called {', '.join(sorted(unknown))}; there are"
-            f" {', '.join(KINDS)}"
+            f"aioredlock-ng doctor: no finding is called {', '.join(sorted(unknown))}; the codes"
+            f" are {', '.join(KINDS)}"
         )
         raise typer.Exit(2)
     try:

@@ -26,8 +26,11 @@ USAGE: Final = 2
 """The command line or a setting is wrong. Nothing was done."""
 
 NO_QUORUM: Final = 69
-"""No majority of the nodes answered, or a majority refused. The status is EX_UNAVAILABLE of
-sysexits.h."""
+"""No majority of the nodes answered, or a majority cannot be used.
+
+For example, a node with a wrong password cannot be used. The status is EX_UNAVAILABLE of
+sysexits.h.
+"""
 
 NO_OUTPUT: Final = 74
 """Standard output cannot be written, for example to a full disk. The status is EX_IOERR of

@@ -105,7 +105,7 @@ def _state(info: LockInfo) -> str:
     if info.offered:
         return "offered to a waiter"
     if info.token is not None:
-        return f"free; no majority of the {info.total} nodes has the same key"
+        return f"free; no majority of the {info.total} nodes has the same token"
     return "free"
 
 

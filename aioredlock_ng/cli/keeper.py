@@ -48,7 +48,7 @@ _LOOK: Final = 0.01
 _KILLED_WITHIN: Final = 1.0
 """Longest wait in seconds for the end of killed processes.
 
-In some containers no process reaps killed processes, and they stay for ever.
+In some containers no process reaps killed processes, which then stay as zombies.
 """
 
 _TELL_EVERY: Final = 0.5
@@ -61,7 +61,7 @@ late message, for twice this time, and then kills the group.
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The settings of a keeper that do not describe the lock.
+    """The settings of a keeper: exit statuses, times and the name of the command.
 
     Attributes:
         conflict_code: Exit status if another client holds the lock.
@@ -81,7 +81,7 @@ class Job:
 
 
 class Keeper:
-    """The holder of one lock for one child.
+    """Holds one lock while one child runs.
 
     `run` opens the manager `redlock` and starts the command of the child.
 
@@ -107,7 +107,7 @@ class Keeper:
         """Acquire the lock, run the child, and return the exit status.
 
         Raises:
-            RedlockError: The acquire failed, and not because of another holder.
+            RedlockError: The acquire failed for a reason other than another holder.
 
         Safety: when this call ends, even by an exception, a started command has ended, and an
         acquired lock is released or lost.
@@ -234,8 +234,8 @@ class Keeper:
             return os.WEXITSTATUS(status)
         number = os.WTERMSIG(status)
         if self._terminal.given and number in (signal.SIGINT, signal.SIGQUIT):
-            # The key, such as Control-C, sent the signal to the child's group only. A script that
-            # runs this process is in this process's group, and must receive the signal too.
+            # A keystroke, such as Control-C, sent the signal to the child's group only. A script
+            # that runs this process is in this process's group, and must receive the signal too.
             self._terminal.take()
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
@@ -280,8 +280,8 @@ class Keeper:
         # the child during the stop.
         self._child.allow(math.inf)
         # If the child's group has the terminal, only that group received the Control-Z, so this
-        # process stops its own group. Otherwise its own group has received the Control-Z already,
-        # or the signal was meant for this process alone.
+        # process stops its own group. Otherwise this process stops only itself. Its group has
+        # received the Control-Z already, or the signal was meant for this process alone.
         if given:
             os.killpg(0, signal.SIGSTOP)
         else:

@@ -63,7 +63,7 @@ def ls(
     every: Annotated[
         bool,
         typer.Option(
-            "--all", help="List keys that are not locks too, by their type and remaining time."
+            "--all", help="List also keys that are not locks, with their type and remaining time."
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -75,7 +75,7 @@ def ls(
 
     All keys are scanned, except the library's own. A string that expires is listed as a lock, and
     so is a key with readers. A node cannot distinguish a lock from another string that expires.
-    Give a PATTERN if there are other strings.
+    Give a PATTERN if the nodes have other strings that expire.
     """
     with reported("ls"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}

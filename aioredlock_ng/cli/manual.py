@@ -50,7 +50,11 @@ PAGES = {
             ("the command's", "128 + N if signal N ended the command."),
             ("1", "Another client holds the lock, or all slots are held. -E sets another status."),
             _USAGE,
-            ("69", "No majority of the nodes answered, or a majority refused."),
+            (
+                "69",
+                "No majority of the nodes answered, or a majority cannot be used, for example"
+                " because of a wrong password.",
+            ),
             ("75", "The lock was lost. --lost-code sets another status."),
             ("126", "The command cannot be executed."),
             ("127", "The command was not found."),
@@ -68,7 +72,7 @@ PAGES = {
         (
             ("the command's", "128 + N if signal N ended the command."),
             _USAGE,
-            ("69", "A majority of the nodes refused."),
+            ("69", "A majority of the nodes cannot be used, for example with a wrong password."),
             ("75", "The lock was lost, with --no-rejoin."),
             ("126", "The command cannot be executed."),
             ("127", "The command was not found."),
@@ -119,7 +123,7 @@ PAGES = {
             ("0", "--once has shown its frame."),
             _USAGE,
             ("69", "No majority of the nodes answered --once."),
-            ("130", "Control-C ended it."),
+            ("130", "Control-C ended top."),
         ),
         ("aioredlock-ng top 'order:*'", "aioredlock-ng top --once"),
     ),
@@ -138,7 +142,7 @@ PAGES = {
     "demo": Page(
         (
             ("0", "No update was lost under the lock."),
-            ("1", "An update was lost under the lock, or the demo broke off."),
+            ("1", "An update was lost under the lock, or the demo was aborted."),
             ("2", "The demo could not begin."),
         ),
         ("aioredlock-ng demo", "aioredlock-ng demo --plain --seconds 10"),
@@ -229,7 +233,7 @@ def _option(param: Any) -> tuple[str, str]:
 
 
 def _rows(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Lay out names and texts in two columns. A name that is too long stands above its text."""
+    """Lay out names and texts in two columns. A long name has a line of its own above its text."""
     pairs = [(first, text or "-") for first, text in pairs if first]
     column = min(max((len(first) for first, _ in pairs), default=0), _FIRST_COLUMN)
     for first, text in pairs:

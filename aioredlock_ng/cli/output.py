@@ -1,4 +1,4 @@
-"""Provide a standard output that raises an error of its own type when a write fails."""
+"""Provide a standard output that raises `OutputFailed` when a write fails."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def run(
         bool,
         typer.Option(
             "--shared",
-            help="Read: hold the read-write lock NAME together with others that read.",
+            help="Hold the read-write lock NAME as a reader, together with other readers.",
         ),
     ] = False,
     no_wait: Annotated[
@@ -101,7 +101,7 @@ def run(
             metavar="SECONDS",
             help=(
                 "Keep the lock taken for this long after its grant, even if the command ends"
-                " earlier: for jobs that run once per interval in the fleet."
+                " earlier. Use this option for jobs that run once per interval in the fleet."
             ),
             show_default=False,
         ),
@@ -111,7 +111,10 @@ def run(
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="From SIGTERM to SIGKILL, on loss and for processes that the command left behind.",
+            help=(
+                "Time from SIGTERM to SIGKILL, after a loss of the lock and for processes that the"
+                " command left behind."
+            ),
         ),
     ] = 5.0,
     lost_code: Annotated[

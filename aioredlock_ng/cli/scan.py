@@ -45,7 +45,7 @@ class Scan:
     """One listing of the locks of a set of nodes.
 
     Args:
-        redlock: The manager, open when the listing begins.
+        redlock: The manager, which must be open before the listing begins.
         key_format: The manager's key format.
         pattern: A pattern of names, as for KEYS and SCAN.
         every: True: include keys that cannot be locks, such as lists and strings without expiry.
@@ -191,7 +191,7 @@ def words(*words: Any) -> Request:
 
 
 async def ask(node: Node, index: int, request: Request, within: float = _PATIENCE) -> Reply:
-    """Return a node's answer to a request, or None if no answer came `within` this many seconds."""
+    """Return a node's answer to a request, or None without an answer in `within` seconds."""
     question = Question(request, asyncio.get_running_loop().time())
     node.ask(question, index)
     try:

@@ -35,7 +35,7 @@ NodeOption = Annotated[
     typer.Option(
         "--node",
         metavar="URL",
-        help=f"A node. Repeat it for each node. Default: {_NODES}.",
+        help=f"URL of a node. Repeat the option for each node. Default: {_NODES}.",
         show_default=False,
     ),
 ]
@@ -57,7 +57,7 @@ PatternArgument = Annotated[
     str,
     typer.Argument(
         metavar="[PATTERN]",
-        help="A pattern for names, as SCAN has it: 'order:*'.",
+        help="A pattern for names, in the syntax of SCAN: 'order:*'.",
         show_default=False,
     ),
 ]

@@ -102,7 +102,7 @@ def holder_of(info: LockInfo) -> str:
     """Return a lock's holder in words.
 
     The words are the beginning of the token, the number of readers, or "offered" if the lock is
-    reserved for a waiter. If the lease is over, the word "over" stands behind the token.
+    reserved for a waiter. If the lease is over, the word "over" follows the token.
     """
     if info.offered:
         return "offered"

@@ -107,7 +107,8 @@ class _Watch:
         now = loop.time()
         self._seen = {seen: self._seen.get(seen, now) for seen in map(_holder, locks) if seen[1]}
         ages = [now - self._seen.get(_holder(lock), now) for lock in locks]
-        # A key of the last scan may be gone, and would be shown as a lock without a holder.
+        # A key of the last scan may be gone. Without this filter, the frame would show the key as a
+        # lock without a holder.
         shown = [
             (lock, age)
             for lock, age in zip(locks, ages, strict=True)

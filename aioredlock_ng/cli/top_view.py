@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "Lane", "draw"]
 
 _MARKS = 40
-"""Largest number of round trips in a lane."""
+"""Largest number of round trips in a `Lane`."""
 
 _FEWEST_MARKS = 8
 """Number of round trips that a lane shows if the line is very short."""
@@ -141,7 +141,7 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
     for row, (lock, _) in zip(locks.rows, shown, strict=True):
         row.style = "" if lock.held else "dim"
     more = len(frame.locks) - len(shown)
-    words = f"and {more} more; a PATTERN shows fewer" if more else "" if frame.locks else "no locks"
+    words = f"and {more} more; give a PATTERN" if more else "" if frame.locks else "no locks"
     return Group(nodes, *reasons, locks, *(problem or [Text(words, style="dim")]))
 
 

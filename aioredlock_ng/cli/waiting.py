@@ -65,7 +65,7 @@ def wait(
             "--wait",
             min=0,
             metavar="SECONDS",
-            help="Wait at most this long. 0 looks once. Default: for ever.",
+            help="Wait at most this long. With 0, look only once. Default: for ever.",
             show_default=False,
         ),
     ] = None,
@@ -92,7 +92,8 @@ def wait(
     """Wait until a lock is free.
 
     The command never takes the lock, so another client may have it a moment later. A lock that is
-    offered to a waiter is not free. With --json the last state is printed, as by inspect.
+    offered to a waiter is not free. With --json the command prints the last state, in the form of
+    inspect --json.
 
     Slot 1 of the semaphore "gpu" is the lock "gpu#1".
     """

@@ -134,7 +134,9 @@ class LockDependency:
     def check(
         self, endpoint: Callable[..., Any], path: frozenset[str], redlock: Redlock | None
     ) -> None:
-        """Check that a route with this endpoint and path has the values for name and label.
+        """Check that a route has the values that the lock's name and label need.
+
+        `endpoint` is the route's function, and `path` has the variables of the route's path.
 
         Internal: for `check_locks`.
 

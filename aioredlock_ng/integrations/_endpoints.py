@@ -20,8 +20,8 @@ _WORK: Final = "aioredlock_ng.work"
 def work_of(connection: HTTPConnection) -> Work:
     """Return the `Work` of a request, and let the `Work` count the threads of a `def` endpoint."""
     scope = connection.scope
-    # A router may be included in several places. Each place has its own parameters and its own
-    # wrapper of the endpoint, so the place of this request is looked up.
+    # A router may be included in several places. FastAPI keeps a separate `dependant` of the
+    # endpoint for each place, so the `dependant` for this request's place is looked up.
     route = scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")
     dependant = getattr(route, "dependant", None)
     if dependant is not None and not (is_async(dependant.call) or yields(dependant.call)):

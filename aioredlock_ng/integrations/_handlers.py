@@ -105,7 +105,7 @@ class Locks:
         if not inspect.iscoroutinefunction(handler):
             raise ConfigurationError(
                 f"{self._called}() is for handlers defined by `async def`, not {handler!r}; write"
-                " it directly above"
+                " it directly above the `async def`"
             )
 
         @functools.wraps(handler)
@@ -118,7 +118,7 @@ class Locks:
         return call  # type: ignore[return-value]
 
     def check(self, where: str, variables: frozenset[str], redlock: Redlock | None) -> None:
-        """Check that a route has the values for name and label, and a manager accepts the options.
+        """Check that a route has the values for name and label, and that the options are valid.
 
         Args:
             where: The route, for errors.

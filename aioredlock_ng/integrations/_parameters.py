@@ -47,9 +47,9 @@ class Parameters:
         The value must come from the path or the query.
 
         Raises:
-            ConfigurationError: The placeholder has attributes, or is no parameter from the path or
-                the query. Or the value may differ from the endpoint's value, or equal values of its
-                type may have different texts.
+            ConfigurationError: The placeholder has attributes, or is not a parameter from the path
+                or the query. The error is also raised if the lock's value may differ from the
+                endpoint's value, or if equal values of the type may have different texts.
         """
         name = placeholder.name
         if name not in self._found:
@@ -98,12 +98,12 @@ class Parameters:
         """Check that `lock_for` and the endpoint declare a placeholder's value in the same way.
 
         The result of a dependency is not checked. The value must have the attributes that the
-        placeholder names. If `textual` is True, equal values of its type must have the same text.
+        placeholder names. If `textual` is True, equal values of a type must have the same text.
 
         Raises:
             ConfigurationError: The declarations differ, a model lacks an attribute, or equal values
-                of the type may have different texts. Or only the lock uses a value from the query
-                or the body.
+                of the type may have different texts. The error is also raised if the lock uses a
+                value from the query or the body that the endpoint does not use.
         """
         if isinstance(declared.default, params.Depends):
             return

@@ -1,4 +1,4 @@
-"""Make the decorators of the task queues."""
+"""Make the decorators for the tasks of Celery and the jobs of RQ."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Work:
         return self._over
 
     def enter(self) -> None:
-        """Assign threads that are started in the current context to this request."""
+        """Count the threads that are started in the current context for this request."""
         _current.set(self)
 
     def leave(self) -> bool:
@@ -88,7 +88,7 @@ class Work:
             LockReleased: The request and its lock ended before the thread began.
         """
         with self._mutex:
-            # The request may be cancelled after anyio's last check for a cancellation.
+            # A request that is cancelled after anyio's last check still starts its thread.
             if self._over:
                 raise LockReleased("the request was over before its endpoint began in a thread")
             self._running += 1
@@ -110,7 +110,7 @@ class Work:
 
 
 def watched(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the endpoint so that `Work.run` runs it. Return a wrapped endpoint as it is."""
+    """Wrap the endpoint so that `Work.run` runs it. A wrapped endpoint is returned unchanged."""
     if getattr(call, "_is_watched", False):
         return call
 

@@ -57,9 +57,9 @@ class ViewOptions(TypedDict, total=False):
         held_status: Status if another request holds the lock: 423 (default) or 409. With `limit`,
             the status if other requests hold all slots: 429 (default), 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423, 429 and 503. Default: 1.
-            The header has a larger value, up to an hour, if a longer wait is likely. For 503 the
-            wait follows from the quarantine of the nodes. For the other statuses the wait follows
-            from `min_hold`.
+            The header has a larger value, up to an hour, if a longer wait is likely. The wait is
+            longer while nodes are quarantined (503), and while `min_hold` keeps the lock or the
+            slot (the other statuses).
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
             "order {order_id}". A function returns the label, or None for the manager's
             label. The function receives the values that it names as parameters. A label is one
@@ -141,7 +141,7 @@ class ViewLock:
             )
         if inspect.isgeneratorfunction(view):
             raise ConfigurationError(
-                f"{called} yields its response after the lock would be released; use `with"
+                f"{called} yields its response after the release of the lock; use `with"
                 " redlock.lock(...)` inside of it"
             )
         self._policy = policy

@@ -105,8 +105,8 @@ def locked(
         min_hold: Shortest time in seconds for which the lock stays taken; see `Redlock.lock`.
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
-            larger value, up to an hour, if a longer wait is likely. For 503 the wait follows from
-            the quarantine of the nodes, for `held_status` from `min_hold`.
+            larger value, up to an hour, if a longer wait is likely. The wait is longer while nodes
+            are quarantined (503), and while `min_hold` keeps the lock (`held_status`).
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
             "account {id}". A function returns the label, or None for the manager's label. The
             function receives the values that it names as parameters. A placeholder or parameter

@@ -65,17 +65,18 @@ def locked(
             share a semaphore in place of a lock. None: one task, under a lock.
         shared: True: the lock is `rwlock(name).read()`. Tasks with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
-        options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: 0,
-            no wait, with "retry" and "skip"; no limit with "raise". `min_hold` is the shortest time
-            for which the lock or slot stays taken, even if the task is shorter. `owner` is a text
-            with placeholders like those of the name, or a function with some of the task's
-            parameters. With `bind=True`, `owner="task {self.request.id}"` shows the task's id.
+        options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Its
+            default is 0, no wait, with "retry" and "skip", and no limit with "raise". `min_hold` is
+            the shortest time for which the lock or slot stays taken, even if the task is shorter.
+            `owner` is a text with placeholders like those of the name, or a function with some of
+            the task's parameters. With `bind=True`, `owner="task {self.request.id}"` shows the
+            task's id.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the task raises this error if a value
-            contains the separator behind its placeholder, or has a text that can differ between
-            processes. A call also raises this error if the text for `owner` is not one printable
-            line of at most 200 bytes.
+            contains the separator that follows its placeholder, or has a text that can differ
+            between processes. A call also raises this error if the text for `owner` is not one
+            printable line of at most 200 bytes.
 
     Safety: the lock is released when the task returns or raises, at its soft time limit, and at
     `revoke(terminate=True)`. At the hard time limit Celery sends SIGKILL, and the lock expires.

@@ -64,7 +64,10 @@ class Board:
 
 
 class View(Protocol):
-    """A picture or a log of a board. The demo exits this context before it prints the summary."""
+    """A picture or a log of a board.
+
+    A view is a context manager. The demo leaves its context before it prints the summary.
+    """
 
     def event(self, words: str) -> None:
         """Show an event that is already on the board."""

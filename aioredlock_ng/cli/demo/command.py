@@ -62,7 +62,10 @@ def demo(
         typer.Option(
             "--url",
             metavar="URL",
-            help="A node. Repeat it for each node. Without any, five servers are started.",
+            help=(
+                "URL of a node. Repeat the option for each node. Without this option, the demo"
+                " starts five servers."
+            ),
         ),
     ] = None,
     seconds: Annotated[
@@ -106,7 +109,7 @@ def demo(
         ),
     ] = 40,
 ) -> None:
-    """Show the library at work, with faults.
+    """Show how the library copes with faults.
 
     Processes update counters in a plain file, first without a lock and then with one. Meanwhile
     nodes hang and die, and a holder loses its lock. Times are seconds.

@@ -44,7 +44,7 @@ _REFRESH_SECONDS = 0.2
 _LEAD_IN_SHARE = 0.1
 # The demo waits longer for the holder's answer than the holder waits for its lock.
 _ANSWER_SECONDS = 40.0
-# The holder works for this many times the ttl, which is long enough for a notification of its loss.
+# The holder works for this many times the ttl, so that it is notified of the loss before it writes.
 # Without a notification, the holder would write an outdated value and so destroy updates.
 _HOLD_TTLS = 4.0
 _FREEZE_TTLS = 1.5
@@ -69,7 +69,7 @@ class Conductor:
         nodes: The nodes, which receive the faults.
         crew: The started worker processes.
         counters: The shared counters. Their sum shows how many updates are missing.
-        board: The board, which is kept up to date.
+        board: The board, which the conductor keeps up to date.
         view: The view, which is refreshed several times a second.
         seconds: Approximate length of all phases together.
         prefix: Beginning of the lock names.
@@ -129,8 +129,8 @@ class Conductor:
         """Add a worker's report to the counts of its phase."""
         ledger = self._board.phases[report.phase]
         ledger.add(
-            # If the counters were read before the report came, the updates that it acknowledges
-            # would look lost.
+            # If the counters were read before the report came, the updates that the report
+            # acknowledges would look lost.
             gained=self._gained(),
             acknowledged=report.acknowledged,
             in_doubt=report.in_doubt,

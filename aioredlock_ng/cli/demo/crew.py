@@ -156,7 +156,7 @@ class Crew:
 
     Args:
         setup: The setup of all processes.
-        count: Number of processes that increment. The holder is one more process.
+        count: Number of processes that increment counters. The holder is an additional process.
         folder: The folder for the logs of all processes.
         on_progress: Called with each `Progress` of a process.
     """

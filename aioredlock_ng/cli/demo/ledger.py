@@ -1,4 +1,4 @@
-"""Count the updates of each phase, and judge the run."""
+"""Count the updates of each phase, and judge the demo by the counts."""
 
 from __future__ import annotations
 
@@ -134,23 +134,23 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a run. `faults` has every reason for a failure."""
+    """The result of the demo. `faults` has every reason for a failure."""
 
     faults: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
-        """True if the run has no faults."""
+        """True if there is no reason for a failure."""
         return not self.faults
 
     @property
     def exit_status(self) -> int:
-        """Exit status: 0 for a run without faults, else 1."""
+        """Exit status: 0 if `ok` is True, else 1."""
         return 0 if self.ok else 1
 
 
 def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
-    """Return the verdict on a run, from its phases with the lock and from its losses.
+    """Return the verdict on the demo, from its phases with the lock and from its losses.
 
     A phase without updates counts as a failure, because it proves nothing.
     """

@@ -76,7 +76,7 @@ class OwnNodes:
     """
 
     left_out: Sequence[str] = ()
-    hang_words = "SIGSTOP: it keeps its connections, answers nothing"
+    hang_words = "SIGSTOP: it keeps its connections and answers nothing"
     kill_words = "SIGKILL: it is gone, and its keys with it"
 
     def __init__(self, servers: LocalNodes) -> None:
@@ -123,7 +123,7 @@ class GivenNodes:
         throw_away: True if the user consented.
     """
 
-    hang_words = "CLIENT PAUSE: it keeps its connections, answers nothing"
+    hang_words = "CLIENT PAUSE: it keeps its connections and answers nothing"
     kill_words = "CLIENT PAUSE as well: a given server is not killed"
 
     def __init__(self, urls: Sequence[str], *, throw_away: bool) -> None:
@@ -163,7 +163,7 @@ class GivenNodes:
     def expendable(self) -> Sequence[int]:
         """Return the indexes of at most two answering nodes that the quorum does not need.
 
-        The result is empty if the nodes may not be paused.
+        The result is empty if the user did not consent to pauses.
         """
         answering = [
             index for index, view in enumerate(self.views) if view.state is not NodeState.DOWN

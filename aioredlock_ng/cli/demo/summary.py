@@ -21,7 +21,7 @@ __all__ = ["print_summary"]
 
 
 def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_only: bool) -> None:
-    """Print the result of the run.
+    """Print the result of the demo.
 
     With `ascii_only`, the output has no colours, and the table has an ASCII frame.
     """

@@ -238,8 +238,8 @@ def _send(message: Message) -> None:
 
 
 def _die_with_parent() -> None:
-    # A frozen process does not notice the end of standard input. The kernel's signal reaches a
-    # frozen process, too.
+    # A frozen process does not notice the end of standard input. So on Linux the kernel
+    # kills this process when its parent dies.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 

@@ -16,12 +16,12 @@ _Number = TypeVar("_Number", int, float)
 
 
 def count_of(name: str, value: object) -> int:
-    """Return a whole number, 1 or more."""
+    """Convert an argument to a whole number of at least 1."""
     return whole_number(name, _number(int, name, value), 1)
 
 
 def seconds_of(name: str, value: object) -> float:
-    """Return a positive time in seconds."""
+    """Convert an argument to a positive time in seconds."""
     return positive_seconds(name, _number(float, name, value))
 
 

@@ -41,9 +41,10 @@ class OwnLocks:
         self._by_key.clear()
 
     def lease_of(self, lock: Lock) -> Lease | None:
-        """Return the lease of a lock; None if another manager acquired the lock.
+        """Return the lease of a lock. Return None if another manager acquired the lock.
 
-        If this manager acquired the lock, and `lock` was made by hand, bind the lease to `lock`.
+        A user may construct `lock` for a lock that this manager acquired. In this case, bind the
+        lease to `lock`.
         """
         own = self.get(lock.resource)
         if (
@@ -56,8 +57,8 @@ class OwnLocks:
         return lock.lease
 
     def remember(self, lock: Lock) -> None:
-        # The user may never release a lock with a timeout. If no lock were removed here, the dict
-        # would grow without limit.
+        # Some users let locks with a timeout expire, and do not release them. If no lock were
+        # removed here, the dict would grow without limit.
         if len(self._by_key) >= self._forget_at:
             self._by_key = {name: one for name, one in self._by_key.items() if one.valid}
             self._forget_at = max(_FORGET_FROM, 2 * len(self._by_key))

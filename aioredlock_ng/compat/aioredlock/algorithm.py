@@ -40,8 +40,8 @@ class Aioredlock:
         redis_connections: dicts (`host`, `port`, `db`, `password`, `ssl`), (host, port) tuples,
             `redis://` and `rediss://` URLs, paths of Unix sockets, `redis.asyncio.Redis` clients,
             or `Sentinel` objects. Each connection must lead to a separate server.
-        retry_count: Largest number of tries of `extend()`, 1 or more. `lock()` waits for a
-            notification instead, at most for the time of `retry_count - 1` average delays.
+        retry_count: Largest number of tries of `extend()`, 1 or more. `lock()` does not poll. It
+            waits for a notification, for at most `retry_count - 1` average delays.
         retry_delay_min: Shortest delay between two tries in seconds.
         retry_delay_max: Longest delay between two tries in seconds.
         internal_lock_timeout: Seconds until a lock expires without renewal.
@@ -97,12 +97,12 @@ class Aioredlock:
                 renewal until the release.
             lock_identifier: Value of `lock.id`, which `get_lock` and `unlock` of this manager
                 accept. If this manager holds the lock with the same identifier, the call renews and
-                returns that lock. If that lock has a `lock_timeout`, the call needs one, too. Other
+                returns that lock. If that lock has a `lock_timeout`, pass one again. Other
                 managers cannot use the identifier, because the nodes store a random token.
 
         Raises:
-            LockAcquiringError: Nodes hold another identifier, so no majority is possible. Silent
-                nodes count against the majority as well.
+            LockAcquiringError: Nodes hold another identifier, so no majority is possible. Nodes
+                that do not answer count against the majority as well.
             LockRuntimeError: No majority of the nodes answered, or the manager is destroyed.
             ValueError: An argument is invalid.
 
@@ -187,7 +187,7 @@ class Aioredlock:
         """Release a lock. The lock is invalid afterwards, even if the call fails.
 
         The lock of another manager is found by its identifier, and its holder loses the lock
-        immediately. A lock that no node holds raises no error.
+        immediately. If no node has the lock, the call raises no error.
 
         Args:
             lock: A lock returned by `lock` or `get_lock`, or a lock made by hand from a name and an

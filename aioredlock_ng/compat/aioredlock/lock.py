@@ -38,7 +38,7 @@ class Lock:
     Args:
         lock_manager: The manager of the lock.
         resource: The name of the lock.
-        id: The identifier: the token of the keys, or the `lock_identifier` given to `lock()`.
+        id: The identifier, which is the token of the keys or the `lock_identifier` of `lock()`.
         lock_timeout: Seconds until the lock expires. None: the lock is renewed until its release.
         valid: Value of the property `valid` for a lock that is made by hand, without a lease.
 
@@ -64,7 +64,7 @@ class Lock:
 
     @property
     def valid(self) -> bool:
-        """True while the lock may be relied on. False after release, loss or expiry. No I/O.
+        """True until the lock is released, lost or expired. The property does no I/O.
 
         Another manager's lock, returned by `get_lock`, is valid for the remaining time that the
         nodes reported. A lock made by hand keeps the given value until it is extended or released.

@@ -32,7 +32,7 @@ class Sentinel:
             `password`, `db`, `ssl` and `timeout`. A URL looks like
             `redis://:password@host:26379/0?master=name`. A (host, port) tuple and a list of tuples
             are possible as well.
-        master: Name of the service. `master` and the arguments below override the values in
+        master: Name of the service. This argument and the arguments below override the values in
             `connection`.
         password: Password of the primary.
         db: Database of the primary.
@@ -89,8 +89,8 @@ def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
             if url.scheme == "rediss":
                 settings["ssl"] = _context(query.pop("ssl_cert_reqs", ""))
             return [(url.hostname or "localhost", url.port or _PORT)], settings | query
-        # The error neither quotes the text nor has a context, because any part of the text may
-        # belong to a password.
+        # The error must not show the text, and has no context that shows it, because any part of
+        # the text may belong to a password.
         raise SentinelConfigError(
             "a Sentinel's URL cannot be read; percent-encode '/', '[' and ']' in a password"
         )
@@ -119,7 +119,7 @@ def _address(given: object) -> tuple[str, int]:
 def _number(kind: Callable[[Any], _Number], name: str, value: object) -> _Number:
     with suppress(TypeError, ValueError, OverflowError):
         return kind(value)
-    # The error neither quotes the text nor has a context, because in a URL any part of the text may
+    # The error must not show the text, and has no context that shows it. Any part of a URL may
     # belong to a password.
     raise SentinelConfigError(f"the {name} of a Sentinel is not a number")
 
