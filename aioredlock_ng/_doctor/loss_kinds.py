@@ -78,14 +78,16 @@ MAY_FORGET: Final = (
         "restarted",
         WARNING,
         "Locks granted before its start may still be held, although the node does not know them.",
-        "Restart nodes one by one, a max_ttl apart. Examine the node again after a max_ttl.",
+        "Restart nodes one by one, a max_ttl and a third of it apart. Examine the node again after a"
+        " max_ttl.",
     ),
     Kind(
         "quarantined",
         WARNING,
         "It grants nothing for now, because it may have forgotten locks that are still held."
         " The set tolerates one loss less.",
-        "Wait. In future, restart nodes one by one, a max_ttl plus a second apart.",
+        "Wait. In future, restart nodes one by one, a max_ttl, a second and a third of the longest"
+        " ttl apart.",
     ),
     Kind(
         "guard-time",
