@@ -1,7 +1,8 @@
 """The marker of a node: the run id of a server process, a guard time, and a state.
 
 The file `recovery_guard.py` describes the purpose of markers. In a marker, the guard time is
-`max_ttl` without the second that the glossary adds. The server adds this second to the ready time.
+`max_ttl` without the second that the glossary adds. The script `marker.lua` adds this second to the
+ready time.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ over.
 """
 
 _MOST_DIGITS = 16
-"""Largest number of digits of a number in a marker. Python refuses to convert thousands of
-digits."""
+"""Largest number of digits of a number in a marker. A marker with a longer number counts as
+foreign, because Python refuses to convert thousands of digits."""
 
 NO_RUN_ID = b"0" * 40
 """Placeholder for the run id of a server that hides its run id.
