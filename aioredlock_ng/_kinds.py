@@ -68,8 +68,9 @@ class Kinds(Operations):
                 waiting for `blocking_timeout`. The wait while another client holds the lock stays
                 the same.
             fair: Serve the waiting tasks of all processes strictly in the order of their arrival.
-                False: only the processes are served in order. Each process then serves several of
-                its own tasks in a row, which is faster.
+                False: the processes are served in order of arrival. The process that gets the lock
+                may serve several of its own tasks in a row, even before earlier tasks of other
+                processes. This is faster.
             min_hold: Shortest time in seconds for which the lock stays taken after the grant, even
                 if the lease is released earlier or the process dies. At most the smaller of
                 `max_ttl` and `max_hold`.
@@ -160,8 +161,8 @@ class Kinds(Operations):
                 template like that of the name, or a function; see `GuardOptions`.
 
         Raises:
-            ConfigurationError: Raised at decoration if the function is not a coroutine function, or
-                if an argument is invalid. `limit` and `shared` exclude each other. Raised at a call
+            ConfigurationError: Raised at decoration if the function is not a coroutine function, if
+                an argument is invalid, or if both `limit` and `shared` are given. Raised at a call
                 if a value has no text that is the same in every process, or contains the separator
                 that follows its placeholder. Raised also if the text for `owner` is not one
                 printable line of at most 200 bytes. An error of the function `owner` propagates.

@@ -141,7 +141,7 @@ class Operations:
         engine.usable()
         # With NOLOOP a server does not notify a connection of the changes that this connection
         # made. But the holders and waiters of this process must be notified as early as those of
-        # other processes.
+        # other processes. So the `finally` block notifies them.
         changed: Iterable[int] = range(len(self._nodes))
         try:
 

@@ -104,8 +104,8 @@ def _counted(readers: int) -> str:
 def deletion_of(reply: Reply) -> Look:
     """Return a node's answer to a forced release.
 
-    If the node refused because a key is not a lock, the result describes this key. Every other
-    reply without a deletion gives `Unknown`.
+    If the node refused because a key is not a lock, the result describes this key. The result is
+    `Unknown` for any other refusal, and for a missing reply.
     """
     if isinstance(reply, ForceReleased):
         return reply

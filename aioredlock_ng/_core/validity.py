@@ -96,10 +96,10 @@ Each renewal time is rounded down to a multiple of this granularity. So renewals
 about the same time leave in one batch."""
 
 RETRY_SHARE = 0.05
-"""Share of the ttl between a renewal that too many nodes refused, and the next try."""
+"""Share of the ttl between a renewal that no quorum can confirm any more, and the next try."""
 
 SILENT_SHARE = 0.1
-"""Share of the ttl after which a renewal is retried if no quorum answered in time.
+"""Share of the ttl between a renewal to which no quorum answered in time, and the next try.
 
 Answers to the first try still count if they arrive later."""
 

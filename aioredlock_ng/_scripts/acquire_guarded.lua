@@ -24,7 +24,8 @@ local n = #KEYS - 2
 local token, ttl, expected = ARGV[1], ARGV[2], ARGV[3]
 local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
 
--- An uncontended acquire must not spend time on the functions of parts/queue.lua.
+-- An uncontended acquire must not spend time on creating the functions of parts/queue.lua. So the
+-- part is included in this block only.
 local after = nil
 if n > 1 or claim ~= '' or not redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then
   -- part: queue
@@ -47,8 +48,8 @@ if fence ~= '' and not refused then
     local slot, counter = ARGV[i], nil
     if with_counter ~= '' then
       counter = redis.pcall('ZSCORE', counters, slot)
-      -- A missing counter may have been lost. Earlier leases may then have fences just below this
-      -- fence.
+      -- A missing counter may have been lost, so earlier leases may have fences up to fence - 1.
+      -- The missing counter counts as that number.
       before = math.max(before, tonumber(type(counter) == 'string' and counter or fence - 1))
     end
     -- part: fence

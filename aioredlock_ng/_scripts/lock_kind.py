@@ -162,10 +162,11 @@ class LockKind:
         ttl: int,
         marks: Sequence[Mark] = (),
     ) -> Command:
-        """Return the command that renews each key with the right token, and has all keys tracked.
+        """Return the command that renews each key if the key still holds its token.
 
-        The keys may belong to several leases. `tokens` has the token of each key, and `ttl` is in
-        milliseconds. The kind for readers overrides this method, because only readers have `marks`.
+        The server tracks all keys from then on. The keys may belong to several leases. `tokens` has
+        the token of each key, and `ttl` is in milliseconds. The kind for readers overrides this
+        method, because only readers have `marks`.
         """
         return Command(self.extend, keys, (ttl, *tokens), tracked=True)
 
@@ -175,8 +176,8 @@ class LockKind:
         """Return the command that checks whether the keys hold their tokens.
 
         The keys may belong to several leases. With `labels`, the node writes a label beside each
-        key that holds its token. The server then tracks the keys. The keys of readers are not
-        tracked, because each change by one reader would be reported to all readers.
+        key that holds its token. From this command on the server tracks the keys. The keys of
+        readers are not tracked, because each change by one reader would be reported to all readers.
         """
         return Command(
             self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=not self.shared
@@ -202,7 +203,7 @@ class LockKind:
     ) -> Command:
         """Return the command that frees the keys with this token, and deletes their labels.
 
-        `Command` describes `owed_until`. If it is None, the release is sent only once.
+        `Command` describes `owed_until`. With None, the release is sent only once.
         """
         if label_keys:
             return Command(self.release, (*keys, *label_keys), (token, len(keys)), owed_until)

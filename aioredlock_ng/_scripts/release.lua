@@ -24,7 +24,7 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
     freed = freed + 1
     if n < #KEYS then redis.call('DEL', KEYS[n + i]) end
   elseif n < #KEYS then
-    -- The next holder of the key may have written its own label already.
+    -- The next holder of the key may have written its own label already. That label must stay.
     local label = redis.pcall('GET', KEYS[n + i])
     local own = string.sub(ARGV[1], 1, 16) .. ' '
     if type(label) == 'string' and string.find(label, own, 1, true) == 1 then

@@ -119,7 +119,7 @@ end
 local function notify_second(queue, key)
   local left = ask('PTTL', key) or -1
   if left < 0 then return end
-  -- A key held by readers is no string.
+  -- GET fails for a key held by readers, because this key is not a string.
   local before = ask('GET', key) and 1 or 2
   local second
   repeat
@@ -179,7 +179,8 @@ local function share_out(key, slot, ticket, member)
   local now = '0:' .. string.format('%.0f', math.min(highest, 9007199254740992))
   for at, offer in ipairs(offers) do
     if limit_of(offer[2]) < slots[at] then
-      -- A member would get a slot above its limit. So all earlier offers stay as they are.
+      -- With the new distribution, this member would get a slot above its limit. So all earlier
+      -- offers stay as they are.
       slots, offers = {slot}, {new}
       break
     end
@@ -381,10 +382,10 @@ local function length_of(queue)
   return (ask('ZRANK', queue, last[1]) or -2) + 1
 end
 
--- Returns for each key how many members wait for it; -1 if that is not known. The member of an
--- offer has left the queue, but still counts as waiting. A waiter for a semaphore counts for each
--- slot. A semaphore may have a thousand slots. So one request tests whether any slot has a queue of
--- its own, and the queue that the slots share is counted once.
+-- Returns for each key how many members wait for it; -1 if that is not known. A member to which the
+-- key is offered has left the queue, but still counts as waiting. A waiter for a semaphore counts
+-- for each slot. A semaphore may have a thousand slots. So one request tests whether any slot has a
+-- queue of its own, and the queue that the slots share is counted once.
 local function waiting(keys, values)
   local queues, lengths, counts = {}, {}, {}
   for _, key in ipairs(keys) do
