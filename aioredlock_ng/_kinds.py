@@ -183,8 +183,9 @@ class Kinds(Operations):
 
         The limit holds for all processes together. A call returns True if it ran the function. The
         function's own result is discarded. The call returns False if another call with the same
-        name runs the function, or began the function less than `within` seconds ago. A run that
-        fails, is cancelled or dies counts as begun. docs/workers.md has examples.
+        name runs the function, or began the function less than `within` seconds ago. A function
+        that has begun counts, even if it then fails or is cancelled, or if its process dies.
+        docs/workers.md has examples.
 
         A call waits for its lock for a tenth of `within`, but at most a second. A call raises
         `QuorumUnreachable` if no quorum could decide. The function has not begun then. A call
@@ -193,7 +194,7 @@ class Kinds(Operations):
 
         Args:
             template: The name, as for `guard`.
-            within: Shortest time in seconds between the starts of two runs. At most `max_ttl`.
+            within: Shortest time in seconds between two starts of the function. At most `max_ttl`.
 
         Raises:
             ConfigurationError: Raised in the cases of `guard`, and if `within` is invalid.

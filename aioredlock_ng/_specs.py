@@ -53,12 +53,13 @@ class Specs:
 
     Args:
         options: The manager's options.
-        run_id: Placeholder in commands. Each connection replaces it by the run id of its server.
+        run_id: Placeholder in commands. Each connection replaces the placeholder by the run id of
+            its server.
 
     Attributes:
         keys: Converts names to Redis keys.
-        kind: Scripts of locks, semaphores and writers.
-        reading: Scripts of readers.
+        kind: The `LockKind` of locks, semaphores and writers.
+        reading: The `LockKind` of readers.
         usual: Settings, by name, of the locks that use only the manager's own options. The settings
             are kept, because making them again would cost a microsecond per call of `lock`.
     """

@@ -217,7 +217,7 @@ class Stats:
         second_rounds: Attempts whose fence needed a second round.
         repairs: Keys or fences restored on nodes.
         held: Leases held now.
-        waiting: Acquisitions that contend or wait now.
+        waiting: Acquisitions that request a lock, or wait for a lock, now.
         standing: Places in the nodes' queues now. Tasks of this process that wait for the same
             names share one place, and only one of them sends requests. With `fair=True` each task
             has its own place.

@@ -119,7 +119,7 @@ class LeaseState:
     def shortest_ttl(self) -> float:
         """The shortest ttl that a node may have given the keys.
 
-        The keys have the ttl of the latest confirmed renewal, or of a renewal sent after it.
+        The keys have the ttl of the latest confirmed renewal, or of a renewal that was sent later.
         """
         return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
 

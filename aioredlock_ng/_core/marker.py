@@ -71,7 +71,8 @@ class Reading:
         trust: The state of the server process behind the connection.
         marker: The marker itself, b"" for none.
         run_id: The run id of the process, or the run id in the marker if the server hides its own.
-        guard_ms: The guard time in the marker. 0 if there is none, or if it exceeds `LONGEST_MS`.
+        guard_ms: The guard time in the marker. 0 if the marker names no guard time, or if the guard
+            time exceeds `LONGEST_MS`.
         ready_ms: The time, by the node's clock, at which the node may be trusted. 0 if the marker
             names no such time.
         node_ms: The node's time when the marker was read.

@@ -12,8 +12,8 @@
 -- ARGV[i]  from 7 on: the counter slots of the lock's keys, each slot once. The fence counters are
 --          a sorted set. The slot of a key is a member of this set, and its score is the counter.
 -- Returns  1: granted. With fencing, each counter of the keys was below the fence.
---          {2, counter}: granted as with 1, if ARGV[6] is '1'. The counter is the highest counter
---          that the fence has replaced. A missing counter counts as fence - 1.
+--          {2, counter}: as 1, but with the counter for which ARGV[6] asks. The counter is the
+--          highest counter that the fence has replaced. A missing counter counts as fence - 1.
 --          {1, counter}: granted, but the fence is not above this counter.
 --          {-1, left}: quarantined for `left` milliseconds. `left` is -1 if the marker is missing
 --          or does not match ARGV[3], see parts/marker.lua.

@@ -5,7 +5,8 @@
 -- Returns  how many of the lock's keys were freed. A key with a queue is offered to the first
 --          waiter; any other key is deleted.
 --          {1, ticket} if the lock's only key was offered. The ticket is the highest of the waiters
---          for the key. So the process that releases can queue again without an attempt.
+--          for the key. With this ticket, the process that releases can enter the queue without
+--          an attempt.
 -- The reason for MGET instead of GET is given in extend.lua.
 -- part: slots
 if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then

@@ -4,8 +4,8 @@
 -- KEYS     the lock's keys, in the order in which every waiter asks for them
 -- ARGV[1]  claim, see parts/queue.lua
 -- ARGV[2]  milliseconds for which the queue lives from now on if this waiter is the first. Each
---          waiter before this one makes the queue live twice that time longer, but at most 15 waiters
---          count. The life of a queue is never shortened.
+--          waiter before this one makes the queue live twice that time longer, but at most 15
+--          waiters count. The life of a queue is never shortened.
 -- ARGV[3]  milliseconds from now for which keys are reserved for the waiter; 0 reserves none. The
 --          reserved keys come before the key for which the waiter queues.
 -- Returns  {left, place, rank}. `left` is the milliseconds until this node may grant; 0 means now,
