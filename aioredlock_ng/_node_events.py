@@ -75,7 +75,7 @@ class NodeQuarantined:
         node: The node's address.
         left: Seconds until the node may grant. Infinite if the server refuses to show or to store
             the marker of the recovery guard.
-        reason: The cause in words, or the server's own words if it refuses the marker.
+        reason: The cause in words, or the server's own words if the server refuses the marker.
     """
 
     node: str

@@ -71,7 +71,7 @@ class GuardOptions(CommonOptions, total=False):
 
 
 class Guard(Protocol):
-    """A decorator of coroutine functions that keeps their signature."""
+    """A decorator for coroutine functions. The decorated function keeps its signature."""
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /

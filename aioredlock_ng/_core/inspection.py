@@ -134,7 +134,7 @@ def look_vote(node: str, look: Look) -> Vote:
         case ForceReleased(deleted):
             if deleted:
                 return Vote(node, Outcome.FREE, detail="deleted")
-            # "free" would be a guess, because another process may hold the key by now.
+            # The outcome is not "free", because another process may hold the key by now.
             return Vote(node, Outcome.UNKNOWN, detail="nothing to delete")
         case Unknown(reply):
             return no_vote(node, reply)

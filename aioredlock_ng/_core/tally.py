@@ -21,8 +21,8 @@ class Tally:
     """The numbers of answers to an acquire, by their kind.
 
     Attributes:
-        held: The holder's remaining seconds on each node that refused; None if they are unknown or
-            endless.
+        held: The holder's remaining seconds on each node that refused; None if a node
+            reported no time, or if its key does not expire.
         granted: The number of nodes that granted the attempt. Their grants must be undone.
         failed: The number of nodes that neither granted nor refused. A silent node counts only if
             the node timeout ended the round.

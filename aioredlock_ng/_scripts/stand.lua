@@ -30,7 +30,8 @@ local queue = queue_of(key)
 if enter(queue, ticket, member, ARGV[2]) and values[place] == READERS then announce_writer(key) end
 for i = 1, place - 1 do
   local kept = 'aioredlock_ng:offer:' .. claim
-  -- An unneeded SET would end the tracking of the key.
+  -- An unneeded SET would end the tracking of the key, so a key with a long enough offer is not
+  -- set.
   local is_kept = values[i] == kept and redis.call('PTTL', KEYS[i]) > grace_of(member)
   if not is_kept and tonumber(ARGV[3]) > 0 then ask('SET', KEYS[i], kept, 'PX', ARGV[3]) end
   step_out(queue_of(KEYS[i]), member, KEYS[i])

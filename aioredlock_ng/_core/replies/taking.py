@@ -112,7 +112,8 @@ class Standing:
 
     Attributes:
         left: Seconds until the node may grant; 0.0 means now, None means unknown.
-        rank: Number of waiters before this waiter; -1 if the node could not put it in the queue.
+        rank: Number of waiters before this waiter; -1 if the node could not put this waiter in the
+            queue.
         slots: The slots of a semaphore that the node may grant after `left` seconds; empty for a
             lock.
     """
