@@ -200,7 +200,7 @@ class Leaders:
 
 
 class Watch:
-    """An iterator over the leaders, which calls `learn` with each one; see `Election.watch`."""
+    """An iterator over the leaders. Calls `learn` with each leader; see `Election.watch`."""
 
     def __init__(self, leaders: Leaders, learn: Callable[[str | None], None]) -> None:
         self._leaders = leaders

@@ -32,9 +32,9 @@ def unreachable_delay(tries: int, draw: float) -> float:
 
 
 def reconnect_delay(tries: int, draw: float) -> float:
-    """Return the delay in seconds before the next reconnect, after `tries` failures in a row.
+    """Return the delay in seconds before the next reconnect.
 
-    The delay doubles from 50 ms to 5 s. The random draw, uniform in [0, 1), then shortens the delay
-    by at most half.
+    `tries` is the number of failures in a row before the latest failure. The delay doubles from
+    50 ms to 5 s. The random draw, uniform in [0, 1), then shortens the delay by at most half.
     """
     return min(5.0, 0.05 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)

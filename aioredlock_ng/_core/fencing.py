@@ -3,10 +3,10 @@
 The scheme is proved in docs/fencing-proof.md. Each resource name belongs to a slot, and each node
 keeps a counter per slot. Round 1 proposes a fence together with the acquire. A node whose counter
 is lower stores the fence, and thereby acknowledges it. If fewer nodes than a quorum acknowledged
-the fence, round 2 proposes a fence above every counter that the nodes reported. Round 2 goes to the
-nodes that granted or still may grant. For any two grants of a name, some node acknowledged both
-fences. So the later fence is strictly above the earlier one. The order of fences never depends on
-clocks. Clocks only make it likely that one round is enough.
+the fence, round 2 proposes a fence above every counter that the nodes reported. Round 2 is sent to
+the nodes that have granted the attempt or may still grant it. For any two grants of a name, some
+node acknowledged both fences. So the later fence is strictly above the earlier one. The order of
+fences never depends on clocks. Clocks only make it likely that one round is enough.
 
 A proposal is a multiple of `STEP`, and reserves the fences below the next multiple. A grant also
 owns fences below its proposal, down to the counters that the proposal replaced; see `first_of`. The

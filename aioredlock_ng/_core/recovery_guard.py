@@ -55,7 +55,8 @@ class Memory:
     Attributes:
         run_id: The run id of the process that the marker named.
         at: The latest local instant at which the node may have granted a lock while it had that
-            memory. At this instant the manager last read the marker, or first found it gone.
+            memory. At this instant the manager last read the marker, or first found the marker
+            gone.
     """
 
     run_id: bytes

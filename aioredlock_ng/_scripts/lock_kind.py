@@ -92,8 +92,8 @@ class LockKind:
 
         `slots` are the slots of the keys' fence counters, each slot once. `ttl` is in milliseconds,
         as decimal digits. `fence` is ignored without fencing. `claim` is the ticket and the member
-        of a waiter, see parts/queue.lua; it is empty for a first attempt. If `tell_counter` is
-        True, the node returns the counter that the fence replaces.
+        of a waiter, see parts/queue.lua, and empty for a first attempt. If `tell_counter` is True,
+        the node returns the counter that the fence replaces.
         """
         if not self.fencing and not self.own_marker:
             if len(keys) > 1 or claim:
@@ -188,8 +188,8 @@ class LockKind:
     ) -> Command:
         """Return the command that reads the token and the remaining time of each key.
 
-        The node also reads the labels under `label_keys`. If `queues` is True, it counts the
-        waiters of each key, too.
+        The node also reads the labels under `label_keys`. If `queues` is True, the node also counts
+        the waiters of each key.
         """
         args = (len(keys), 1) if queues else (len(keys),) if label_keys else ()
         return Command(self.inspect, (*keys, *label_keys), args)
