@@ -40,7 +40,8 @@ class Candidacy:
 
     Attributes:
         term: The current term; None while the candidate does not lead.
-        over: The last error that `leave` raised. `finish` sets the attribute to None.
+        over: The last error that `leave` raised; None if `leave` has raised no error since
+            `finish`.
         leader: The last known label of the leader; None if no leader is known.
         has_led: True if a term has begun since the last `begin`.
         resigned: True if `resign` ended a wait or a term since the last `begin`.
@@ -88,7 +89,7 @@ class Candidacy:
     def finish(self) -> None:
         """Give up the calling task's claim on the candidate."""
         # A stored exception would keep the frames of its traceback in memory, with all their
-        # objects.
+        # objects. So the attribute is cleared.
         self.over = None
         self._idle.set()
 
@@ -96,8 +97,8 @@ class Candidacy:
         """Wait for the lock of the election, and begin a term.
 
         Args:
-            patient: True: after `QuorumUnreachable`, pause and try again, because an operator may
-                remove the cause.
+            patient: True to pause and try again after `QuorumUnreachable`, because an operator may
+                remove the cause. False to raise the error.
 
         Returns:
             The lease of the term; None if the candidate resigned.

@@ -27,7 +27,8 @@ __all__ = ["CLOSED_AMID", "Held", "acting_inside_of", "until_decided", "vote_of"
 R = TypeVar("R")
 
 CLOSED_AMID = "the Redlock was closed at the moment when this acquisition was granted"
-"""Error message for a caller whose lease `aclose` released before the caller's task continued."""
+"""Error message for a caller whose task had not received its lease yet when `aclose` released
+it."""
 
 
 class Held:
@@ -90,8 +91,8 @@ class Held:
 
         Args:
             still_used: A function that receives a callback. If the thread still works, the function
-                returns True, and calls the callback when the thread ends; see
-                `LeaseRecord.still_used`.
+                returns True, and calls the callback when the thread ends. Otherwise it returns
+                False. See `LeaseRecord.still_used`.
         """
         self._record.still_used = still_used
 
@@ -105,7 +106,7 @@ class Held:
 
     @property
     def overdue(self) -> float:
-        """Seconds since the deadline, after which other clients may hold the lock.
+        """Seconds since the deadline. After the deadline other clients may hold the lock.
 
         Internal: for elections. Before the deadline the value is 0.0, or negative for a lost lease
         whose keys are left to expire. A released or abandoned lease always has the value 0.0.
@@ -127,8 +128,8 @@ class Held:
     def forgo_min_hold(self) -> None:
         """Make the release delete the keys immediately, even before the end of `min_hold`.
 
-        Internal: for managers whose engine runs in a separate thread. They call this method if no
-        caller will receive the lease.
+        Internal: for managers whose engine runs in a separate thread. The manager calls this method
+        if no caller will receive the lease.
         """
         self._record.kept_until = 0.0
 
@@ -146,7 +147,7 @@ class Held:
     def _is_used(self) -> bool:
         """Return True while a thread works under the lease.
 
-        The lease is released when the thread ends.
+        In this case, the lease is released when the thread ends.
         """
         still_used = self._record.still_used
         return still_used is not None and still_used(self._thread_ended)
@@ -157,7 +158,7 @@ class Held:
             extender.release(record)
 
     def _was_ours(self, release: Round) -> bool:
-        """Return False and report the loss if the answers to the release show a lost lease."""
+        """Return True, or report the loss and return False if the release found a lost lease."""
         engine, record = self._engine, self._record
         if release.won:
             return True
@@ -272,12 +273,13 @@ def acting_inside_of(leases: Iterable[Held]) -> Iterator[None]:
 
 
 async def until_decided(release: Round) -> None:
-    # With this lambda inside `Lease.release`, every call would create a cell for the variable.
+    # This function is separate, because a lambda inside `Lease.release` would make every call of
+    # that method slower: Python would create a closure cell for `release`.
     await outlast_cancellation(lambda: release.open, release.decided)
 
 
 def vote_of(address: str, reply: Reply) -> Vote:
-    """Return the vote of a node that was asked whether its keys hold our token."""
+    """Return the vote of a node that was asked whether its keys hold the token of a lease."""
     if reply is ALL_OURS:
         return Vote(address, Outcome.GRANTED)
     if isinstance(reply, KeyStates):

@@ -109,7 +109,7 @@ class Leaders:
     async def other_than(self, known: str | None) -> str | None:
         """Return the leader as soon as it differs from `known`; None if nobody leads.
 
-        With `known=""`, the call returns the first leader that the answers show.
+        With `known=""`, the call returns the first result that the answers of the nodes show.
 
         Raises:
             RedlockClosed: The manager is not open or is closed meanwhile, or no asyncio event loop
@@ -148,7 +148,8 @@ class Leaders:
         """
         if (own := self._own()) is not None:
             # The end of the term wakes the watcher. If the body outlives its lease, the term goes
-            # on, and only the next request shows another leader.
+            # on, and only a request shows another leader. So the next request follows after one
+            # ttl.
             return own, self._ttl
         try:
             info = await self._ask(engine)
@@ -156,13 +157,14 @@ class Leaders:
             return known, self._jittered(engine)
         if not info.held:
             # Between two leaders, a node may reserve the key for the next leader, or the votes may
-            # be split.
+            # be split. The known leader then stays until a quorum has decided.
             undecided = info.offered or info.nodes > 0
             return (known if undecided else None), (
                 _LABEL_LATE[0] if undecided else self._until_next_look(engine, self._ttl)
             )
         if info.over:
             # An ordinary lock with the election's name was held, and its `min_hold` keeps the key.
+            # So nobody leads.
             return None, self._until_next_look(engine, info.remaining + _EXPIRY_MARGIN)
         if info.owner is None and (soon := next(late, None)) is not None:
             return known, soon
@@ -198,7 +200,7 @@ class Leaders:
 
 
 class Watch:
-    """An iterator over the leaders, which calls `learn` with each one; see `Election.watch`."""
+    """An iterator over the leaders. Calls `learn` with each leader; see `Election.watch`."""
 
     def __init__(self, leaders: Leaders, learn: Callable[[str | None], None]) -> None:
         self._leaders = leaders
@@ -216,7 +218,7 @@ class Watch:
 
 
 async def _comes(changes: asyncio.Event, within: float, engine: Engine) -> bool:
-    """Wait for a change. Return False if no change comes within `within` seconds.
+    """Wait for a change, and return True; False if no change comes within `within` seconds.
 
     Raises:
         RedlockClosed: The manager was closed meanwhile.

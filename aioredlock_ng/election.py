@@ -130,7 +130,7 @@ class Election:
             `resign()`.
 
         Raises:
-            LockLost: The term is over, and `rejoin` is False.
+            LockLost: The leader lost its lease or had to step down, and `rejoin` is False.
             QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure,
                 and this candidate has not led yet. A candidate that has led before waits for a
                 random time between half a ttl and a ttl, and tries again.
@@ -162,8 +162,8 @@ class Election:
                     await candidacy.leave(None)
                     return result
                 except (LockLost, LockReleased) as error:
-                    # Any error other than `over` concerns another lock, or a lease that `main`
-                    # itself released.
+                    # Any error other than `candidacy.over` concerns another lock, or a lease that
+                    # `main` itself released. So the error propagates.
                     if error is not candidacy.over:
                         raise
                     if not self._rejoin and not candidacy.resigned:

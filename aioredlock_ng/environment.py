@@ -50,8 +50,9 @@ def settings_from(
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the URLs of the nodes and the options that the environment sets.
 
-    The result lacks the options in the argument `given`. The log warns of a variable whose name is
-    similar to the name of a setting, because the name may be misspelt.
+    The options in `given` override the environment, so the result does not contain them. The log
+    warns of a variable whose name is similar to the name of a setting, because the name may be
+    misspelt.
 
     Raises:
         ConfigurationError: There are no nodes, or a value is invalid.

@@ -80,7 +80,8 @@ class LockNotAcquired(_Asked):
 class LockHeld(LockNotAcquired):
     """Another client holds the lock, or contended for the lock at the same moment.
 
-    Or the caller itself holds the lock, and would wait for itself for ever.
+    The error is also raised if the caller itself holds the lock, because the caller would wait for
+    itself for ever.
 
     Attributes:
         owner: The label of the holder, which the message contains as well. None if no label was

@@ -88,7 +88,7 @@ class Lease(Held):
         )
 
     def ended_lost(self) -> bool:
-        """Return `lost`. If the engine has a thread of its own, also declare a loss there.
+        """Return `lost`. If the engine has a thread of its own, also end a lost lease there.
 
         Internal: for `Lock` and elections, after `left`.
         """
@@ -189,9 +189,10 @@ class Lease(Held):
     async def downgrade(self) -> None:
         """Turn this lease of `rwlock(…).write()` into a read lease. No writer comes in between.
 
-        Readers that wait may enter from now on. The lease keeps its token, its ttl and its
-        `async with`. Its fence may rise, but stays below the fence of the next writer.
-        The lease never allows writing again, even if no node answers. Further calls have no effect.
+        Readers that wait may enter from now on. The lease keeps its token and its ttl, and stays
+        the lease of its `async with`. Its fence may rise, but stays below the fence of the next
+        writer. The lease never allows writing again, even if no node answers. Further calls have no
+        effect.
 
         Raises:
             LockLost: The lease is lost.
@@ -245,7 +246,8 @@ class Lease(Held):
         if record.still_used is not None and self._is_used():
             return True
         if engine.extender.pass_on(record):
-            # A reader does not yield here, so that its next acquire can join the shared grant.
+            # A reader does not yield to the event loop here, so that its next acquire can join the
+            # shared grant.
             if not record.spec.kind.shared:
                 await asyncio.sleep(0)
             return True

@@ -119,9 +119,9 @@ class Lock:
         the request is sent shortly before `blocking_timeout` is over.
 
         Raises:
-            LockHeld: Another client holds the lock, and `blocking_timeout` is 0. Or this task
-                itself holds the lock in an enclosing `async with`, and `blocking_timeout` is None.
-                The task would then wait for itself for ever.
+            LockHeld: Another client holds the lock, and `blocking_timeout` is 0. Also raised if
+                this task itself holds the lock in an enclosing `async with`, and `blocking_timeout`
+                is None. The task would then wait for itself for ever.
             UpgradeRefused: The calling task holds `read()` of the lock in an enclosing
                 `async with`, and requests `write()`.
             AcquireTimeout: Another client still held the lock after `blocking_timeout`.

@@ -50,7 +50,7 @@ def check_shared(options: Mapping[str, object], names: int = 1, limit: object = 
 def positive_seconds(
     name: str, value: object, *, zero: bool = False, unit: str = " of seconds"
 ) -> float:
-    """Return a number given by a user, such as a time, as a float. Errors name the `unit`.
+    """Return a number given by a user, such as a time, as a float. Error messages contain `unit`.
 
     Raises:
         ConfigurationError: `value` is not a finite number above zero. With `zero`, the number zero

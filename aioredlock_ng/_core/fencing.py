@@ -2,11 +2,11 @@
 
 The scheme is proved in docs/fencing-proof.md. Each resource name belongs to a slot, and each node
 keeps a counter per slot. Round 1 proposes a fence together with the acquire. A node whose counter
-is lower stores the fence, and thereby acknowledges it. Without a quorum of acknowledgements, round
-2 proposes a fence above every counter seen. Round 2 goes to the nodes that granted or still may
-grant. For any two grants of a name, some node acknowledged both fences. So the later fence is
-strictly above the earlier one. The order of fences never depends on clocks. Clocks only make it
-likely that one round is enough.
+is lower stores the fence, and thereby acknowledges it. If fewer nodes than a quorum acknowledged
+the fence, round 2 proposes a fence above every counter that the nodes reported. Round 2 is sent to
+the nodes that have granted the attempt or may still grant it. For any two grants of a name, some
+node acknowledged both fences. So the later fence is strictly above the earlier one. The order of
+fences never depends on clocks. Clocks only make it likely that one round is enough.
 
 A proposal is a multiple of `STEP`, and reserves the fences below the next multiple. A grant also
 owns fences below its proposal, down to the counters that the proposal replaced; see `first_of`. The
@@ -116,7 +116,8 @@ class FenceClock:
         none.
         """
         base_us = now_us + self.offset
-        # A clock that is wrong by centuries must not damage the counters; see `LATEST_US`.
+        # A clock that is wrong by centuries must not damage the counters, so its time is not used;
+        # see `LATEST_US`.
         fence = base_us if above < base_us < LATEST_US else above + 1
         fence += -fence % STEP
         if fence <= self._last:
@@ -132,8 +133,9 @@ class FenceClock:
     def overtaken(self, counter: int, node: int, proposed_us: int, answered_us: int) -> None:
         """Learn the offset from a node whose counter was not below the proposal.
 
-        The counter is usually an earlier proposal of another process. So the offset approaches the
-        lead of the fastest clock from below.
+        The counter is usually an earlier proposal of another process. So the offset grows until it
+        is about the time by which the fastest clock of all processes is ahead of this machine's
+        clock.
 
         A counter may also come from a process that proposed later, but whose request arrived first.
         If the offset took over the whole difference to such a counter, processes would drive each

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 FRESH = 1.0
-"""A manager promotes nodes only if it has read all of them within this many seconds.
+"""A manager promotes nodes only if it read the markers of all nodes within this many seconds.
 
 The script marker.lua checks the same bound at each write."""
 
@@ -55,7 +55,8 @@ class Memory:
     Attributes:
         run_id: The run id of the process that the marker named.
         at: The latest local instant at which the node may have granted a lock while it had that
-            memory. At this instant the manager last read the marker, or first found it gone.
+            memory. At this instant the manager last read the marker, or first found the marker
+            gone.
     """
 
     run_id: bytes
@@ -135,7 +136,7 @@ def new_set_words(missing: Sequence[tuple[str, str]], left: float) -> str:
 
     Args:
         missing: For each node that does not answer, its address and the reason.
-        left: Seconds until the founding node votes anyway.
+        left: Seconds until the founding node votes, even if other nodes still do not answer.
     """
     if not missing:
         return f"new set: the nodes vote once all answer within a second, or in {left:.0f} s"
@@ -162,7 +163,8 @@ def next_steps(
         strict: True if even a new set of nodes must wait for the guard time.
         known_ms: The longest guard time that was ever read, perhaps from a node that does not
             answer now.
-        memories: This manager's memory of each node. None if it has read no trusted marker.
+        memories: This manager's memory of each node; None for a node from which the manager has
+            read no trusted marker.
     """
     known = [reading for reading in readings if reading is not None]
     longest = max([guard_ms, known_ms, *(reading.guard_ms for reading in known)])
@@ -174,8 +176,9 @@ def next_steps(
         and len(known) == len(readings)
         and all(r.trust is Trust.FOUNDING and now - r.at <= FRESH for r in known)
     )
-    # If a trusted node has lost nothing, the set was not founded again after a loss. The founding
-    # nodes keep their markers, because a manager may be promoting them one after the other.
+    # If a trusted node has lost nothing, the set was not founded again after a loss. In that case
+    # the founding nodes keep their markers, because a manager may be promoting them one after the
+    # other.
     keeps_some = any(
         reading is not None and reading.trust is Trust.TRUSTED and not lost
         for reading, lost in zip(readings, losses, strict=True)

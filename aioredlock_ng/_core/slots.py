@@ -67,7 +67,7 @@ def free_slots(replies: Sequence[Reply], quorum: int) -> list[int]:
 
 
 def may_be_free(replies: Sequence[Reply], quorum: int, pending: int) -> bool:
-    """Return True if the `pending` answers to an inspection may still show a free slot.
+    """Return True if `pending` missing answers to an inspection may still show a free slot.
 
     Keys of ended attempts and of dead holders can be left on a minority of nodes. If the first
     quorum of answers decided, these keys could hide a slot that is free on a quorum.

@@ -121,8 +121,8 @@ class Vote:
 
     Attributes:
         node: The node's address, without credentials.
-        remaining: For `held`, the seconds that the holder's key had left. None if they are unknown
-            or endless.
+        remaining: For `held`, the seconds that the holder's key had left. None if this time is
+            unknown, or if the key does not expire.
         detail: An explanation, such as the words of an error reply or the type of a key that is
             not a lock; "" for none. The detail contains no token and no stored value.
     """
@@ -192,7 +192,7 @@ def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote
         return Vote(node, Outcome.FAILED, detail=str(reply))
     if isinstance(reply, Dropped):
         return Vote(node, Outcome.UNKNOWN, detail=str(reply))
-    return Vote(node, Outcome.UNKNOWN, detail="an answer that its script does not give")
+    return Vote(node, Outcome.UNKNOWN, detail="an answer that does not fit the script")
 
 
 def is_granted(reply: Reply) -> TypeGuard[Granted]:

@@ -73,7 +73,8 @@ class NodeView:
 
     def refused(self, *, votes: bool) -> None:
         """Discard the knowledge that is outdated after a refused attempt."""
-        # A change of the key by our own connection ends tracking without a report.
+        # The attempt may have changed the key. A change by our own connection ends the tracking
+        # without a report, so `tracked` becomes False.
         self.free_at, self.votes, self.answered_at, self.tracked = inf, votes, -inf, False
         self.slots, self.tickets_at = (), -inf
 

@@ -55,7 +55,7 @@ def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     if decoding.starts(reply, 2, 2):
-        # A reply does not fit if its counter is not below the fence. With that counter, the lease
+        # A reply whose counter is not below the fence does not fit. With this counter, the lease
         # would get fences of another grant.
         asked, fence = call.args[5] == b"1", int(call.args[3] or 0)
         return Fenced(reply[1]) if asked and decoding.is_int(reply[1], 0, fence - 1) else None

@@ -73,5 +73,8 @@ def starts(reply: Any, length: int, first: int) -> bool:
 
 
 def are(reply: Any, most: int, fits: Callable[[Any], bool] | None) -> bool:
-    """Return True for a list of at most `most` items that fit. If `fits` is None, all items fit."""
+    """Return True for a list of at most `most` items for which `fits` is true.
+
+    If `fits` is None, all items fit.
+    """
     return type(reply) is list and len(reply) <= most and (fits is None or all(map(fits, reply)))

@@ -42,7 +42,8 @@ for i = 1, n do
   if ours and not (offered and offered(key)) then
     taken = redis.pcall('SET', key, ARGV[at + 1], 'PX', ARGV[at + 2])
     if not taken.ok then
-      -- A full server refuses only the first write of a script, and never a DEL.
+      -- A full server refuses only the first write of a script, and never a DEL. So the key is
+      -- deleted before the second SET.
       redis.pcall('DEL', key)
       taken = redis.pcall('SET', key, ARGV[at + 1], 'PX', ARGV[at + 2])
     end

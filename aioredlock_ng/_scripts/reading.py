@@ -27,7 +27,7 @@ class ReadKind(LockKind):
     """The kind of lock for readers. Each read grant has an entry of its own under the key.
 
     The token of a grant is also its entry, and names the manager. When a writer begins to wait, a
-    node notifies the managers in the entries.
+    node notifies the managers that the entries name.
     """
 
     __slots__ = ()

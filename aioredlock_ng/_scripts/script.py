@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Script", "pack"]
 
 pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
-"""Pack a command for the wire. The annotation in hiredis is too narrow."""
+"""Pack a command for the wire. The function has an annotation here, because its annotation in
+hiredis is too narrow."""
 
 _PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
 

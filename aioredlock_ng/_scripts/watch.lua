@@ -1,5 +1,5 @@
--- Returns whether leases still hold their keys, and reads the keys so that they are tracked. Writes
--- nothing but labels.
+-- Returns whether leases still hold their keys. In a tracked call, the server tracks the keys from
+-- this read on. Writes nothing but labels.
 -- KEYS     the keys of all leases; then, with labels, the key of each label
 -- ARGV[i]  token that KEYS[i] must hold. Then, with labels, two words per key: the ttl of its
 --          label in milliseconds, and the label.

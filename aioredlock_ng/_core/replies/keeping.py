@@ -57,8 +57,9 @@ class KeyStates:
 class Repaired(Enum):
     """The answer to a repair.
 
-    `OUTRUN`: a key has another holder, or a key is missing and a fence counter is above the
-    lease's fence. `UNTRUSTED`: a key is missing, and the node may have forgotten locks.
+    `DONE`: the node has the keys and the fence of the lease. `OUTRUN`: a key has another holder, or
+    a key is missing and a fence counter is above the lease's fence. `UNTRUSTED`: a key is missing,
+    and the node may have forgotten locks.
     """
 
     DONE = auto()
@@ -82,7 +83,7 @@ class Released:
 
 
 _RELEASED: Final = tuple(map(Released, range(33)))
-"""Shared records without a ticket."""
+"""Records without a ticket. They are made once, because most releases need one of them."""
 
 
 def released(deleted: int) -> Released:

@@ -112,14 +112,14 @@ local function notify_first(queue, key, limit)
   until slot > limit
 end
 
--- Notifies the second waiter for a lock of the time at which this node may grant it the lock. The
--- waiter needs this time if the first waiter and the holder die together. The time is the expiry
--- plus one grace for the first waiter, and one more grace if readers hold the key (see stand.lua).
--- Removes members whose process is gone.
+-- Sends the second waiter for a lock the time until this node may grant the lock to this waiter.
+-- The waiter needs this time if the first waiter and the holder die together. The time is the
+-- expiry plus one grace for the first waiter, and one more grace if readers hold the key (see
+-- stand.lua). Removes members whose process is gone.
 local function notify_second(queue, key)
   local left = ask('PTTL', key) or -1
   if left < 0 then return end
-  -- A key held by readers is no string.
+  -- GET fails for a key held by readers, because this key is not a string.
   local before = ask('GET', key) and 1 or 2
   local second
   repeat
@@ -179,7 +179,8 @@ local function share_out(key, slot, ticket, member)
   local now = '0:' .. string.format('%.0f', math.min(highest, 9007199254740992))
   for at, offer in ipairs(offers) do
     if limit_of(offer[2]) < slots[at] then
-      -- A member would get a slot above its limit. So all earlier offers stay as they are.
+      -- With the new distribution, this member would get a slot above its limit. So all earlier
+      -- offers stay as they are.
       slots, offers = {slot}, {new}
       break
     end
@@ -306,13 +307,13 @@ local function leave_readers(key, entry)
 end
 
 -- Adds a member to a queue, or confirms its place there. Prolongs the life of the queue, because a
--- release would notify nobody after the queue has expired. Removes the members just before this one
--- whose processes are gone. Otherwise this member would not learn that it is the first. An empty
--- message tests whether a process is connected, and the process ignores it. Returns true if the
--- member was not in the queue before.
+-- release would notify nobody after the queue has expired. If the processes of the members just
+-- before this one are gone, removes these members. Otherwise this member would not learn that it is
+-- the first. An empty message tests whether a process is connected, and the process ignores it.
+-- Returns true if the member was not in the queue before.
 local function enter(queue, ticket, member, life)
   -- ZRANK fails if the user has no rights to queues. A waiter without these rights must not enter,
-  -- because it could not leave. Each hand-over would then wait for an offer to this waiter.
+  -- because it could not leave again, and each hand-over would wait for an offer to this waiter.
   if ask('ZRANK', queue, member) == nil then return false end
   local is_new = ask('ZADD', queue, ticket, member) == 1
   local rank = ask('ZRANK', queue, member) or 0
@@ -381,10 +382,10 @@ local function length_of(queue)
   return (ask('ZRANK', queue, last[1]) or -2) + 1
 end
 
--- Returns for each key how many members wait for it; -1 if that is not known. The member of an
--- offer has left the queue, but still counts as waiting. A waiter for a semaphore counts for each
--- slot. A semaphore may have a thousand slots. So one request tests whether any slot has a queue of
--- its own, and the queue that the slots share is counted once.
+-- Returns for each key how many members wait for it; -1 if that is not known. A member to which the
+-- key is offered has left the queue, but still counts as waiting. A waiter for a semaphore counts
+-- for each slot. A semaphore may have a thousand slots. So one request tests whether any slot has a
+-- queue of its own, and the queue that the slots share is counted once.
 local function waiting(keys, values)
   local queues, lengths, counts = {}, {}, {}
   for _, key in ipairs(keys) do
