@@ -67,6 +67,7 @@ async def look_at_clock(
 def _instant(reply: Reply) -> float | None:
     match reply:
         case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
-            # A number with hundreds of digits would not fit into a float.
+            # Only 16 digits are read, because a number with hundreds of digits would not fit into a
+            # float.
             return int(seconds[:16]) + int(micros[:16]) / 1e6
     return None
