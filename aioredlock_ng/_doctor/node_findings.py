@@ -133,8 +133,8 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["replicas"].found(
             facts.address, f"{attached} attached", guard=options.recovery_guard is not None
         )
-    # With the recovery guard, `findings.py` reports a restart, because the marker shows it more
-    # precisely than the uptime. So this rule judges the uptime only without the guard.
+    # With the recovery guard, `findings.py` detects restarts by the marker, which is more precise
+    # than the uptime. So the uptime counts only without the guard.
     if (
         options.recovery_guard is None
         and facts.uptime is not None

@@ -28,7 +28,7 @@ def begin(lease: LeaseRecord, now: float) -> None:
 
 
 def kept_for(context: Context, lease: LeaseRecord, now: float) -> float:
-    """Return for how many seconds the minimum hold still keeps the keys, drift included."""
+    """Return the seconds until the minimum hold ends, drift included; 0.0 after its end."""
     left = lease.kept_until - now
     return left + context.options.drift(left) if left > 0.0 else 0.0
 

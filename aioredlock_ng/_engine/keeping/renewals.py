@@ -94,8 +94,8 @@ class Renewals:
             lease.asked(renewal)
             if ttl > lease.longest_ttl:
                 lease.longest_ttl = ttl
-            # The callbacks of the batch schedule the lease again. If its deadline may pass before
-            # that, the deadline is scheduled here. Otherwise it would pass unnoticed.
+            # The callbacks of the batch schedule the lease again. If the deadline of the lease may
+            # pass before that, it is scheduled here. Otherwise the deadline would pass unnoticed.
             if lease.deadline < decided_by:
                 self.schedule.put(lease, lease.deadline)
             elif lease.slot is not None or lease.timer is not None:
