@@ -160,7 +160,7 @@ class Parts:
             # Cancelling a task raises RuntimeError if its loop is closed or, in debug mode, belongs
             # to another thread. In both cases no loop runs the task in the child. `node.disown`
             # replaces a socket, and raises OSError if no file descriptor is free. The other steps
-            # must run all the same.
+            # must still run.
             with suppress(RuntimeError, OSError):
                 step()
 

@@ -106,7 +106,7 @@ class Reports:
         return ""
 
     def present(self, index: int, is_present: bool) -> None:
-        """Record whether the outbox passes commands to all nodes on to node `index`; see `Fleet`."""
+        """Record whether node `index` gets its commands through the outbox; see `Fleet`."""
         self._context.fleet.present(index, is_present)
         if is_present:
             # Each connected node that hides its run id may be the same server as the new node, and

@@ -102,7 +102,7 @@ class Entry:
 
     @property
     def tickets_at(self) -> float:
-        """The latest instant after which a quorum has offered slots; `-inf` if no quorum has."""
+        """The instant since which a quorum of nodes has offered slots; `-inf` if no quorum has."""
         return self._outlook.tickets_at
 
     @property

@@ -98,7 +98,7 @@ class Line(Generic[_H]):
             on the nodes are asked, because a writer may wait.
         number: A unique number, which is part of the line's name in the queues.
         contender: The task that asks the nodes or stands in their queues.
-        unreachable: True if the latest contender gave up, and had reached no quorum.
+        unreachable: True if the latest contender gave up without having reached a quorum.
         queue: The tasks behind the contender, in order of arrival.
         holders: The leases of this process for the keys, the latest last. A lock has at most one
             lease, a semaphore at most one for each slot, and readers any number.

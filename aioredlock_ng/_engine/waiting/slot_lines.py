@@ -60,7 +60,7 @@ class SlotLines(StandingLines):
             line.recent[number] = None
 
     def _unbook(self, line: Line[LeaseRecord], number: int) -> None:
-        # Another attempt of this process may have been granted the slot meanwhile.
+        # The slot stays in `taken` if another attempt of this process was granted it meanwhile.
         if all(lease.spec.number != number for lease in line.holders):
             line.taken.discard(number)
 
