@@ -1,4 +1,4 @@
-"""Examine one node over a connection of its own, with the requests that the library needs.
+"""Examine one node over a separate connection, with the requests that the library needs.
 
 The examination writes keys of its own, and deletes them. No request takes longer than
 `connect_timeout`. The rules in `_doctor/node_findings.py` judge the answers.
@@ -193,8 +193,8 @@ class _Examination(Trials):
                     for kind, life in zip(kinds, lives, strict=True)
                     if type(kind) is bytes and type(life) is int
                 ]
-                # A lock is a string, or a sorted set while readers hold it. It always expires. The
-                # time -2 means that the key expired after SCAN had returned the key.
+                # A lock is a string, or a sorted set while readers hold it. A lock always expires.
+                # The time -2 means that the key expired after SCAN had returned the key.
                 foreign = [
                     kind
                     for kind, life in seen

@@ -204,7 +204,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     for refused in facts.refusals:
         right = missing_right(refused.words)
         if right is not None and refused.step == "CLIENT CACHING":
-            # The refusal of Redis 6.2 does not name the subcommand, so it is added here.
+            # The refusal of Redis 6.2 does not name the subcommand, so this line names the right.
             right = "client|caching"
         if (code := _optional(refused.step)) and right not in told - {None}:
             # One missing right may cause several refusals, as for SUBSCRIBE and PUBLISH. The right

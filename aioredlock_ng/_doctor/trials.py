@@ -150,8 +150,8 @@ class Trials:
             await self._call(both.confirming(keys, slots, token, 2))
             await self._call(both.repairing_of(keys, slots, token, self._ttl, 2))
             await self._cleared()
-            # The key is gone, so the script confirms nothing. Its reply still shows whether the
-            # right to the counters of real locks is missing.
+            # The key is gone, so the script confirms nothing. The script's reply still shows
+            # whether the right to the counters of real locks is missing.
             locks = guarded_mutex(fencing=True, own_marker=b"")
             await self._call(locks.confirming(keys, slots, token, 1))
         if guard:

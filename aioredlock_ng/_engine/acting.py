@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["acting_inside", "acting_name", "acting_task", "callers", "in_words", "threads"]
 
 callers: Final[dict[asyncio.Task[Any], asyncio.Task[Any]]] = {}
-"""Maps a task of the engine's loop to the task of another event loop for which it works."""
+"""Maps a task of the engine's loop to the task of another event loop that called the library."""
 
 threads: Final[dict[asyncio.Task[Any], frozenset[object]]] = {}
 """Maps each task that acts for a thread to the leases of the `with` blocks that the thread is in.

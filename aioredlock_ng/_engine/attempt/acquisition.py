@@ -182,7 +182,7 @@ class Acquisition(Call):
 
         `trouble` is the reason why a quorum of grants was not enough; "" if there was no quorum.
         `granted` are the answers to the acquire, before a second round changed them. These answers
-        show which nodes may have set keys, and so need a release.
+        show which nodes may have set keys, and must get a release.
         """
         context = self.context
         context.counters.refused += 1

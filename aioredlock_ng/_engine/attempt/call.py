@@ -43,7 +43,7 @@ class Call(SecondRound):
 
     Attributes:
         unreachable: True until a quorum has answered, and after an attempt that reached no quorum.
-            While it is True, a time-out may raise `QuorumUnreachable`.
+            While the attribute is True, a time-out may raise `QuorumUnreachable`.
         future: Resolved with the lease or the error of the call.
     """
 

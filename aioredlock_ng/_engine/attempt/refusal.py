@@ -62,10 +62,10 @@ def held_by_another(
 ) -> LockNotAcquired:
     """Return the error for a lock that another task or process holds.
 
-    The error has the label of the holder if it is known. `holders` are the leases of this process
-    for any of the wanted keys. `retry_after` is the number of seconds until a held key may expire.
-    For a lock, None takes the remaining time from the latest refusals. The refusals of a semaphore
-    concern only one slot, so their remaining time is not used.
+    The error has the label of the holder if the label is known. `holders` are the leases of this
+    process for any of the wanted keys. `retry_after` is the number of seconds until a held key may
+    expire. For a lock, None takes the remaining time from the latest refusals. The refusals of a
+    semaphore concern only one slot, so their remaining time is not used.
     """
     left = retry_after
     if asked.spec.slots is None:
@@ -105,7 +105,7 @@ async def name_holder(error: LockHeld, asked: Attempts) -> None:
 
 
 def _expires_in(asked: Attempts) -> float | None:
-    """Return the seconds until the first held key may expire; None if no refusal tells them."""
+    """Return the seconds until the first held key may expire; None if this is unknown."""
     attempt = _most_telling(asked.round, asked.before)
     replies = () if attempt is None else attempt.replies
     lives = [reply.left for reply in replies if is_held(reply) and reply.left is not None]

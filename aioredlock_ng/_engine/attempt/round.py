@@ -29,7 +29,7 @@ _STILL_ASKING = 1 << 30
 """Placeholder for the number of asked nodes until the command is queued on all of them.
 
 A node that is down delivers its failure immediately. If such early failures decided the round, the
-release of an attempt would be queued on the other nodes before its acquire.
+release of an attempt would be queued on the other nodes before the acquire.
 """
 
 

@@ -1,6 +1,6 @@
 """The beginning and the end of each lease of one manager.
 
-A lease ends once: it is released, abandoned or lost. Instead of a release on the nodes, its grant
+A lease ends once: it is released, abandoned or lost. Instead of a release on the nodes, the grant
 may be passed on to a waiting task. `renewals.py` renews leases until they end.
 """
 
@@ -73,8 +73,8 @@ class Extender(Endings):
             min_hold.begin(lease, self._context.clock())
         at = lease.since + lease.spec.life.watch_after
         if lease.spec.kind.shared:
-            # The grant may be much older than this lease, so its renewal may be due before the
-            # watch.
+            # The grant may be much older than this lease, so the renewal of the grant may be due
+            # before the watch.
             at = min(at, renew_at(lease.started, lease.ttl, 0.0))
         lease.slot = self._schedule.add(
             lease, at if lease.spec.max_hold is None else min(lease.deadline, at)
@@ -251,7 +251,7 @@ class Extender(Endings):
         if lease.repairing:
             # The release must reach each node that is being repaired. A repair sets
             # `granted[index]` to None for this purpose, but a late answer to the acquire may have
-            # replaced the None. So it is set again.
+            # replaced the None. So None is set again.
             for index in range(len(lease.granted)):
                 if lease.repairing & (1 << index):
                     lease.granted[index] = None

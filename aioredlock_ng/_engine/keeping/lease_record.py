@@ -33,7 +33,7 @@ class Ballot(Protocol):
 
 
 class Counted:
-    """The number of nodes that held a lease when it ended. It replaces the lease's `Batch`.
+    """The number of nodes that held a lease at its end. This object replaces the lease's `Batch`.
 
     A batch refers to all leases that it renewed. An ended lease that kept its batch would keep all
     these leases in memory.

@@ -155,7 +155,7 @@ class Renewals:
             report(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """Report a node that refuses renewals. Report it again only if it has renewed a key since.
+        """Report a node that refuses renewals, but only once until the node has renewed a key.
 
         If all keys are missing, the script writes nothing. So its answer does not show whether the
         node accepts renewals again.

@@ -65,7 +65,7 @@ async def force_release(
 
     Raises:
         ConfigurationError: Raised if the key cannot be a lock of this library, and `any_key` is
-            False. Nothing was deleted then.
+            False. In this case nothing was deleted.
 
     Safety: after a cancellation, the key is deleted on all nodes that answer, or on none.
     """
@@ -105,7 +105,7 @@ async def force_release(
             # repair its keys, and a node with a higher counter refuses a repair.
             return [0] * len(context.fleet.nodes)
     fence = context.fences.propose(context.wall_us(), (slot,))
-    # The lease may end before this request. During `min_hold`, its key then holds
+    # The lease may end before this request. During `min_hold`, the key then holds
     # `over_mark(token)` instead of the token. So the request names both values.
     values = (*tokens, *map(over_mark, tokens))
     answers = await ask(kind.force_releasing((key,), (slot,), fence, values, any_key=any_key))

@@ -98,8 +98,8 @@ class Markers:
         """Write the markers in `steps`, one for each node. None stands for no change.
 
         Returns:
-            True if no server refused its marker. After False, an immediate second write would be
-            refused, too.
+            True if no server refused its marker. If a server refused it, an immediate second write
+            would be refused, too.
         """
         asked = []
         for index, step in enumerate(steps):

@@ -92,7 +92,7 @@ class Place(Entry):
         self.waiting = self._refreshing = False
 
     def stand(self, replies: Sequence[Reply] = ()) -> None:
-        """Enter the queues, or refresh the entry, after these replies refused an attempt.
+        """Enter the queues, or refresh the entry, after an attempt was refused with these replies.
 
         Without replies, the line enters the queues without an attempt.
         """
@@ -172,7 +172,7 @@ class Place(Entry):
             self._refresh_on([index], tracked=True)
 
     def reconnected(self, index: int) -> None:
-        """Refresh the entry on node `index`, which may have lost it, or may grant from now on."""
+        """Refresh the entry on node `index`, which may have lost the entry, or may grant now."""
         if not self.waiting:
             return
         self._outlook.nodes[index].votes = True
@@ -234,7 +234,8 @@ class Place(Entry):
         self._free = free
         self._stop_timer()
         until = min(at, self._refresh_at, self._refresh_soon_at, self._outlook.next_at(now))
-        # A timer may fire a little early. Without a minimum delay it would be set again and again.
+        # A timer may fire a little early. Without a minimum delay, the timer would be set again and
+        # again.
         self._timer = self._context.loop.call_later(max(until - now, EXPIRY_MARGIN / 4), self._due)
 
     def _due(self) -> None:

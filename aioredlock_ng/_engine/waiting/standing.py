@@ -1,4 +1,4 @@
-"""The lines that stand in the queues on the nodes, and the messages of nodes about them."""
+"""The lines that stand in the queues on the nodes, and the messages of nodes about these lines."""
 
 from __future__ import annotations
 
