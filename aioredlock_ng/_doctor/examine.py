@@ -144,7 +144,7 @@ class _Examination(Trials):
                 self.facts["fsync"] = self._interview.redact(_value_of(reply))
 
     async def _prepare(self) -> None:
-        """Try the requests of a manager's handshake, and publish a message."""
+        """Try the requests that a manager sends after a connect, and publish a message."""
         if self.facts["resp3"]:
             tracks = not self.refused(
                 "CLIENT TRACKING",

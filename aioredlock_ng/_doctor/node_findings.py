@@ -1,4 +1,4 @@
-"""Define the rules for one node, which turn facts and settings into findings."""
+"""Define the rules that derive findings from the facts about one node and from the options."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ __all__ = ["look_at_clock", "measure"]
 
 _ROUND_TRIPS = 50
 _FEWEST_ROUND_TRIPS = 5
-"""Smallest number of measured round trips, even if they need more than the given time."""
+"""Smallest number of round trips to measure, even if they take longer than the given time."""
 
 _TIMES = 5
 _TIMES_WITHIN = 0.1

@@ -121,8 +121,8 @@ class Engine(Parts):
             RedlockClosed: Raised if the caller cannot use the manager; see `usable`.
         """
         self.usable()
-        # A call with `fail_fast` must not wait in a line behind calls without `fail_fast`. Once a
-        # quorum answers, the call still waits for the holder of the lock.
+        # While the quorum is lost, a call with `fail_fast` must not wait in a line. Once a quorum
+        # answers, the call still waits for the holder of the lock.
         alone = blocking_timeout == 0 or (spec.fail_fast and self.availability.lost)
         acquisition = Acquisition(
             self.context,

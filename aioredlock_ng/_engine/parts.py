@@ -185,8 +185,8 @@ class Parts:
     def invalidated(self, index: int, keys: list[bytes]) -> None:
         """Act as if node `index` had reported that `keys` changed.
 
-        The manager calls this method after it has changed the keys itself, because a node does not
-        report a change to the connection that made it (option NOLOOP).
+        The manager calls this method after it has changed the keys itself. A node does not report a
+        change to the connection that made the change (option NOLOOP).
         """
         self.reports.invalidated(index, keys)
 

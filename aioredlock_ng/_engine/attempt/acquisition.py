@@ -71,7 +71,7 @@ class Acquisition(Call):
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None, number: int = 0) -> None:
         """Ask all nodes for the lock, as `Contender.attempt` describes."""
         if self.future.cancelled():
-            # The caller was cancelled in this tick, and has not called `give_up` yet.
+            # The caller was cancelled in this tick, and will call `give_up`. No attempt may begin.
             return
         if cause is not None:
             self._woken(cause)
@@ -266,7 +266,7 @@ class Acquisition(Call):
         """
         self._limit = None
         if self.future.cancelled():
-            # The caller was cancelled in this tick, and has not called `give_up` yet.
+            # The caller was cancelled in this tick, and will call `give_up`. No attempt may begin.
             return
         if self.spec.slots is not None:
             self._look_for_free_slot()

@@ -1,4 +1,4 @@
-"""One call of `acquire()`: its result, its time limit and its line."""
+"""One call of `acquire()`: its result, its time limit and its waiting line."""
 
 from __future__ import annotations
 

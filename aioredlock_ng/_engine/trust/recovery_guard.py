@@ -137,8 +137,8 @@ class Guard:
                 self.quarantine.report()
                 self._judged()
                 self._asleep.set()
-                # The task goes on while a node refuses its marker or answers too slowly, because
-                # the node does not report the end of this state.
+                # The task goes on while a node refuses its marker or answers slowly, because no
+                # report shows the end of this state.
                 slow = any(self._context.fleet.nodes[index].ready for index in markers.unread)
                 if not (lefts or any(markers.refusals) or slow or in_vain or self._hint.is_set()):
                     return

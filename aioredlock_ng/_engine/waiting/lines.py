@@ -183,7 +183,8 @@ class Lines(PassingOn):
         # attempt. A second attempt of the line must not run at the same time.
         if line.contender is None and line.place is None and line.queue:
             contender = self._next(line)
-            # Until now the task waited for a lease of this process, and not for the nodes.
+            # Until now the task waited for a lease of this process, so the nodes do not count as
+            # unreachable.
             contender.unreachable = False
             self._context.counters.handoffs += 1
             contender.attempt()

@@ -250,8 +250,8 @@ class Place(Entry):
         elif self._outlook.ask_at <= now:
             self._wake("expiry")
         elif self._refresh_at <= now and not self._outlook.answered:
-            # No quorum answered the refresh. If an attempt reaches no quorum either, the line must
-            # leave the queues, and not block other lines.
+            # No quorum answered the refresh. If the attempt that begins now reaches no quorum
+            # either, the line leaves the queues, so that it blocks no other line.
             self._wake("look")
         elif self._refresh_soon_at <= now:
             self.refresh()

@@ -47,7 +47,7 @@ class SlotLines(StandingLines):
 
     def unused(self, contender: Contender[LeaseRecord], number: int) -> None:
         """Record that an attempt for a slot of a semaphore has failed."""
-        # The contender may have left its line by now.
+        # The contender may have left its line by now, so `booked` names the line.
         line, contender.booked = contender.booked, None
         if line is not None:
             self._unbook(line, number)
