@@ -30,7 +30,7 @@ _ROOMY_TTL = 10
 """If the ttl is less than this many node timeouts, the ttl counts as short."""
 
 _LOST: Final = ("foreign", "waiting", "excessive")
-"""States of a node's marker in which the node must wait, regardless of the other nodes."""
+"""States of a node's marker that keep the node from voting, regardless of the other nodes."""
 
 _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -38,7 +38,7 @@ _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 def diagnosis_of(nodes: Nodes, options: Options) -> Diagnosis:
     """Return all findings, the worst first.
 
-    Among findings of one severity, the rules for one node come before the rules for the set.
+    Among findings of one severity, those about a single node come before those about the set.
     """
     found = [
         finding
@@ -69,7 +69,8 @@ def _can_vote(facts: NodeFacts) -> bool:
 def _forgot(facts: NodeFacts, nodes: Nodes) -> bool:
     """Return True if the recovery guard keeps the node from voting.
 
-    A node without a marker, or a founding node, counts as new unless another node is trusted.
+    If no other node is trusted, a node without a marker, or a founding node, counts as a new node
+    that may vote.
     """
     if facts.trust in ("none", "founding"):
         return any(other.trust == "trusted" for other in nodes)
@@ -158,7 +159,7 @@ def _host_of(endpoint: str) -> str:
     try:
         address = ip_address(endpoint.rpartition(":")[0].strip("[]").partition("%")[0])
     except ValueError:
-        return _THIS_MACHINE  # the path of a socket
+        return _THIS_MACHINE  # The endpoint is the path of a socket.
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
     return _THIS_MACHINE if address.is_loopback else str(address)

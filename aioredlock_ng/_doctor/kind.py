@@ -27,7 +27,7 @@ class Kind:
             the guard does not change the meaning.
         alone: Meaning for a set of one node, if `recovery_guard` is "auto". "" if the size of the
             set does not change the meaning. With "auto", only a process that used the node before
-            can notice a loss of all its data.
+            can notice that the node lost all its data.
     """
 
     code: str

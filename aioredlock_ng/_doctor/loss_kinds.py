@@ -52,7 +52,7 @@ MAY_FORGET: Final = (
         "fsync-unknown",
         INFO,
         "It is unknown whether a power cut loses locks.",
-        "Check its appendfsync yourself. Only this examination needs the right.",
+        "Check its appendfsync yourself. Only this examination needs the right to CONFIG GET.",
     ),
     Kind(
         "persistence-failing",
@@ -78,8 +78,8 @@ MAY_FORGET: Final = (
         "restarted",
         WARNING,
         "Locks granted before its start may still be held, although the node does not know them.",
-        "Restart nodes one by one, a max_ttl and a third of it apart. Examine the node again after a"
-        " max_ttl.",
+        "Restart nodes one by one, a max_ttl and a third of it apart. Examine the node again after"
+        " a max_ttl.",
     ),
     Kind(
         "quarantined",

@@ -18,7 +18,7 @@ __all__ = ["look_at_clock", "measure"]
 
 _ROUND_TRIPS = 50
 _FEWEST_ROUND_TRIPS = 5
-"""Smallest number of measured round trips, even if they need more than the given time."""
+"""Smallest number of round trips to measure, even if they take longer than the given time."""
 
 _TIMES = 5
 _TIMES_WITHIN = 0.1
@@ -67,6 +67,7 @@ async def look_at_clock(
 def _instant(reply: Reply) -> float | None:
     match reply:
         case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
-            # A number with hundreds of digits would not fit into a float.
+            # Only 16 digits are read, because a number with hundreds of digits would not fit into a
+            # float.
             return int(seconds[:16]) + int(micros[:16]) / 1e6
     return None

@@ -81,7 +81,7 @@ class Trials:
         self._leaves = False
 
     def owed(self) -> tuple[Request, ...]:
-        """Return the requests that delete the doctor's keys, or none if no key is left."""
+        """Return the requests that delete the doctor's keys; empty if no key is left."""
         if not self._leaves:
             return ()
         # A DEL of all keys would delete nothing if the user had no right to the keys of labels. So
@@ -116,8 +116,8 @@ class Trials:
         await self._call(MUTEX.acquiring(keys, (), token, ttl, 0))
         await self._call(MUTEX.retiring(keys, token, self._ttl, None))
         await self._call(MUTEX.force_releasing(keys, (), 0, (over_mark(token),)))
-        # Some of the next requests leave keys that no other client deletes. So they are sent only
-        # if the server allows the doctor to delete keys.
+        # Some of the next requests leave keys that no other client deletes. So these requests are
+        # sent only if the server allows the doctor to delete keys.
         if await self._cleared():
             await self._try_guarded_scripts(
                 fencing=self._options.fencing, guard=self._options.recovery_guard is not None
@@ -150,8 +150,8 @@ class Trials:
             await self._call(both.confirming(keys, slots, token, 2))
             await self._call(both.repairing_of(keys, slots, token, self._ttl, 2))
             await self._cleared()
-            # The key is gone, so the script confirms nothing. Its reply still shows whether the
-            # right to the counters of real locks is missing.
+            # The key is gone, so the script confirms nothing. The script's reply still shows
+            # whether the right to the counters of real locks is missing.
             locks = guarded_mutex(fencing=True, own_marker=b"")
             await self._call(locks.confirming(keys, slots, token, 1))
         if guard:
@@ -180,7 +180,8 @@ class Trials:
     async def _try_queue_of_slots(self) -> None:
         slot = (slot_key(self._key, 1),)
         member = member_of(secrets.token_hex(8).encode(), 1, 0.1, 1, notified=True)
-        # If the user has no right to ZREM, the member stays in the queue until the queue expires.
+        # Without the right to ZREM, the doctor cannot remove the member. So the queue gets a life
+        # of 1 ms.
         command = standing_for_slot(slot, claim_of(1, member), 1)
         reply = await self._interview.call("script stand_slots", command)
         # The user's key pattern may exclude the keys of slots. Locks work without the right to
@@ -197,8 +198,9 @@ class Trials:
     async def _try_to_read(self, own_marker: bytes) -> None:
         """Try the commands of readers, and run every step in the life of a read lease.
 
-        A refused script is recorded only if no other request was refused. On an old server, only
-        the refusal of a single command names the forbidden command.
+        A refused script is recorded only if no other request was refused. On an old server, a
+        script's refusal does not name the forbidden command, but the refusal of a single command
+        does.
         """
         keys, slots, manager = (self._key,), (slot_of(self._key),), secrets.token_hex(8).encode()
         for name, arguments in COMMANDS_OF_READERS.items():
@@ -247,8 +249,9 @@ class Trials:
     async def _let_counters_expire(self) -> None:
         """Create the doctor's counters with an expiry, before a script adds a counter.
 
-        The scripts never let counters expire. If the connection were lost, the counters would stay
-        for ever. The reply is ignored, because the scripts themselves show a missing right.
+        Without this expiry, a lost connection would leave the counters for ever, because no script
+        lets counters expire. The reply is ignored, because the scripts themselves show a missing
+        right.
         """
         words: tuple[Any, ...] = ("EVAL", _EXPIRING, 1, self._counters, _COUNTERS_LIVE)
         await self._interview.call("EVAL", Request(pack_command(words)))

@@ -81,8 +81,8 @@ class Context:
         no_quorum: Returns True if it is known that no quorum can grant.
         back_in: Returns the seconds until a quorum may grant; None if unknown.
         last_ticket: The highest ticket that this manager has seen or chosen for any lock, as in a
-            Lamport clock. If tickets restarted at each empty queue, new waiters would overtake a
-            waiter that wants several names.
+            Lamport clock. A waiter for several names keeps one ticket in all queues. If tickets
+            began at 1 in each empty queue, a later waiter could get a lower ticket there.
         manager: 16 hexadecimal digits that name this manager to other processes.
     """
 

@@ -159,7 +159,8 @@ class Parts:
         for step in steps:
             # Cancelling a task raises RuntimeError if its loop is closed or, in debug mode, belongs
             # to another thread. In both cases no loop runs the task in the child. `node.disown`
-            # replaces a socket, and raises OSError if no file descriptor is free.
+            # replaces a socket, and raises OSError if no file descriptor is free. The other steps
+            # must still run.
             with suppress(RuntimeError, OSError):
                 step()
 
@@ -184,7 +185,8 @@ class Parts:
     def invalidated(self, index: int, keys: list[bytes]) -> None:
         """Act as if node `index` had reported that `keys` changed.
 
-        A node does not report a change to the connection that made the change (option NOLOOP).
+        The manager calls this method after it has changed the keys itself. A node does not report a
+        change to the connection that made the change (option NOLOOP).
         """
         self.reports.invalidated(index, keys)
 

@@ -62,7 +62,7 @@ class Numbered:
 
 
 # The class is not frozen. Otherwise `Redlock.lock()`, which programs call for each acquisition,
-# would spend a third of its time on this.
+# would spend a third of its time on assigning the attributes.
 @dataclass(slots=True, eq=False)
 class LockSpec:
     """The description of a lock, a semaphore or one slot, which never changes.

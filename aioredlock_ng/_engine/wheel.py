@@ -115,7 +115,7 @@ class Wheel(Generic[T]):
         """Return the longest delay of the timer in seconds.
 
         A delay counts if it ended after `since` or still lasts. The event loop was blocked, or the
-        process was stopped, for at least the returned time and at most `MAX_SLEEP` longer.
+        process was suspended, for at least the returned time and at most `MAX_SLEEP` longer.
         """
         overdue = now - self._due_at if self._timer is not None else 0.0
         return max([overdue, *(late for ended, late in self._stalls if ended > since)])

@@ -288,7 +288,7 @@ class OpenTelemetrySink:
             self._state.add(1, {**address, _PREFIX + "state": after})
 
     def _address(self, node: str) -> dict[str, str | int]:
-        """Return the attributes of a node's address, named by OpenTelemetry's conventions."""
+        """Return the attributes for a node's address, as OpenTelemetry's conventions name them."""
         address = self._addresses.get(node)
         if address is None:
             host, _, rest = node.rpartition(":")

@@ -83,7 +83,7 @@ class PrometheusSink(Collector):
     the multiprocess mode of prometheus_client, the counters and histograms of all processes are
     added, and so are the held leases of live processes. If live processes see different states of a
     node, the node has all these states. The application must call `mark_process_dead` at the end of
-    a process, as for any such gauge.
+    a process, as for any gauge of live processes.
 
     Args:
         registry: The registry that gets the metrics, by default the global one of

@@ -52,7 +52,8 @@ class Acquisition(Call):
         if self._blocking_timeout:
             loop = self.context.loop
             ends_at = loop.time() + self._blocking_timeout
-            # The label of the holder is read before the time limit, so that the error is not late.
+            # The label of the holder is read before the time limit, so that the error names the
+            # holder but is not late.
             early = min(self.context.options.node_timeout, self._blocking_timeout / 2)
             self._limit = loop.call_at(ends_at - early, self._nearly_time_out, ends_at)
         if self._alone:
@@ -70,7 +71,7 @@ class Acquisition(Call):
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None, number: int = 0) -> None:
         """Ask all nodes for the lock, as `Contender.attempt` describes."""
         if self.future.cancelled():
-            # The caller was cancelled in this tick, and has not called `give_up` yet.
+            # The caller was cancelled in this tick, and will call `give_up`. No attempt may begin.
             return
         if cause is not None:
             self._woken(cause)
@@ -87,8 +88,8 @@ class Acquisition(Call):
         attempt = self._begin(now, claim, followed=followed)
         attempt.ask()
         if followed:
-            # The same write asks the nodes to report changes of the keys. Without these reports, a
-            # grant whose keys are gone could be passed on.
+            # In the same write as the acquire, this command asks the nodes to report changes of the
+            # keys. Without these reports, a grant whose keys are gone could be passed on.
             self._covers = True
             keys = self.target.keys
             command = self.spec.kind.watching(keys, (attempt.token,) * len(keys))
@@ -102,7 +103,7 @@ class Acquisition(Call):
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition, in any state.
 
-        An attempt under way is released on the nodes, and the next task in line continues. If
+        The keys of an attempt under way are released, and the next task in line continues. If
         `error` is None, the caller was cancelled, and a lease granted meanwhile is released.
         """
         future = self.future
@@ -180,8 +181,8 @@ class Acquisition(Call):
         """Undo a failed attempt. Then wait, ask again, or end the acquisition.
 
         `trouble` is the reason why a quorum of grants was not enough; "" if there was no quorum.
-        `granted` are the answers to the acquire, before a second round changed them. They show
-        which nodes may have set keys, and need a release.
+        `granted` are the answers to the acquire, before a second round changed them. These answers
+        show which nodes may have set keys, and must get a release.
         """
         context = self.context
         context.counters.refused += 1
@@ -217,7 +218,7 @@ class Acquisition(Call):
             self._lines.unreachable(self)
 
     def _fail(self, attempt: Round, trouble: str, counted: Tally) -> None:
-        """End an acquisition that does not wait, or prepare another attempt of it."""
+        """End an acquisition that does not wait, or schedule its next attempt."""
         context = self.context
         others = self._lines.holders(self.keys)
         if not counted.reachable or trouble:
@@ -265,7 +266,7 @@ class Acquisition(Call):
         """
         self._limit = None
         if self.future.cancelled():
-            # The caller was cancelled in this tick, and has not called `give_up` yet.
+            # The caller was cancelled in this tick, and will call `give_up`. No attempt may begin.
             return
         if self.spec.slots is not None:
             self._look_for_free_slot()

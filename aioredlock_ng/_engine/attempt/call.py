@@ -1,4 +1,4 @@
-"""One call of `acquire()`: its result, its time limit and its line."""
+"""One call of `acquire()`: its result, its time limit and its waiting line."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Call(SecondRound):
 
     Attributes:
         unreachable: True until a quorum has answered, and after an attempt that reached no quorum.
-            A time-out may then raise `QuorumUnreachable`.
-        future: The lease or the error of the call.
+            While the attribute is True, a time-out may raise `QuorumUnreachable`.
+        future: Resolved with the lease or the error of the call.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class Call(SecondRound):
         self.future: asyncio.Future[LeaseRecord] = context.loop.create_future()
 
     def successor(self, lease: LeaseRecord, now: float) -> LeaseRecord | None:
-        """Return this caller's lease from the grant of `lease`; None if the nodes must be asked."""
+        """Return a lease of the same grant for this caller; None if the nodes must be asked."""
         # A caller that was cancelled in this tick, and has not called `give_up` yet, gets no lease.
         if self.future.cancelled():
             return None

@@ -20,11 +20,12 @@ class SecondRound(Attempts):
     def _agree(self, attempt: Round) -> bool:
         """Set the fence of an attempt for a read lease to the highest counter in the grants.
 
-        If all these nodes have the same counter, each of them acknowledges the fence. See
+        If all nodes that granted have the same counter, each of them acknowledges the fence. See
         docs/model.md for the proof.
 
         Returns:
-            False if the counters differ, so that a second round must store the fence.
+            True if the counters are equal. False if they differ, so that a second round must store
+            the fence.
         """
         counters = set(map(counter_of, filter(is_granted, attempt.replies)))
         self._fence = max(counters)
@@ -85,7 +86,7 @@ class SecondRound(Attempts):
         """Replace the grants of a failed attempt by the nodes' answers to its second round.
 
         Late answers to the second round replace grants, too. `_undo` still releases every grant,
-        because it uses an earlier copy of the replies.
+        because it gets an earlier copy of the replies.
         """
 
         def count(_index: int = 0) -> None:

@@ -20,7 +20,7 @@ __all__ = ["SlotLook"]
 
 
 class SlotLook(Round):
-    """A request to all nodes for the keys of all slots, until one slot is free on a quorum.
+    """A request for the keys of all slots, which ends when one slot is free on a quorum of nodes.
 
     A node that is down counts as a node without a free slot.
 

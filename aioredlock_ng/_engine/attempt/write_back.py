@@ -20,8 +20,8 @@ __all__ = ["WriteBack"]
 class WriteBack(Round):
     """A round that also accepts a node whose counter has risen above the fence since the grant.
 
-    `first` is the round of the acquire. Its replies have the counters of the nodes that granted.
-    `fence` is the fence of the attempt. `Round` describes the other arguments.
+    `first` is the round of the acquire. The replies to the acquire have the counters of the nodes
+    that granted. `fence` is the fence of the attempt. `Round` describes the other arguments.
     """
 
     __slots__ = ("_fence", "_first")

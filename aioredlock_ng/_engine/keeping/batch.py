@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "Batch", "parts"]
 
 BATCH = 256
-"""Largest number of keys per command. A server needs about half a millisecond for so many keys. A
-lease with more keys has a command of its own."""
+"""Largest number of keys per command. A server needs about half a millisecond for 256 keys. A lease
+with more keys has a command of its own."""
 
 
 def parts(leases: Sequence[LeaseRecord]) -> Iterator[Sequence[LeaseRecord]]:
@@ -158,8 +158,8 @@ class Batch:
     def stands(self) -> bool:
         """Return True also after the batch is decided.
 
-        A node without the script may report this after a quorum has confirmed the leases. If the
-        command were not sent to this node again, the keys would expire there.
+        A node may report only after the decision that it lacks the script. If the command were not
+        sent to this node again, the keys would expire there.
         """
         return self._stands()
 
@@ -192,7 +192,7 @@ class Batch:
             self.done.set_result(None)
 
     def _can_decide(self) -> bool:
-        """Return False while too few nodes have answered to check each lease."""
+        """Return True if the answers may decide at least one lease."""
         quorum, silent = self._context.quorum, len(self.replies) - self._answered
         some = self._full + self._partial
         return (

@@ -47,7 +47,7 @@ class Looks:
         self._open: dict[bytes, Look] = {}
 
     def ask(self, context: Surroundings, kind: LockKind, key: bytes) -> Look:
-        """Ask for the label of the holder of `key`. A request that is under way is reused."""
+        """Return the request for the label of the key's holder. A request under way is reused."""
         look = self._open.get(key)
         if look is None:
             look = self._open[key] = Look(context, kind, key, self._open)

@@ -58,7 +58,8 @@ class Labels:
     def text(self, lease: Labelled) -> str:
         if lease.spec.owner is not None:
             return lease.spec.owner
-        # The name of a task may contain line breaks and control characters.
+        # The name of a task may contain line breaks and control characters, so the label is made
+        # printable.
         return printable_label(f"{self._text}:{lease.taken_by}") if self.by_task else self._text
 
     def value(self, lease: Labelled) -> bytes:

@@ -94,8 +94,8 @@ class Renewals:
             lease.asked(renewal)
             if ttl > lease.longest_ttl:
                 lease.longest_ttl = ttl
-            # The callbacks of the batch schedule the lease again. If its deadline may pass before
-            # that, the deadline is scheduled here. Otherwise it would pass unnoticed.
+            # The callbacks of the batch schedule the lease again. If the deadline of the lease may
+            # pass before that, it is scheduled here. Otherwise the deadline would pass unnoticed.
             if lease.deadline < decided_by:
                 self.schedule.put(lease, lease.deadline)
             elif lease.slot is not None or lease.timer is not None:
@@ -155,7 +155,7 @@ class Renewals:
             report(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """Report a node that refuses renewals. Report it again only if it has renewed a key since.
+        """Report a node that refuses renewals, but only once until the node has renewed a key.
 
         If all keys are missing, the script writes nothing. So its answer does not show whether the
         node accepts renewals again.

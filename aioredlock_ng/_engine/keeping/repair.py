@@ -2,9 +2,9 @@
 
 A repair never counts as a renewal, and no repair begins after the lease's deadline. The script
 checks the marker and the fence on the node itself. Without these two checks, a repair can give a
-lock two holders, as the model checker found. So locks without fences or the recovery guard are not
-repaired. A node in quarantine sets no missing key, so no repair is sent to this node. The first
-renewal after the quarantine shows again which keys the node lacks.
+lock two holders, as the model checker found. So a lock is repaired only if it has fences, and the
+recovery guard is on. A node in quarantine sets no missing key, so no repair is sent to this node.
+The first renewal after the quarantine shows again which keys the node lacks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Repairs"]
 
 REPAIR_AFTER = 0.05
 """Delay in seconds from the report of missing keys to their repair. A forced release deletes the
-keys on one node after the other. An earlier repair would set such a key again, and so delay the
+keys on one node after the other. An earlier repair would set a deleted key again, and so delay the
 notification of the holder."""
 
 
@@ -123,5 +123,6 @@ class _Repair:
         elif reply is Repaired.UNTRUSTED:
             self._context.doubt()
         elif isinstance(reply, Dropped):
-            # The answer is lost, but the node may have set our keys. So the release must reach it.
+            # The answer is lost, but the node may have set our keys. So the release must reach the
+            # node.
             lease.granted[index] = reply

@@ -93,8 +93,8 @@ class Watcher:
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Schedule a check of the leases whose keys changed.
 
-        If `keys` is None, any key may have changed. All changes in one tick of the event loop cause
-        one check together.
+        If `keys` is None, any key may have changed. All changes in one tick of the event loop
+        together cause only one check.
         """
         if keys is None:
             # Unwatched leases are checked too, because a restarted server may have lost their keys.

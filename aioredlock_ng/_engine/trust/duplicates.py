@@ -75,8 +75,8 @@ class DuplicateNodes:
     async def _probe(self, index: int) -> bool:
         """Write a key to node `index`, and read this key on all other nodes.
 
-        If another node has the key, too, both nodes are the same server. The manager then refuses
-        one of them for good: the node that comes later in the list given to the manager.
+        If another node has the key as well, both nodes are the same server. The manager then
+        refuses one of them for good: the node that comes later in the list given to the manager.
 
         Returns:
             True if the probe was complete: the key was written, and each connected node was read.

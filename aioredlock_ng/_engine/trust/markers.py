@@ -98,14 +98,15 @@ class Markers:
         """Write the markers in `steps`, one for each node. None stands for no change.
 
         Returns:
-            False if a server refused a marker. An immediate second write would be refused, too.
+            True if no server refused its marker. If a server refused it, an immediate second write
+            would be refused, too.
         """
         asked = []
         for index, step in enumerate(steps):
             reading = self.readings[index]
             if step is not None and reading is not None:
-                # The new marker names the process whose marker was read. The placeholder would name
-                # the process that runs now, even if the marker of that process was not read.
+                # The new marker names the server process whose marker was read. The placeholder
+                # would name the present server process, although its marker may not have been read.
                 own_marker = b"%b:%d" % (reading.run_id, step.guard_ms)
                 nonce = self._context.new_token()
                 become = step.trust.encode()
@@ -147,7 +148,8 @@ class Markers:
             elif after.trust is Trust.TRUSTED:
                 self.excessive.discard(index)
                 # This manager may remember locks that the node has lost, although another process
-                # has made the node trusted. The manager is about to quarantine such a node again.
+                # has made the node trusted. The manager will quarantine such a node again, so the
+                # node is not reported as trusted.
                 known = memory is not None and not memory.contradicts(after)
                 if known and (before is None or before.trust is not Trust.TRUSTED):
                     self._trusted(index)

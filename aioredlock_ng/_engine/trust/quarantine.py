@@ -27,7 +27,8 @@ _EXCESSIVE = f"its marker named a guard time above {LONGEST_MS:,} ms, which no m
 def flush_advice() -> str:
     """Return advice for a test suite that flushes its servers; "" outside of pytest.
 
-    In production the advice would be dangerous, because it turns the recovery guard off.
+    In production the advice would be dangerous, because `recovery_guard=None` turns the recovery
+    guard off.
     """
     return (
         "a test suite that flushes its servers uses recovery_guard=None"
@@ -71,7 +72,7 @@ class Quarantine:
         return replace(state, state="quarantined", reason=why)
 
     def words(self, index: int) -> str:
-        """Return the reason for a node's quarantine, if it is a new set or a refused marker.
+        """Return the reason for a quarantine, if the reason is a new set or a refused marker.
 
         Return "" in all other cases, for example if the node may have forgotten locks.
         """

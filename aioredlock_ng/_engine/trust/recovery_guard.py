@@ -74,13 +74,14 @@ class Guard:
     def doubt(self) -> None:
         """Read the markers, because a node has refused to vote.
 
-        If the task of the guard is running, it reads the markers anyway.
+        If the task of the guard is running, the call does nothing, because the task reads them
+        soon.
         """
         if (self._task is None or self._task.done()) and not self._stopped:
             self._task = supervised(self._run, "recovery guard", self._context.emit)
 
     def hint(self, new: int | None = None) -> None:
-        """Read the markers now. `new` is a node with a new connection, if there is one."""
+        """Read the markers now. `new` is the index of a node with a new connection, if any."""
         if new is not None:
             self.markers.unread.add(new)
         self._hint.set()
@@ -125,8 +126,8 @@ class Guard:
                     if words or steps[index] is None:
                         markers.refusals[index] = words
                 # A server may accept a marker without keeping it, or another client may replace
-                # each marker. After many reads the states of all nodes are reported anyway, so that
-                # the other nodes can vote.
+                # each marker. Then writing would never end. So after many reads the states of the
+                # nodes are reported, and the other nodes can vote.
                 in_vain = paced and any(steps)
                 if any(steps) and await markers.write(steps) and not in_vain:
                     continue
@@ -136,8 +137,8 @@ class Guard:
                 self.quarantine.report()
                 self._judged()
                 self._asleep.set()
-                # The task goes on while a node refuses its marker or answers too slowly. The node
-                # does not report the end of this state.
+                # The task goes on while a node refuses its marker or answers slowly, because no
+                # report shows the end of this state.
                 slow = any(self._context.fleet.nodes[index].ready for index in markers.unread)
                 if not (lefts or any(markers.refusals) or slow or in_vain or self._hint.is_set()):
                     return

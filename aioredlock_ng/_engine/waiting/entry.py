@@ -2,7 +2,7 @@
 
 An entry consists of a ticket and a name, which is called the member. The command `stand` adds the
 entry. A grant or the command `leave` removes the entry. A further `stand` is called a refresh. A
-refresh confirms the entry, and its answer shows when the node may grant.
+refresh confirms the entry, and the answer to a refresh shows when the node may grant.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ lock is held. Reservations of nested locks can block each other, so they end aft
 
 
 class Entry:
-    """The entry of one waiting line in the queues, and what each node last answered about it.
+    """The entry of one waiting line in the queues, and each node's latest answer about the entry.
 
     Args:
         keys: The keys that the line wants.
@@ -102,7 +102,7 @@ class Entry:
 
     @property
     def tickets_at(self) -> float:
-        """The latest instant after which a quorum has offered slots; `-inf` if no quorum has."""
+        """The instant since which a quorum of nodes has offered slots; `-inf` if no quorum has."""
         return self._outlook.tickets_at
 
     @property
@@ -119,7 +119,7 @@ class Entry:
         """Leave the queues of the nodes that did not grant.
 
         A node that granted has removed the entry. The other nodes would offer the keys to a line
-        that no longer waits. A node whose answer to the attempt comes late is treated likewise.
+        that no longer waits. Late answers to the attempt are judged in the same way.
         """
         if not self.standing:
             return
@@ -153,7 +153,7 @@ class Entry:
             node.refused(votes=reply is None or is_held(reply) or is_granted(reply))
 
     def _offered(self, index: int, highest: int) -> None:
-        """Record that node `index` offered a slot, and the highest ticket in its queue."""
+        """Record that node `index` has offered a slot, and has this highest ticket in its queue."""
         self._outlook.nodes[index].tickets_at = self._context.clock()
         self._context.see_ticket(highest)
 

@@ -33,8 +33,8 @@ class Contender(Protocol[_H]):
         fair: True if the acquisition has its own line and its own place in the queues.
         line: The line in which the acquisition waits; set by `Lines.join`.
         unreachable: True if the latest attempt reached no quorum.
-        booked: The line in whose `taken` the latest attempt has put its slot. None if the slot was
-            in `taken` already.
+        booked: The line in whose `taken` the latest attempt has put the slot that it asks for. None
+            if the slot was in `taken` already.
     """
 
     keys: tuple[bytes, ...]
@@ -94,11 +94,11 @@ class Line(Generic[_H]):
         keys: The keys of a lock, or of all slots of a semaphore.
         slots: The slots of the semaphore; None for a lock.
         shared: True if the tasks want to read. One grant may serve all of them.
-        shared_until: Instant until which readers share the grants that this process has. From then
-            on the nodes are asked, because a writer may wait.
+        shared_until: Instant until which readers share the grants that this process has. After this
+            instant, the readers ask the nodes, because a writer may wait.
         number: A unique number, which is part of the line's name in the queues.
         contender: The task that asks the nodes or stands in their queues.
-        unreachable: True if the latest contender gave up, and had reached no quorum.
+        unreachable: True if the latest contender gave up without having reached a quorum.
         queue: The tasks behind the contender, in order of arrival.
         holders: The leases of this process for the keys, the latest last. A lock has at most one
             lease, a semaphore at most one for each slot, and readers any number.

@@ -27,8 +27,8 @@ class LineIndex:
         self._lines: dict[LineKey, Line[LeaseRecord]] = {}
         # Maps each key to the lines that are not found in `_lines` by this key.
         self._others: dict[bytes, dict[Line[LeaseRecord], None]] = {}
-        # Line numbers start so high that all have the same number of digits. Queues compare members
-        # with equal tickets as text, and would otherwise serve line 10 before line 2.
+        # Line numbers start so high that all numbers have equally many digits. Queues compare
+        # members with equal tickets as text, and would otherwise serve line 10 before line 2.
         self._count = 1_000_000_000
 
     def holders(self, keys: tuple[bytes, ...]) -> list[LeaseRecord]:

@@ -43,7 +43,7 @@ class Lines(PassingOn):
 
         Returns:
             True if the task must ask the nodes now, because it need not wait for another task of
-            this process.
+            this process. False if the task waits, or shares a read grant already.
 
         Raises:
             LockHeld: Raised if the task would wait for itself. See `Contender.refuse_deadlock`.
@@ -63,7 +63,8 @@ class Lines(PassingOn):
             return False
         if line.contender is None and not full and not line.queue:
             # The line may still have the place of a task that gave up in this tick. The ticket of
-            # this place would let the new task overtake older waiters of other processes.
+            # this place would let the new task overtake older waiters of other processes. So the
+            # line leaves the place.
             if line.place is not None:
                 self._leave_place(line)
             line.contender = contender
@@ -115,8 +116,9 @@ class Lines(PassingOn):
                 following.unreachable = False
                 if tickets_known:
                     # The line had to queue for this slot. Another attempt would most probably be
-                    # refused, and show tickets that are known already. A late command to leave must
-                    # not remove the new entry, so the entry gets a new name.
+                    # refused, and show tickets that are known already. So the next task enters the
+                    # queue without an attempt. A late command to leave must not remove the new
+                    # entry, so the entry gets a new name.
                     self._renumber(line)
                     self._place_of(line).stand()
                 else:
@@ -143,7 +145,8 @@ class Lines(PassingOn):
         line = contender.line
         if line is None or self.holders(contender.keys):
             return False
-        # Several calls may time out in one tick, and the contender may be one of them.
+        # Several calls may time out in one tick, and the contender may be one of them. Then only
+        # the line knows whether the contender reached a quorum.
         return (line if line.contender is None else line.contender).unreachable
 
     def leave(self, contender: Contender[LeaseRecord]) -> None:
@@ -180,7 +183,8 @@ class Lines(PassingOn):
         # attempt. A second attempt of the line must not run at the same time.
         if line.contender is None and line.place is None and line.queue:
             contender = self._next(line)
-            # Until now the task waited for a lease of this process, and not for the nodes.
+            # Until now the task waited for a lease of this process, so the nodes do not count as
+            # unreachable.
             contender.unreachable = False
             self._context.counters.handoffs += 1
             contender.attempt()
@@ -193,7 +197,7 @@ class Lines(PassingOn):
             self._forget_idle(line)
 
     def _queue_shown(self, line: Line[LeaseRecord]) -> bool:
-        """Return True if the answers to the latest release have just shown the tickets of others.
+        """Return True if the latest release has just shown the tickets of other waiters.
 
         In this case the key was offered to another process. An attempt would most probably be
         refused, and would show the same tickets again.
@@ -204,7 +208,8 @@ class Lines(PassingOn):
         shown = [ticket for ticket in tickets if 0 < ticket < LARGEST_TICKET]
         context = self._context
         # Processes that queue within two round trips of each other may be served in any order. If
-        # the answers are older, this task could overtake waiters whose tickets they do not show.
+        # the answers are older, this task could overtake waiters whose tickets the answers do not
+        # show.
         if len(shown) < context.quorum or context.clock() - began > 2 * line.trip:
             return False
         context.see_ticket(max(shown))
@@ -229,7 +234,7 @@ class Lines(PassingOn):
                 contender.attempt()
             elif asking or not place.waiting:
                 # Nodes that granted the previous attempt removed the line from their queues. A
-                # refresh enters the line again.
+                # refresh puts the line into these queues again.
                 place.refresh()
             return
         self._leave_place(line)

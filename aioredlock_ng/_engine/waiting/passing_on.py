@@ -79,9 +79,10 @@ class PassingOn(ReaderLines):
         raise NotImplementedError
 
     def _successor(self, line: Line[LeaseRecord]) -> Contender[LeaseRecord] | None:
-        """Return the contender, or the next task in line while the contender's attempt runs.
+        """Return the task that gets the grant next; None if no task can get it.
 
-        The line of a semaphore can have a contender although this process has a lease.
+        The contender is passed over while its attempt runs. The line of a semaphore can have a
+        contender although this process has a lease.
         """
         contender = line.contender
         if contender is not None and not contender.asking:

@@ -57,7 +57,7 @@ class ReaderLines(SlotLines):
         """Share a grant, if possible, with a reader that has just called.
 
         Returns:
-            False if the reader must join the line, or ask the nodes.
+            True if the reader has got a lease. False if it must join the line, or ask the nodes.
         """
         first = line.contender is None and not line.queue
         if first and self._share(line, contender):
@@ -75,7 +75,7 @@ class ReaderLines(SlotLines):
         """Share the line's latest grant with a reader, if the time for sharing is not over.
 
         Returns:
-            False if the nodes must be asked.
+            True if the reader has got a lease. False if the nodes must be asked.
         """
         now = self._context.clock()
         latest = next(reversed(line.holders), None)

@@ -1,4 +1,4 @@
-"""The lines that stand in the queues on the nodes, and the messages of nodes about them."""
+"""The lines that stand in the queues on the nodes, and the messages of nodes about these lines."""
 
 from __future__ import annotations
 
@@ -164,8 +164,9 @@ class StandingLines(LineIndex):
     def _doubt(
         self, line: Line[LeaseRecord], index: int | None = None, key: bytes | None = None
     ) -> None:
-        # A node that has not granted yet may report the release before the grant. The head of a
-        # queue tracks the key. If this report counted, the head could never pass its grant on.
+        # The head of a queue tracks the key. So a node that has not granted yet may report the
+        # release by the previous holder. If this report counted, the head could never pass its
+        # grant on.
         for holder in line.holders:
             if key is not None and key not in holder.spec.keys:
                 continue
