@@ -111,8 +111,8 @@ class Connector:
                 f"node {self.address}: {self._redact(plain(error, secret))};"
                 " remove or correct that option"
             )
-        # Raised behind the handler. An error raised inside the handler would have the error of
-        # redis-py as its context, and the text of that error may quote a password.
+        # Raise the error after the `except` block. Inside the block, the error of redis-py would
+        # become its context, and the text of that error may quote a password.
         if problem:
             raise ConfigurationError(problem)
 
@@ -140,8 +140,8 @@ class Connector:
         # 4287).
         except Exception as error:
             reason, permanent = self._reason(error, within)
-        # Raised behind the handler. An error raised inside the handler would have the error of
-        # redis-py as its context, and the text of that error may quote a password.
+        # Raise the error after the `except` block. Inside the block, the error of redis-py would
+        # become its context, and the text of that error may quote a password.
         raise ConnectFailed(reason, permanent=permanent)
 
     def _reason(self, error: Exception, within: float) -> tuple[str, bool]:

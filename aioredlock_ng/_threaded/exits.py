@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["at_end_of_child"]
 
 _AFTER_ALL_OTHERS: Final = -1000
-"""The priority of the function.
+"""The priority of the function, by which it runs after the exit functions of the program.
 
-Exit functions of the program may still use locks, and run before this function."""
+Those functions may still use locks."""
 
 
 def at_end_of_child(function: Callable[[], object]) -> None:

@@ -90,7 +90,7 @@ class PerProcess(Generic[M]):
     def close(self) -> None:
         """Close the manager of this process, if there is one. Idempotent.
 
-        If the manager's thread has died, the call waits for the end of that thread.
+        The call returns after the end of the manager's thread, even if its event loop has failed.
 
         Raises:
             RedlockError: The call comes from the manager's own thread, and would wait for itself.
@@ -127,7 +127,8 @@ class PerProcess(Generic[M]):
         self._opening = threading.RLock()
 
     def _begin(self, *, again: bool) -> Opened[M]:
-        # A sink must not wait for `_opening` while the thread that has it waits for the engine.
+        # Refuse a closed manager without taking `_opening`. A sink that waited for this lock would
+        # block the engine, for which the thread with the lock may wait.
         self._refuse_closed(again=again)
         with self._opening:
             here = self.here
@@ -138,7 +139,8 @@ class PerProcess(Generic[M]):
             refuse_greenlets()
             _prepare_end()
             if (earlier := self._of_this_process()) is not None:
-                # An interrupt may have ended `close` before the closing had begun.
+                # An interrupt may have ended `close` before the closing had begun, so begin it
+                # here.
                 earlier.begin_close()
             opened = Opened(self._make(), self._begun)
             try:
@@ -164,8 +166,8 @@ class PerProcess(Generic[M]):
     def _begin_close(self) -> Opened[M] | None:
         """Begin the closing, and return the manager for whose end the call must wait."""
         # This method does not take `_opening`, because a sink may close the manager on the engine's
-        # thread. A signal handler may wait for that thread while the code that the handler
-        # interrupted has `_opening`.
+        # thread. If that thread waited for the lock, it could wait for ever: a signal handler may
+        # interrupt the code that has the lock, and wait for the engine's thread.
         self._closed = True
         opened = self._of_this_process()
         if opened is not None:

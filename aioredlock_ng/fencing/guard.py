@@ -32,9 +32,9 @@ class FenceGuard:
     mutex around the two.
 
     Memory is bounded. Above `max_resources` the guard forgets the resource with the oldest check.
-    From then on, the guard still refuses fences below the forgotten fence. So an outdated fence is
-    refused even after the newer fence was forgotten. To save memory, the same limit applies to
-    about one in 1,024 of all other names that the guard does not remember.
+    For that resource, the guard still refuses fences below the forgotten fence. So the guard
+    refuses an outdated fence even after it has forgotten the newer fence. To save memory, the same
+    limit applies to about one in 1,024 of all other names that the guard does not remember.
 
     Because names share a limit, the guard may also refuse a current holder, who must then acquire
     the lock again. A refusal of this kind is possible if `max_resources` other resources were

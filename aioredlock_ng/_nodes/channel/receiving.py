@@ -106,8 +106,7 @@ class Channel(Sender):
             self._dispatch()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a memoryview. asyncio's TLS would lose the bytes that it reads into a
-        bytearray."""
+        """Return a memoryview. asyncio's TLS loses the bytes that it reads into a bytearray."""
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -152,7 +152,7 @@ class MemoryNode:
     def connect(self) -> None:
         """Connect if the server is up, and execute the outstanding releases.
 
-        While the node hangs, it executes the releases only at `resume`.
+        A hung node executes the releases only at `resume`.
         """
         if not self.server.up or self._refused:
             return

@@ -86,7 +86,7 @@ class QueueStore:
         """Add a member, and remove the members just before it whose processes are gone.
 
         The queue then lives for at least `life` seconds. Each member before the added one adds
-        twice `life` to this time, up to `MOST_AHEAD` members.
+        twice `life` to this time, but members beyond `MOST_AHEAD` add nothing.
 
         Return True if the member was not in the queue before.
         """

@@ -154,7 +154,7 @@ class Queues(QueueStore):
             keys.publish(OWN_KEYS + manager, b"-1 %b %b" % (manager, key))
 
     def leave_readers(self, keys: Keys, key: bytes, entry: bytes) -> bool:
-        """Remove a reader's entry. Return True if it existed. Offer a key without entries."""
+        """Remove a reader's entry; True if it existed. If no entry is left, offer the key."""
         entries = keys.entries(key)
         last = max(entries, key=lambda entry: (entries[entry], entry), default=None)
         removed = keys.remove_entry(key, entry)
