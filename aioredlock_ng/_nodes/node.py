@@ -102,7 +102,7 @@ class RedisNode:
         self._settled = asyncio.get_running_loop().create_future()
         name = f"node {self.address}"
         self._task = supervised(self._keep_connected, name, listener.emit, self._broken)
-        # A task that is cancelled before it begins never calls `_settle` itself.
+        # A task that is cancelled before it begins never calls `_settle`, so this callback does.
         self._task.add_done_callback(lambda _: self._settle())
         await asyncio.shield(self._settled)
 

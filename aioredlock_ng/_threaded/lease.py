@@ -47,7 +47,7 @@ class ThreadedLease(Lease):
 
     @classmethod
     def of(cls, lease: Lease, thread: EngineThread, home: Mailbox | None) -> ThreadedLease:
-        """Return the lease for a holder on another loop, whose mailbox is `home`.
+        """Return the lease for a holder on another loop. `home` is the mailbox of that loop.
 
         The engine's loop runs this method.
         """

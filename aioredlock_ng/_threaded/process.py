@@ -30,7 +30,7 @@ _prepared = 0
 
 
 class PerProcess(Generic[M]):
-    """The manager of the current process, which a forked child replaces by its own.
+    """The manager of the current process. A forked child replaces it by another manager.
 
     Args:
         make: Makes a manager that is not open yet.
@@ -50,7 +50,8 @@ class PerProcess(Generic[M]):
         self._begun = begun
         self._opened: Opened[M] | None = None
         self._closed = not opens_itself
-        # A signal handler may use the manager while the interrupted thread has the lock.
+        # A signal handler may use the manager while the interrupted thread has the lock. So the
+        # lock is reentrant.
         self._opening = threading.RLock()
         _all.add(self)
 

@@ -75,7 +75,7 @@ class Election:
 
     @property
     def step_down(self) -> float:
-        """Seconds before the end of its lease at which the leader must step down."""
+        """The leader must step down this many seconds before the end of its lease."""
         return self._described().step_down
 
     @property

@@ -173,8 +173,8 @@ class Redlock(Kinds):
 
         Args:
             watch: Seconds between two readings of each node's clock.
-            probe: Beginning of the name of the lock that the call acquires on each node. Set it if
-                the servers allow only certain keys.
+            probe: Beginning of the name of the lock that the call acquires on each node. Set
+                `probe` if the servers allow only certain keys.
 
         Raises:
             ConfigurationError: An argument is invalid.

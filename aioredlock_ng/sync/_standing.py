@@ -1,7 +1,8 @@
 """Run a candidate on the engine's loop, while the calling thread does the work of its terms.
 
-The asyncio `Election` decides everything. Its `main` is `Stand._lead`, which gives the lease to the
-calling thread, and waits until the work of that thread has ended.
+The asyncio `Election` decides when each term begins and when it must end. Its `main` is
+`Stand._lead`, which gives the lease to the calling thread, and waits until the work of that thread
+has ended.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ __all__ = ["Campaign", "Over", "Seat", "Stand", "single_term"]
 
 Lead = Callable[[aioredlock_ng.Lease], Coroutine[Any, Any, object]]
 Campaign = Callable[[aioredlock_ng.Election, Lead], Coroutine[Any, Any, object]]
-"""Stands for election on the engine's loop, and awaits the given function under each lease."""
+"""A function that lets a candidate stand for election on the engine's loop, and awaits the given
+`Lead` under each lease."""
 
 
 class Over(NamedTuple):
@@ -260,8 +262,8 @@ class Stand:
             try:
                 await self._ended.wait()
             except asyncio.CancelledError:
-                # A thread that works cannot be cancelled. The next leader must not begin earlier
-                # than necessary, so the lease is renewed until the body has ended.
+                # A thread that works cannot be cancelled. So the lease is renewed until the body
+                # has ended, to keep other candidates from leading meanwhile.
                 if self._withdrawn or self._thread.dead:
                     raise
                 reports = not lease.must_end and not self._resigns

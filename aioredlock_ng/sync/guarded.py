@@ -1,4 +1,4 @@
-"""Decorate plain functions, so that each call runs under a lock whose name has its arguments.
+"""Decorate plain functions, so that each call runs under a lock named after the arguments.
 
 This module makes `Redlock.guard`, and the decorators for the jobs of task queues in
 `aioredlock_ng.integrations`.
@@ -98,7 +98,7 @@ def guarded(
                     raise
                 return refused(error)  # type: ignore[no-any-return]
 
-        # Celery checks the arguments of a task by a function that ignores `__wrapped__`.
+        # Celery checks the arguments of a task by `__signature__`, and ignores `__wrapped__`.
         call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
         return call
 

@@ -83,7 +83,7 @@ class MemoryNodes:
         otherwise within half a second.
 
         Raises:
-            ConfigurationError: `seconds` is negative or no finite number.
+            ConfigurationError: `seconds` is negative or not finite.
         """
         self._do(partial(self._advance, positive_seconds("seconds", seconds, zero=True)))
 

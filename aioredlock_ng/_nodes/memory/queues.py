@@ -102,7 +102,7 @@ class Queues(QueueStore):
                 self.notify_second(keys, key)
 
     def offer(self, keys: Keys, key: bytes) -> bool:
-        """Offer a key to all waiting readers. Without readers, offer it to the first other waiter.
+        """Offer a key to all waiting readers. If no reader waits, offer it to the first waiter.
 
         Return False if no waiter is connected. The key is unchanged in this case.
         """
