@@ -17,7 +17,7 @@ __all__ = ["at_end_of_child"]
 _AFTER_ALL_OTHERS: Final = -1000
 """The priority that makes the function run after the exit functions of the program.
 
-Those functions may still use locks."""
+The exit functions may still use locks."""
 
 
 def at_end_of_child(function: Callable[[], object]) -> None:
