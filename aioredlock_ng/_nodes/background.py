@@ -63,7 +63,7 @@ async def _keep_at(
 
 
 def _where(error: Exception) -> str:
-    """Name the class of an exception and its place in the code.
+    """Return the class of an exception, with the file and the line that raised it.
 
     The text of the exception is left out, because it may quote a server's reply.
     """

@@ -42,7 +42,8 @@ def pool_of(node: object) -> tuple[Any, str]:
         try:
             parts = _split(node)
             # Without percent-encoding, a "/", "?" or "#" ends the password. The rest of the
-            # password would be shown as a path, an option or a host.
+            # password would be shown as a path, an option or a host. So an "@" behind one of these
+            # characters is refused.
             if "@" in (parts.path if parts.scheme == "unix" else "") + parts.query + parts.fragment:
                 raise ValueError(
                     "it has an '@' behind a '/', '?' or '#'; percent-encode these in a password"
@@ -99,7 +100,7 @@ def _is_of_fakeredis(node: object) -> bool:
 def secrets_in(node: object) -> list[str]:
     """Return every part of a URL that may be a password, both as written and decoded.
 
-    The URL need not be valid.
+    The URL need not be valid. If `node` is not a text, the list is empty.
     """
     if not isinstance(node, str):
         return []
@@ -162,7 +163,8 @@ def address_of(pool: Any) -> tuple[str, object]:
 def _without_secrets(url: str) -> str:
     """Return a URL with only its scheme, host, port and path.
 
-    An "@" behind a "?" or a "," may be part of a password. Then only the scheme is returned.
+    An "@" behind a "?" or a "," may be part of a password. In this case, "…" replaces everything
+    after the scheme.
     """
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, _, query = rest.partition("?")

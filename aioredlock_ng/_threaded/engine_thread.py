@@ -42,7 +42,7 @@ class EngineThread:
 
     Attributes:
         dead: The reason why the thread serves no calls any more. "" while it serves calls.
-        ended: Set at the end of the thread, when its loop is closed.
+        ended: A latch that is set at the end of the thread, when its loop is closed.
         last_act: Makes the coroutine that runs after an unexpected end of the loop, before the loop
             is closed.
     """
@@ -103,7 +103,8 @@ class EngineThread:
             make: Makes the coroutine, on the loop's thread.
             undo: Makes the coroutine that undoes a result which no caller received, because an
                 exception of a signal handler came first.
-            to_end: True to run the coroutine to its end in any case.
+            to_end: True to let the coroutine run to its end even if a signal handler raises an
+                exception.
 
         Raises:
             RedlockClosed: The thread has ended.
@@ -111,7 +112,7 @@ class EngineThread:
 
         Safety: an exception of a signal handler, such as KeyboardInterrupt, cancels the coroutine,
         unless `to_end` is True. A result that exists by then is undone. The exception is raised
-        afterwards, or after `UNDONE_WITHIN` seconds.
+        when the coroutine or the undo has ended, or when `UNDONE_WITHIN` seconds have passed.
         """
         self.refuse_here()
         outcome: Latch[T] = Latch()
@@ -208,13 +209,13 @@ class EngineThread:
         self.dead = "it belongs to the process before a fork"
 
     def _begin_end(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        # The loop of a dead thread runs once more, for `last_act`. It must not start `last`.
+        # After an unexpected end, the loop runs once more, but only for `last_act`.
         if self._last is None and not self.dead:
             self._last = self._loop.create_task(last())
             self._last.add_done_callback(self._end)
 
     def _end(self, last: asyncio.Task[object]) -> None:
-        # asyncio logs an exception that is never read. The coroutine has already reported it.
+        # Read the exception, because asyncio logs an unread one. `last` has already reported it.
         _ = last.cancelled() or last.exception()
         if not self.dead:
             self.dead = _CLOSED
@@ -228,7 +229,7 @@ class EngineThread:
             # In a forked child the loop exists, but no thread runs it.
             if not self.dead:
                 self._inbox.post(call.begin)
-            # The ending thread may have failed all pending calls just before this call was added.
+            # The thread may have ended meanwhile, and failed all pending calls except this one.
             if not self.dead:
                 return
         call.outcome.set_exception(self.closed())
@@ -244,7 +245,7 @@ class EngineThread:
         except BaseException as error:
             if outcome.error is not error:
                 if to_end:
-                    # The exception may have come before the call had begun.
+                    # The exception may have come before the call had begun, so begin it here.
                     self.post(call.begin)
                     outcome.wait(UNDONE_WITHIN)
                 else:
@@ -260,7 +261,7 @@ class EngineThread:
             asyncio.set_event_loop(self._loop)
             self._loop.run_forever()
         except BaseException as error:
-            # Nobody else reports the error of a daemon thread, so the callers get it.
+            # Nobody else reports the error of a daemon thread, so the calls raise it.
             why = f"its thread ended by {type(error).__name__}: {error}"
         finally:
             try:

@@ -29,7 +29,7 @@ class Latch(Generic[T]):
     __slots__ = ("_outcome", "_turn", "_wakers")
 
     def __init__(self) -> None:
-        # Result and exception are one object, so that no thread sees only one of them.
+        # Result and exception are stored as one tuple, so that no thread sees only one of them.
         self._outcome: tuple[T | None, BaseException | None] | None = None
         # Each setter tries to remove this item, and only the first succeeds.
         self._turn = [None]
@@ -101,7 +101,7 @@ class Latch(Generic[T]):
     async def outlast(self) -> None:
         """Wait until the latch is set, which must be in bounded time.
 
-        Safety: a cancellation is raised afterwards.
+        Safety: a cancellation is raised only after the latch is set.
         """
         try:
             await self.arrival()
@@ -110,8 +110,8 @@ class Latch(Generic[T]):
             raise
 
     def _set(self, result: T | None, error: BaseException | None) -> None:
-        # `pop` of an empty list ends this method. `_turn` is empty for any but the first setter.
-        # `_wakers` is empty when all waiters are awake.
+        # `pop` of an empty list ends this method. `_turn` is empty for every setter except the
+        # first. `_wakers` is empty when all waiters are awake.
         with suppress(IndexError):
             self._turn.pop()
             self._outcome = (result, error)

@@ -28,7 +28,7 @@ class Mailbox:
         self.loop = loop
         self._posts: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._awake = False
-        # The thread that is waking the loop; 0 for none.
+        # The identifier of the thread that is waking the loop; 0 for none.
         self._waker = 0
 
     @property
@@ -49,8 +49,8 @@ class Mailbox:
 
     def _wake(self) -> None:
         try:
-            # A signal handler may interrupt the next lines, post, and wait for an answer. Because
-            # `_waker` is this thread, the post of the handler wakes the loop itself.
+            # A signal handler may interrupt the next lines, call `post`, and wait for an answer.
+            # Because `_waker` is this thread, the post of the handler wakes the loop itself.
             self._waker = threading.get_ident()
             self._awake = True
             self.loop.call_soon_threadsafe(self._run)
@@ -71,7 +71,8 @@ class Mailbox:
             try:
                 callback(*arguments)
             except (SystemExit, KeyboardInterrupt):
-                # The exception ends the loop. If the loop runs again, it calls the other callbacks.
+                # The exception ends the loop. The other callbacks must be called if the loop runs
+                # again.
                 self._wake()
                 raise
             except BaseException as error:

@@ -46,7 +46,7 @@ class Opened(Generic[M]):
 
     Attributes:
         thread: The thread of the manager's event loop.
-        outcome: Set when the manager is open, or could not be opened.
+        outcome: A latch that is set when the manager is open, or could not be opened.
     """
 
     def __init__(self, redlock: M, begun: Callable[[M], object] | None) -> None:
@@ -68,7 +68,7 @@ class Opened(Generic[M]):
 
     @property
     def usable(self) -> bool:
-        """True in the process of the manager, until the manager is closed or fails to open."""
+        """True in the process of the manager, until its closing begins or its opening fails."""
         return self.of_this_process and not self._closing and self.outcome.error is None
 
     def begin_close(self) -> None:
@@ -143,6 +143,7 @@ class Opened(Generic[M]):
                     self._engine.extender.forsake(record, f"{UNKEPT}; {self.thread.dead}")
         await self._close()
         if self._engine is not None:
-            # A SystemExit of a sink may have broken off an earlier closing.
+            # A SystemExit of a sink may have broken off an earlier closing, so disconnect the nodes
+            # here.
             nodes = self._engine.context.fleet.nodes
             await asyncio.gather(*(node.aclose(UNDONE_WITHIN) for node in nodes))

@@ -30,7 +30,7 @@ _prepared = 0
 
 
 class PerProcess(Generic[M]):
-    """The manager of the current process, which a forked child replaces by its own.
+    """The manager of the current process. A forked child replaces it by another manager.
 
     Args:
         make: Makes a manager that is not open yet.
@@ -50,7 +50,8 @@ class PerProcess(Generic[M]):
         self._begun = begun
         self._opened: Opened[M] | None = None
         self._closed = not opens_itself
-        # A signal handler may use the manager while the interrupted thread has the lock.
+        # A signal handler may use the manager while the interrupted thread has the lock. So the
+        # lock is reentrant.
         self._opening = threading.RLock()
         _all.add(self)
 
@@ -90,7 +91,7 @@ class PerProcess(Generic[M]):
     def close(self) -> None:
         """Close the manager of this process, if there is one. Idempotent.
 
-        If the manager's thread has died, the call waits for the end of that thread.
+        The call returns after the end of the manager's thread, even if its event loop has failed.
 
         Raises:
             RedlockError: The call comes from the manager's own thread, and would wait for itself.
@@ -127,7 +128,8 @@ class PerProcess(Generic[M]):
         self._opening = threading.RLock()
 
     def _begin(self, *, again: bool) -> Opened[M]:
-        # A sink must not wait for `_opening` while the thread that has it waits for the engine.
+        # Refuse a closed manager without taking `_opening`. A sink that waited for this lock would
+        # block the engine, for which the thread with the lock may wait.
         self._refuse_closed(again=again)
         with self._opening:
             here = self.here
@@ -138,7 +140,8 @@ class PerProcess(Generic[M]):
             refuse_greenlets()
             _prepare_end()
             if (earlier := self._of_this_process()) is not None:
-                # An interrupt may have ended `close` before the closing had begun.
+                # An interrupt may have ended `close` before the closing had begun, so begin it
+                # here.
                 earlier.begin_close()
             opened = Opened(self._make(), self._begun)
             try:
@@ -164,8 +167,8 @@ class PerProcess(Generic[M]):
     def _begin_close(self) -> Opened[M] | None:
         """Begin the closing, and return the manager for whose end the call must wait."""
         # This method does not take `_opening`, because a sink may close the manager on the engine's
-        # thread. A signal handler may wait for that thread while the code that the handler
-        # interrupted has `_opening`.
+        # thread. If that thread waited for the lock, it could wait for ever: a signal handler may
+        # interrupt the code that has the lock, and wait for the engine's thread.
         self._closed = True
         opened = self._of_this_process()
         if opened is not None:

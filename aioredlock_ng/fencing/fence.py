@@ -42,7 +42,11 @@ class StaleFence(RedlockError):
 
 
 def usable_fence(fence: object, name: str = "fence") -> int:
-    """Return the fence if it is valid. Error messages refer to the fence by `name`.
+    """Return the fence if it is valid.
+
+    Args:
+        fence: The fence, or any other object.
+        name: Name of the argument in error messages.
 
     Raises:
         ConfigurationError: The fence is not an int, is negative or is above `MAX_FENCE`. A lock

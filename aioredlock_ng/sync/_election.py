@@ -75,7 +75,7 @@ class Election:
 
     @property
     def step_down(self) -> float:
-        """The body must end this many seconds before the end of its lease."""
+        """The leader must step down this many seconds before the end of its lease."""
         return self._described().step_down
 
     @property
@@ -124,7 +124,7 @@ class Election:
 
         Returns:
             The result of `main`, if `main` returned before its term had to end, or after
-            `resign()`. None if this candidate resigned and `main` returned nothing.
+            `resign()`. None if this candidate resigned while it waited, or `main` returned nothing.
 
         Raises:
             LockLost: The term is over, and `rejoin` is False.
@@ -138,7 +138,8 @@ class Election:
             BaseException: The exception of `main`, raised after the lock was released.
 
         Safety: an exception of a signal handler, such as KeyboardInterrupt, ends the wait and
-        withdraws the candidate. If `main` raises the exception, the lock is released first.
+        withdraws the candidate. If `main` raises the exception, the lock is released before `run`
+        raises it.
         """
         _check_main(main)
         stand = self._stand(lambda election, lead: election.run(lead), rejoin=self._rejoin)
@@ -158,7 +159,7 @@ class Election:
         The body must end when its term must end; see the class.
 
         Raises:
-            LockNotAcquired: `resign()` was called meanwhile.
+            LockNotAcquired: `resign()` was called during the wait.
             QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure.
             LockHeld: This thread already holds the lock in an enclosing `with`.
             RedlockError: This candidate stands or leads already.

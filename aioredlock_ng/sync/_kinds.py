@@ -38,7 +38,7 @@ __all__ = ["Kinds"]
 class Kinds:
     """The methods of a manager that make locks, candidates and decorators. Only `opened` does I/O.
 
-    `Redlock` sets the attributes.
+    The subclass `Redlock` sets the attributes.
     """
 
     _unopened: aioredlock_ng.Redlock
@@ -192,7 +192,7 @@ class Kinds:
 def _split(
     options: ElectionOptions | LockOptions | RWLockOptions,
 ) -> tuple[dict[str, Any], OnLost | None]:
-    """Return the options of the asyncio lock, and the callback, which is checked here."""
+    """Check the callback `on_lost`. Return the options of the asyncio lock, and the callback."""
     on_lost = options.pop("on_lost", None)
     if on_lost is not None and not callable(on_lost):
         raise ConfigurationError(

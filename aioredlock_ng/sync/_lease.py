@@ -68,7 +68,7 @@ class Lease:
         return self._lease.ttl
 
     def remaining(self) -> float:
-        """Return the seconds for which the lock is certainly held, by the local clock."""
+        """Return how long the lock is certainly held, in seconds of the local clock."""
         return self._lease.remaining()
 
     @property

@@ -30,7 +30,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
     """Return the decorator of `Redlock.once`.
 
     Args:
-        lock: Returns a lock with a `min_hold` for a name.
+        lock: Takes a name, and returns the lock of that name, with a `min_hold`.
         template: The name, with placeholders for arguments.
 
     Raises:

@@ -38,8 +38,8 @@ class Redlock(Kinds):
 
     The object may be made at import time, and opens at its first use in each process.
 
-    Use the manager as `with Redlock([...]) as redlock:`, or call `close()` at the end. Leases that
-    are still held when the interpreter exits are released then.
+    Use the manager as `with Redlock([...]) as redlock:`, or call `close()` at the end. The exit of
+    the interpreter releases all leases that are still held.
 
     Args:
         nodes: As for `aioredlock_ng.Redlock`.
@@ -107,8 +107,8 @@ class Redlock(Kinds):
 
         Further calls have no effect, unless the first was interrupted.
 
-        Safety: if the call is interrupted, the releases are sent and the connections are closed
-        nevertheless, or by a further call.
+        Safety: if the call is interrupted, the closing goes on without it, or a further call begins
+        the closing.
         """
         self._process.close()
 
@@ -173,8 +173,8 @@ class Redlock(Kinds):
 
         Args:
             watch: Seconds between two readings of each node's clock.
-            probe: Beginning of the name of the lock that the call acquires on each node. Choose the
-                name for servers that allow only certain keys.
+            probe: Beginning of the name of the lock that the call acquires on each node. Set
+                `probe` if the servers allow only certain keys.
 
         Raises:
             ConfigurationError: An argument is invalid.

@@ -47,7 +47,7 @@ class RWLock:
         return self._writing.resource
 
     def read(self) -> ReadLock:
-        """Return the readers' side.
+        """Return the lock for readers.
 
         The fence of a read lease can serve as the version of the data that the reader reads; see
         `aioredlock_ng.RWLock.read`.
@@ -59,7 +59,10 @@ class RWLock:
         return ReadLock(*self._of)
 
     def write(self) -> WriteLock:
-        """Return the writers' side. `lease.downgrade()` turns a write lease into a read lease."""
+        """Return the lock for writers.
+
+        `lease.downgrade()` turns a write lease into a read lease.
+        """
         return WriteLock(*self._of)
 
     def __repr__(self) -> str:

@@ -26,9 +26,9 @@ __all__ = ["Point", "lose", "lose_at", "lose_lock"]
 _REASON = "taken away on purpose by a test"
 
 _THREAD_SECONDS = 5.0
-"""Longest time in seconds that a check in another thread waits for the event loop.
+"""Longest time in seconds that `lease.check()` in another thread waits for the event loop.
 
-If the loop is busy for longer, the check raises `TimeoutError`, and the lease is not lost.
+If the loop is busy for longer, `check` raises `TimeoutError`, and the lease is not lost.
 """
 
 
@@ -153,7 +153,7 @@ class _Plan:
             return False
         if point == "released":
             # The end of an `async with` calls `left` and `release`, and the holder may call
-            # `release` again. Each lease counts once.
+            # `release` again. So each lease counts only once.
             if lease in self._released:
                 return False
             self._released.add(lease)

@@ -19,7 +19,7 @@ __all__ = ["CACHING", "Caching"]
 _WORDS: tuple[Any, ...] = ("CLIENT", "CACHING", "YES")
 
 CACHING: Final = Request(pack_command(_WORDS))
-"""Ask the server to track the keys that the next command on the same connection reads."""
+"""Asks the server to track the keys that the next command of the connection reads."""
 
 
 class Caching:

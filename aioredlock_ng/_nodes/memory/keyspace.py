@@ -78,7 +78,7 @@ class Keyspace:
         return held[0]
 
     def set(self, key: bytes, value: bytes, ttl: float, by: Connection | None = None) -> None:
-        """Set a key for `ttl` seconds, and notify its trackers except the connection `by`."""
+        """Set a key for `ttl` seconds, and notify the connections that track it, except `by`."""
         if value != READERS:
             self._entries.pop(key, None)
         self._keys[key] = (value, self._clock() + ttl)
@@ -87,7 +87,7 @@ class Keyspace:
         self._invalidate(key, by)
 
     def delete(self, key: bytes, by: Connection | None = None) -> bool:
-        """Delete a key, and notify its trackers except the connection `by`.
+        """Delete a key, and notify the connections that track it, except `by`.
 
         Return True if the key existed.
         """
@@ -98,7 +98,7 @@ class Keyspace:
         return True
 
     def entries(self, key: bytes) -> dict[bytes, float]:
-        """Return the entries of readers, each with its remaining seconds."""
+        """Return the entries of a key's readers, each with its remaining seconds; {} for none."""
         if self.get(key) != READERS:
             return {}
         now = self._clock()
@@ -147,7 +147,7 @@ class Keyspace:
         return sha1(name, usedforsecurity=False).hexdigest().encode()
 
     def restart(self, *, forget: bool = True) -> None:
-        """Become another server process. All connections are lost.
+        """Act as a new server process. All connections are cut, and connect again.
 
         If `forget` is True, all data are lost, too.
         """
@@ -164,7 +164,7 @@ class Keyspace:
             node.connect()
 
     def forget_trackers(self) -> None:
-        """Forget all trackers, so that no connection is notified of the next changes."""
+        """Forget which connections track which keys. The next changes of the keys notify nobody."""
         self._trackers.clear()
 
     def flush(self) -> None:

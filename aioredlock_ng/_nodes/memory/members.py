@@ -1,6 +1,6 @@
 """Functions for the formats of `parts/queue.lua`: members, claims and offers of queues.
 
-A member is a waiter in a queue. A claim is its ticket and the member, as `ticket:member`.
+A member is a waiter in a queue. A claim is the text `ticket:member`, with the ticket of the member.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def parts_of(claim: bytes) -> tuple[int, bytes]:
 
 
 def slot_queue_of(key: bytes) -> bytes:
-    """Return the queue that a slot shares with other slots; empty for any other key."""
+    """Return the name of the queue that all slots of a semaphore share; b"" if `key` is no slot."""
     slot = slot_in(key)
     return b"" if slot is None else SLOT_QUEUE_KEYS + slot[0]
 
