@@ -206,7 +206,7 @@ def _die_with(parent: int) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # If the parent died before this call, the kernel does not kill this process. So this process
+        # If the parent died before this call, the kernel does not kill this process, so the process
         # ends itself.
         if os.getppid() != parent:
             os._exit(0)
