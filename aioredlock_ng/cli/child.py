@@ -219,8 +219,8 @@ def _guard(leash: int, group: int) -> NoReturn:
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
-        # A program that reads the parent's output until its end must not wait for the guardian. So
-        # the guardian does not keep the parent's streams open.
+        # A program that reads the parent's output until the end of the file must not wait for the
+        # guardian. So the guardian does not keep the parent's streams open.
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)

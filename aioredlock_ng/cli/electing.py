@@ -21,7 +21,7 @@ __all__ = ["elect"]
 _GRACE_SHARE: Final = 0.8
 """Default time from SIGTERM to SIGKILL, as a share of the step-down time.
 
-The rest of the step-down time is for the end of the killed processes.
+The rest of the step-down time is left for the killed processes to end.
 """
 
 
@@ -32,7 +32,7 @@ def elect(
         str | None,
         typer.Option(
             metavar="LABEL",
-            help="Text that names this candidate to all others. Default: host:process.",
+            help="Text by which others recognize this candidate. Default: host:process.",
             show_default=False,
         ),
     ] = None,

@@ -27,7 +27,7 @@ _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT
 """Signals that end the wait for the lock.
 
 While the child runs, this process sends these signals on to every process in the child's group. If
-only the child received them, and the child is a shell, the commands of the shell could live on.
+only the child received them, a child that is a shell could end while its commands live on.
 """
 
 _TO_THE_GROUP: Final = (*_STOPPING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
@@ -117,7 +117,7 @@ class Keeper:
         task = asyncio.current_task()
         assert task is not None
         loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
-        # The child may have ended before the handler was set. The handler would never be called.
+        # If the child ended before the handler was set, the handler is not called for this end.
         self._child_changed()
         for number in (*_TO_THE_GROUP, *_TO_THE_CHILD):
             # A signal that is ignored from the start (nohup, a background job of a script) stays

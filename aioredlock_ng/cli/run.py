@@ -186,7 +186,7 @@ def run(
 
 
 def _not_shared(names: list[str], slots: int | None, min_hold: float | None) -> str:
-    """Return the reason why --shared is not possible with these arguments, or "" if it is."""
+    """Return the reason why --shared is not possible with these arguments, else ""."""
     if len(names) > 1:
         return "--shared takes one NAME, because a read-write lock has only one name"
     if slots is not None:

@@ -111,7 +111,7 @@ class Scan:
     async def _keys_of(
         self, node: Node, index: int, advance: Callable[[int], object]
     ) -> set[bytes] | str:
-        """Return a node's keys that may be locks, or the reason why the node did not answer."""
+        """Return a node's keys that may be locks, or the reason why the keys are not known."""
         keys: set[bytes] = set()
         for kind in self._types:
             found = await self._found(node, index, self._match, advance, kind=kind)
@@ -129,7 +129,7 @@ class Scan:
         *,
         kind: str | None,
     ) -> set[bytes] | str:
-        """Return a node's matching keys of one type, or the reason why the node did not answer.
+        """Return a node's matching keys of one type, or the reason why the keys are not known.
 
         If `kind` is None, return the keys of any type.
         """

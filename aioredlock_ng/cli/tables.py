@@ -55,8 +55,8 @@ def fitted(
 ) -> Table:
     """Return a table without the columns that do not fit into `width`.
 
-    Columns of rank 0 stay, even if the table is then wider. A string of `rows` is shown literally,
-    even if it contains rich's markup.
+    Columns of rank 0 stay, even if the table is then wider than `width`. A string of `rows` is
+    shown literally, even if it contains rich's markup.
     """
     cells = [
         [_shortened(cell, column, width) for cell, column in zip(row, columns, strict=True)]

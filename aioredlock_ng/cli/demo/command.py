@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _NODES = 5
-# Largest width of the lines of `--plain` in columns. Many people read a log in a terminal.
+# Largest width of the lines of `--plain`, in columns. A log is usually read in a terminal.
 _PLAIN_WIDTH = 80
 
 

@@ -109,8 +109,8 @@ class Conductor:
             HolderFailed: The holder did not acquire the lock that the demo would have taken away.
             NodesFailed: A node did not react as the demo needs.
 
-        Safety: a cancelled call may leave nodes paused and workers running. The caller must end
-        both.
+        Safety: a cancelled call may leave nodes paused or killed, and workers running. The caller
+        must close the nodes and the crew.
         """
         scenes = self._scenes()
         self._board.planned = len(scenes)

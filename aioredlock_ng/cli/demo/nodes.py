@@ -204,7 +204,7 @@ class GivenNodes:
 
 
 async def force_release(nodes: StagedNodes, key: str) -> tuple[int, float]:
-    """Delete the key of a lock on all nodes, whoever holds the lock.
+    """Delete the key of a lock on all nodes, even while a client holds the lock.
 
     Returns:
         The number of nodes that deleted the key, and the value of `time.monotonic` after the
