@@ -1,7 +1,7 @@
 """Start the command line.
 
-This module imports typer and rich only inside `main`. If one of them is missing, `main` names the
-extra to install.
+This module imports typer and rich only inside `main`. If typer or rich is not installed, `main`
+prints the name of the extra that installs both, and exits.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _mend_streams() -> None:
     """Replace missing standard streams, and set the error handler of the output streams.
 
     A standard stream is None if it was closed when this process started. The error handler escapes
-    the characters of a lock's name that the terminal's encoding lacks.
+    characters that the terminal's encoding lacks. The name of a lock may contain such characters.
     """
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)

@@ -1,4 +1,4 @@
-"""Provide the command `bench`, which measures acquire and release of its own locks."""
+"""Provide the command `bench`, which measures how long an acquire and a release take."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 PREFIX = "bench:aioredlock_ng"
-"""Prefix of lock names. The prefix `aioredlock_ng:` is reserved for the library's own keys."""
+"""Default prefix of the lock names.
+
+The prefix does not begin with `aioredlock_ng:`, which is reserved for the library's own keys.
+"""
 
 
 def bench(
@@ -59,8 +62,8 @@ def bench(
 ) -> None:
     """Measure acquire and release on the nodes.
 
-    The command uses lock names that no other client wants, and releases all its locks. Times are
-    in seconds.
+    The command acquires locks under names that no other client uses, and releases all these locks.
+    Times are in seconds.
     """
     with reported("bench"), Interruption() as interruption:
         redlock = manager(node, node_timeout=node_timeout)
@@ -102,7 +105,11 @@ def bench(
 async def _measure(
     redlock: Redlock, prefix: str, seconds: float, coroutines: int
 ) -> tuple[list[float], Counter[type[LockNotAcquired]], float]:
-    """Return the seconds of each cycle, the count of each type of error, and the total seconds."""
+    """Acquire and release locks for `seconds`.
+
+    Return the seconds of each cycle, the count of each type of error, and the total seconds. A
+    cycle is one acquire and one release.
+    """
     run = secrets.token_hex(4)
     took: list[float] = []
     errors: Counter[type[LockNotAcquired]] = Counter()

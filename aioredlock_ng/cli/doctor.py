@@ -1,4 +1,4 @@
-"""Provide the command `doctor`, which reads its options and prints the diagnosis."""
+"""Provide the command `doctor`, which examines the nodes and prints the diagnosis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,14 @@ def doctor(
         bool, typer.Option("--json", help="Write JSON to standard output. Times are seconds.")
     ] = False,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Print lines without control codes, as in a pipe.")
+        bool,
+        typer.Option(
+            "--plain",
+            help=(
+                "Print lines without control codes. This is the default if the output is not a"
+                " terminal."
+            ),
+        ),
     ] = False,
     ttl: Annotated[
         float | None,
@@ -85,7 +92,10 @@ def doctor(
             min=0.1,
             max=3600,
             metavar="SECONDS",
-            help="Time between two readings of the clocks, 0.1 to 3600. A longer time finds more.",
+            help=(
+                "Time between two readings of each node's clock, 0.1 to 3600. A longer time gives a"
+                " more precise rate of the clock."
+            ),
         ),
     ] = WATCH,
     probe: Annotated[

@@ -21,7 +21,7 @@ __all__ = ["elect"]
 _GRACE_SHARE: Final = 0.8
 """Default time from SIGTERM to SIGKILL, as a share of the step-down time.
 
-In the rest of the step-down time, the killed processes end.
+The rest of the step-down time is left for the killed processes to end.
 """
 
 
@@ -32,7 +32,7 @@ def elect(
         str | None,
         typer.Option(
             metavar="LABEL",
-            help="Text that names this candidate to all others. Default: host:process.",
+            help="Text by which others recognize this candidate. Default: host:process.",
             show_default=False,
         ),
     ] = None,
@@ -68,7 +68,10 @@ def elect(
         bool,
         typer.Option(
             "--rejoin/--no-rejoin",
-            help="After a lost term, wait to lead again, or end with status 75.",
+            help=(
+                "After a loss of the lock: wait to lead again (default), or end with status 75"
+                " (--no-rejoin)."
+            ),
         ),
     ] = True,
     node: NodeOption = None,
@@ -86,7 +89,7 @@ def elect(
     if not any(command[:1]):
         say(
             "elect",
-            "no command is given; write it behind --, like: aioredlock-ng elect NAME -- ./worker",
+            "no command is given; write it after --, like: aioredlock-ng elect NAME -- ./worker",
         )
         raise typer.Exit(USAGE)
     if label is None:

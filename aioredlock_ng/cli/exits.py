@@ -41,9 +41,9 @@ LOST: Final = 75
 
 
 def say(command: str, words: str) -> None:
-    """Write one line to standard error, which may be closed."""
-    # Standard error is None if it was closed at the start. A failed write must not change the exit
-    # status.
+    """Write one line to standard error, or nothing if standard error is closed."""
+    # `sys.stderr` is None if standard error was closed when this process started. A failed write
+    # must not change the exit status.
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"aioredlock-ng {command}: {' '.join(words.split())}\n")
         sys.stderr.flush()

@@ -53,8 +53,8 @@ _COLUMNS = (
 )
 """Columns in the order of display.
 
-If a line is too short for all columns, those with the highest ranks are left out first. Lines for a
-pipe have all columns.
+If a line is too short for all columns, the columns with the highest ranks are left out first. Lines
+for a pipe have all columns.
 """
 
 
@@ -73,8 +73,9 @@ def ls(
 ) -> None:
     """List the locks on the nodes.
 
-    All keys are scanned, except the library's own. A string that expires is listed as a lock, and
-    so is a key with readers. A node cannot distinguish a lock from another string that expires.
+    The command scans all keys of the nodes. A string that expires is listed as a lock, because a
+    node cannot distinguish a lock from another string that expires. Locks with readers are listed
+    too. Keys that begin with "aioredlock_ng:" are not listed.
     Give a PATTERN if the nodes have other strings that expire.
     """
     with reported("ls"), Interruption() as interruption:

@@ -1,4 +1,4 @@
-"""Define the help of every command: exit statuses, examples, and the layout at any width."""
+"""Define the help of every command: its exit statuses, its examples and its layout."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["PAGES", "Command", "Group", "Page"]
 
 _WIDEST = 80
-"""Characters of the longest line. Longer lines are hard to read on a wide terminal."""
+"""Largest width of the lines, in characters. Longer lines would be hard to read."""
 
 _NARROWEST = 40
-"""Width of the lines if the terminal has fewer columns. A shorter line cannot hold an option and
-its value."""
+"""Smallest width of the lines, even if the terminal has fewer columns. A shorter line has no room
+for an option and its value."""
 
 _FIRST_COLUMN = 24
 """Characters for an option's name. A longer name has a line of its own."""
@@ -73,7 +73,7 @@ PAGES = {
             ("the command's", "128 + N if signal N ended the command."),
             _USAGE,
             ("69", "A majority of the nodes cannot be used, for example with a wrong password."),
-            ("75", "The lock was lost, with --no-rejoin."),
+            ("75", "The lock was lost, and --no-rejoin was given."),
             ("126", "The command cannot be executed."),
             ("127", "The command was not found."),
         ),

@@ -45,8 +45,8 @@ def release(
     The command asks first, and then takes the lock only from the holder that the question named.
     With --yes the command takes the lock from any holder.
 
-    A holder that uses this library is notified at once. Any other holder may work on until its next
-    renewal, and notice the loss only then.
+    A holder that uses this library is notified at once. Any other holder notices the loss at its
+    next renewal, and may continue its work until then.
 
     A key without expiry, or with a type that locks do not have, may be data of another application.
     Without --any-key the command does not delete such a key, and ends with status 2.
@@ -67,7 +67,7 @@ def release(
         if info is None:
             deleted = interruption.run(_release(redlock, name_of(name), None, any_key=any_key))
         elif info.nodes:
-            # Without --any-key a key that is not a lock is refused, so there is nothing to ask.
+            # Without --any-key, a key that is not a lock is refused below, so there is no question.
             if (any_key or is_lock(info)) and not _confirmed(info):
                 say("release", "nothing was done")
                 raise typer.Exit(HELD)

@@ -1,4 +1,4 @@
-"""Provide the command `run`, which reads its options and starts the child and its keeper."""
+"""Provide the command `run`, which runs another command while a lock is held."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def run(
             "-n",
             "--no-wait",
             help=(
-                "Do not wait for another holder. Hosts that ask at the same instant may all be"
-                " refused; -w 1 prevents that."
+                "Do not wait if another client holds the lock. If several hosts request the lock at"
+                " the same instant, all may be refused. Use -w 1 to prevent this."
             ),
         ),
     ] = False,
@@ -146,14 +146,14 @@ def run(
     if not any(command[:1]):
         say(
             "run",
-            "no command is given; write it behind --, like: aioredlock-ng run NAME -- make deploy",
+            "no command is given; write it after --, like: aioredlock-ng run NAME -- make deploy",
         )
         raise typer.Exit(USAGE)
     if no_wait and wait is not None:
         say("run", "-n and -w contradict each other; give one of them")
         raise typer.Exit(USAGE)
     if slots is not None and len(names) > 1:
-        say("run", "--slots takes one NAME, because a semaphore has one; give one name")
+        say("run", "--slots takes one NAME, because a semaphore has only one name")
         raise typer.Exit(USAGE)
     if shared and (problem := _not_shared(names, slots, min_hold)):
         say("run", problem)
@@ -186,13 +186,13 @@ def run(
 
 
 def _not_shared(names: list[str], slots: int | None, min_hold: float | None) -> str:
-    """Return why these arguments cannot be combined with --shared, or "" if they can."""
+    """Return the reason why --shared is not possible with these arguments, else ""."""
     if len(names) > 1:
-        return "--shared takes one NAME, because a read-write lock has one; give one name"
+        return "--shared takes one NAME, because a read-write lock has only one name"
     if slots is not None:
         return "--shared and --slots contradict each other; give one of them"
     if min_hold is not None:
-        return "--min-hold is for locks that one client holds; leave it out, or --shared"
+        return "--min-hold is for locks that one client holds; leave out --min-hold or --shared"
     return ""
 
 

@@ -30,8 +30,8 @@ def work_of(connection: HTTPConnection) -> Work:
         dependant.call = watched(dependant.call)
     work: Work | None = scope.get(_WORK)
     if work is None or work.over:
-        # If a middleware handles a request a second time, the scope still has the `Work` of the
-        # first time, which has ended.
+        # If a middleware handles a request twice, the scope still has the `Work` of the first time.
+        # That `Work` has ended, so the second time needs a new one.
         work = scope[_WORK] = Work()
     work.enter()
     return work

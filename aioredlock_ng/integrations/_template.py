@@ -26,7 +26,7 @@ Equal values of other types can have different texts: the decimals 1.0 and 1.00,
 
 
 class UnusableValue(ValueError):
-    """A request lacks a value for a lock's name or label, or has an invalid value for it.
+    """A request lacks a value for a lock's name or label, or has an invalid value.
 
     The message is for the client.
     """
@@ -40,13 +40,13 @@ def is_textual(kind: type) -> bool:
 class Template:
     """A text with placeholders for values and attributes: `order:{order_id}`, `cart:{user.id}`.
 
-    Two values with different texts never result in the same name. For this reason, a value's text
-    must not contain the separator that follows its placeholder. The text of the last placeholder
+    Values with different texts never result in the same name. For this reason, a value's text must
+    not contain the separator that follows its placeholder. The text of the last placeholder
     may contain any characters.
 
     Args:
-        text: The template. A literal brace is written {{ or }}. Positions, indexing, formats and
-            private names are not allowed.
+        text: The template. A literal brace is written {{ or }}. A placeholder must not have a
+            position, an index, a format or a private name.
 
     Raises:
         ConfigurationError: The text is not a template, a placeholder is not allowed, or there is no

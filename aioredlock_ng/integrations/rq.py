@@ -47,10 +47,10 @@ def locked(
     shared: bool = False,
     **options: Unpack[GuardOptions],
 ) -> Guard:
-    """Run each call of a job's function under a lock, named by the arguments.
+    """Run each call of a job's function under a lock. The lock's name may contain the arguments.
 
-    Write the decorator directly above the `def`, below `@job`. `redlock.current_lease` is the
-    lease.
+    Write the decorator directly above the `def`, below `@job`. In the function,
+    `redlock.current_lease` is the lease.
 
     Args:
         redlock: The manager, made at import time. A worker forks a process for each job, and each
@@ -64,9 +64,10 @@ def locked(
             share a semaphore in place of a lock. None: one job, under a lock.
         shared: True: the lock is `rwlock(name).read()`. Jobs with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
-        options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Its
-            default is 0, no wait, with a `Retry` and "skip", and no limit with "raise". `min_hold`
-            is the shortest time for which the lock or slot stays taken, even if the job is shorter.
+        options: As for `Redlock.lock`. `blocking_timeout` is the longest wait in seconds. Its
+            default with a `Retry` and "skip" is 0, no wait. With "raise", the default is to wait
+            without limit. `min_hold` is the shortest time for which the lock or slot stays taken,
+            even if the job is shorter.
             `owner` is a text with placeholders like those of the name, or a function with some of
             the job's parameters. `owner=lambda: rq.get_current_job().id` shows the job's id.
 

@@ -19,7 +19,7 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
     The median has the share 0.5.
 
     Raises:
-        ValueError: `share` is not over 0 and up to 1.
+        ValueError: `share` is 0 or less, or more than 1.
     """
     if not 0 < share <= 1:
         raise ValueError(f"share must be over 0 and up to 1, not {share}")
@@ -44,9 +44,9 @@ class PhaseLedger:
 
     Attributes:
         locked: True if the workers acquire locks.
-        refused: Locks that a worker did not get in time.
+        refused: Number of times that a worker did not get a lock in time.
         waits_us: Microseconds from the request of each lock to its grant, as in `Progress`.
-        gained: Increase of the counters, read after the last report.
+        gained: Increase of the sum of all counters in this phase, read after the last report.
         seconds: Length of the phase. 0.0 while the phase runs.
     """
 
@@ -63,7 +63,7 @@ class PhaseLedger:
 
     @property
     def lost(self) -> int:
-        """Acknowledged updates that are missing from the counters."""
+        """Number of acknowledged updates that are missing from the counters."""
         return max(0, self.acknowledged - self.gained)
 
     @property
@@ -92,7 +92,8 @@ class PhaseLedger:
     ) -> None:
         """Add a worker's report about the time since its previous report.
 
-        `gained` is the increase of the counters in the whole phase, read after the report has come.
+        `gained` is the increase of the sum of all counters since the phase began, read after the
+        report has come.
         """
         self.gained = gained
         self.acknowledged += acknowledged
@@ -102,7 +103,7 @@ class PhaseLedger:
         self.waits_us.extend(waits_us)
 
     def acquire_seconds(self, *shares: float) -> tuple[float | None, ...]:
-        """Return percentiles of the seconds from the request of a lock to its grant.
+        """Return the percentiles `shares` of the seconds from the request of a lock to its grant.
 
         If no lock was acquired, each percentile is None.
         """

@@ -26,9 +26,9 @@ def seconds_of(name: str, value: object) -> float:
 
 
 def _number(kind: Callable[[Any], _Number], name: str, value: object) -> _Number:
-    """Convert a number as aioredlock does, with the same kinds of errors.
+    """Convert a number as aioredlock does. A text such as "3" is also a number.
 
-    A text that contains a number counts as a number.
+    An invalid value raises `TypeError` or `ValueError`, as in aioredlock.
     """
     try:
         return kind(value)

@@ -1,4 +1,4 @@
-"""Keep the locks that an `Aioredlock` acquired itself."""
+"""Keep the locks that an `Aioredlock` has acquired."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class OwnLocks:
     def lease_of(self, lock: Lock) -> Lease | None:
         """Return the lease of a lock. Return None if another manager acquired the lock.
 
-        A user may construct `lock` for a lock that this manager acquired. In this case, bind the
-        lease to `lock`.
+        A user may construct the object `lock` for a lock that this manager has acquired. In this
+        case, `lock` is bound to the lease first.
         """
         own = self.get(lock.resource)
         if (
