@@ -72,7 +72,7 @@ def checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
 
 
 def checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
-    """Return the nodes as a list. A connector replaces each URL and each client.
+    """Return the nodes as a list. Each URL and each client becomes a `Connector`.
 
     Raises:
         ConfigurationError: There is no node, a node is unusable, or two nodes are the same server.
@@ -81,7 +81,8 @@ def checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
         raise ConfigurationError(
             f"nodes must be a list of URLs, clients or node objects, not {type(nodes).__name__}"
         )
-    # This import also imports redis-py, which takes longer than the rest of the package.
+    # This import also loads redis-py, which takes longer than the rest of the package. So the
+    # import is not at the top of the module.
     from aioredlock_ng._nodes.connect import Connector
 
     checked: list[Any] = [node if hasattr(node, "ask") else Connector(node) for node in nodes]

@@ -1,4 +1,4 @@
-"""Keep the open `async with` entries of a `Lock`."""
+"""Record which `async with` blocks of a `Lock` are open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["Bodies", "Body"]
 class Body:
     """One open `async with` entry: its lease and its task.
 
-    With `on_lost="cancel"`, a loss of the lease cancels the task as `asyncio.timeout` does.
+    With `on_lost="cancel"`, a loss of the lease cancels the task in the same way as
+    `asyncio.timeout`.
     """
 
     __slots__ = ("_cancelling", "_told", "lease", "outer", "task")
@@ -24,13 +25,17 @@ class Body:
     def __init__(self, lease: Lease, task: asyncio.Task[object]) -> None:
         self.lease = lease
         self.task = task
-        # The next outer entry of the same task and the same `Lock` object.
+        # The entry of the same task and the same `Lock` object that encloses this entry, if any.
         self.outer: Body | None = None
         self._cancelling = task.cancelling()
         self._told = False
 
     def lost(self) -> None:
-        """Cancel the task. If the task itself found the loss, its call raises an error instead."""
+        """Cancel the task, unless the task itself found the loss.
+
+        A task finds a loss when it calls a method of the lease. That method raises an error, so the
+        task needs no cancellation.
+        """
         if self.task is not asyncio.current_task():
             self._told = True
             self.task.cancel()
@@ -38,7 +43,8 @@ class Body:
     def leave(self) -> bool:
         """Undo the cancellation that `lost` requested.
 
-        Return True if this object, and no other code, cancelled the task that leaves the block.
+        Return True if only `lost` has cancelled the task, and the same task now leaves the block.
+        Otherwise return False.
         """
         if not self._told:
             return False
@@ -50,7 +56,7 @@ class Bodies:
 
     Python does not say which entry an `__aexit__` belongs to. If `leave` cannot decide which entry
     to remove, it removes none and counts the exit. Once this count equals the number of remaining
-    entries, no block is open, and `leave` removes them all.
+    entries, no block is open, and `leave` removes all entries.
     """
 
     __slots__ = ("_inside", "_left", "_newest")
@@ -70,10 +76,10 @@ class Bodies:
         self._newest[body.task] = body
 
     def leave(self, resource: str) -> Body:
-        """Remove the current task's newest entry.
+        """Remove the current task's newest entry, and return it.
 
-        If the current task has no entry and exactly one block is open, this method removes the
-        entry of another task.
+        If the current task has no entry and exactly one block is open, the method removes and
+        returns the entry of that block, which another task entered.
 
         Raises:
             RedlockError: Several entries are open and none belongs to this task, or no entry is

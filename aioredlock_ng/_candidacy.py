@@ -1,7 +1,7 @@
-"""The mechanics of a candidate: waiting for the lock, beginning and ending a term, withdrawing.
+"""Let a candidate of an election wait for the lock, begin and end a term, and resign.
 
-The public object of a candidate is `Election`. At any time, at most one task of a candidate waits
-for the lock or leads.
+`Election` is the public class, and uses this module. At any time, at most one task of a candidate
+waits for the lock or leads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Candidacy:
 
     Attributes:
         term: The current term; None while the candidate does not lead.
-        over: The last error that `leave` raised. `finish` sets the attribute to None.
+        over: The last error that `leave` raised; None if `leave` has raised no error since
+            `finish`.
         leader: The last known label of the leader; None if no leader is known.
         has_led: True if a term has begun since the last `begin`.
         resigned: True if `resign` ended a wait or a term since the last `begin`.
@@ -88,7 +89,7 @@ class Candidacy:
     def finish(self) -> None:
         """Give up the calling task's claim on the candidate."""
         # A stored exception would keep the frames of its traceback in memory, with all their
-        # objects.
+        # objects. So the attribute is cleared.
         self.over = None
         self._idle.set()
 
@@ -96,8 +97,8 @@ class Candidacy:
         """Wait for the lock of the election, and begin a term.
 
         Args:
-            patient: True: after `QuorumUnreachable`, pause and try again, because an operator may
-                remove the cause.
+            patient: True to pause and try again after `QuorumUnreachable`, because an operator may
+                remove the cause. False to raise the error.
 
         Returns:
             The lease of the term; None if the candidate resigned.
@@ -128,7 +129,7 @@ class Candidacy:
         """End the term or the wait; see `Election.resign`.
 
         Args:
-            by_body: True: the call comes from the body, although another task works for the term.
+            by_body: True if the body itself resigns, but runs in another thread than this call.
         """
         term = self.term
         if self.idle:
@@ -224,7 +225,7 @@ def _cause(exc: BaseException | None) -> Literal["done", "failed", "cancelled"]:
 
 
 def is_of(exc: BaseException, name: str) -> bool:
-    """Return True for a `LockLost` of the lock `name`, or a group of only such errors."""
+    """Return True for a `LockLost` of the lock `name`, or for a group that has no other errors."""
     if isinstance(exc, BaseExceptionGroup):
         return all(is_of(part, name) for part in exc.exceptions)
     return isinstance(exc, LockLost) and exc.resource == name

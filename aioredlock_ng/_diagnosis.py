@@ -1,4 +1,4 @@
-"""Define the records of the doctor, which the module `records` exports."""
+"""Define the records of the doctor, `Redlock.diagnose`. The module `records` exports them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Finding:
     Attributes:
         code: The kind of finding, for example "eviction-policy". docs/operations.md explains each
             kind.
-        severity: An error breaks a promise of the lock or stops a node from voting. A warning
-            weakens a promise. An info is useful to know.
+        severity: "error": the fact breaks a promise of the lock, or stops a node from voting.
+            "warning": the fact weakens a promise. "info": the fact is useful to know.
         nodes: Addresses of the nodes concerned. Empty if the finding concerns the whole set of
             nodes.
         what: The observation.
@@ -125,15 +125,15 @@ class NodeFacts:
         tracking: True if the server sends notifications of changed keys.
         messages: True if a message that the doctor published came back. None without RESP3.
         granted: True if the node granted a lock on the doctor's own key. A quarantined node grants
-            this lock as well.
+            this lock as well, because the doctor's request ignores the quarantine.
         trust: State of the node's marker for the recovery guard: "trusted", "waiting", "founding",
             "foreign", "excessive" or "none". A foreign marker names another server process. An
             excessive marker names a guard time above 86,401 s.
         ready_in: Seconds until the node may be trusted.
         sampled_keys: Number of sampled keys. Keys of the library itself are not counted. None if
             `key_format` is not the default, or if the server refuses SCAN.
-        foreign_keys: The type of each sampled key that cannot be a lock. The key of a lock is a
-            string or, while readers hold it, a sorted set. It always has an expiry.
+        foreign_keys: The type of each sampled key that cannot be a lock. A lock's key
+            always has an expiry. The key is a string or, while readers hold the lock, a sorted set.
         refusals: The refused requests, in the order in which they were sent.
         round_trips: Statistics of the measured round trips.
         clock: Comparison of the node's clock with the clocks of this machine.

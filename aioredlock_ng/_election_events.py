@@ -1,4 +1,4 @@
-"""Define the events of elections, which the module `events` exports."""
+"""Define the events of elections. The module `events` exports them."""
 
 from __future__ import annotations
 

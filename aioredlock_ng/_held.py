@@ -27,7 +27,8 @@ __all__ = ["CLOSED_AMID", "Held", "acting_inside_of", "until_decided", "vote_of"
 R = TypeVar("R")
 
 CLOSED_AMID = "the Redlock was closed at the moment when this acquisition was granted"
-"""Error message for a caller whose lease `aclose` released before the caller's task continued."""
+"""Error message for a caller whose task had not received its lease yet when `aclose` released
+it."""
 
 
 class Held:
@@ -93,8 +94,8 @@ class Held:
 
         Args:
             still_used: A function that receives a callback. If the thread still works, the function
-                returns True, and calls the callback when the thread ends; see
-                `LeaseRecord.still_used`.
+                returns True, and calls the callback when the thread ends. Otherwise it returns
+                False. See `LeaseRecord.still_used`.
         """
         self._record.still_used = still_used
 
@@ -108,7 +109,7 @@ class Held:
 
     @property
     def overdue(self) -> float:
-        """Seconds since the deadline, after which other clients may hold the lock.
+        """Seconds since the deadline. After the deadline other clients may hold the lock.
 
         Internal: for elections. Before the deadline the value is 0.0, or negative for a lost lease
         whose keys are left to expire. A released or abandoned lease always has the value 0.0.
@@ -121,7 +122,7 @@ class Held:
 
     @property
     def was_gone(self) -> bool:
-        """True if the lease was lost, or if its release found that a quorum no longer held it.
+        """True if the lease was lost, or if its release found that no quorum held its keys.
 
         Internal: for `Lock`, elections and integrations.
         """
@@ -130,7 +131,8 @@ class Held:
     def forgo_min_hold(self) -> None:
         """Make the release delete the keys immediately, even before the end of `min_hold`.
 
-        Internal: for managers with a thread of their own, when no caller will receive this lease.
+        Internal: for managers whose engine runs in a separate thread. The manager calls this method
+        if no caller will receive the lease.
         """
         self._record.kept_until = 0.0
 
@@ -148,7 +150,7 @@ class Held:
     def _is_used(self) -> bool:
         """Return True while a thread works under the lease.
 
-        The lease is released when the thread ends.
+        In this case, the lease is released when the thread ends.
         """
         still_used = self._record.still_used
         return still_used is not None and still_used(self._thread_ended)
@@ -159,7 +161,7 @@ class Held:
             extender.release(record)
 
     def _was_ours(self, release: Round) -> bool:
-        """Return False and report the loss if the answers to the release show a lost lease."""
+        """Return True, or report the loss and return False if the release found a lost lease."""
         engine, record = self._engine, self._record
         if release.won:
             return True
@@ -183,8 +185,8 @@ class Held:
     async def _asking(self, renewal: Coroutine[Any, Any, R]) -> R:
         """Wait for a renewal or a downgrade that the user asked for.
 
-        A loss meanwhile cancels the body's task. If that task itself waits here, it is not
-        cancelled, because its call raises `LockLost`.
+        A loss of the lease meanwhile cancels the task of the `async with` body. If this task itself
+        waits in this method, it is not cancelled, because its call raises `LockLost`.
         """
         record = self._record
         if by_body := record.task is not None and record.task is acting_task():
@@ -253,8 +255,8 @@ class Held:
         record, now = self._record, self._engine.context.clock()
         told = "; ".join(map(str, votes))
         return QuorumUnreachable(
-            f"{self._record.spec.resource!r} could not be {what}, no quorum answered; valid for"
-            f" {record.remaining(now):.3f} s more: {told}",
+            f"{self._record.spec.resource!r} could not be {what}, because no quorum answered; the"
+            f" lease stays valid for {record.remaining(now):.3f} s: {told}",
             resource=self._record.spec.resource,
             votes=votes,
             elapsed=now - asked_at,
@@ -274,12 +276,13 @@ def acting_inside_of(leases: Iterable[Held]) -> Iterator[None]:
 
 
 async def until_decided(release: Round) -> None:
-    # With this lambda inside `Lease.release`, every call would create a cell for the variable.
+    # This function is separate, because a lambda inside `Lease.release` would make every call of
+    # that method slower: Python would create a closure cell for `release`.
     await outlast_cancellation(lambda: release.open, release.decided)
 
 
 def vote_of(address: str, reply: Reply) -> Vote:
-    """Return the vote of a node that was asked whether its keys hold our token."""
+    """Return the vote of a node that was asked whether its keys hold the token of a lease."""
     if reply is ALL_OURS:
         return Vote(address, Outcome.GRANTED)
     if isinstance(reply, KeyStates):

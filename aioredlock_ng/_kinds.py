@@ -53,7 +53,7 @@ class Kinds(Operations):
             ttl: Seconds until the lock expires without renewal, at most `max_ttl`. None: the
                 manager's ttl.
             blocking_timeout: Longest wait of `acquire` in seconds. None: for ever. 0: one attempt,
-                and a second one if simultaneous rivals split the votes; see `Lock.try_acquire`.
+                and a second one if simultaneous attempts split the votes; see `Lock.try_acquire`.
             auto_extend: Renew the lease in the background until its release.
             max_hold: Seconds after which the lease is lost even if it could be renewed. None:
                 never.
@@ -68,8 +68,9 @@ class Kinds(Operations):
                 waiting for `blocking_timeout`. The wait while another client holds the lock stays
                 the same.
             fair: Serve the waiting tasks of all processes strictly in the order of their arrival.
-                False: only the processes are served in order. Each process then serves several of
-                its own tasks in a row, which is faster.
+                False: the processes are served in order of arrival. The process that gets the lock
+                may serve several of its own tasks in a row, even before earlier tasks of other
+                processes. This is faster.
             min_hold: Shortest time in seconds for which the lock stays taken after the grant, even
                 if the lease is released earlier or the process dies. At most the smaller of
                 `max_ttl` and `max_hold`.
@@ -160,8 +161,8 @@ class Kinds(Operations):
                 template like that of the name, or a function; see `GuardOptions`.
 
         Raises:
-            ConfigurationError: Raised at decoration if the function is not a coroutine function, or
-                if an argument is invalid. `limit` and `shared` exclude each other. Raised at a call
+            ConfigurationError: Raised at decoration if the function is not a coroutine function, if
+                an argument is invalid, or if both `limit` and `shared` are given. Raised at a call
                 if a value has no text that is the same in every process, or contains the separator
                 that follows its placeholder. Raised also if the text for `owner` is not one
                 printable line of at most 200 bytes. An error of the function `owner` propagates.
@@ -182,8 +183,9 @@ class Kinds(Operations):
 
         The limit holds for all processes together. A call returns True if it ran the function. The
         function's own result is discarded. The call returns False if another call with the same
-        name runs the function, or began the function less than `within` seconds ago. A run that
-        fails, is cancelled or dies counts as begun. docs/workers.md has examples.
+        name runs the function, or began the function less than `within` seconds ago. A function
+        that has begun counts, even if it then fails or is cancelled, or if its process dies.
+        docs/workers.md has examples.
 
         A call waits for its lock for a tenth of `within`, but at most a second. A call raises
         `QuorumUnreachable` if no quorum could decide. The function has not begun then. A call
@@ -192,7 +194,7 @@ class Kinds(Operations):
 
         Args:
             template: The name, as for `guard`.
-            within: Shortest time in seconds between the starts of two runs. At most `max_ttl`.
+            within: Shortest time in seconds between two starts of the function. At most `max_ttl`.
 
         Raises:
             ConfigurationError: Raised in the cases of `guard`, and if `within` is invalid.

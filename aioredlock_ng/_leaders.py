@@ -3,7 +3,7 @@
 In the names of this module, a look is a request to all nodes for the present leader.
 
 A watcher tracks the key of the leader's label, not the lock's key. Each renewal changes the lock's
-key, and would wake every watcher of the fleet.
+key, and would wake the watchers in all processes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EXPIRY_MARGIN: Final = 0.05
 run at different rates, so a node may keep the key slightly longer."""
 
 _SLOW_LOOK: Final = 75.0
-"""Seconds, within 10 %, between two requests for the leader while no node reports a change.
+"""Seconds between two requests for the leader while no node reports a change, with 10 % of jitter.
 
 A report may have been lost. A watcher that is not a candidate also sends a request at the end of
 the leader's lease. Otherwise the watcher would not notice a dead leader that no candidate replaces.
@@ -109,10 +109,10 @@ class Leaders:
     async def other_than(self, known: str | None) -> str | None:
         """Return the leader as soon as it differs from `known`; None if nobody leads.
 
-        With `known=""`, the call returns the first leader that the answers show.
+        With `known=""`, the call returns the first result that the answers of the nodes show.
 
         Raises:
-            RedlockClosed: The manager is not open, or is closed meanwhile. Or no asyncio event loop
+            RedlockClosed: The manager is not open or is closed meanwhile, or no asyncio event loop
                 runs.
 
         Safety: a cancelled call changes nothing. Between two calls, no callback is registered.
@@ -148,7 +148,8 @@ class Leaders:
         """
         if (own := self._own()) is not None:
             # The end of the term wakes the watcher. If the body outlives its lease, the term goes
-            # on, and only the next request shows another leader.
+            # on, and only a request shows another leader. So the next request follows after one
+            # ttl.
             return own, self._ttl
         try:
             info = await self._ask(engine)
@@ -156,13 +157,14 @@ class Leaders:
             return known, self._jittered(engine)
         if not info.held:
             # Between two leaders, a node may reserve the key for the next leader, or the votes may
-            # be split.
+            # be split. The known leader then stays until a quorum has decided.
             undecided = info.offered or info.nodes > 0
             return (known if undecided else None), (
                 _LABEL_LATE[0] if undecided else self._until_next_look(engine, self._ttl)
             )
         if info.over:
-            # The `min_hold` of a plain lock with the election's name keeps the key.
+            # An ordinary lock with the election's name was held, and its `min_hold` keeps the key.
+            # So nobody leads.
             return None, self._until_next_look(engine, info.remaining + _EXPIRY_MARGIN)
         if info.owner is None and (soon := next(late, None)) is not None:
             return known, soon
@@ -198,7 +200,7 @@ class Leaders:
 
 
 class Watch:
-    """An iterator over the leaders, which calls `learn` with each one; see `Election.watch`."""
+    """An iterator over the leaders. Calls `learn` with each leader; see `Election.watch`."""
 
     def __init__(self, leaders: Leaders, learn: Callable[[str | None], None]) -> None:
         self._leaders = leaders
@@ -216,7 +218,7 @@ class Watch:
 
 
 async def _comes(changes: asyncio.Event, within: float, engine: Engine) -> bool:
-    """Wait for a change. Return False if no change comes within `within` seconds.
+    """Wait for a change, and return True; False if no change comes within `within` seconds.
 
     Raises:
         RedlockClosed: The manager was closed meanwhile.

@@ -47,7 +47,7 @@ async def look_at(
     *,
     read: Callable[[Reply], Look] = look_of,
 ) -> list[Look]:
-    """Send `command` to all nodes, and convert the replies by `read`.
+    """Send `command` to all nodes, and return the replies as `read` converts them.
 
     If a node refuses `command`, send `plainer`, which needs fewer rights, to all nodes instead.
 

@@ -1,4 +1,4 @@
-"""Define the events of nodes, quorum and background tasks, which the module `events` exports."""
+"""Define the events of nodes, quorum and background tasks. The module `events` exports them."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class NodeDegraded:
 class NodeQuarantined:
     """A node grants nothing for a while.
 
-    The node may have forgotten locks. Or the set of nodes is new, and another node of the set is
-    missing.
+    Either the node may have forgotten locks, or the set of nodes is new and another node of the set
+    is missing.
 
     The event is sent at the beginning of the quarantine, and again after each new connection.
 
@@ -75,7 +75,7 @@ class NodeQuarantined:
         node: The node's address.
         left: Seconds until the node may grant. Infinite if the server refuses to show or to store
             the marker of the recovery guard.
-        reason: The cause in words, or the server's own words if it refuses the marker.
+        reason: The cause in words, or the server's own words if the server refuses the marker.
     """
 
     node: str
@@ -109,9 +109,9 @@ class TaskFailed:
 class AllNodesForgot:
     """All nodes restarted or lost their memory within one guard time (`max_ttl` plus a second).
 
-    Locks that the nodes forgot are void. Locks that a majority of the servers had saved to disk go
-    on. Only a manager that used these nodes before the loss can notice the loss. After this event,
-    no second one is sent until a node is trusted again.
+    Locks that the nodes forgot are void. Locks that a majority of the servers had saved to disk
+    stay valid. Only a manager that used these nodes before the loss can notice the loss. After this
+    event, no second one is sent until a node is trusted again.
 
     Attributes:
         nodes: The addresses of all nodes.
@@ -126,8 +126,9 @@ class AllNodesForgot:
 class QuorumLost:
     """No quorum of nodes can grant locks.
 
-    A manager sends the event once per loss, also if no quorum can grant at its opening.
-    `QuorumRegained` follows when a quorum is back. Leases stay valid until their deadlines.
+    A manager sends the event once per loss. If no quorum can grant when the manager opens, this
+    counts as a loss, too. `QuorumRegained` follows when a quorum is back. Leases stay valid until
+    their deadlines.
 
     Attributes:
         able: Number of nodes that are connected and may grant.

@@ -1,4 +1,4 @@
-"""Define the decorator behind `Redlock.once`, for work that only one process of the fleet begins.
+"""Define the decorator behind `Redlock.once`, for work that only one of many processes begins.
 
 The lock of a call has a `min_hold`. So the lock stays taken for this time, even if the work ends
 earlier.
@@ -23,7 +23,7 @@ __all__ = ["DECORATOR", "Once", "answering_bool", "once", "wait_of"]
 P = ParamSpec("P")
 
 DECORATOR: Final = "@redlock.once("
-"""Beginning of the correct code that errors show."""
+"""Beginning of the example of correct code that error messages show."""
 
 _LONGEST_WAIT: Final = 1.0
 """Longest wait of a call in seconds.
@@ -82,7 +82,8 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
                     began = True
                     await function(*args, **kwargs)
             except (LockHeld, AcquireTimeout):
-                # The error comes from another lock, which the function itself acquires.
+                # If the function has begun, the error comes from another lock, which the function
+                # itself tried to acquire. So the error is not about the lock of this call.
                 if began:
                     raise
                 return False

@@ -27,7 +27,7 @@ __all__ = ["engine_of", "nodes_of", "refuse_duplicates", "refuse_second_opening"
 
 
 def nodes_of(given: Iterable[Connector | Node], outbox: Outbox, options: Options) -> list[Node]:
-    """Return the nodes in the order given. A `RedisNode` replaces each connector."""
+    """Return the nodes in the order given, with a new `RedisNode` in place of each connector."""
     from aioredlock_ng._nodes.connect import Connector
 
     commands = needed(fencing=options.fencing, guard=options.recovery_guard is not None)
@@ -66,8 +66,8 @@ def engine_of(
 ) -> Engine:
     """Return an engine that is not open yet.
 
-    Without `rng`, each call draws a new id for the manager. Parent and child of a fork may open the
-    same `Redlock`, and would otherwise receive each other's messages.
+    Without `rng`, each call draws a new id for the manager, because the parent and the child of a
+    fork may open the same `Redlock`. With the same id, they would receive each other's messages.
     """
     report = Sinks(sinks) if sinks else None
     return Engine(

@@ -100,10 +100,11 @@ class Operations:
     ) -> int:
         """Delete a lock for an operator. The holder loses the lock, and `min_hold` ends.
 
-        The call first asks the nodes for their tokens. If a token has a majority, the call deletes
-        the keys with this token. Otherwise the call waits for slightly more than two node timeouts,
-        and then deletes the keys whose token is still the same. So the call does not disturb an
-        attempt that is under way, unless the client of the attempt has a longer `node_timeout`.
+        The call first asks the nodes for the token of the lock. If a token has a majority, the call
+        deletes the keys with this token. Otherwise the call waits for slightly more than two node
+        timeouts, and then deletes the keys whose token is still the same. So the call does not
+        disturb an attempt that is under way, unless the client of the attempt has a longer
+        `node_timeout`.
 
         A key of another type than that of a lock, or without expiry, may be a user's data. If no
         token has a majority, such a key makes the call raise an error. If a token has a majority,
@@ -141,7 +142,7 @@ class Operations:
         engine.usable()
         # With NOLOOP a server does not notify a connection of the changes that this connection
         # made. But the holders and waiters of this process must be notified as early as those of
-        # other processes.
+        # other processes. So the `finally` block notifies them.
         changed: Iterable[int] = range(len(self._nodes))
         try:
 
@@ -165,7 +166,7 @@ class Operations:
         return sum(keys > 0 for keys in deleted)
 
     async def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:
-        """Examine the nodes over separate connections, and return the weaknesses of the set.
+        """Examine the nodes over separate connections, and return the weaknesses that it finds.
 
         The manager need not be open. On each node the call acquires and releases a lock under a
         separate name, and reads settings. The call takes about `watch` seconds. A node that hangs

@@ -1,4 +1,4 @@
-"""The points of the code at which a test may lose a lease.
+"""The points of the code at which a test may declare a lease lost.
 
 `aioredlock_ng.testing.lose_at` adds an observer. Without observers, reaching a point does nothing.
 """
@@ -13,13 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["Point", "observers", "reached"]
 
 Point = Literal["acquired", "checked", "released"]
-"""The points at which `lose_at` loses a lease."""
+"""The points at which `lose_at` can declare a lease lost."""
 
 observers: list[Callable[[Point, Any], None]] = []
-"""Functions of a point and a `Lease`. The task or thread that reached the point calls them.
-
-An observer must not raise an exception at "acquired". The caller would not get the lease.
-"""
+"""Functions that take a point and a `Lease`. The task or thread that reaches a point calls each of
+these functions. At "acquired" they must not raise, because the caller would not get the lease."""
 
 
 def reached(point: Point, lease: object) -> None:

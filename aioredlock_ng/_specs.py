@@ -53,12 +53,13 @@ class Specs:
 
     Args:
         options: The manager's options.
-        run_id: Placeholder in commands. Each connection replaces it by the run id of its server.
+        run_id: Placeholder in commands. Each connection replaces the placeholder by the run id of
+            its server.
 
     Attributes:
         keys: Converts names to Redis keys.
-        kind: Scripts of locks, semaphores and writers.
-        reading: Scripts of readers.
+        kind: The `LockKind` of locks, semaphores and writers.
+        reading: The `LockKind` of readers.
         usual: Settings, by name, of the locks that use only the manager's own options. The settings
             are kept, because making them again would cost a microsecond per call of `lock`.
     """
@@ -175,12 +176,12 @@ class Specs:
         options = self._options
         life, drift, least = ttl, options.drift(ttl), options.least_validity(ttl)
         if min_hold:
-            # A node that lost its memory votes again `max_ttl` plus a second after the loss. By
-            # then `min_hold` must have ended.
+            # A node that lost its memory votes again `max_ttl` plus a second after the loss.
+            # `within` is limited, so that `min_hold` has ended by then.
             within = min(2 * options.node_timeout + _GRANT_SLACK, options.max_ttl + 1.0 - min_hold)
             life = keys_life(ttl, min_hold, within, options.drift_factor)
             # If a grant took longer than `latest` seconds, its keys could expire before the end of
-            # `min_hold`.
+            # `min_hold`. So this grant must not count, and `least` is raised.
             latest = life - options.drift(life) - min_hold
             least = max(least, ttl - drift - latest)
         return Life(ttl, b"%d" % ttl_ms(life), drift, least, watch_after(ttl), min_hold)

@@ -119,7 +119,7 @@ class Term:
         """
         self._done = True
         # If the loop stood still, no timer has reported that the task still worked after the
-        # deadline.
+        # deadline. So the event is sent now.
         if self._over_since is None and (overdue := self.lease.overdue) > _LAST_WORDS:
             self._outlived(overdue)
         self._stop()

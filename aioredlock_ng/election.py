@@ -64,7 +64,7 @@ class Election:
 
     @property
     def label(self) -> str:
-        """The text that names this candidate to all others."""
+        """The text by which all processes know this candidate."""
         return self._label
 
     @property
@@ -130,7 +130,7 @@ class Election:
             `resign()`.
 
         Raises:
-            LockLost: The term is over, and `rejoin` is False.
+            LockLost: The leader lost its lease or had to step down, and `rejoin` is False.
             QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure,
                 and this candidate has not led yet. A candidate that has led before waits for a
                 random time between half a ttl and a ttl, and tries again.
@@ -162,8 +162,8 @@ class Election:
                     await candidacy.leave(None)
                     return result
                 except (LockLost, LockReleased) as error:
-                    # Any error other than `over` concerns another lock, or a lease that `main`
-                    # itself released.
+                    # Any error other than `candidacy.over` concerns another lock, or a lease that
+                    # `main` itself released. So the error propagates.
                     if error is not candidacy.over:
                         raise
                     if not self._rejoin and not candidacy.resigned:
@@ -243,11 +243,11 @@ class Election:
 
         None means that nobody leads.
 
-        The label of a new leader is seen about a tenth of a second after the grant. A consumer that
-        does not ask for the next label during several changes sees only the last leader. A leader
-        without a label, such as another library's client, is "?". While too few nodes answer, no
-        change is seen. With RESP2 or without tracking, each watcher sends a request to the nodes
-        about once per ttl.
+        The iterator returns the label of a new leader about a tenth of a second after the grant. A
+        consumer that does not ask for the next label during several changes sees only the last
+        leader. A leader without a label, such as another library's client, is "?". While too few
+        nodes answer, the iterator notices no change. With RESP2 or without tracking, each watcher
+        sends a request to the nodes about once per ttl.
 
         Raises:
             RedlockClosed: Raised by the iteration if the manager is not open, or is closed
@@ -270,8 +270,8 @@ class ElectionOptions(TypedDict, total=False):
     """Arguments of `Redlock.election` besides the name.
 
     Attributes:
-        label: The text that names this candidate to all others: one printable line of at most 200
-            bytes. None: the manager's `owner`, or host and process.
+        label: The text by which all processes know this candidate: one printable line of at most
+            200 bytes. None: the manager's `owner`, or host and process.
         ttl: Seconds after which another candidate leads if the leader dies, at most `max_ttl`.
             None: the manager's ttl.
         step_down: Seconds in which a leader can end its work if its lease cannot be renewed. More

@@ -31,7 +31,7 @@ _WORDS: Final[dict[str, dict[str, bool | str | None]]] = {
     "fencing": {"true": True, "false": False},
     "recovery_guard": {"auto": "auto", "strict": "strict", "none": None},
 }
-"""Options with a fixed set of words, and the value of each word."""
+"""Options that accept only certain words, and the value that each word stands for."""
 
 _KNOWN: Final = tuple(name.upper() for name in ("nodes", *_NUMBERS, *_WORDS, "owner", "key_format"))
 
@@ -50,8 +50,9 @@ def settings_from(
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the URLs of the nodes and the options that the environment sets.
 
-    The result lacks the options in the argument `given`. The log warns of a variable whose name is
-    similar to the name of a setting, because the name may be misspelt.
+    The options in `given` override the environment, so the result does not contain them. The log
+    warns of a variable whose name is similar to the name of a setting, because the name may be
+    misspelt.
 
     Raises:
         ConfigurationError: There are no nodes, or a value is invalid.

@@ -80,7 +80,8 @@ class LockNotAcquired(_Asked):
 class LockHeld(LockNotAcquired):
     """Another client holds the lock, or contended for the lock at the same moment.
 
-    Or the caller itself holds the lock, and would wait for itself for ever.
+    The error is also raised if the caller itself holds the lock, because the caller would wait for
+    itself for ever.
 
     Attributes:
         owner: The label of the holder, which the message contains as well. None if no label was
@@ -94,10 +95,10 @@ class LockHeld(LockNotAcquired):
 
 
 class UpgradeRefused(LockHeld):
-    """A task asks to write while it reads the same lock. The task would wait for itself.
+    """A task requests `write()` while it holds `read()` of the same lock.
 
-    Leave the block that reads, and acquire `write()`. Then read the data again before you change
-    the data.
+    The task would wait for itself. Leave the block of `read()`, and acquire `write()`. Then read
+    the data again before you change the data.
     """
 
 

@@ -37,7 +37,8 @@ R = TypeVar("R")
 L_co = TypeVar("L_co", covariant=True)
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-"""A memory address, which differs between processes, in the default text of a Python object."""
+"""Pattern of the memory address in the default text of a Python object. The address differs between
+processes."""
 
 _WITHOUT_TEXT = (bytes, bytearray, memoryview, set, frozenset)
 """Types whose values have no text that can be a part of a name.
@@ -57,11 +58,11 @@ class LockOptions(RWLockOptions, total=False):
 
 
 class GuardOptions(CommonOptions, total=False):
-    """Arguments of `Redlock.lock` for the calls of a function.
+    """Options of `Redlock.guard` for the locks that the calls of the function acquire.
 
     `owner` is a template like that of the name, or a function. The function returns the label, or
-    None for the manager's label. Each parameter without a default receives the argument of the call
-    with the same name.
+    None for the manager's label. Each of its parameters without a default receives the argument of
+    the same name from the call.
     """
 
     fair: bool
@@ -70,7 +71,7 @@ class GuardOptions(CommonOptions, total=False):
 
 
 class Guard(Protocol):
-    """A decorator of coroutine functions that keeps their signature."""
+    """A decorator for coroutine functions. The decorated function keeps its signature."""
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
@@ -215,7 +216,7 @@ def check_guard(
 ) -> None:
     """Check the arguments of a decorator when the decorator is made, before any call.
 
-    Errors show `example`, which is the beginning of correct code.
+    Error messages show `example`, which is the beginning of correct code.
 
     Raises:
         ConfigurationError: The template is not a str, or an option of the lock is invalid.
@@ -230,7 +231,7 @@ def check_guard(
 def names_of_calls(template: str, function: Callable[..., object], decorator: str) -> NameTemplate:
     """Return the template that names the lock of each call of a coroutine function.
 
-    Errors refer to the decorator by the name `decorator`.
+    Error messages contain `decorator`, which is the name of the decorator, such as "guard".
 
     Raises:
         ConfigurationError: The function is not a coroutine function, or the template does not fit

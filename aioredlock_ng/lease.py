@@ -88,7 +88,7 @@ class Lease(Held):
         )
 
     def ended_lost(self) -> bool:
-        """Return `lost`, and make a loss final.
+        """Return `lost`. If the engine has a thread of its own, also end a lost lease there.
 
         Internal: for `Lock` and elections, after `left`.
         """
@@ -189,9 +189,10 @@ class Lease(Held):
     async def downgrade(self) -> None:
         """Turn this lease of `rwlock(…).write()` into a read lease. No writer comes in between.
 
-        Readers that wait may enter from now on. The lease keeps its token, its ttl and its
-        `async with`. Its fence may rise, but stays below the fence of the next writer.
-        The lease never allows writing again, even if no node answers. Further calls have no effect.
+        Readers that wait may enter from now on. The lease keeps its token and its ttl, and stays
+        the lease of its `async with`. Its fence may rise, but stays below the fence of the next
+        writer. The lease never allows writing again, even if no node answers. Further calls have no
+        effect.
 
         Raises:
             LockLost: The lease is lost.
@@ -219,8 +220,9 @@ class Lease(Held):
     async def release(self) -> bool:
         """Release the lock. Further calls have no effect.
 
-        The lock stays taken until `min_hold` is over. While a thread of a FastAPI endpoint works
-        under the lease, the result is True, and the lock is held until the thread ends.
+        With `min_hold`, the lock stays taken until `min_hold` is over. While a thread of a FastAPI
+        endpoint works under the lease, the result is True, and the lock is held until the thread
+        ends.
 
         Returns:
             True if the lock was ours until now. False if the lease had already ended (lost,
@@ -244,7 +246,8 @@ class Lease(Held):
         if record.still_used is not None and self._is_used():
             return True
         if engine.extender.pass_on(record):
-            # A reader does not yield here, so that its next acquire can join the shared grant.
+            # A reader does not yield to the event loop here, so that its next acquire can join the
+            # shared grant.
             if not record.spec.kind.shared:
                 await asyncio.sleep(0)
             return True
@@ -286,7 +289,7 @@ class Lease(Held):
         self._engine.usable()
         if self.remaining() <= 0.0:
             # A loss that a task itself finds does not cancel the task's body. Here the body must be
-            # cancelled, so the check runs in a later tick.
+            # cancelled, so the check runs in a callback of the loop, outside the task.
             self._engine.context.loop.call_soon(self._engine.extender.check, record)
         waiter: asyncio.Future[None] = self._engine.context.loop.create_future()
         await record.wait_over(waiter)

@@ -60,11 +60,11 @@ class Lock:
 
     One task may enter an `async with`, and another task may leave the block, as in fixtures and
     exit stacks. The entry must then be the only open entry of the `Lock` object. Otherwise the exit
-    raises `RedlockError` and releases nothing. The lease goes on until its holder releases it, or
-    until the other entries are left.
+    raises `RedlockError` and releases nothing. The lease stays held until its holder releases it,
+    or until the tasks have left the other entries.
 
-    A task that leaves an `async with` leaves its own newest entry, if the task has an entry. One
-    task must therefore leave its entries of a `Lock` object in the reverse order of entering them.
+    If a task that leaves an `async with` has entries of its own, the newest of these entries ends.
+    One task must therefore leave its entries of a `Lock` object in the reverse order of entering.
     """
 
     __slots__ = ("_blocking_timeout", "_bodies", "_names_holder", "_on_lost", "_source", "_spec")
@@ -119,11 +119,11 @@ class Lock:
         the request is sent shortly before `blocking_timeout` is over.
 
         Raises:
-            LockHeld: Another client holds the lock, and `blocking_timeout` is 0. Or this task
-                itself holds the lock in an enclosing `async with`, and `blocking_timeout` is None.
-                The task would then wait for itself for ever.
-            UpgradeRefused: The calling task reads the lock in an enclosing `async with`, and asks
-                to write.
+            LockHeld: Another client holds the lock, and `blocking_timeout` is 0. Also raised if
+                this task itself holds the lock in an enclosing `async with`, and `blocking_timeout`
+                is None. The task would then wait for itself for ever.
+            UpgradeRefused: The calling task holds `read()` of the lock in an enclosing
+                `async with`, and requests `write()`.
             AcquireTimeout: Another client still held the lock after `blocking_timeout`.
             QuorumUnreachable: Too few nodes answered, or too many nodes refuse for reasons that
                 waiting does not change.
@@ -176,13 +176,14 @@ class Lock:
     async def try_acquire(self) -> Lease | None:
         """Try to acquire the lock without waiting, and return None if another client holds it.
 
-        `blocking_timeout` has no effect here. Rivals that try at the same moment may split the
-        votes, so that no rival has a majority. Each rival then tries once more, at a random moment
-        within five eighths of `node_timeout`. If the votes are split again, which is rare, all
-        rivals receive None. If one rival must get the lock, use a `blocking_timeout` of a second.
+        `blocking_timeout` has no effect here. Clients that try at the same moment may split the
+        votes, so that no client has a majority. Each client then tries once more, at a random
+        moment within five eighths of `node_timeout`. If the votes are split again, which is rare,
+        all these clients receive None. If one client must get the lock, use a `blocking_timeout` of
+        a second.
 
         Raises:
-            UpgradeRefused: The calling task reads the lock, and asks to write.
+            UpgradeRefused: The calling task holds `read()` of the lock, and requests `write()`.
             QuorumUnreachable: Too few nodes answered.
             RedlockClosed: As in `acquire`.
 

@@ -145,7 +145,7 @@ def log_event(event: Event) -> None:
 
 
 class Sinks:
-    """Several sinks as one. The log reports the first exception of each sink."""
+    """Pass each event to several sinks. The log reports the first exception of each sink."""
 
     def __init__(self, sinks: Sequence[EventSink]) -> None:
         self._sinks = sinks

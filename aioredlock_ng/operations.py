@@ -37,7 +37,7 @@ class Operator:
 
     @property
     def quorum(self) -> int:
-        """The smallest number of nodes that is more than half of them."""
+        """The smallest number of nodes that is more than half of all nodes."""
         return self._engine.context.quorum
 
     @property

@@ -50,7 +50,7 @@ def check_shared(options: Mapping[str, object], names: int = 1, limit: object = 
 def positive_seconds(
     name: str, value: object, *, zero: bool = False, unit: str = " of seconds"
 ) -> float:
-    """Return a number given by a user, such as a time, as a float. Errors name the `unit`.
+    """Return a number given by a user, such as a time, as a float. Error messages contain `unit`.
 
     Raises:
         ConfigurationError: `value` is not a finite number above zero. With `zero`, the number zero
@@ -179,7 +179,7 @@ class Options:
                 "5 % of ttl" if self.min_validity is None else f"min_validity={self.min_validity:g}"
             )
             raise ConfigurationError(
-                f"ttl={ttl:g} is too small for node_timeout={self.node_timeout:g}: needed is"
+                f"ttl={ttl:g} is too small for node_timeout={self.node_timeout:g}: the rule is"
                 f" ttl - ttl * drift_factor - 0.002 - node_timeout >= {share}, that is ttl >="
                 f" {least:.4g}; raise ttl or lower node_timeout"
             )
@@ -190,7 +190,7 @@ class Options:
     ) -> float:
         """Return a `min_hold` given by a user, checked against `max_ttl` and `max_hold`.
 
-        Errors call the argument `name`.
+        Error messages use `name` as the name of the argument.
 
         Raises:
             ConfigurationError: The value is not a finite positive number, or it is above `max_ttl`

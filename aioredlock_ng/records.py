@@ -39,7 +39,8 @@ class NodeAnswer:
     Attributes:
         node: The node's address.
         token: The value of the key, without the prefix that marks an ended lease. None if readers
-            hold the key, if the key is reserved, missing or of another type, or without an answer.
+            hold the key, if the key is reserved, missing or of another type, or if the node did not
+            answer.
             The repr leaves the token out, because anybody can release the lock with it.
         remaining: Seconds until the key expires. None if there is no key, no expiry or no answer.
         detail: The reason for a missing answer, or the note that the key's type is not that of a
@@ -119,10 +120,10 @@ class LockInfo:
         answers: The answer of each node.
         owner: The holder's label. None if the holder has written no label yet, or writes none.
         waiting: Number of clients in the queue: the lower median of the numbers that nodes report.
-            The maximum would count entries of dead processes on a node that was cut off. A process
-            counts once for each set of names. With `fair=True` each task of the process counts.
-            Clients without a place in the queue are not counted, for example those of other
-            libraries. None if no node reports a number.
+            The maximum is not used, because a node that was cut off may still have dead processes
+            in its queue. A process counts once for each set of names. With `fair=True` each task of
+            the process counts. Clients without a place in the queue are not counted, for example
+            those of other libraries. None if no node reports a number.
         offered: True if nobody holds the lock and a node reserves its key for a waiter.
         over: True if the lease of the token has ended, and `min_hold` keeps the lock. `owner` then
             names the last holder.
@@ -216,7 +217,7 @@ class Stats:
         second_rounds: Attempts whose fence needed a second round.
         repairs: Keys or fences restored on nodes.
         held: Leases held now.
-        waiting: Acquisitions that contend or wait now.
+        waiting: Acquisitions that request a lock, or wait for a lock, now.
         standing: Places in the nodes' queues now. Tasks of this process that wait for the same
             names share one place, and only one of them sends requests. With `fair=True` each task
             has its own place.

@@ -53,8 +53,8 @@ class Redlock(Kinds):
 
     Args:
         nodes: URLs (`redis://`, `rediss://`, `unix://`), `redis.asyncio.Redis` clients or node
-            objects. Only the settings of a client are used. Use an odd number of nodes. A
-            single node works as well, but its failure stops all locks.
+            objects. The manager copies the settings of a client, but not its connections. Use an
+            odd number of nodes. A single node works as well, but its failure stops all locks.
         ttl: Seconds until a lock expires without renewal.
         node_timeout: Longest time in seconds for which a round waits for the answer of a node.
         drift_factor: Share of the ttl that is subtracted for clock drift, 0 to 0.5.
@@ -71,8 +71,8 @@ class Redlock(Kinds):
             `Options.owner`.
         sinks: Callables that receive every event in addition to the log; see
             `aioredlock_ng.events`. A sink must return quickly and must not block.
-        clock: Clock for simulations: returns seconds and never jumps back. Default: the boot time,
-            which goes on while the machine is suspended.
+        clock: A function that returns seconds and never jumps back. Set it in simulations only.
+            Default: the boot time, which advances even while the machine is suspended.
         wall_clock: Returns seconds since 1970. The value of a fence depends on this clock, but the
             order of fences does not.
         rng: Source of randomness for tokens and jitter. Set it in simulations only. Default: tokens
@@ -169,7 +169,8 @@ class Redlock(Kinds):
             ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
                 time.
             RedlockClosed: The manager is already open, perhaps in another event loop, or in the
-                parent of this forked process. Or no asyncio event loop runs, as under trio.
+                parent of this forked process. Also raised if no asyncio event loop runs, for
+                example under trio.
 
         Safety: a cancelled call closes everything again.
         """

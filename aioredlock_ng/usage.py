@@ -31,8 +31,8 @@ def call_of(method: str, name: str | bytes, more: str = "") -> str:
 def unsupported(*uses: Use, instead: Callable[[Any], str]) -> Callable[[type[C]], type[C]]:
     """Make wrong uses of a class raise an error that shows the right code.
 
-    The error is a `TypeError`, or an `AttributeError` for "acquire". The raising methods are hidden
-    from type checkers, so a type checker refuses the wrong uses as well.
+    The error is a `TypeError`, or an `AttributeError` for "acquire". The methods that raise it are
+    hidden from type checkers, so a type checker refuses the wrong uses as well.
 
     Args:
         uses: The wrong uses. "acquire" means the methods `acquire` and `try_acquire`.

@@ -8,9 +8,10 @@ __all__ = ["reconnect_delay", "second_try_delay", "unreachable_delay"]
 def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
     """Return the delay in seconds between a split vote and the second try.
 
-    The rivals' releases arrive within about a round trip. The second tries of the rivals are then
-    spread at random over several round trips, so that one rival comes first. The delay is at most
-    five eighths of the node timeout.
+    In a split vote, several clients got votes, but none of them got a quorum. Each client then
+    releases the keys that it got, which takes about a round trip. The random part spreads the
+    second tries of all clients over several round trips, so that one client comes first. The delay
+    is at most five eighths of the node timeout.
 
     Args:
         took: Seconds that the first try took.
@@ -22,7 +23,7 @@ def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
 
 
 def unreachable_delay(tries: int, draw: float) -> float:
-    """Return the delay in seconds after the latest of `tries` attempts that reached no quorum.
+    """Return the delay in seconds before the next attempt, after `tries` attempts without a quorum.
 
     The delay doubles from 40 ms after the first attempt to 1 s. The random draw, uniform in [0, 1),
     then shortens the delay by at most half.
@@ -31,9 +32,9 @@ def unreachable_delay(tries: int, draw: float) -> float:
 
 
 def reconnect_delay(tries: int, draw: float) -> float:
-    """Return the delay in seconds before the next reconnect, after `tries` failures in a row.
+    """Return the delay in seconds before the next reconnect.
 
-    The delay doubles from 50 ms to 5 s. The random draw, uniform in [0, 1), then shortens the delay
-    by at most half.
+    `tries` is the number of failures in a row before the latest failure. The delay doubles from
+    50 ms to 5 s. The random draw, uniform in [0, 1), then shortens the delay by at most half.
     """
     return min(5.0, 0.05 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)

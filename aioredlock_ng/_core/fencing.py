@@ -2,11 +2,11 @@
 
 The scheme is proved in docs/fencing-proof.md. Each resource name belongs to a slot, and each node
 keeps a counter per slot. Round 1 proposes a fence together with the acquire. A node whose counter
-is lower stores the fence, and thereby acknowledges it. Without a quorum of acknowledgements, round
-2 proposes a fence above every counter seen. Round 2 goes to the nodes that granted or still may
-grant. For any two grants of a name, some node acknowledged both fences. So the later fence is
-strictly above the earlier one. The order of fences never depends on clocks. Clocks only make it
-likely that one round is enough.
+is lower stores the fence, and thereby acknowledges it. If fewer nodes than a quorum acknowledged
+the fence, round 2 proposes a fence above every counter that the nodes reported. Round 2 is sent to
+the nodes that have granted the attempt or may still grant it. For any two grants of a name, some
+node acknowledged both fences. So the later fence is strictly above the earlier one. The order of
+fences never depends on clocks. Clocks only make it likely that one round is enough.
 
 A proposal is a multiple of `STEP`, and reserves the fences below the next multiple. A grant also
 owns fences below its proposal, down to the counters that the proposal replaced; see `first_of`. The
@@ -58,7 +58,7 @@ Without a bound, a grant could own fences of earlier leases if a node has forgot
 
 
 def slot_of(key: bytes) -> bytes:
-    """Return the field of a key's counter: CRC-32 of the key modulo `SLOTS`, in decimal."""
+    """Return the slot of a key's counter: the CRC-32 of the key modulo `SLOTS`, in decimal."""
     return b"%d" % (crc32(key) % SLOTS)
 
 
@@ -83,7 +83,7 @@ def following(fence: int, stored: int) -> int | None:
 
 
 def mark_of(counter: int) -> int:
-    """Return the last number of a counter's block of `STEP` numbers."""
+    """Return the mark: the last number of the block of `STEP` numbers that contains the counter."""
     return counter - counter % STEP + STEP - 1
 
 
@@ -102,8 +102,8 @@ class FenceClock:
 
     def __init__(self) -> None:
         self._last = 0
-        # The slots for which the last fence was proposed. Other slots may get the same fence. With
-        # a new fence for each slot, the fences for a burst of names would run ahead of the clock.
+        # The slots for which the last fence was proposed. Other slots may get the same fence. If
+        # each slot got a new fence, a burst of names would drive the fences ahead of the clock.
         self._slots: set[bytes] = set()
         self._fastest: dict[int, int] = {}
         self.offset = 0
@@ -116,7 +116,8 @@ class FenceClock:
         none.
         """
         base_us = now_us + self.offset
-        # A clock that is wrong by centuries must not damage the counters; see `LATEST_US`.
+        # A clock that is wrong by centuries must not damage the counters, so its time is not used;
+        # see `LATEST_US`.
         fence = base_us if above < base_us < LATEST_US else above + 1
         fence += -fence % STEP
         if fence <= self._last:
@@ -132,14 +133,15 @@ class FenceClock:
     def overtaken(self, counter: int, node: int, proposed_us: int, answered_us: int) -> None:
         """Learn the offset from a node whose counter was not below the proposal.
 
-        The counter is usually an earlier proposal. So the offset approaches the fastest clock from
-        below.
+        The counter is usually an earlier proposal of another process. So the offset grows until it
+        is about the time by which the fastest clock of all processes is ahead of this machine's
+        clock.
 
-        A counter may also come from a process that proposed later and whose request arrived first.
-        If the whole difference to such a counter were learned, processes would drive each other
-        further and further ahead. Another request can overtake our request only while our request
-        is delayed. The delay is our request's round trip minus the node's shortest round trip. The
-        difference is reduced by this delay.
+        A counter may also come from a process that proposed later, but whose request arrived first.
+        If the offset took over the whole difference to such a counter, processes would drive each
+        other's fences further and further ahead. Another request can overtake our request only
+        while our request is delayed. The delay is our request's round trip minus the node's
+        shortest round trip. The difference is reduced by this delay.
 
         The times are microseconds of the wall clock. `proposed_us` is our fence minus the offset.
         """

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _FOREIGN = re.compile(r"([\w-]{0,30}) (-?\d{1,19})", re.ASCII)
-"""A script's description of a key that is not a lock: its type, and its remaining milliseconds."""
+"""Pattern of a script's words about a key that is not a lock: type and remaining milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,13 @@ def look_of(reply: Reply, place: int = 0) -> Look:
 def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
     """Return the label of one key's holder, according to the replies to the inspect script.
 
-    A token belongs to the holder only if a quorum has this token. The label of a lease that is over
-    says that `min_hold` keeps the lock.
+    A token belongs to the holder only if a quorum of nodes has this token. The label of a lease
+    that is over says that `min_hold` keeps the lock.
 
     Returns:
-        True if no further replies are needed; then the label. The label is None if there is no
-        holder, or if a writer has no label. For readers without a label, their number is returned.
+        A pair. The first item is True if no further replies are needed. The second item is the
+        label. The label is None if there is no holder, or if a writer has no label. For readers
+        without a label, the second item is a text with their number.
     """
     looks = [look_of(reply) for reply in replies]
     reading = _readers(looks, quorum)
@@ -103,7 +104,8 @@ def _counted(readers: int) -> str:
 def deletion_of(reply: Reply) -> Look:
     """Return a node's answer to a forced release.
 
-    If the node refused because a key is not a lock, the result describes this key.
+    If the node refused because a key is not a lock, the result describes this key. The result is
+    `Unknown` for any other refusal, and for a missing reply.
     """
     if isinstance(reply, ForceReleased):
         return reply
@@ -132,7 +134,7 @@ def look_vote(node: str, look: Look) -> Vote:
         case ForceReleased(deleted):
             if deleted:
                 return Vote(node, Outcome.FREE, detail="deleted")
-            # "free" would be a guess, because another process may hold the key by now.
+            # The outcome is not "free", because another process may hold the key by now.
             return Vote(node, Outcome.UNKNOWN, detail="nothing to delete")
         case Unknown(reply):
             return no_vote(node, reply)
@@ -143,8 +145,8 @@ def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) ->
 
     A node that does not answer counts as a node whose key has 0 seconds left.
     """
-    # All keys that are not locks count as one holder, because together they keep all tokens from a
-    # majority.
+    # All keys that are not locks count as one holder, because together they can keep every token
+    # from a majority.
     holders: dict[bytes | None, list[Held | NotALock]] = {}
     for look in looks:
         if isinstance(look, (Held, NotALock)):
@@ -220,7 +222,8 @@ def _waiters(slots: Sequence[KeyLook]) -> int | None:
 
     Each slot's count includes the shared queue, and a client to which that slot is offered. A
     client that wants one slot as an ordinary lock is counted at that slot only. So the smallest
-    count is nearest to the length of the shared queue.
+    count without offers is nearest to the length of the shared queue. The result is this count plus
+    the number of offers.
     """
     queues, offers = [], 0
     for look in slots:

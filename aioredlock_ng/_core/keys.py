@@ -1,4 +1,4 @@
-"""Keys made from names, and names made readable for people."""
+"""Convert lock names to Redis keys, and names to readable text."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ and command."""
 MAX_NAMES = 1_000
 """Largest number of names in one lock.
 
-One call of a script can handle some 8,000 keys, but blocks its server meanwhile."""
+One call of a script could handle some 8,000 keys, but its server would serve no other client
+meanwhile."""
 
 
 MAX_SLOTS = 1_000
-"""Largest number of slots of a semaphore. One call of a script reads the keys of all slots."""
+"""Largest number of slots of a semaphore. The number is limited, because one call of a script reads
+the keys of all slots."""
 
 _SLOT = re.compile(rb"(.*)#([1-9][0-9]{0,17})", re.DOTALL)
 
@@ -50,7 +52,7 @@ def message_channel(manager_id: bytes) -> bytes:
 class KeyFormat:
     """A `key_format`, split once around `{name}`.
 
-    A name is only put between the two parts, so braces, CRLF and NUL in it have no special meaning.
+    A key is the name between the two parts, so braces, CRLF and NUL in a name are ordinary text.
     """
 
     __slots__ = ("_prefix", "_suffix")
@@ -72,7 +74,7 @@ class KeyFormat:
         if self._prefix.startswith(OWN_KEYS):
             raise ConfigurationError(
                 f"key_format {key_format!r} begins with {as_text(OWN_KEYS)!r},"
-                " which this library keeps for itself; change that"
+                " which this library keeps for itself; choose another prefix"
             )
 
     def key(self, name: str | bytes) -> bytes:
@@ -92,7 +94,7 @@ class KeyFormat:
         if key.startswith(OWN_KEYS):
             raise ConfigurationError(
                 f"the key {key!r} begins with {OWN_KEYS!r}, which this library keeps for itself;"
-                " rename it"
+                " choose another name"
             )
         return key
 

@@ -19,7 +19,7 @@ _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class UnusableLabel(ValueError):
-    """The text for the values of one call or request cannot be a label."""
+    """The text that a template gives for one call or request cannot be a label."""
 
 
 def label_template(owner: object) -> LabelTemplate | None:
@@ -46,8 +46,8 @@ class LabelTemplate:
     """A label with placeholders for values.
 
     Args:
-        placeholders: The values that the label needs. A user's function needs a value for each of
-            its parameters without a default.
+        placeholders: The values that the label needs. If a user's function makes the label, these
+            are its parameters without a default.
         make: Returns the label for the values, or None for the manager's label.
     """
 
@@ -93,7 +93,7 @@ def labels_of_calls(
     Args:
         owner: The template; None for the manager's label.
         function: The decorated function.
-        where: The name of the decorator, for errors.
+        where: The name of the decorator, for error messages.
 
     Raises:
         ConfigurationError: Raised if a placeholder names no parameter of the function.
@@ -126,7 +126,8 @@ def _text(text: str) -> tuple[list[Placeholder], Callable[[Mapping[str, object]]
         template = Template(text)
     except ConfigurationError as error:
         raise ConfigurationError(f"owner {text!r}: {error}") from None
-    # With one character for each placeholder, only the fixed parts of the text can be at fault.
+    # Each placeholder is filled with one character, so only the fixed parts of the text can cause
+    # an error here.
     checked_label(template.fill(["x"] * len(template.placeholders), distinct=False))
 
     def make(values: Mapping[str, object]) -> str:

@@ -78,8 +78,8 @@ class LeaseState:
     def asked(self, renewal: Renewal) -> None:
         """Record a renewal that is about to be sent.
 
-        If the renewal would make the deadline earlier, the earlier deadline applies immediately. A
-        node may apply the renewal even if no quorum confirms it.
+        If the renewal would make the deadline earlier, the earlier deadline applies immediately,
+        because a node may apply the renewal even if no quorum confirms it.
         """
         self._latest = renewal
         self._sent += (renewal,)
@@ -87,13 +87,14 @@ class LeaseState:
             self.deadline = renewal.deadline
 
     def renewed(self, renewal: Renewal) -> bool:
-        """Set the new deadline, because a quorum confirmed a renewal.
+        """Set the new deadline after a quorum has confirmed a renewal.
 
-        Renewals sent later limit the new deadline, whether they are confirmed or not.
+        The new deadline is never after the deadline of any renewal that was sent later, even if no
+        quorum confirmed that renewal.
 
         Returns:
-            False if nothing changed, because a later renewal is already confirmed or the lease has
-            ended.
+            True if the renewal set the deadline. False if nothing changed, because a later renewal
+            is already confirmed or the lease has ended.
         """
         sent = self._sent
         if self.phase is not Phase.HELD or renewal not in sent:
@@ -118,7 +119,7 @@ class LeaseState:
     def shortest_ttl(self) -> float:
         """The shortest ttl that a node may have given the keys.
 
-        The keys have the ttl of the latest confirmed renewal, or of a renewal sent after it.
+        The keys have the ttl of the latest confirmed renewal, or of a renewal that was sent later.
         """
         return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
 

@@ -1,6 +1,8 @@
 """The marker of a node: the run id of a server process, a guard time, and a state.
 
-The file `recovery_guard.py` describes the purpose of markers.
+The file `recovery_guard.py` describes the purpose of markers. In a marker, the guard time is
+`max_ttl` without the second that the glossary adds. The script `marker.lua` adds this second to the
+ready time.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ over.
 """
 
 _MOST_DIGITS = 16
-"""Largest number of digits of a number in a marker. Python refuses to convert thousands of
-digits."""
+"""Largest number of digits of a number in a marker. A marker with a longer number counts as
+foreign, because Python refuses to convert thousands of digits."""
 
 NO_RUN_ID = b"0" * 40
 """Placeholder for the run id of a server that hides its run id.
@@ -69,12 +71,13 @@ class Reading:
         trust: The state of the server process behind the connection.
         marker: The marker itself, b"" for none.
         run_id: The run id of the process, or the run id in the marker if the server hides its own.
-        guard_ms: The guard time in the marker. 0 if there is none, or if it exceeds `LONGEST_MS`.
+        guard_ms: The guard time in the marker. 0 if the marker names no guard time, or if the guard
+            time exceeds `LONGEST_MS`.
         ready_ms: The time, by the node's clock, at which the node may be trusted. 0 if the marker
             names no such time.
         node_ms: The node's time when the marker was read.
-        at: The local instant at which the request was sent, so before the node read the marker.
-        answered: The local instant of the answer, so after the node read the marker.
+        at: The local instant at which the request was sent. The node read the marker later.
+        answered: The local instant of the answer. The node read the marker earlier.
     """
 
     trust: Trust

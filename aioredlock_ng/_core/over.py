@@ -1,8 +1,7 @@
-"""The mark of a key that stays taken after its lease is over, until the end of `min_hold`.
+"""The over mark: the value of a lock's key from the end of the lease to the end of `min_hold`.
 
-The mark is the value of the lock's key. The mark contains the token of the lease, so that people
-can find the last holder. The mark equals no token, so a late renewal, repair or release does not
-change the key.
+The mark keeps the lock taken. The mark contains the token of the lease, so that people can find the
+last holder. The mark equals no token, so a late renewal, repair or release does not change the key.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ MAX_LABEL = 200
 """Largest number of bytes of a label in UTF-8."""
 
 _PREFIX = 16
-"""Number of characters of the token in a label. These characters show whether the label belongs to
-the present holder."""
+"""Number of characters of the token with which the stored value of a label begins. These characters
+show whether the label belongs to the present holder."""
 
 _OWNER_KEYS = OWN_KEYS + b"owner:"
 
@@ -36,7 +36,7 @@ def owner_key(key: bytes) -> bytes:
 
 
 def label_life(ttl: float) -> float:
-    """Return the ttl of a label in seconds. After half of it, the label is due to be written again.
+    """Return the ttl of a label in seconds. The holder writes the label again after half this time.
 
     The ttl is so long that most renewals of the lock need not write the label. If the holder is
     killed, the label may outlive the lock. `read_owner` ignores the label of an earlier holder.
@@ -54,9 +54,9 @@ def pack_owner(token: bytes, fence: int | None, since_ms: int, label: str) -> by
 
 
 def read_owner(value: bytes, token: str) -> Owner | None:
-    """Return the owner that a label's value names.
+    """Return the owner that the stored value of a label names.
 
-    Return None if the value is damaged, or belongs to another token.
+    Return None if the value is damaged, or if the label belongs to another token than `token`.
     """
     prefix, _, rest = value.partition(b" ")
     fence, _, rest = rest.partition(b" ")

@@ -1,4 +1,4 @@
-"""The formats of a read-write lock's readers. See `parts/readers.lua`."""
+"""The formats in which nodes store the readers of a read-write lock; see `parts/readers.lua`."""
 
 from __future__ import annotations
 

@@ -3,15 +3,15 @@
 A node that lost its memory would grant locks that other clients still hold. So each node carries a
 marker that names a server process; see `marker.lua`. The marker is valid for the memory of this
 server process only. A node without a marker, or with the marker of another server process, does not
-vote. The node gets a marker with a ready time, one guard time from now. At the ready time, every
-lock that the node may have forgotten has expired.
+vote. A manager gives this node a marker with a ready time, one guard time from now. At the ready
+time, every lock that the node may have forgotten has expired.
 
 A set of nodes is new if *all* of its nodes answer and no node carries a marker. A new set need not
 wait for the guard time. Many managers may open a new set at the same moment, some before the last
 server is up. So the nodes themselves store that they are new: their markers say *founding*. If a
 manager finds all nodes founding within one second, it promotes them to trusted nodes. A node is
-promoted only if its marker is still the same. A nonce in the marker distinguishes one founding from
-another.
+promoted only if it still has the marker that the manager read. A nonce in the marker distinguishes
+one founding from another.
 
 A set whose nodes have all forgotten their locks looks new, too. A manager is a *witness* if it read
 a trusted marker less than the guard time ago. A witness neither founds nor promotes nodes, and
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 FRESH = 1.0
-"""A manager promotes nodes only if it has read all of them within this many seconds.
+"""A manager promotes nodes only if it read the markers of all nodes within this many seconds.
 
 The script marker.lua checks the same bound at each write."""
 
@@ -54,8 +54,9 @@ class Memory:
 
     Attributes:
         run_id: The run id of the process that the marker named.
-        at: The latest local instant at which the node may have granted a lock with that memory. At
-            this instant the marker was last read, or was first found to be gone.
+        at: The latest local instant at which the node may have granted a lock while it had that
+            memory. At this instant the manager last read the marker, or first found the marker
+            gone.
     """
 
     run_id: bytes
@@ -79,10 +80,10 @@ def remembered(
 ) -> Memory | None:
     """Return a manager's memory of a node after a new reading of the node's marker.
 
-    `before` is the last reading, and `after` the new one. A reading is None if the node did not
-    answer. If the last reading matched the memory, the node may have granted locks until now. The
-    age of the memory then counts from `now`. `known_ms` is the longest guard time that was ever
-    read.
+    `before` is the previous reading, and `after` is the new one. A reading is None if the node did
+    not answer. If the previous reading matched the memory, the node may have granted locks until
+    now. The age of the memory then counts from `now`. `known_ms` is the longest guard time that was
+    ever read.
     """
     if memory is not None and before is not None and not memory.contradicts(before):
         memory = Memory(memory.run_id, now)
@@ -135,7 +136,7 @@ def new_set_words(missing: Sequence[tuple[str, str]], left: float) -> str:
 
     Args:
         missing: For each node that does not answer, its address and the reason.
-        left: Seconds until the founding node votes anyway.
+        left: Seconds until the founding node votes, even if other nodes still do not answer.
     """
     if not missing:
         return f"new set: the nodes vote once all answer within a second, or in {left:.0f} s"
@@ -162,7 +163,8 @@ def next_steps(
         strict: True if even a new set of nodes must wait for the guard time.
         known_ms: The longest guard time that was ever read, perhaps from a node that does not
             answer now.
-        memories: This manager's memory of each node. None if it has read no trusted marker.
+        memories: This manager's memory of each node; None for a node from which the manager has
+            read no trusted marker.
     """
     known = [reading for reading in readings if reading is not None]
     longest = max([guard_ms, known_ms, *(reading.guard_ms for reading in known)])
@@ -174,8 +176,9 @@ def next_steps(
         and len(known) == len(readings)
         and all(r.trust is Trust.FOUNDING and now - r.at <= FRESH for r in known)
     )
-    # If a trusted node has lost nothing, the set was not founded again after a loss. The founding
-    # nodes keep their markers, because a manager may be promoting them one after the other.
+    # If a trusted node has lost nothing, the set was not founded again after a loss. In that case
+    # the founding nodes keep their markers, because a manager may be promoting them one after the
+    # other.
     keeps_some = any(
         reading is not None and reading.trust is Trust.TRUSTED and not lost
         for reading, lost in zip(readings, losses, strict=True)

@@ -41,8 +41,9 @@ grow, because the tokens of a credential provider change by the hour."""
 class Redaction:
     """Replace secrets in a text, in their plain, percent-encoded, escaped and shortened forms.
 
-    Words that distinguish refusals stay in the text. A secret that has only letters is replaced
-    only as a separate word, because a password "script" must not change a longer word.
+    The words by which the library recognises a server's refusals stay in the text. A secret that
+    has only letters is replaced only as a separate word, because a password "script" must not
+    change a longer word.
 
     Args:
         secrets: Passwords. Empty secrets, and objects that are neither text nor bytes, are ignored.

@@ -1,4 +1,7 @@
-"""The reason of a refusal, read from the server's words, which differ between versions."""
+"""Find out from a server's error message why the server refused a request.
+
+The words of the message differ between versions of the server.
+"""
 
 from __future__ import annotations
 
@@ -54,21 +57,23 @@ _TOKEN = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 _UNNAMED = ("NOPERM", "ACL failure in script", "can't run this command or subcommand")
 
 _WHOLE = {"client": "client|tracking", "config": "config|get", "script": "script|load"}
-"""The right to report for each of these commands. In a refusal, Redis 6.2 names no subcommand."""
+"""The right that `missing_right` returns for each of these commands.
+
+In a refusal, Redis 6.2 names only the command, and not its subcommand."""
 
 _CURES: Final = (
     (
         "OOM ",
-        "give the server more memory or take other data off it; a lock needs about a hundred bytes",
+        "give the server more memory, or move other data away; a lock needs about a hundred bytes",
     ),
     (
         "MISCONF",
-        "the server cannot save its data and takes no writes: look at its disk and its log",
+        "the server cannot save its data, so it refuses writes: check its disk and its log",
     ),
     ("READONLY", "name the primary instead, or end the replication: REPLICAOF NO ONE"),
     ("NOREPLICAS", "a lock server needs no replicas: set min-replicas-to-write to 0"),
-    ("BUSY", "a script or function runs without end there: SCRIPT KILL or FUNCTION KILL"),
-    ("LOADING", "it still reads its data; examine it again when it is done"),
+    ("BUSY", "a script or function on the server does not end; try SCRIPT KILL or FUNCTION KILL"),
+    ("LOADING", "the server is loading its data; run the doctor again when it is done"),
     (
         "unknown command",
         (

@@ -17,8 +17,8 @@ _USUAL = re.compile(
     r"[0-9.]*|[0-9a-f]{40}|redis|valkey|master|slave|standalone|sentinel|cluster|ok|err"
     r"|noeviction|(?:allkeys|volatile)-\w{3,6}"
 )
-"""Values on which decisions of the library depend. These values are not redacted, even if a
-password equals such a value."""
+"""Pattern of values on which decisions of the library depend. These values are not redacted, even
+if a password equals one of them."""
 
 _SAVING = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
 
@@ -40,7 +40,7 @@ def info_fields(reply: bytes, redact: Callable[[str], str] = str) -> dict[str, s
 def server_name(info: Mapping[str, str]) -> str:
     """Return name and version, such as "redis 7.0.15" or "valkey 9.1.2"; "" if INFO has no version.
 
-    Valkey's `redis_version` names the version of Redis with which it is compatible. So
+    Valkey's `redis_version` names the version of Redis with which Valkey is compatible. So
     `valkey_version` is used for Valkey.
     """
     name = info.get("server_name", "redis")

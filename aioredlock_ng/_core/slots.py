@@ -45,7 +45,7 @@ def blocks_itself(wanted: Collection[bytes], held: set[bytes], *, any_one: bool)
 def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: float) -> int:
     """Return the slot to try first: the latest released one, else a random one.
 
-    The slots are numbered from 1. Slots in `taken` are passed over, unless all slots are taken.
+    The slots are numbered from 1. Slots in `taken` are skipped, unless all slots are taken.
 
     Args:
         taken: The slots that this process holds or asks for.
@@ -67,7 +67,7 @@ def free_slots(replies: Sequence[Reply], quorum: int) -> list[int]:
 
 
 def may_be_free(replies: Sequence[Reply], quorum: int, pending: int) -> bool:
-    """Return True if the `pending` answers to an inspection may still show a free slot.
+    """Return True if `pending` missing answers to an inspection may still show a free slot.
 
     Keys of ended attempts and of dead holders can be left on a minority of nodes. If the first
     quorum of answers decided, these keys could hide a slot that is free on a quorum.

@@ -21,8 +21,8 @@ class Tally:
     """The numbers of answers to an acquire, by their kind.
 
     Attributes:
-        held: The holder's remaining seconds on each node that refused; None if they are unknown or
-            endless.
+        held: The holder's remaining seconds on each node that refused; None if a node
+            reported no time, or if its key does not expire.
         granted: The number of nodes that granted the attempt. Their grants must be undone.
         failed: The number of nodes that neither granted nor refused. A silent node counts only if
             the node timeout ended the round.
@@ -37,11 +37,11 @@ class Tally:
     hopeless: bool
 
     def contested(self, quorum: int, ttl: float, age: float) -> bool:
-        """True if only rivals that asked at the same moment kept a quorum from granting.
+        """True if simultaneous attempts of other clients are the only reason why no quorum granted.
 
-        A refusal names no token. The key of a rival's attempt is recognised by its remaining life,
-        which is nearly the whole ttl. The rivals are assumed to ask for the same `ttl`, and their
-        keys to be at most `age` seconds old.
+        A refusal names no token. So a key with nearly its whole ttl left counts as the key of a
+        simultaneous attempt. The method assumes that the other clients asked for the same `ttl`,
+        and that their keys are at most `age` seconds old.
         """
         young = sum(left is not None and ttl - age <= left <= ttl for left in self.held)
         return self.granted > 0 and self.granted + young >= quorum
@@ -50,8 +50,8 @@ class Tally:
 def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str]) -> Tally:
     """Count the answers to an acquire.
 
-    The function `quarantine` gets the index of a quarantined node, and returns the reason. The
-    quarantine is permanent if the reason is a permanent refusal of the server.
+    The function `quarantine` gets the index of a quarantined node, and returns the reason of the
+    quarantine. The quarantine is permanent if this reason is a permanent refusal of the server.
     """
     n, silent = len(replies), sum(reply is None for reply in replies)
     held = [reply.left for reply in replies if is_held(reply)]

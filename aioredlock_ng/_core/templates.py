@@ -75,7 +75,7 @@ class Template:
             pieces = list(Formatter().parse(text))
         except ValueError as error:
             raise ConfigurationError(
-                f"{error}; write a brace that is meant as {{{{ or }}}}"
+                f"{error}; write a literal brace as {{{{ or }}}}"
             ) from None
         for literal, field, spec, conversion in pieces:
             self._literals[-1] += literal
@@ -107,8 +107,8 @@ class Template:
         name, last = self._literals[0], len(texts) - 1
         for index, (placeholder, text) in enumerate(zip(self.placeholders, texts, strict=True)):
             separator = self._literals[index + 1]
-            # A text "a:" before the separator "::" makes "a:::". The end of the text would be
-            # ambiguous.
+            # For example, the text "a:" and the separator "::" make "a:::", in which the end of the
+            # text is ambiguous.
             if distinct and index < last and (text + separator).find(separator) < len(text):
                 raise SeparatorInText(placeholder, text, separator)
             name += text + separator

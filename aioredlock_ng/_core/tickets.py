@@ -68,7 +68,7 @@ def member_of(
         line: Number of the line of waiting tasks within its process.
         grace: Time to live of an offer to the waiter, in seconds.
         limit: The limit of the semaphore; 0 for a lock.
-        notified: False if no messages reach the process, so that it polls the nodes.
+        notified: False if no messages reach the process. The process then polls the nodes.
         reader: True for a waiter that wants to read.
     """
     limited = b"r#" if reader else b"%d#" % limit if limit else b""

@@ -59,8 +59,8 @@ def is_in_time(started: float, now: float, ttl: float, drift: float, least: floa
 def keys_life(ttl: float, min_hold: float, granted_within: float, drift_factor: float) -> float:
     """Return how many seconds the keys must live, so that even a crash does not shorten `min_hold`.
 
-    If a quorum grants the attempt at most `granted_within` seconds after its beginning, the keys
-    must not expire before `min_hold` is over.
+    If a quorum grants the attempt at most `granted_within` seconds after its beginning, the keys do
+    not expire before `min_hold` is over. Without `min_hold`, the result is `ttl`.
     """
     if not min_hold:
         return ttl
@@ -96,21 +96,23 @@ Each renewal time is rounded down to a multiple of this granularity. So renewals
 about the same time leave in one batch."""
 
 RETRY_SHARE = 0.05
-"""Share of the ttl after which a renewal without a quorum is retried."""
+"""Share of the ttl between a renewal that no quorum can confirm any more, and the next try."""
 
 SILENT_SHARE = 0.1
-"""Share of the ttl after which a renewal is retried if no quorum answered in time.
+"""Share of the ttl between a renewal to which no quorum answered in time, and the next try.
 
 Answers to the first try still count if they arrive later."""
 
 STALL_SHARE = 0.1
-"""Smallest stall of the event loop, as a share of the ttl, that the reason of a loss mentions."""
+"""The reason of a loss mentions a stall of the event loop that took at least this share of the
+ttl."""
 
 WATCH_AFTER = 0.1
-"""Seconds after which a lease is watched.
+"""Seconds from the beginning of a lease until the library watches its keys.
 
-Watching costs one read of the keys. Most locks are released sooner, and need no read. The read also
-shows whether the keys have been deleted already."""
+For this purpose the library reads the keys once, so that the servers report later changes. The read
+also shows whether the keys have been deleted already. Most locks are released sooner, and need no
+read."""
 
 WATCH_SHARE = 0.25
 """Share of the ttl after which a lease with a short ttl is watched, before its first renewal."""

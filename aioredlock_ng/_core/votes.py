@@ -1,12 +1,12 @@
 """The meaning of a node's answer to a request about a lock.
 
-A reply is the record of a script's result (see `replies`), or one of these marks:
+A reply is the record of a script's result (see `replies`), or an object of one of these classes:
 
 * `Refusal`: the server answered with an error. An acquire leaves no key set then.
 * `Unsent`: the request never left this process. Nothing was set.
 * `Dropped`: the connection was lost after the request was queued. The server may have executed the
   request.
-* `Garbled`: an answer came, but does not fit the script. The mark is a subclass of `Dropped`.
+* `Garbled`: an answer came, but does not fit the script. `Garbled` is a subclass of `Dropped`.
 
 `None` means no answer yet. The scripts never return nil, so no reply of a script is `None`.
 """
@@ -81,7 +81,7 @@ class Garbled(Dropped):
 
 
 Mark = Refusal | Unsent | Dropped
-"""The mark that stands for a missing or unusable reply of a script."""
+"""An object that stands for a missing or unusable reply of a script."""
 
 Raw: TypeAlias = (
     bool
@@ -121,8 +121,8 @@ class Vote:
 
     Attributes:
         node: The node's address, without credentials.
-        remaining: For `held`, the seconds that the holder's key had left. None if they are unknown
-            or endless.
+        remaining: For `held`, the seconds that the holder's key had left. None if this time is
+            unknown, or if the key does not expire.
         detail: An explanation, such as the words of an error reply or the type of a key that is
             not a lock; "" for none. The detail contains no token and no stored value.
     """
@@ -140,10 +140,11 @@ class Vote:
 
 
 BEYOND_CLOCKS: Final = (
-    "one of its fence counters is beyond any clock, so it cannot confirm fences:"
-    " delete its key aioredlock_ng:fences once it has refused for max_ttl plus a second"
+    "one of its fence counters is damaged (later than any clock), so it cannot confirm fences:"
+    " wait for max_ttl plus a second, then delete its key aioredlock_ng:fences, and in the same"
+    " transaction its key aioredlock_ng:marker"
 )
-"""The detail of a vote if the node's counter is broken, and the text of `NodeDegraded` then."""
+"""The detail of a node's vote, and the reason in `NodeDegraded`, if a fence counter is damaged."""
 
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
 """The beginnings of refusals that last until a person changes something."""
@@ -191,7 +192,7 @@ def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote
         return Vote(node, Outcome.FAILED, detail=str(reply))
     if isinstance(reply, Dropped):
         return Vote(node, Outcome.UNKNOWN, detail=str(reply))
-    return Vote(node, Outcome.UNKNOWN, detail="an answer that its script does not give")
+    return Vote(node, Outcome.UNKNOWN, detail="an answer that does not fit the script")
 
 
 def is_granted(reply: Reply) -> TypeGuard[Granted]:

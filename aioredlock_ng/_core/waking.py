@@ -32,14 +32,14 @@ class NodeView:
         slots: The slots of a semaphore that the node may grant from the instant `free_at` on; empty
             for a lock.
         votes: False if the latest attempt showed that the node cannot grant. A free key on such a
-            node does not count, because the waiter would try again and again.
+            node does not count. Otherwise the waiter would try again and again.
         entered: True if the waiter may be in the node's queue.
         answered_at: Instant of the answer to the latest refresh; `-inf` while there is none.
         rank: Number of waiters before this waiter in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
         tracked: True if the node will report a change of the key.
         tickets_at: Instant of the node's latest offer of a slot, which names the highest ticket in
-            the queue. It is `-inf` if there was no offer since the waiter's latest attempt.
+            the queue. The instant is `-inf` without an offer since the waiter's latest attempt.
     """
 
     free_at: float = inf
@@ -58,14 +58,14 @@ class NodeView:
 
     @property
     def to_track(self) -> bool:
-        """True if the node should begin to track the key. Only the head needs the tracking."""
+        """True if the node should begin to track the key. Only the queue's head needs this."""
         return self.rank == 0 and not self.tracked
 
     def learn(self, free_at: float, slots: tuple[int, ...], now: float) -> None:
         """Record the instant from which the node may grant, and the slots that it may grant.
 
         Slots that the node could grant before stay in the record. The node still grants such a
-        slot to this waiter, even if it has offered the slot to a later waiter since.
+        slot to this waiter, even if the node has since offered the slot to a later waiter.
         """
         if self.free_at <= now and free_at <= now:
             slots = tuple(sorted({*self.slots, *slots}))
@@ -73,7 +73,8 @@ class NodeView:
 
     def refused(self, *, votes: bool) -> None:
         """Discard the knowledge that is outdated after a refused attempt."""
-        # A change of the key by our own connection ends tracking without a report.
+        # The attempt may have changed the key. A change by our own connection ends the tracking
+        # without a report, so `tracked` becomes False.
         self.free_at, self.votes, self.answered_at, self.tracked = inf, votes, -inf, False
         self.slots, self.tickets_at = (), -inf
 
@@ -127,12 +128,12 @@ class Outlook:
 
     @property
     def tickets_at(self) -> float:
-        """The latest instant since which a quorum has offered slots; `-inf` if no quorum has."""
+        """The instant since which a quorum of nodes has offered slots; `-inf` if no quorum has."""
         return sorted(node.tickets_at for node in self.nodes)[-self._quorum]
 
     @property
     def untracked(self) -> int:
-        """The number of further nodes that must track the key until a quorum tracks it.
+        """The number of further nodes that must track the key before a quorum tracks it.
 
         Once a quorum tracks the key, the key cannot become free on a quorum without a report.
         """

@@ -1,4 +1,4 @@
-"""Examine one node over a connection of its own, with the requests that the library needs.
+"""Examine one node over a separate connection, with the requests that the library needs.
 
 The examination writes keys of its own, and deletes them. No request takes longer than
 `connect_timeout`. The rules in `_doctor/node_findings.py` judge the answers.
@@ -43,7 +43,7 @@ _SAMPLE = 50
 
 
 class _Ended(Exception):
-    """Raised to end the examination, with the code of a finding and the reason."""
+    """Ends the examination early. The arguments are the code of a finding and the reason."""
 
 
 async def examine(
@@ -56,10 +56,10 @@ async def examine(
 ) -> NodeFacts:
     """Examine one node, with two readings of its clock that are `watch` seconds apart.
 
-    A lock with the ttl of the options is acquired and released under `key`, which no other call
-    uses. `clock` is a steady clock of this machine, and `wall` is its wall clock.
+    The examination acquires and releases a lock under `key`, with the ttl of the options. No other
+    call may use this key. `clock` is a steady clock of this machine, and `wall` is its wall clock.
 
-    Safety: a cancelled call closes the connection. The key is released or expires.
+    Safety: a cancelled call closes the connection. The key is deleted or expires.
     """
     facts: dict[str, Any] = {"address": connector.address}
     try:
@@ -95,10 +95,11 @@ class _Examination(Trials):
             _Ended, NoAnswer: The examination ends early.
         """
         await self._identify()
-        # A server that cannot be a node is only reported, and nothing is written to it.
+        # Nothing is written to a server that cannot be a node.
         if not is_no_voter(NodeFacts(**self.facts)):
             await self._prepare()
-            # With another key format, the keys of locks rarely collide with other data.
+            # With the default `key_format`, the key of a lock is its bare name. Other data may have
+            # the same key.
             if self._options.key_format == BARE_FORMAT:
                 await self._sample_keys()
             await self._try(watch)
@@ -132,7 +133,7 @@ class _Examination(Trials):
             if info.get("loading") == "1":
                 raise _Ended(
                     "not-ready",
-                    "LOADING: it still reads its data, and its INFO is not reliable yet",
+                    "LOADING: it still loads its data, so its INFO is not reliable yet",
                 )
             self.facts.update(facts_of(info))
         tries = [await self._interview.call("EVAL", Request(request)) for request in TRIES]
@@ -143,13 +144,14 @@ class _Examination(Trials):
                 self.facts["fsync"] = self._interview.redact(_value_of(reply))
 
     async def _prepare(self) -> None:
-        """Try the requests of a manager's handshake, and publish a message."""
+        """Try the requests that a manager sends after a connect, and publish a message."""
         if self.facts["resp3"]:
             tracks = not self.refused(
                 "CLIENT TRACKING",
                 await self._interview.ask("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"),
             )
-            # CLIENT CACHING is always refused without tracking.
+            # Without tracking, the server always refuses CLIENT CACHING, so the refusal would show
+            # nothing new.
             if tracks:
                 tracks = not self.refused(
                     "CLIENT CACHING", await self._interview.ask("CLIENT", "CACHING", "YES")
@@ -158,7 +160,7 @@ class _Examination(Trials):
         channel = message_channel(secrets.token_hex(8).encode())
         if self.facts["resp3"]:
             self.refused("SUBSCRIBE", await self._interview.subscribe(channel), bytes)
-        # PUBLISH is needed without RESP3, too, because other processes may use RESP3.
+        # Even a manager without RESP3 needs PUBLISH, to notify processes that use RESP3.
         self.refused("PUBLISH", await self._interview.ask("PUBLISH", channel, _MESSAGE), int)
         for script in SCRIPTS:
             if self.refused(
@@ -166,8 +168,8 @@ class _Examination(Trials):
             ):
                 break
         if self.facts["resp3"]:
-            # This check comes late because some servers deliver a message to its own sender after
-            # the reply to PUBLISH.
+            # Some servers deliver the message to its sender only after the reply to PUBLISH. So the
+            # doctor checks the message only now, after the replies to SCRIPT LOAD.
             self.facts["messages"] = self._interview.messages == [_MESSAGE]
 
     async def _sample_keys(self) -> None:
@@ -178,7 +180,8 @@ class _Examination(Trials):
         ask = self._interview.ask
         match await ask("SCAN", "0", "COUNT", _SAMPLE):
             case [bytes(), list(found)]:
-                # The keys of another doctor, which may run at the same time, are left out.
+                # Leave out the library's own keys, and the key of another doctor that may run at
+                # the same time.
                 ours = (OWN_KEYS, self._key[: -len(secrets.token_hex(8))])
                 keys = [key for key in found if type(key) is bytes and not key.startswith(ours)][
                     :_SAMPLE
@@ -190,8 +193,8 @@ class _Examination(Trials):
                     for kind, life in zip(kinds, lives, strict=True)
                     if type(kind) is bytes and type(life) is int
                 ]
-                # A lock is a string, or a sorted set while readers hold it. It always expires. The
-                # time -2 means that the key expired after SCAN had returned the key.
+                # A lock is a string, or a sorted set while readers hold it. A lock always expires.
+                # The time -2 means that the key expired after SCAN had returned the key.
                 foreign = [
                     kind
                     for kind, life in seen
@@ -202,7 +205,7 @@ class _Examination(Trials):
 
 
 def _value_of(reply: Reply) -> str:
-    """Return the value of a setting from the reply to CONFIG GET. "" if there is none.
+    """Return the value of a setting from the reply to CONFIG GET, or "" if there is none.
 
     The reply is a map in RESP3 and a flat list in RESP2.
     """

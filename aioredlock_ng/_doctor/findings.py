@@ -27,10 +27,10 @@ _SLOW_SHARE = 0.05
 """Share of the ttl above which a majority's round trip (p95) counts as slow."""
 
 _ROOMY_TTL = 10
-"""Ratio of the ttl to the node timeout below which the ttl counts as short."""
+"""If the ttl is less than this many node timeouts, the ttl counts as short."""
 
 _LOST: Final = ("foreign", "waiting", "excessive")
-"""States of a node's marker in which the node must wait, regardless of the other nodes."""
+"""States of a node's marker that keep the node from voting, regardless of the other nodes."""
 
 _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -38,7 +38,7 @@ _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 def diagnosis_of(nodes: Nodes, options: Options) -> Diagnosis:
     """Return all findings, the worst first.
 
-    Among findings of one severity, the rules for one node come before the rules for the set.
+    Among findings of one severity, those about a single node come before those about the set.
     """
     found = [
         finding
@@ -61,14 +61,16 @@ def _quorum(nodes: Nodes, options: Options) -> Iterator[Finding]:
 
 def _can_vote(facts: NodeFacts) -> bool:
     if facts.problem:
-        return facts.problem == "not-examined"  # no fact speaks against its vote
+        # A node that was not examined counts as able to vote.
+        return facts.problem == "not-examined"
     return bool(facts.granted) and not is_no_voter(facts)
 
 
 def _forgot(facts: NodeFacts, nodes: Nodes) -> bool:
     """Return True if the recovery guard keeps the node from voting.
 
-    A node without a marker, or a founding node, counts as new unless another node is trusted.
+    If no other node is trusted, a node without a marker, or a founding node, counts as a new node
+    that may vote.
     """
     if facts.trust in ("none", "founding"):
         return any(other.trust == "trusted" for other in nodes)
@@ -101,8 +103,8 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
 def _all_forgot(nodes: Nodes, options: Options) -> Iterator[Finding]:
     """Yield a finding if each node has no marker or must wait, and at least one node must wait.
 
-    In this state, all nodes have lost their memory. If the option `recovery_guard` is "strict",
-    there is no such finding, because the nodes of a new set wait as well.
+    In this state, all nodes have lost their memory. If the option `recovery_guard` is "strict", the
+    rule yields no finding, because the nodes of a new set must wait as well.
     """
     told = [facts.trust for facts in nodes]
     if (
@@ -157,7 +159,7 @@ def _host_of(endpoint: str) -> str:
     try:
         address = ip_address(endpoint.rpartition(":")[0].strip("[]").partition("%")[0])
     except ValueError:
-        return _THIS_MACHINE  # the path of a socket
+        return _THIS_MACHINE  # The endpoint is the path of a socket.
     if isinstance(address, IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
     return _THIS_MACHINE if address.is_loopback else str(address)
@@ -189,8 +191,8 @@ def _slowness(nodes: Nodes, options: Options) -> Iterator[Finding]:
     if len(slow) >= quorum and slow[quorum - 1] > options.ttl * _SLOW_SHARE:
         trip = slow[quorum - 1]
         what = (
-            f"a majority's round trip takes {trip:.3g} s, {trip / options.ttl:.0%} of the ttl, one"
-            " time in 20"
+            f"one in 20 round trips of a majority takes {trip:.3g} s or more,"
+            f" which is {trip / options.ttl:.0%} of the ttl"
         )
         yield KINDS["slow-quorum"].found((), what)
     if options.ttl < options.node_timeout * _ROOMY_TTL:

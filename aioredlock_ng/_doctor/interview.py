@@ -1,4 +1,4 @@
-"""Send requests, each with a time limit, over a connection like a manager's connection."""
+"""Send single requests to a node, each with a time limit, and receive the node's messages."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["Interview", "NoAnswer"]
 
 _GOODBYE = 1.0
-"""Longest wait in seconds for the end of the closed connection."""
+"""Longest time in seconds to wait for the end of a connection that is being closed."""
 
 
 class NoAnswer(Exception):
     """No answer came in time, or the connection was lost.
 
-    The message names the step and the reason.
+    The text of the exception names the request and the reason.
     """
 
 
 class Interview:
-    """The conversation with one server, from an open connection to its end.
+    """The conversation with one server over an open connection, until the connection ends.
 
     Args:
         wire: The connection, which this object takes over.
@@ -63,21 +63,24 @@ class Interview:
         return await self.call(str(words[0]), Request(pack_command(words)))
 
     async def subscribe(self, channel: bytes) -> Reply:
-        """Subscribe to a channel over RESP3. Return `OK` after the server's confirmation.
+        """Subscribe to a channel over RESP3, and return the reply.
 
-        Raises the errors of `call`.
+        The reply to a confirmed subscription is `OK`.
+
+        Raises:
+            NoAnswer: No answer came in time, or the connection was lost.
         """
         question = Question(Request(b""), self._clock())
         self._channel.ask(Subscription(channel, question))
         return await self._answer("SUBSCRIBE", question)
 
     async def call(self, step: str, command: Request) -> Reply:
-        """Send a request and wait for the answer.
+        """Send a request, and return the answer. `step` names the request in errors.
 
         Raises:
             NoAnswer: No answer came in time, or the connection was lost.
 
-        Safety: if it is cancelled, the server may have executed the request.
+        Safety: after a cancellation, the server may have executed the request.
         """
         question = Question(command, self._clock())
         self._channel.ask(question)

@@ -27,7 +27,7 @@ class Kind:
             the guard does not change the meaning.
         alone: Meaning for a set of one node, if `recovery_guard` is "auto". "" if the size of the
             set does not change the meaning. With "auto", only a process that used the node before
-            can notice a loss of all its data.
+            can notice that the node lost all its data.
     """
 
     code: str
@@ -46,7 +46,7 @@ class Kind:
         remedy: str | None = None,
         guard: bool = False,
     ) -> Finding:
-        """Return the finding about these nodes. An empty tuple stands for the set as a whole."""
+        """Return the finding about these nodes. An empty tuple stands for the whole set."""
         where = (nodes,) if isinstance(nodes, str) else nodes
         if guard and self.guarded:
             return Finding(self.code, INFO, where, what, self.guarded, remedy or self.remedy)

@@ -12,8 +12,8 @@ __all__ = ["KINDS", "Kind"]
 
 _NO_VOTE = "It has no vote: the set tolerates one loss less."
 _UNTOLD = (
-    "It cannot notify of a free or deleted lock. If a majority is like this, waiters ask 10 to 20"
-    " times a second, and holders notice a loss at the next renewal."
+    "It cannot notify clients that a lock is free or deleted. If a majority of the nodes cannot,"
+    " waiters ask 10 to 20 times a second, and holders notice a loss at the next renewal."
 )
 
 _ALL = (
@@ -22,8 +22,8 @@ _ALL = (
         "unreachable",
         ERROR,
         _NO_VOTE,
-        "Check that the server runs, that its address is right and that the network lets it"
-        " through.",
+        "Check that the server runs, that its address is right and that no firewall blocks the"
+        " connection.",
     ),
     Kind(
         "authentication",
@@ -50,14 +50,14 @@ _ALL = (
         "replica",
         ERROR,
         "It accepts no writes and cannot vote. Its primary would vote twice if both are named.",
-        "Name the primary instead, or make it a server of its own: REPLICAOF NO ONE.",
+        "Name the primary instead, or turn the replica into a primary: REPLICAOF NO ONE.",
     ),
     Kind(
         "cluster",
         ERROR,
         "A cluster moves keys between servers, and a failover loses them: it has no"
         " independent vote.",
-        "Use a server of its own, with cluster-enabled no.",
+        "Use a server outside of clusters, with cluster-enabled no.",
     ),
     Kind("old-version", ERROR, _NO_VOTE, "Use Redis 6.2 or newer, or Valkey."),
     Kind(
@@ -73,7 +73,7 @@ _ALL = (
         INFO,
         "It notifies the library of the library's own changes (scripts ignore CLIENT TRACKING"
         " NOLOOP). This costs some work and breaks nothing.",
-        "Redis 6.2.8, 7.0.5 or newer, or Valkey.",
+        "Use Redis 6.2.8, 7.0.5 or newer, or Valkey.",
     ),
     Kind(
         "no-resp3",
@@ -120,8 +120,8 @@ _ALL = (
     Kind(
         "no-identity",
         WARNING,
-        "A cluster member, an evicting server or a restored memory would not be noticed. A replica"
-        " is noticed when it refuses a write.",
+        "Nothing shows that the node is in a cluster, evicts keys or was restored from a snapshot."
+        " A replica is noticed only when it refuses a write.",
         "Let INFO through, or check these points yourself.",
     ),
     Kind(
@@ -140,13 +140,13 @@ _ALL = (
         "refused",
         ERROR,
         "It cannot grant, renew or release locks in this state.",
-        "Follow the server's message, and examine it again.",
+        "Follow the server's message, and examine the node again.",
     ),
     # Clocks and round trips.
     Kind(
         "clock-rate",
         ERROR,
-        "Keys expire by its clock, leases by their holder's clock. The key expires, and is"
+        "Keys expire by its clock, and leases by their holder's clock. So the key expires, and is"
         " granted to others, before the lease ends.",
         "Let its clock be slewed, not stepped (chrony's and ntpd's usual mode), or raise"
         " drift_factor.",
@@ -158,14 +158,12 @@ _ALL = (
         " for such a short watch.",
         "Use a longer watch.",
     ),
-    Kind(
-        "clock-unknown", INFO, "Its clock was not compared.", "Let TIME through while you examine."
-    ),
+    Kind("clock-unknown", INFO, "Its clock was not compared.", "Let the command TIME through."),
     Kind(
         "round-trip",
         WARNING,
-        "A round goes on without an answer that takes longer than node_timeout. The node then"
-        " counts as silent.",
+        "A round waits for an answer only until node_timeout. After that, the node counts as"
+        " silent.",
         "Raise node_timeout to several round trips, or move the node nearer.",
     ),
     # The set of nodes.
@@ -173,7 +171,7 @@ _ALL = (
         "no-quorum",
         ERROR,
         "No lock can be acquired.",
-        "Repair the nodes above, or remove those that are gone for good.",
+        "Repair the nodes that cannot vote. Remove the nodes that will not come back.",
     ),
     Kind(
         "same-server",
@@ -185,14 +183,16 @@ _ALL = (
     Kind(
         "single-node",
         WARNING,
-        "Its loss stops every lock. If it loses its data while every process is started anew,"
-        " it grants locks that are held.",
-        "Three independent nodes tolerate the loss of one, five of two.",
+        "Its loss stops every lock. If it loses its data while all processes restart, it grants"
+        " locks that are held.",
+        "Use three independent nodes, which tolerate the loss of one, or five, which tolerate the"
+        " loss of two.",
     ),
     Kind(
         "even-number",
         WARNING,
-        "It tolerates no more losses than a set with one node fewer, and more nodes can fail.",
+        "The set tolerates no more losses than a set with one node fewer, although more nodes can"
+        " fail.",
         "Add or remove a node.",
     ),
     Kind(
@@ -224,7 +224,7 @@ _ALL = (
     Kind(
         "short-ttl",
         INFO,
-        "A renewal that meets a slow majority has little time for a second try.",
+        "If a majority is slow, a renewal has little time for a second try.",
         "Use a ttl of ten times node_timeout or more.",
     ),
 )

@@ -49,7 +49,8 @@ async def ask_for_labels(
         for command in (
             MUTEX.acquiring((key,), (), token, b"%d" % ttl, 0),
             MUTEX.watching((key,), (token,), ((label,), (ttl, text))),
-            # The watchers of an election have the key of the label tracked, not the lock's key.
+            # `Election.watch()` tracks the key of a label instead of a lock's key. So this request
+            # is tried, too.
             MUTEX.watching((label,), (b"-",)),
             MUTEX.inspecting((key,), (label,), queues=True),
             MUTEX.releasing((key,), token, None, (label,)),

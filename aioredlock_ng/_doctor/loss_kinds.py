@@ -14,13 +14,14 @@ MAY_FORGET: Final = (
         ERROR,
         "At its memory limit it evicts held locks, and grants them to others. The volatile-*"
         " policies evict them first, because locks expire.",
-        "CONFIG SET maxmemory-policy noeviction, and in its configuration; keep caches on other"
-        " servers.",
+        "Set maxmemory-policy to noeviction, by CONFIG SET and in the configuration file. Keep"
+        " caches on other servers.",
     ),
     Kind(
         "evicted-keys",
         ERROR,
-        "Locks may have been among them. An evicted lock is granted to others while it is held.",
+        "Some of these keys may have been locks. An evicted lock is granted to others while it is"
+        " held.",
         "Set maxmemory-policy to noeviction. CONFIG RESETSTAT resets the count.",
     ),
     Kind(
@@ -40,7 +41,7 @@ MAY_FORGET: Final = (
         "fsync",
         WARNING,
         "A power cut loses the locks of the last moments. A crash of the server alone does not.",
-        "Set appendfsync always if two holders would cost more than some writes per second.",
+        "Set appendfsync always if two holders of a lock would be worse than slower writes.",
         "A power cut loses the locks of the last moments: each holder has one vote less. The"
         " node is then quarantined, so no other client gets them.",
         "A power cut loses the locks of the last moments. The file keeps the marker of the"
@@ -51,13 +52,13 @@ MAY_FORGET: Final = (
         "fsync-unknown",
         INFO,
         "It is unknown whether a power cut loses locks.",
-        "Check its appendfsync yourself. Only this examination needs the right.",
+        "Check its appendfsync yourself. Only this examination needs the right to CONFIG GET.",
     ),
     Kind(
         "persistence-failing",
         WARNING,
-        "Locks granted since then are not on disk. The server may stop accepting writes"
-        " (MISCONF), locks included.",
+        "Locks granted since that failure are not on disk. The server may stop accepting writes"
+        " (MISCONF), and then grants no locks.",
         "Check its disk and its log.",
     ),
     Kind(
@@ -77,14 +78,16 @@ MAY_FORGET: Final = (
         "restarted",
         WARNING,
         "Locks granted before its start may still be held, although the node does not know them.",
-        "Restart nodes one by one, a max_ttl apart, and examine it again after that.",
+        "Restart nodes one by one, a max_ttl and a third of it apart. Examine the node again after"
+        " a max_ttl.",
     ),
     Kind(
         "quarantined",
         WARNING,
         "It grants nothing for now, because it may have forgotten locks that are still held."
         " The set tolerates one loss less.",
-        "Wait, and restart nodes one by one, a max_ttl plus a second apart.",
+        "Wait. In future, restart nodes one by one, a max_ttl, a second and a third of the longest"
+        " ttl apart.",
     ),
     Kind(
         "guard-time",
@@ -97,15 +100,15 @@ MAY_FORGET: Final = (
     Kind(
         "all-forgot",
         ERROR,
-        "Locks granted before are void, unless a majority kept them on disk. No lock is"
-        " granted until the nodes have waited.",
+        "Locks granted before the loss are void, unless a majority kept them on disk. The nodes"
+        " grant no lock until they have waited for the guard time.",
         "Wait, and find out what restarted or flushed all of them within one max_ttl.",
     ),
     Kind(
         "unmarked",
         INFO,
         "It is new to the recovery guard. It votes as soon as all nodes answer, or after max_ttl.",
-        "Nothing, if the set is new. Otherwise see quarantined.",
+        "Do nothing if the set is new. Otherwise follow the advice for the finding quarantined.",
     ),
     Kind(
         "other-keys",

@@ -1,4 +1,4 @@
-"""Define the rules for one node, which turn facts and settings into findings."""
+"""Define the rules that derive findings from the facts about one node and from the options."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _OPTIONAL: Final = {
     "TIME": "clock-unknown",
     "CONFIG GET": "fsync-unknown",
 }
-"""The code of the finding for the refusal of each optional step."""
+"""Maps each request that a node may refuse, and still vote, to the code of the finding."""
 
 _OPTIONAL_GROUPS: Final = {"queue": "no-queue", "readers": "no-readers", "labels": "no-labels"}
-"""The code of the finding for each group of optional steps.
+"""Maps each group of requests that a node may refuse, and still vote, to the code of the finding.
 
-The first word of a step, for example of "queue ZADD", names its group.
+The first word of a step, for example "queue" in "queue ZADD", names the group.
 """
 
 _ON_OWN_KEYS: Final = frozenset(
@@ -133,7 +133,8 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["replicas"].found(
             facts.address, f"{attached} attached", guard=options.recovery_guard is not None
         )
-    # With the recovery guard, `findings.py` notices a restart by the marker, which is more precise.
+    # With the recovery guard, `findings.py` detects restarts by the marker, which is more precise
+    # than the uptime. So the uptime counts only without the guard.
     if (
         options.recovery_guard is None
         and facts.uptime is not None
@@ -141,7 +142,8 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     ):
         longest = f"leases may last {options.max_ttl:g} s (max_ttl)"
         what = f"it started {facts.uptime:g} s ago, and {longest}"
-        # A server with an append-only file has read its locks from that file again.
+        # A server with an append-only file has restored its locks from that file, so the finding is
+        # less severe.
         severity = Severity.INFO if facts.aof else Severity.WARNING
         yield KINDS["restarted"].found(facts.address, what, severity=severity)
 
@@ -191,7 +193,8 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             yield KINDS["refused"].found(
                 facts.address, f"{', '.join(steps)}: {words}", remedy=cure_of(words)
             )
-        # A script's refusal without a command's name adds nothing if another refusal has a name.
+        # A refusal that does not name the missing right is reported only if no other refusal names
+        # one.
         elif right not in told and (right or not any(rights.values())):
             told.add(right)
             own_keys = right == KEYS and _ON_OWN_KEYS.issuperset(steps)
@@ -201,10 +204,11 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     for refused in facts.refusals:
         right = missing_right(refused.words)
         if right is not None and refused.step == "CLIENT CACHING":
-            # Redis 6.2 names no subcommand in its refusal.
+            # The refusal of Redis 6.2 does not name the subcommand, so this line names the right.
             right = "client|caching"
         if (code := _optional(refused.step)) and right not in told - {None}:
-            # One missing right may be the cause of several refusals, as for SUBSCRIBE and PUBLISH.
+            # One missing right may cause several refusals, as for SUBSCRIBE and PUBLISH. The right
+            # is reported once.
             told.add(right)
             finding = KINDS[code].found(
                 facts.address, f"{refused.step} is refused: {refused.words}"
@@ -239,7 +243,7 @@ def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = Fal
     else:
         what, remedy = (
             f"its user has no right to a command in a script: {words}",
-            "Grant what docs/acl.md lists.",
+            "Grant the rights that docs/acl.md lists.",
         )
     return replace(finding, code="missing-right", what=what, remedy=remedy)
 
@@ -249,12 +253,12 @@ def _clock(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     if clock is None:
         return
     drift = options.drift(options.ttl)
-    # If the node's clock gains more than this share, a key of ttl seconds expires before a lease of
-    # ttl - drift seconds ends.
+    # A key lives for ttl seconds, and a lease for ttl - drift seconds. If the node's clock gains
+    # more than the share `allowed`, the key expires before the lease ends.
     allowed = drift / (options.ttl - drift)
     advanced = (
         f"its clock advanced {clock.rate:.6g} s (± {clock.rate_error:.2%}) in one second of this"
-        " machine's"
+        " machine's clock"
     )
     sure = 1 - clock.rate_error
     if clock.rate * sure > 1 + allowed:

@@ -43,7 +43,8 @@ COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...
 }
 """Commands by which scripts access the key of a queue, with arguments.
 
-Scripts go on if one of these commands is refused, so no reply of a script shows the refusal.
+If one of these commands is refused, a script continues without it. So no reply of a script shows
+the refusal.
 """
 
 COMMANDS_OF_READERS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
@@ -66,5 +67,6 @@ COMMANDS_OF_LABELS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...
 }
 """Commands by which scripts access the key of an owner's label, with arguments.
 
-Scripts go on if SET, GET or MGET is refused. DEL is the last command, so that no label is left.
+If SET, GET or MGET is refused, a script continues without it. DEL is the last command, so that no
+label is left.
 """

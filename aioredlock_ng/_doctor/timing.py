@@ -18,7 +18,7 @@ __all__ = ["look_at_clock", "measure"]
 
 _ROUND_TRIPS = 50
 _FEWEST_ROUND_TRIPS = 5
-"""Smallest number of measured round trips, even if they need more than the given time."""
+"""Smallest number of round trips to measure, even if they take longer than the given time."""
 
 _TIMES = 5
 _TIMES_WITHIN = 0.1
@@ -31,7 +31,7 @@ A reading sends up to `_TIMES` requests, because the fastest answer has the smal
 async def measure(
     interview: Interview, command: Command, within: float, clock: Callable[[], float]
 ) -> RoundTrips | None:
-    """Measure round trips of a request. Refusals count as well.
+    """Measure round trips of a request. A refusal ends a round trip like any other answer.
 
     The measurement ends after `_ROUND_TRIPS` round trips, or after `within` seconds if there are
     `_FEWEST_ROUND_TRIPS` by then.
@@ -67,6 +67,7 @@ async def look_at_clock(
 def _instant(reply: Reply) -> float | None:
     match reply:
         case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
-            # A number with hundreds of digits would not fit into a float.
+            # Only 16 digits are read, because a number with hundreds of digits would not fit into a
+            # float.
             return int(seconds[:16]) + int(micros[:16]) / 1e6
     return None

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Trials"]
 
 _COUNTERS_LIVE: Final = 3_600_000
-"""Life of the doctor's fence counters in milliseconds. No examination takes as long."""
+"""Life of the doctor's fence counters in milliseconds. No examination lasts that long."""
 
 _EXPIRING: Final = """
 redis.call('ZADD', KEYS[1], 0, 'doctor')
@@ -56,7 +56,7 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[1])
 
 
 class Trials:
-    """The part of an examination that writes keys. `facts` and `refusals` contain the results."""
+    """The part of an examination that writes keys. `facts` and `refusals` receive the results."""
 
     def __init__(
         self,
@@ -81,10 +81,11 @@ class Trials:
         self._leaves = False
 
     def owed(self) -> tuple[Request, ...]:
-        """Return the requests that delete the doctor's keys. Empty if no key is left."""
+        """Return the requests that delete the doctor's keys; empty if no key is left."""
         if not self._leaves:
             return ()
-        # The server refuses one DEL as a whole if the user has no right to the keys of labels.
+        # A DEL of all keys would delete nothing if the user had no right to the keys of labels. So
+        # the labels have a DEL of their own.
         return self._clearing(), deleting_labels(self._key, self._token)
 
     async def try_scripts(self) -> None:
@@ -96,7 +97,7 @@ class Trials:
         """
         keys, token, ttl = (self._key,), self._token, b"%d" % self._ttl
         taking, freeing = MUTEX.acquire_one, MUTEX.release_one
-        self._leaves = True  # until the server confirms that the keys are deleted
+        self._leaves = True  # True until the server confirms the deletion of the keys.
         reply = await self._call(MUTEX.acquiring(keys, (), token, ttl, 0))
         self.facts["granted"] = is_granted(reply)
         if not self.facts["granted"] and not isinstance(reply, Refusal):
@@ -115,7 +116,8 @@ class Trials:
         await self._call(MUTEX.acquiring(keys, (), token, ttl, 0))
         await self._call(MUTEX.retiring(keys, token, self._ttl, None))
         await self._call(MUTEX.force_releasing(keys, (), 0, (over_mark(token),)))
-        # Some requests leave keys that no other client deletes, so the right to delete comes first.
+        # Some of the next requests leave keys that no other client deletes. So these requests are
+        # sent only if the server allows the doctor to delete keys.
         if await self._cleared():
             await self._try_guarded_scripts(
                 fencing=self._options.fencing, guard=self._options.recovery_guard is not None
@@ -123,7 +125,7 @@ class Trials:
             if self._options.labelled and await self._cleared():
                 await self._try_labels()
         self._leaves = not await self._cleared()
-        # The library sends EVAL to a server that has forgotten the scripts. So EVAL is tried, too.
+        # EVAL is tried, too, because the library sends EVAL to a server that has lost the scripts.
         self.refused("EVAL", await self._interview.ask("EVAL", MUTEX.inspect.source, 1, self._key))
         if any(
             refused.step.startswith("script ") and missing_right(refused.words) is not None
@@ -148,13 +150,13 @@ class Trials:
             await self._call(both.confirming(keys, slots, token, 2))
             await self._call(both.repairing_of(keys, slots, token, self._ttl, 2))
             await self._cleared()
-            # The key is gone, so the script confirms nothing. Its reply still shows whether the
-            # right to the counters of real locks is missing.
+            # The key is gone, so the script confirms nothing. The script's reply still shows
+            # whether the right to the counters of real locks is missing.
             locks = guarded_mutex(fencing=True, own_marker=b"")
             await self._call(locks.confirming(keys, slots, token, 1))
         if guard:
-            # Only a refusal in this reply counts. The marker, which is read next, shows whether the
-            # node is in quarantine.
+            # A node in quarantine grants nothing, so only an error reply counts as a failure here.
+            # The marker, which is read next, shows whether the node is in quarantine.
             guarded = guarded_mutex(fencing=False, own_marker=own_marker)
             reply = await self._call(guarded.acquiring(keys, slots, token, ttl, 0))
             self.facts["granted"] = self.facts["granted"] and not isinstance(reply, Refusal)
@@ -178,7 +180,8 @@ class Trials:
     async def _try_queue_of_slots(self) -> None:
         slot = (slot_key(self._key, 1),)
         member = member_of(secrets.token_hex(8).encode(), 1, 0.1, 1, notified=True)
-        # Without the right to ZREM the member stays until this queue expires.
+        # Without the right to ZREM, the doctor cannot remove the member. So the queue gets a life
+        # of 1 ms.
         command = standing_for_slot(slot, claim_of(1, member), 1)
         reply = await self._interview.call("script stand_slots", command)
         # The user's key pattern may exclude the keys of slots. Locks work without the right to
@@ -193,10 +196,11 @@ class Trials:
                 self.refused(f"queue of {whose}", reply)
 
     async def _try_to_read(self, own_marker: bytes) -> None:
-        """Try the commands of readers, and run the whole life of a read lease.
+        """Try the commands of readers, and run every step in the life of a read lease.
 
-        The refusal of a script is recorded only if nothing else was refused. On an old server, only
-        the refusal of a single command names the forbidden command.
+        A refused script is recorded only if no other request was refused. On an old server, a
+        script's refusal does not name the forbidden command, but the refusal of a single command
+        does.
         """
         keys, slots, manager = (self._key,), (slot_of(self._key),), secrets.token_hex(8).encode()
         for name, arguments in COMMANDS_OF_READERS.items():
@@ -230,7 +234,8 @@ class Trials:
     async def _try_labels(self) -> None:
         """Try all requests on the keys of labels, which a user's key pattern may exclude.
 
-        The refusal of a script is recorded if it concerns keys, or if nothing else was refused.
+        A refused script is recorded if the refusal concerns keys, or if no other request was
+        refused.
         """
         commands, scripts = await ask_for_labels(self._interview, self._key, self._token, self._ttl)
         # A command that is refused for both labels is recorded once.
@@ -244,8 +249,9 @@ class Trials:
     async def _let_counters_expire(self) -> None:
         """Create the doctor's counters with an expiry, before a script adds a counter.
 
-        The scripts never let counters expire. If the connection were lost, the counters would stay
-        for ever. The reply is ignored, because the scripts themselves show a missing right.
+        Without this expiry, a lost connection would leave the counters for ever, because no script
+        lets counters expire. The reply is ignored, because the scripts themselves show a missing
+        right.
         """
         words: tuple[Any, ...] = ("EVAL", _EXPIRING, 1, self._counters, _COUNTERS_LIVE)
         await self._interview.call("EVAL", Request(pack_command(words)))

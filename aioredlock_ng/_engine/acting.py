@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["acting_inside", "acting_name", "acting_task", "callers", "in_words", "threads"]
 
 callers: Final[dict[asyncio.Task[Any], asyncio.Task[Any]]] = {}
-"""Maps a task of the engine's loop to the task of another event loop that waits for its result."""
+"""Maps a task of the engine's loop to the task of another event loop that called the library."""
 
 threads: Final[dict[asyncio.Task[Any], frozenset[object]]] = {}
 """Maps each task that acts for a thread to the leases of the `with` blocks that the thread is in.
@@ -33,7 +33,7 @@ def acting_name() -> str:
 
 
 def acting_inside() -> Callable[[Any], bool] | None:
-    """Return a function that takes a lease and returns whether the caller is inside its block.
+    """Return a function that takes a lease, and returns True if the caller is in the lease's block.
 
     The result is None in a callback of the event loop, where no task runs.
     """
@@ -48,5 +48,5 @@ def acting_inside() -> Callable[[Any], bool] | None:
 
 
 def in_words() -> tuple[str, str]:
-    """Return the words for the caller and its block in messages."""
+    """Return the words by which messages name the caller and its block."""
     return ("thread", "with") if asyncio.current_task() in threads else ("task", "async with")

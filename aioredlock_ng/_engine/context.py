@@ -62,7 +62,7 @@ class Context:
     Attributes:
         clock: Returns the time in seconds. The clock never jumps backwards, and advances while the
             machine is suspended.
-        draw: Returns a random number, uniform in [0, 1).
+        draw: Returns a random number from a uniform distribution over [0, 1).
         new_token: Returns a fresh token that nobody can guess.
         timeouts: The timer wheel that ends rounds and batches at the node timeout.
         patience: Longest duration of a round in seconds: the node timeout plus the width of a slot
@@ -75,14 +75,14 @@ class Context:
         labels: Composes the labels of this manager, and reads the labels of other managers. None if
             labels are off, or if a node refuses them.
         doubt: Called when a node has answered that it is in quarantine.
-        quarantine: Returns why a node is in quarantine if its server refuses the marker, or if the
-            set of nodes is new. Returns "" in all other cases.
+        quarantine: Returns the reason for a node's quarantine if its server refuses the marker, or
+            if the set of nodes is new. Returns "" in all other cases.
         quarantined: Returns True if a node is known to be in quarantine.
         no_quorum: Returns True if it is known that no quorum can grant.
         back_in: Returns the seconds until a quorum may grant; None if unknown.
         last_ticket: The highest ticket that this manager has seen or chosen for any lock, as in a
-            Lamport clock. If tickets restarted at each empty queue, new waiters would overtake a
-            waiter that wants several names.
+            Lamport clock. A waiter for several names keeps one ticket in all queues. If tickets
+            began at 1 in each empty queue, a later waiter could get a lower ticket there.
         manager: 16 hexadecimal digits that name this manager to other processes.
     """
 
@@ -110,6 +110,9 @@ class Context:
     counters: Counters = field(default_factory=Counters)
 
     def see_ticket(self, ticket: int) -> None:
-        """Record that a waiter has this ticket. The largest ticket is ignored as damage."""
+        """Record that a waiter has this ticket.
+
+        The largest ticket is ignored, because only damaged data contains it.
+        """
         if ticket < LARGEST_TICKET:
             self.last_ticket = max(self.last_ticket, ticket)

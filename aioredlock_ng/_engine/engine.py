@@ -36,9 +36,9 @@ class Engine(Parts):
     async def open(self) -> None:
         """Start connecting to all nodes, and wait for the first try of each node.
 
-        Once a quorum is up, the wait for the other nodes ends after a node timeout without a
-        finished try. The probes for duplicate nodes, and the first reading of the markers, are then
-        awaited for at most three node timeouts each.
+        Once a quorum is up, the wait also ends if no further try finishes within a node timeout.
+        The method then waits for the probes for duplicate nodes, and after that for the first
+        reading of the markers. Each of these two waits lasts at most three node timeouts.
 
         Safety: after a cancellation, the nodes go on connecting until `aclose`.
         """
@@ -121,8 +121,8 @@ class Engine(Parts):
             RedlockClosed: Raised if the caller cannot use the manager; see `usable`.
         """
         self.usable()
-        # A call with `fail_fast` must not wait in a line behind calls without `fail_fast`. Once a
-        # quorum answers, the call still waits for the holder of the lock.
+        # While the quorum is lost, a call with `fail_fast` must not wait in a line. Once a quorum
+        # answers, the call still waits for the holder of the lock.
         alone = blocking_timeout == 0 or (spec.fail_fast and self.availability.lost)
         acquisition = Acquisition(
             self.context,
@@ -287,10 +287,10 @@ class Engine(Parts):
             self.context.timeouts.stop()
 
     def doubt(self, key: bytes) -> None:
-        """Prepare for a deletion of the key by force.
+        """Prepare for a forced release of the key by this manager.
 
         Present grants of the key are no longer passed on, and the leases of the key are watched.
-        A node does not report the deletion to the connection that made it (option NOLOOP).
+        The reason: a node does not report a deletion to the connection that made it (NOLOOP).
         """
         self.lines.doubt(key)
         for acquisition in self._past_the_lines:

@@ -10,7 +10,7 @@ __all__ = ["Disowning", "lets_go_in_children"]
 
 
 class Disowning(Protocol):
-    """The engine of a manager."""
+    """An engine that can be stopped in a forked child."""
 
     def disown(self) -> None:
         """Stop all activity in a forked child, and send nothing."""

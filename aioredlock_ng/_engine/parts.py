@@ -73,7 +73,7 @@ class Parts:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
-        # For each node, the `Vote` objects for a grant and for no answer. Making five of them for
+        # Two votes for each node: one for a grant, one for a missing answer. Making new votes for
         # each `LockAcquired` would take longer than all other work for this event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [
@@ -137,8 +137,8 @@ class Parts:
     def disown(self) -> None:
         """End all parts in a forked child, and send nothing.
 
-        Connections and leases belong to the parent. The event loop may go on in the child. Parts
-        that still ran there would write to the parent's connections and release its leases.
+        The connections and leases belong to the parent, but the child may go on to run the event
+        loop. Active parts would write to the parent's connections and release its leases.
         """
         self._forked = self._closed = True
         self.reports.stop()
@@ -159,7 +159,8 @@ class Parts:
         for step in steps:
             # Cancelling a task raises RuntimeError if its loop is closed or, in debug mode, belongs
             # to another thread. In both cases no loop runs the task in the child. `node.disown`
-            # replaces a socket, and raises OSError if no file descriptor is free.
+            # replaces a socket, and raises OSError if no file descriptor is free. The other steps
+            # must still run.
             with suppress(RuntimeError, OSError):
                 step()
 
@@ -184,7 +185,8 @@ class Parts:
     def invalidated(self, index: int, keys: list[bytes]) -> None:
         """Act as if node `index` had reported that `keys` changed.
 
-        A node does not report a change to the connection that made the change (option NOLOOP).
+        The manager calls this method after it has changed the keys itself. A node does not report a
+        change to the connection that made the change (option NOLOOP).
         """
         self.reports.invalidated(index, keys)
 

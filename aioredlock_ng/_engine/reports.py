@@ -91,11 +91,11 @@ class Reports:
             self._onlookers.remove(onlooker)
 
     def identify(self, index: int, run_id: str) -> str:
-        """Record the run id of the server at node `index`; "" if it is unknown.
+        """Record the run id of the server at node `index`. `run_id` is "" if it is unknown.
 
         Returns:
-            The address of another node with the same run id, or "". Nothing is recorded if another
-            node has this run id.
+            The address of another node that has the same run id; nothing is recorded in this case.
+            "" if there is no such node.
         """
         for other, known in self._run_ids.items():
             if run_id and known == run_id and other != index:
@@ -106,10 +106,11 @@ class Reports:
         return ""
 
     def present(self, index: int, is_present: bool) -> None:
-        """Record that node `index` has joined or left the outbox; see `Fleet`."""
+        """Record whether node `index` gets its commands through the outbox; see `Fleet`."""
         self._context.fleet.present(index, is_present)
         if is_present:
-            # A connected node that hides its run id may be the same server as the new node.
+            # Each connected node that hides its run id may be the same server as the new node, and
+            # is probed.
             for other, node in enumerate(self._context.fleet.nodes):
                 if node.ready and not node.state().run_id:
                     self._duplicates.suspect(other)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["Life", "LineKey", "LockSpec", "Numbered"]
 
 LineKey = tuple[bytes, ...] | tuple[bytes, int]
-"""The name of a waiting line: the keys of a lock, or the key and the limit of a semaphore. A line
-of readers has the key of the lock, and the number 0."""
+"""The name of a waiting line: the keys of a lock, or the key and the limit of a semaphore. For a
+line of readers, the name is the key of the lock and the number 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class Life:
     """The ttl, `min_hold`, and the times that follow from them. All but `ttl_word` are in seconds.
 
     Attributes:
-        ttl_word: The first ttl of the keys in milliseconds, as sent to the nodes. It is longer than
-            `ttl` if `min_hold` requires that.
+        ttl_word: The first ttl of the keys in milliseconds, as sent to the nodes. `min_hold` can
+            make it longer than `ttl`.
         drift: The part of the ttl that is subtracted because clocks may run at different rates.
-        least_validity: The time that must be left until the deadline when a quorum has granted. If
-            less is left, the attempt has failed.
+        least_validity: When a quorum has granted, at least this time must be left until the
+            deadline. If less is left, the attempt has failed.
         watch_after: The time from the beginning of a lease until its keys are first watched.
         min_hold: The shortest time after the grant for which the keys stay taken.
     """
@@ -61,8 +61,8 @@ class Numbered:
         return made
 
 
-# The class is not frozen. Freezing would be a third of the cost of `Redlock.lock()`, which programs
-# call for each acquisition.
+# The class is not frozen. Otherwise `Redlock.lock()`, which programs call for each acquisition,
+# would spend a third of its time on assigning the attributes.
 @dataclass(slots=True, eq=False)
 class LockSpec:
     """The description of a lock, a semaphore or one slot, which never changes.
@@ -83,7 +83,7 @@ class LockSpec:
             another task of its process.
         slots: The slots of a semaphore; None for a lock and for one slot.
         number: The number of one slot; None for a lock and for a semaphore.
-        reading: The description of the read lease into which a downgrade turns a writer's lease;
+        reading: The description of the read lease that a writer's lease becomes by a downgrade;
             None for other locks.
     """
 

@@ -17,8 +17,8 @@ MAX_SLEEP = 0.5
 """Longest delay of the timer in seconds.
 
 The timers of the loop stand still while the machine is suspended, but the clock of the engine does
-not. So after the machine has woken up, the wheel notices late items within `MAX_SLEEP`. If an item
-needs a new slot before that, the wheel notices them at once.
+not. So after the machine has woken up, the wheel notices late items within `MAX_SLEEP`. It notices
+them earlier if an item needs a new slot.
 """
 
 _STALLS = 64
@@ -34,7 +34,7 @@ If a timer fires on time, its slot must count as due.
 class Wheel(Generic[T]):
     """A timer for many items.
 
-    Each item is passed to `fire` at the start of the slot in which its instant lies. So an item may
+    Each item is passed to `fire` at the start of the slot that contains its instant. So an item may
     come up to `width` seconds early, but the wheel adds no delay.
 
     Args:
@@ -100,7 +100,7 @@ class Wheel(Generic[T]):
             if self._timer is None or slot < self._armed_for:
                 self._arm(slot)
             elif slot >= self._move_from and not self._slots.get(self._armed_for):
-                # The timer would fire for an empty slot soon.
+                # Without this step, the timer would soon fire for a slot without items.
                 self._drop_empty()
                 self._arm(min([slot, *self._slots]))
             elif self._clock() > self._due_at + self._width:
@@ -115,7 +115,7 @@ class Wheel(Generic[T]):
         """Return the longest delay of the timer in seconds.
 
         A delay counts if it ended after `since` or still lasts. The event loop was blocked, or the
-        process was stopped, for at least the returned time and at most `MAX_SLEEP` longer.
+        process was suspended, for at least the returned time and at most `MAX_SLEEP` longer.
         """
         overdue = now - self._due_at if self._timer is not None else 0.0
         return max([overdue, *(late for ended, late in self._stalls if ended > since)])
@@ -141,8 +141,8 @@ class Wheel(Generic[T]):
         now = self._clock()
         delay = min(MAX_SLEEP, max(0.0, slot * self._width - now))
         self._due_at = now + delay
-        # Setting the timer costs a tenth of the work of handing a lock over. So not every new slot
-        # sets the timer again.
+        # Setting the timer costs a tenth of the work of handing a lock over. So most new
+        # slots do not set the timer again.
         self._move_from = slot + delay / self._width // 2
         self._timer = self._loop.call_later(delay, self._run)
 

@@ -19,8 +19,8 @@ __all__ = ["supervised"]
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 """The shortest and the longest pause, in seconds, before failed work begins again.
 
-The pause doubles after each failure, so that a permanent failure costs hardly any CPU. After work
-that ran for longer than the longest pause before it failed, the next pause is the shortest."""
+The pause doubles after each failure, so that a permanent failure costs hardly any CPU. If the work
+ran for longer than `LONGEST_PAUSE` before it failed, the next pause is `FIRST_PAUSE` again."""
 
 
 def supervised(
@@ -63,7 +63,7 @@ async def _keep_at(
 
 
 def _where(error: Exception) -> str:
-    """Name the class of an exception and its place in the code.
+    """Return the class of an exception, with the file and the line that raised it.
 
     The text of the exception is left out, because it may quote a server's reply.
     """

@@ -46,7 +46,8 @@ __all__ = ["Connector"]
 _PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameters)
 
 _UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_registry")
-"""Settings with which a connection reports to its pool. The connections of a node have no pool."""
+"""Settings by which a connection would report to a pool. They are removed, because the connections
+of a node have no pool."""
 
 _UNACKED_LIMIT = 10.0
 """Seconds after which the kernel gives up a connection whose bytes are not acknowledged.
@@ -65,7 +66,7 @@ class Connector:
     Attributes:
         address: The node's name in messages: `host:port`, `host:port/db`, a socket's path, or
             `service@sentinel`.
-        identity: Two nodes with the same identity are the same server.
+        identity: A value that is equal for two nodes that name the same server.
         by_sentinel: True if a Sentinel names the primary. The Sentinel may notice a new primary
             late.
 
@@ -110,8 +111,8 @@ class Connector:
                 f"node {self.address}: {self._redact(plain(error, secret))};"
                 " remove or correct that option"
             )
-        # An error raised inside the handler would have the error of redis-py as its context. The
-        # words of that error may quote a password.
+        # Raise the error after the `except` block. Inside the block, the error of redis-py would
+        # become its context, and the text of that error may quote a password.
         if problem:
             raise ConfigurationError(problem)
 
@@ -132,19 +133,19 @@ class Connector:
                 except redis_errors.AuthenticationError:
                     raise
                 except redis_errors.ResponseError:
-                    # Redis before 6 and some proxies do not know HELLO. The user may also lack the
-                    # right to HELLO. RESP2 works without HELLO.
+                    # Redis before 6 and some proxies do not know HELLO. The Redis user may also
+                    # have no right to run HELLO. RESP2 works without HELLO.
                     return await self._connect(2)
         # redis-py may raise anything here, such as AttributeError for a reset connection (its issue
         # 4287).
         except Exception as error:
             reason, permanent = self._reason(error, within)
-        # An error raised inside the handler would have the error of redis-py as its context. The
-        # words of that error may quote the password.
+        # Raise the error after the `except` block. Inside the block, the error of redis-py would
+        # become its context, and the text of that error may quote a password.
         raise ConnectFailed(reason, permanent=permanent)
 
     def _reason(self, error: Exception, within: float) -> tuple[str, bool]:
-        """Return the reason without credentials, and True if a retry does not help."""
+        """Return the reason of the failure, without credentials, and True if no retry can help."""
         if isinstance(error, TimeoutError):
             return f"no connection within {within:g} s", False
         if isinstance(error, _NoTransport):
@@ -194,8 +195,8 @@ class Connector:
             _watch_for_partitions(connection._writer.get_extra_info("socket"))
             wire = Wire(connection, protocol == 3, self._redact)
         except BaseException:
-            # redis-py may leave the transport open. It is aborted, because a regular close of TLS
-            # would wait for the server.
+            # redis-py may leave the transport open. The transport is aborted, because a regular
+            # close of TLS would wait for the server.
             for transport in filter(None, opened):
                 transport.abort()
             connection._writer = connection._reader = None
@@ -208,7 +209,7 @@ class Connector:
 
 
 def _system_words(error: BaseException | None) -> str:
-    """Return the system's words for a failed connection, such as "connection refused".
+    """Return the operating system's words for a failed connection, such as "connection refused".
 
     redis-py adds numbers and the address to these words. Return "" for any other error.
     """

@@ -47,6 +47,7 @@ class Fleet:
         The indexes must be sorted.
         """
         # While a node is down, a release often goes to exactly the nodes that share the outbox.
+        # Then one call of the outbox is enough.
         if indexes == self._present:
             self.ask_present(sink)
         else:
@@ -65,8 +66,8 @@ class Fleet:
 
 
 def _nobody(_sink: Sink) -> None:
-    """Do nothing, because a fleet without an outbox has no present nodes."""
+    """Do nothing, because without an outbox every node is in `absent`."""
 
 
 def _nothing() -> None:
-    """Send nothing, because nothing was queued."""
+    """Do nothing, because without an outbox no command is queued."""

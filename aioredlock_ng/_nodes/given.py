@@ -24,7 +24,7 @@ _FAKEREDIS = (
 )
 
 _SECRETS = ("password", "ssl_password")
-"""Settings of a connection whose values no text may contain."""
+"""Settings of a connection with secret values, which no message may contain."""
 
 
 def pool_of(node: object) -> tuple[Any, str]:
@@ -42,7 +42,8 @@ def pool_of(node: object) -> tuple[Any, str]:
         try:
             parts = _split(node)
             # Without percent-encoding, a "/", "?" or "#" ends the password. The rest of the
-            # password would be shown as a path, an option or a host.
+            # password would be shown as a path, an option or a host. So an "@" behind one of these
+            # characters is refused.
             if "@" in (parts.path if parts.scheme == "unix" else "") + parts.query + parts.fragment:
                 raise ValueError(
                     "it has an '@' behind a '/', '?' or '#'; percent-encode these in a password"
@@ -73,13 +74,13 @@ def pool_of(node: object) -> tuple[Any, str]:
         return node.connection_pool, ""
     return None, (
         "a node must be a URL, a redis.asyncio.Redis client or a node object,"
-        f" not {type(node).__name__} (a synchronous redis.Redis or a cluster client"
-        " cannot serve: pass its URL instead)"
+        f" not {type(node).__name__} (in place of a synchronous redis.Redis client, pass its URL;"
+        " a Redis Cluster cannot be a node)"
     )
 
 
 def _split(url: str) -> SplitResult:
-    """Split a URL. Python's own error may quote a part of a password, so it is replaced."""
+    """Split a URL. Replace Python's own error, because its text may quote a part of a password."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -99,7 +100,7 @@ def _is_of_fakeredis(node: object) -> bool:
 def secrets_in(node: object) -> list[str]:
     """Return every part of a URL that may be a password, both as written and decoded.
 
-    The URL need not be valid.
+    The URL need not be valid. If `node` is not a text, the list is empty.
     """
     if not isinstance(node, str):
         return []
@@ -162,7 +163,8 @@ def address_of(pool: Any) -> tuple[str, object]:
 def _without_secrets(url: str) -> str:
     """Return a URL with only its scheme, host, port and path.
 
-    An "@" behind a "?" or a "," may be part of a password. Then only the scheme is returned.
+    An "@" behind a "?" or a "," may be part of a password. In this case, "…" replaces everything
+    after the scheme.
     """
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, _, query = rest.partition("?")

@@ -102,8 +102,8 @@ async def greet(
         ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng"),
     ]
     if wire.resp3:
-        # CLIENT CACHING needs a right of its own, so the handshake tries it. It has no effect here,
-        # because the next request reads no key.
+        # CLIENT CACHING needs a right of its own, so the handshake tries the command. The command
+        # has no effect here, because the next request reads no key.
         requests += [("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"), ("CLIENT", "CACHING", "YES")]
     loads: list[tuple[Any, ...]] = [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
     answers = _Answers(len(requests) + wire.resp3 + len(loads) + len(TRIES), started)
@@ -158,8 +158,8 @@ def _check_replies(replies: Sequence[Reply]) -> None:
             raise ConnectFailed(str(reply))
         if isinstance(reply, Refusal) and str(reply).startswith(("NOAUTH", "WRONGPASS")):
             raise ConnectFailed(f"authentication failed: {reply}", permanent=True)
-        # A server that is busy or still loading refuses the other requests, too. A node with that
-        # server would have no identity and no tracking, and would refuse outstanding releases.
+        # A server that is busy or still loading refuses the other requests, too. Its node would
+        # have no identity and no tracking, and the server would refuse outstanding releases.
         if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
             raise ConnectFailed(str(reply))
 
@@ -202,13 +202,13 @@ def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[st
     ]
     told = COMMANDS.read(by_source)
     if isinstance(told, UnknownCommands):
-        # The names are our own, so no words of the server are repeated.
+        # These names come from `needed`, so the error message repeats no words of the server.
         unknown += [name for name in needed if name.encode() in told.names]
     return unknown
 
 
 def _said(reply: Reply) -> str:
-    """Quote a refusal. Name only the kind of any other reply, because a reply may have secrets."""
+    """Quote a refusal. Name only the kind of any other reply, which may contain secrets."""
     return (
         f"refused: {reply}" if isinstance(reply, Refusal) else f"was answered with {kind_of(reply)}"
     )

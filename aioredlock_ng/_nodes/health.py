@@ -52,7 +52,7 @@ class Health:
             self.warn(lack)
 
     def down(self, reason: str, *, refused: bool, reported: bool) -> None:
-        """Record that there is no connection, for this reason.
+        """Record that there is no connection, and the reason.
 
         `refused` is True if a retry does not help until somebody changes settings. If `reported` is
         True, an event is emitted, unless one was emitted since the node was last up.

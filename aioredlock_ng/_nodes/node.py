@@ -102,7 +102,7 @@ class RedisNode:
         self._settled = asyncio.get_running_loop().create_future()
         name = f"node {self.address}"
         self._task = supervised(self._keep_connected, name, listener.emit, self._broken)
-        # A task that is cancelled before it begins never calls `_settle` itself.
+        # A task that is cancelled before it begins never calls `_settle`, so this callback does.
         self._task.add_done_callback(lambda _: self._settle())
         await asyncio.shield(self._settled)
 
@@ -168,8 +168,8 @@ class RedisNode:
                 self._settle()
                 connected_at = self._clock()
                 await gone
-                # A replica that hides its role loses each connection at the first write. The
-                # pauses between its reconnects must grow.
+                # A replica that hides its role loses each connection at the first write. So a short
+                # connection does not reset the growing pauses between the reconnects.
                 if self._clock() - connected_at > STEADY:
                     failures = 0
             self._settle()
@@ -229,7 +229,8 @@ class RedisNode:
             if other:
                 raise duplicate(self.address, other, greeting.run_id)
             if gone.done():
-                # The connection was closed right behind its last reply, before this task ran again.
+                # The connection was closed right after the last reply of the handshake, before this
+                # task ran again.
                 raise ConnectFailed(gone.result())
         except BaseException:
             channel.close("handshake failed")

@@ -92,7 +92,7 @@ class OwedReleases:
             self._releases.update(releases)
 
     def _retry(self, channel: Channel) -> None:
-        # A newer connection has received all releases at its start.
+        # A newer connection has received all releases at its start, so it needs no retry.
         if channel is self._current():
             releases, self._releases = self._releases, {}
             now = self._outbox.clock()

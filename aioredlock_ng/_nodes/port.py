@@ -32,7 +32,7 @@ class Sink(Protocol):
     def stands(self) -> bool:
         """True while the request may be sent again.
 
-        A repeated request is executed after later requests.
+        The server executes a repeated request after requests that were sent in between.
         """
 
     def deliver(self, index: int, reply: Reply) -> None:

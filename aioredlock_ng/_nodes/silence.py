@@ -21,9 +21,10 @@ __all__ = ["SUSPECT_AFTER", "DeadConnectionProbe"]
 SUSPECT_AFTER = 2
 """Number of node timeouts after which a missing reply is overdue.
 
-The next request then starts a second wait of the same length. If the reply is still missing after
-the second wait, the node is suspect and gets only releases. A round does not wait for the answer of
-a hung node. So this number does not slow rounds down, but limits how many requests wait unanswered.
+Once a reply is overdue, the next request starts a second wait of the same length. If the reply is
+still missing after the second wait, the node is suspect and gets only releases. A round does not
+wait for the answer of a hung node. So this number does not slow rounds down, but limits how many
+requests wait unanswered.
 """
 
 PROBE_EVERY = 10.0
@@ -77,7 +78,8 @@ class DeadConnectionProbe:
             except ConnectFailed:
                 continue
             wire.transport.abort()
-            # A server that has woken up meanwhile will soon answer on the silent connection.
+            # A server that has woken up meanwhile gets some time to answer on the silent
+            # connection.
             await asyncio.sleep(patience)
             if channel is self._current() and channel.oldest is oldest:
                 channel.close("silent, though the server answers on a new connection")

@@ -42,6 +42,6 @@ class Wire:
         self.received = bytes(reader._buffer)
         self.resp3 = resp3
         # A garbage-collected StreamWriter closes its transport, so the writer is kept here. A
-        # Connection that has a writer would close the transport, too, so its writer is removed.
+        # garbage-collected Connection of redis-py closes its writer, so the writer is removed.
         self._keep = (writer, reader)
         connection._writer = connection._reader = None

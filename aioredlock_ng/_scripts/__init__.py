@@ -1,7 +1,7 @@
 """The Lua scripts, the requests that call them, and the decoders of their replies.
 
-The package contains the protocol of each script, but opens no connection. It is floor 1 in
-docs/code-map.md, which lists the layers of the library.
+The package contains the protocol of each script, but opens no connection. docs/code-map.md lists
+the layers of the library, and calls these layers floors. This package is floor 1.
 """
 
 from aioredlock_ng._scripts.form import Form

@@ -12,8 +12,8 @@
 -- ARGV[i]  from 7 on: the counter slots of the lock's keys, each slot once. The fence counters are
 --          a sorted set. The slot of a key is a member of this set, and its score is the counter.
 -- Returns  1: granted. With fencing, each counter of the keys was below the fence.
---          {2, counter}: granted as with 1, if ARGV[6] is '1'. The counter is the highest counter
---          that the fence has replaced. A missing counter counts as fence - 1.
+--          {2, counter}: as 1, but with the counter for which ARGV[6] asks. The counter is the
+--          highest counter that the fence has replaced. A missing counter counts as fence - 1.
 --          {1, counter}: granted, but the fence is not above this counter.
 --          {-1, left}: quarantined for `left` milliseconds. `left` is -1 if the marker is missing
 --          or does not match ARGV[3], see parts/marker.lua.
@@ -24,7 +24,8 @@ local n = #KEYS - 2
 local token, ttl, expected = ARGV[1], ARGV[2], ARGV[3]
 local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
 
--- An uncontended acquire must not spend time on the functions of parts/queue.lua.
+-- An uncontended acquire must not spend time on creating the functions of parts/queue.lua. So the
+-- part is included in this block only.
 local after = nil
 if n > 1 or claim ~= '' or not redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then
   -- part: queue
@@ -47,8 +48,8 @@ if fence ~= '' and not refused then
     local slot, counter = ARGV[i], nil
     if with_counter ~= '' then
       counter = redis.pcall('ZSCORE', counters, slot)
-      -- A missing counter may have been lost. Earlier leases may then have fences just below this
-      -- fence.
+      -- A missing counter may have been lost, so earlier leases may have fences up to fence - 1.
+      -- The missing counter counts as that number.
       before = math.max(before, tonumber(type(counter) == 'string' and counter or fence - 1))
     end
     -- part: fence

@@ -18,7 +18,7 @@ local key, entry, claim = KEYS[1], ARGV[1], ARGV[5]
 local value, after = value_of(key), nil
 local is_free = not value or value == READERS
 
--- A read must not spend time on the functions of parts/queue.lua while no writer waits.
+-- While no writer waits, a read must not spend time on creating the functions of parts/queue.lua.
 if not is_free or claim ~= '' or redis.pcall('EXISTS', 'aioredlock_ng:queue:' .. key) ~= 0 then
   -- part: queue
   if not is_free then return refusal(1, {key}, {value}) end

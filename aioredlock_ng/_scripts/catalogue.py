@@ -81,7 +81,7 @@ CALLED: Final = (
 """The commands that scripts call, except TYPE, which they can do without."""
 
 OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
-"""The commands without which ordinary locks still work, but waiters have no order."""
+"""The commands for queues. Without them, ordinary locks still work, but waiters have no order."""
 
 OF_READERS: Final = frozenset({"ZREMRANGEBYSCORE", "PEXPIREAT"})
 """The commands that only the readers of read-write locks need."""
@@ -89,7 +89,7 @@ OF_READERS: Final = frozenset({"ZREMRANGEBYSCORE", "PEXPIREAT"})
 COMMANDS: Final = Command(
     Script("commands", decode_states.unknown_commands), (), tuple(name.encode() for name in CALLED)
 )
-"""The request for the commands of `CALLED` that the server does not know.
+"""The request that asks a server which commands of `CALLED` it does not know.
 
 A new connection does not load this script, but sends its source with the call.
 """
@@ -97,7 +97,8 @@ A new connection does not load this script, but sends its source with the call.
 
 def needed(*, fencing: bool, guard: bool) -> tuple[str, ...]:
     """Return the names of the commands that a manager with these settings cannot do without."""
-    # Without queues, waiting is slower, but equally safe.
+    # The commands for queues are dispensable, because waiting without queues is slower, but equally
+    # safe.
     dispensable = (
         OF_QUEUES
         | OF_READERS

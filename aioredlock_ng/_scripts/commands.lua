@@ -2,9 +2,9 @@
 -- KEYS     none
 -- ARGV     names of commands
 -- Returns  an array of the unknown names
--- Each command is called without arguments. A server checks the number of arguments before the
--- rights of the user, so this script needs no right but EVAL. Only TIME is executed, because it
--- needs no arguments.
+-- Each command is called without arguments. A server checks the number of arguments before it
+-- checks the rights of the user, so this script needs no right but EVAL. Only TIME is executed,
+-- because it needs no arguments.
 local unknown = {}
 for _, name in ipairs(ARGV) do
   local reply = redis.pcall(name)

@@ -55,7 +55,8 @@ def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     if decoding.starts(reply, 2, 2):
-        # With a counter that is not below the fence, the lease would get fences of another grant.
+        # A reply whose counter is not below the fence does not fit. With this counter, the lease
+        # would get fences of another grant.
         asked, fence = call.args[5] == b"1", int(call.args[3] or 0)
         return Fenced(reply[1]) if asked and decoding.is_int(reply[1], 0, fence - 1) else None
     # The last two keys are the marker and the fence counters.
@@ -107,7 +108,7 @@ def release_each(reply: Any, call: Call) -> ReleasedEach | None:
 
 def release(reply: Any, call: Call) -> Released | None:
     # A reply of 0 or 1 always fits, so this case needs no `call.keys`. A command that was made from
-    # a `Form` would have to build them first.
+    # a `Form` would have to build its keys first.
     if type(reply) is int and 0 <= reply <= 1:
         return released(reply)
     most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)

@@ -134,8 +134,8 @@ def leave(reply: Any, _call: Call) -> Left | None:
 
 
 def marker(reply: Any, call: Call) -> MarkerRead | None:
-    # The run id in the reply may differ from the run id in the call, but has the same length. Each
-    # connection replaces a placeholder in the call by the run id of its server.
+    # The call has a placeholder, which each connection replaces by the run id of its server. So the
+    # run id in the reply differs from the placeholder, but has the same length.
     if (
         type(reply) is list
         and len(reply) == 3

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "Asked", "Call", "are", "garbled", "is_int", "kind_of", "starts"]
 
 LARGEST = 2**63 - 1
-"""The largest integer of RESP. The big numbers of RESP3 are refused, because a larger integer might
-overflow a float of seconds."""
+"""The largest integer of RESP. The big numbers of RESP3 are refused, because the conversion of a
+larger integer to seconds might overflow."""
 
 
 class Asked(Protocol):
@@ -73,5 +73,8 @@ def starts(reply: Any, length: int, first: int) -> bool:
 
 
 def are(reply: Any, most: int, fits: Callable[[Any], bool] | None) -> bool:
-    """Return True for a list of at most `most` items that fit. If `fits` is None, all items fit."""
+    """Return True for a list of at most `most` items for which `fits` is true.
+
+    If `fits` is None, all items fit.
+    """
     return type(reply) is list and len(reply) <= most and (fits is None or all(map(fits, reply)))

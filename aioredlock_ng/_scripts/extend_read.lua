@@ -18,17 +18,20 @@ for i = 1, n do
   local expiry = now_ms() + tonumber(ARGV[1])
   answers[i] = 0
   if known and value == entry then
-    -- Another lease of the grant may rely on the present expiry of the key.
+    -- Another lease of the grant may rely on the present expiry of the key. So the expiry never
+    -- becomes earlier.
     local left = redis.call('PTTL', key)
     expiry = math.max(expiry, now_ms() + left)
-    -- A full server refuses only the first write of a script, and never a DEL.
+    -- A full server refuses only the first write of a script, and never a DEL. So the DEL comes
+    -- first.
     redis.call('DEL', key)
     local done, problem = pcall(function()
       keep_entry(key, entry, expiry)
       if fence ~= '' then redis.call('ZADD', KEYS[n + 1], 'GT', fence, ARGV[3 * i + 1]) end
     end)
     if not done then
-      -- Without its key, the lease would lose this node, and another client could get the lock.
+      -- The key is set again. Without its key, the lease would lose this node, and another client
+      -- could get the lock.
       redis.call('SET', key, entry, 'PX', left > 0 and left or ARGV[1])
       error(problem, 0)
     end

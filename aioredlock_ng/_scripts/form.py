@@ -31,7 +31,7 @@ class Form:
             varies.
         each: The script that does the same for several keys. Its KEYS are the key of each call, and
             then the other keys of `words`. Its ARGV are `head`, and then for each call the varying
-            words behind the key.
+            words after the key.
         head: The first words of ARGV of `each` and of `hand_over`, which apply to all calls.
         hand_over: The script that releases several keys and acquires them again; None if there is
             no such script. Its KEYS and ARGV are as for `each`, but with the token to release
@@ -69,7 +69,7 @@ class Form:
         return self._format % tuple([part for word in blanks for part in (len(word), word)])
 
     def fill_hand_over(self, given: tuple[bytes, ...], taking: tuple[bytes, ...]) -> bytes:
-        """Pack a release and the acquire behind it as one call of `hand_over`.
+        """Pack a release and the acquire that follows it as one call of `hand_over`.
 
         The arguments are the blanks of the release and the blanks of the acquire.
         """

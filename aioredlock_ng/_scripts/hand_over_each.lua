@@ -1,6 +1,6 @@
 -- Hands keys from one attempt to the next. Each hand-over gets the answers that release.lua, and
 -- then acquire.lua or acquire_guarded.lua, would give. The answer to a release has no ticket,
--- because the refusal behind it shows the highest ticket.
+-- because the refusal that follows it shows the highest ticket.
 -- KEYS     one key per hand-over. If the acquires are guarded, the node's marker and the fence
 --          counters follow.
 -- ARGV[1]  how many KEYS follow the keys of the hand-overs: 0 or 2
@@ -8,9 +8,9 @@
 -- ARGV[i]  from 3 on, for each hand-over: the token to release; then token and ttl in milliseconds
 --          of the acquire. A guarded acquire also has the proposed fence ('' without fencing) and
 --          the slot of its key among the counters.
--- Returns  twice the number of hand-overs if each key was released and is granted as asked. Else an
+-- Returns  twice the number of hand-overs if each key was released and granted again. Else an
 --          array in which answers to releases and acquires alternate. The array ends before the
---          first call that met an error, and is empty if the node is not trusted. The caller
+--          first call that failed, and is empty if the node is not trusted. The caller
 --          repeats one by one the calls that got no answer.
 -- A key with a queue is offered to the first waiter, and the acquire is refused.
 local shared, expected = tonumber(ARGV[1]), ARGV[2]
@@ -42,7 +42,8 @@ for i = 1, n do
   if ours and not (offered and offered(key)) then
     taken = redis.pcall('SET', key, ARGV[at + 1], 'PX', ARGV[at + 2])
     if not taken.ok then
-      -- A full server refuses only the first write of a script, and never a DEL.
+      -- A full server refuses only the first write of a script, and never a DEL. So the key is
+      -- deleted before the second SET.
       redis.pcall('DEL', key)
       taken = redis.pcall('SET', key, ARGV[at + 1], 'PX', ARGV[at + 2])
     end

@@ -92,8 +92,8 @@ class LockKind:
 
         `slots` are the slots of the keys' fence counters, each slot once. `ttl` is in milliseconds,
         as decimal digits. `fence` is ignored without fencing. `claim` is the ticket and the member
-        of a waiter, see parts/queue.lua; it is empty for a first attempt. If `tell_counter` is
-        True, the node returns the counter that the fence replaces.
+        of a waiter, see parts/queue.lua, and empty for a first attempt. If `tell_counter` is True,
+        the node returns the counter that the fence replaces.
         """
         if not self.fencing and not self.own_marker:
             if len(keys) > 1 or claim:
@@ -162,10 +162,11 @@ class LockKind:
         ttl: int,
         marks: Sequence[Mark] = (),
     ) -> Command:
-        """Return the command that renews each key with the right token, and has all keys tracked.
+        """Return the command that renews each key if the key still holds its token.
 
-        The keys may belong to several leases. `tokens` has the token of each key, and `ttl` is in
-        milliseconds. The kind for readers overrides this method, because only readers have `marks`.
+        The server tracks all keys from then on. The keys may belong to several leases. `tokens` has
+        the token of each key, and `ttl` is in milliseconds. The kind for readers overrides this
+        method, because only readers have `marks`.
         """
         return Command(self.extend, keys, (ttl, *tokens), tracked=True)
 
@@ -175,8 +176,8 @@ class LockKind:
         """Return the command that checks whether the keys hold their tokens.
 
         The keys may belong to several leases. With `labels`, the node writes a label beside each
-        key that holds its token. The server then tracks the keys. The keys of readers are not
-        tracked, because each change by one reader would be reported to all readers.
+        key that holds its token. From this command on the server tracks the keys. The keys of
+        readers are not tracked, because each change by one reader would be reported to all readers.
         """
         return Command(
             self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=not self.shared
@@ -187,8 +188,8 @@ class LockKind:
     ) -> Command:
         """Return the command that reads the token and the remaining time of each key.
 
-        The node also reads the labels under `label_keys`. If `queues` is True, it counts the
-        waiters of each key, too.
+        The node also reads the labels under `label_keys`. If `queues` is True, the node also counts
+        the waiters of each key.
         """
         args = (len(keys), 1) if queues else (len(keys),) if label_keys else ()
         return Command(self.inspect, (*keys, *label_keys), args)
@@ -202,7 +203,7 @@ class LockKind:
     ) -> Command:
         """Return the command that frees the keys with this token, and deletes their labels.
 
-        `Command` describes `owed_until`. If it is None, the release is sent only once.
+        `Command` describes `owed_until`. With None, the release is sent only once.
         """
         if label_keys:
             return Command(self.release, (*keys, *label_keys), (token, len(keys)), owed_until)

@@ -12,7 +12,7 @@
 -- Marker   'run_id:guard' means trusted. 'run_id:guard:ready' means waiting, until this node's
 --          clock has reached the ready time. 'run_id:guard:ready:nonce' means founding.
 -- The marker is replaced only if the caller read this same marker at most a second ago. Otherwise a
--- caller that was paused would decide by an old state.
+-- caller that was paused meanwhile would act on an outdated marker.
 -- The ready time is the present time plus the guard time and another second.
 -- The last GET renews the tracking, which SET has ended.
 local time = redis.call('TIME')

@@ -19,13 +19,14 @@ __all__ = [
 def standing(
     keys: tuple[bytes, ...], claim: bytes, life_ms: int, kept_ms: int, *, tracked: bool = False
 ) -> Command:
-    """Return the command that puts a waiter in the queue of the first key that it cannot have.
+    """Return the command that puts a waiter in the queue of the first key that it cannot get yet.
 
     Args:
         keys: The lock's keys, in the order in which every waiter asks for them.
         claim: The waiter's ticket and member; see parts/queue.lua.
-        life_ms: Milliseconds that the queue lives from now on. Each of up to 15 waiters before this
-            one adds twice that time.
+        life_ms: Milliseconds for which the queue lives from now on if this waiter is the first.
+            Each waiter before this one makes the queue live `2 * life_ms` longer, but at most 15
+            waiters count.
         kept_ms: Milliseconds for which the node reserves keys for the waiter, counted from now. The
             reserved keys come before the key for which the waiter queues. With 0, no key is
             reserved.
@@ -60,7 +61,7 @@ def leaving(keys: tuple[bytes, ...], member: bytes) -> Command:
 
 
 def reading_marker(own_marker: bytes) -> Command:
-    """Return the command that reads a node's marker and has it tracked.
+    """Return the command that reads a node's marker, and makes the server track the marker.
 
     `own_marker` is 'run_id:guard' with a placeholder in place of the run id. Each connection
     replaces the placeholder by the run id of its server.
@@ -71,7 +72,7 @@ def reading_marker(own_marker: bytes) -> Command:
 def replacing_marker(
     become: bytes, marker: bytes, read_ms: int, own_marker: bytes, nonce: bytes
 ) -> Command:
-    """Return the command that replaces a node's marker and has the new one tracked.
+    """Return the command that replaces a node's marker, and makes the server track the new marker.
 
     Args:
         become: The new state: b"trusted", b"waiting" or b"founding".

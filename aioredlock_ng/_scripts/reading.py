@@ -27,7 +27,7 @@ class ReadKind(LockKind):
     """The kind of lock for readers. Each read grant has an entry of its own under the key.
 
     The token of a grant is also its entry, and names the manager. When a writer begins to wait, a
-    node notifies the managers in the entries.
+    node notifies the managers that the entries name.
     """
 
     __slots__ = ()
@@ -62,7 +62,7 @@ class ReadKind(LockKind):
         ttl: int,
         marks: Sequence[Mark] = (),
     ) -> Command:
-        """Return the command that renews entries, and turns downgraded keys into entries.
+        """Return the command that renews entries, and turns keys of downgraded leases into entries.
 
         The keys may belong to several leases. `marks` has one `Mark` for each key. A node stores
         the fence of the mark if it turns the key into an entry.

@@ -5,7 +5,8 @@
 -- Returns  how many of the lock's keys were freed. A key with a queue is offered to the first
 --          waiter; any other key is deleted.
 --          {1, ticket} if the lock's only key was offered. The ticket is the highest of the waiters
---          for the key. So the process that releases can queue again without an attempt.
+--          for the key. With this ticket, the process that releases can enter the queue without
+--          an attempt.
 -- The reason for MGET instead of GET is given in extend.lua.
 -- part: slots
 if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
@@ -24,7 +25,7 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
     freed = freed + 1
     if n < #KEYS then redis.call('DEL', KEYS[n + i]) end
   elseif n < #KEYS then
-    -- The next holder of the key may have written its own label already.
+    -- The next holder of the key may have written its own label already. That label must stay.
     local label = redis.pcall('GET', KEYS[n + i])
     local own = string.sub(ARGV[1], 1, 16) .. ' '
     if type(label) == 'string' and string.find(label, own, 1, true) == 1 then

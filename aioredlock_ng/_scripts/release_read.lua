@@ -10,7 +10,7 @@ local key, entry = KEYS[1], ARGV[1]
 local queue = 'aioredlock_ng:queue:' .. key
 local freed = 0
 local waiting = redis.pcall('EXISTS', queue, readers_of(key), (slots_of(key)) or queue)
--- Without waiters a release must not spend time on the functions of parts/queue.lua.
+-- Without waiters a release must not spend time on creating the functions of parts/queue.lua.
 local expiry = waiting == 0 and redis.pcall('ZSCORE', key, entry)
 if type(expiry) == 'string' and tonumber(expiry) >= now_ms() then
   freed = redis.call('ZREM', key, entry)

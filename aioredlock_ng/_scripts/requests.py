@@ -57,7 +57,7 @@ class Command(Request):
 
     Args:
         keys: KEYS of the script. None if the command has a form.
-        owed_until: The instant until which a refused release is sent again. At that instant, the
+        owed_until: The instant until which a refused release is sent again. By that instant, the
             keys on the server have expired. A release that could not be delivered is sent even
             after that instant. None to send the command only once.
         form: The template of a call about one key; see `Form`. Commands with the same form can be
@@ -92,9 +92,9 @@ class Command(Request):
 
     @property
     def packed(self) -> bytes:
-        """Return the call as EVALSHA for the wire.
+        """Return the bytes of the call, as an EVALSHA command.
 
-        The bytes are made at the first use. A command that is merged with others needs no bytes of
+        The first use makes the bytes. A command that is merged with others needs no bytes of
         its own.
         """
         packed = self._packed

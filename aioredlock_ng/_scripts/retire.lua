@@ -1,11 +1,11 @@
--- Ends a lease before its minimum hold has ended. The keys that still hold its token stay taken.
+-- Ends a lease before its `min_hold` is over. The keys that still hold its token stay taken.
 -- KEYS     the lock's keys
 -- ARGV[1]  token
 -- ARGV[2]  milliseconds for which the keys stay taken from now on
 -- ARGV[3]  label of the lease; '' for none
--- Returns  how many keys held the token. Each of them now has the value
---          'aioredlock_ng:over:<token>', which is not a token. The key is offered to no waiter. The
---          first waiters are notified, because the key may expire earlier than these waiters
+-- Returns  how many keys held the token. Each of these keys now has the value
+--          'aioredlock_ng:over:<token>', which is not a token. The keys are offered to no waiter.
+--          The first waiters are notified, because the keys may expire earlier than these waiters
 --          expect.
 -- A call that arrives late must not prolong the life of a key, so a shorter remaining time stays.
 -- The reason for MGET instead of GET is given in extend.lua.

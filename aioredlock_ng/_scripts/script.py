@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Script", "pack"]
 
 pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
-"""Pack a command for the wire. The annotation in hiredis is too narrow."""
+"""Pack a command for the wire. The function has an annotation here, because its annotation in
+hiredis is too narrow."""
 
 _PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
 
@@ -51,8 +52,9 @@ class Script:
     def loading(self) -> bytes:
         """Pack a call without keys, which loads the script and changes nothing.
 
-        The script must accept a call without keys, as a script for several calls does. Unlike
-        SCRIPT LOAD, this call needs no right beyond those of the script.
+        The script must accept a call without keys. Scripts such as acquire_each.lua, which replace
+        several calls, accept it. Unlike SCRIPT LOAD, this call needs no right beyond those of the
+        script.
         """
         return pack((b"EVAL", self.source, 0, b"0", b""))
 

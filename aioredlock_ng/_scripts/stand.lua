@@ -1,10 +1,11 @@
--- Puts a waiter in the queue of the first key that it cannot have, and returns the time until this
+-- Puts a waiter in the queue of the first key that it cannot get, and returns the time until this
 -- node may grant that key. Offers a free key to the first waiter in its queue, so a lost message or
 -- an expired offer does not leave a free key unused.
 -- KEYS     the lock's keys, in the order in which every waiter asks for them
 -- ARGV[1]  claim, see parts/queue.lua
--- ARGV[2]  milliseconds that the queue lives from now on. Each of up to 15 waiters before this one
---          adds twice that time. The life of a queue is never shortened.
+-- ARGV[2]  milliseconds for which the queue lives from now on if this waiter is the first. Each
+--          waiter before this one makes the queue live twice that time longer, but at most 15
+--          waiters count. The life of a queue is never shortened.
 -- ARGV[3]  milliseconds from now for which keys are reserved for the waiter; 0 reserves none. The
 --          reserved keys come before the key for which the waiter queues.
 -- Returns  {left, place, rank}. `left` is the milliseconds until this node may grant; 0 means now,
@@ -29,7 +30,8 @@ local queue = queue_of(key)
 if enter(queue, ticket, member, ARGV[2]) and values[place] == READERS then announce_writer(key) end
 for i = 1, place - 1 do
   local kept = 'aioredlock_ng:offer:' .. claim
-  -- An unneeded SET would end the tracking of the key.
+  -- An unneeded SET would end the tracking of the key, so a key with a long enough offer is not
+  -- set.
   local is_kept = values[i] == kept and redis.call('PTTL', KEYS[i]) > grace_of(member)
   if not is_kept and tonumber(ARGV[3]) > 0 then ask('SET', KEYS[i], kept, 'PX', ARGV[3]) end
   step_out(queue_of(KEYS[i]), member, KEYS[i])

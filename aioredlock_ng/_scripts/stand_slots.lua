@@ -8,7 +8,7 @@
 --          means now, -1 unknown. The slots are those that this node may grant at that time, eight
 --          at most. `rank` is the number of waiters before this one; -1 if this waiter could not be
 --          put in the queue. If no waiter before this one accepts this waiter's highest slot, the
---          rank is 0. If exactly one waiter does, the rank is 1.
+--          rank is 0. If exactly one waiter before this one accepts that slot, the rank is 1.
 -- The reason for MGET instead of GET is given in extend.lua.
 -- part: queue
 local claim = ARGV[1]

@@ -1,8 +1,8 @@
--- Returns whether leases still hold their keys, and reads the keys so that they are tracked. Writes
--- nothing but labels.
+-- Returns whether leases still hold their keys. In a tracked call, the server tracks the keys from
+-- this read on. Writes nothing but labels.
 -- KEYS     the keys of all leases; then, with labels, the key of each label
--- ARGV[i]  token that KEYS[i] must hold. Then, with labels, two words per key: the milliseconds
---          that its label lives, and the label.
+-- ARGV[i]  token that KEYS[i] must hold. Then, with labels, two words per key: the ttl of its
+--          label in milliseconds, and the label.
 -- Returns  the number of the leases' keys if every key holds its token. Else an array with a number
 --          per key: 1 held by the token, 0 missing or of another type, -1 held by another token.
 -- The reason for MGET instead of GET is given in extend.lua.

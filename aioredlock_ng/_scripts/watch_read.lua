@@ -1,7 +1,7 @@
 -- Returns whether read leases still have their entries. Writes nothing but labels.
 -- KEYS     the keys of all leases; then, with labels, the key of each label
 -- ARGV[i]  entry of KEYS[i], or the token of a writer's lease that was downgraded. Then, with
---          labels, two words per key: the milliseconds that its label lives, and the label.
+--          labels, two words per key: the ttl of its label in milliseconds, and the label.
 -- Returns  the number of the leases' keys if every key has its entry or token. Else an array with a
 --          number per key: 1 present, 0 absent or of another type, -1 held by a writer.
 -- part: readers

@@ -82,7 +82,7 @@ class Delivery(Generic[T]):
 
 
 class Call(Generic[T]):
-    """One coroutine for whose result another thread waits.
+    """One coroutine, whose caller waits for the result in another thread.
 
     The caller must create this object, because the coroutine runs in a copy of the caller's
     context.
@@ -115,7 +115,7 @@ class Call(Generic[T]):
         self.outcome = outcome
 
     def begin(self) -> None:
-        """Start the coroutine, unless it was started. The engine's loop runs this method."""
+        """Start the coroutine, unless it was started before. The engine's loop runs this method."""
         if self._task is not None:
             return
         task = self._task = self._loop.create_task(self._make(), context=self._context)
@@ -127,7 +127,7 @@ class Call(Generic[T]):
         """Cancel the coroutine, or undo its result. The engine's loop runs this method.
 
         Args:
-            over: Set when the coroutine and its undo have ended.
+            over: A latch that is set when the coroutine and its undo have ended.
         """
         self._abandoned, self._over = True, over
         task = self._task
@@ -153,7 +153,7 @@ class Call(Generic[T]):
                 self._give_back(task)
 
     def _give_back(self, task: asyncio.Task[T]) -> None:
-        # Read the exception even if it is not needed. Otherwise asyncio logs an error.
+        # Read the exception even if it is not needed. Otherwise asyncio would log it as unread.
         if task.cancelled() or task.exception() is not None or self._undo is None:
             # Other threads may wait for the same outcome, for example for the outcome of an
             # opening.

@@ -39,10 +39,10 @@ class ThreadedEngine:
         )
 
     def usable(self) -> None:
-        """Raise an error unless the manager can be used here.
+        """Raise an error unless the manager can be used in this thread.
 
         Raises:
-            RedlockClosed: The manager is closed, or no event loop runs here.
+            RedlockClosed: The manager is closed, or no event loop runs in this thread.
         """
         running_loop()
         if self._thread.dead:

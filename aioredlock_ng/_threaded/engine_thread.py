@@ -24,8 +24,8 @@ __all__ = ["UNDONE_WITHIN", "EngineThread", "disown_all"]
 T = TypeVar("T")
 
 UNDONE_WITHIN: Final = 1.0
-"""Longest time in seconds that an interrupted call waits for its undo, and a closing loop for its
-tasks. The undo is a release, which waits for the nodes for at most one node timeout."""
+"""Longest time in seconds that an interrupted call waits for its undo, or that a closing loop waits
+for its tasks. The undo is a release, which waits for the nodes for at most one node timeout."""
 
 _CLOSED: Final = "it is closed"
 """The reason why a thread serves no calls after an ordinary end."""
@@ -42,7 +42,7 @@ class EngineThread:
 
     Attributes:
         dead: The reason why the thread serves no calls any more. "" while it serves calls.
-        ended: Set at the end of the thread, when its loop is closed.
+        ended: A latch that is set at the end of the thread, when its loop is closed.
         last_act: Makes the coroutine that runs after an unexpected end of the loop, before the loop
             is closed.
     """
@@ -72,7 +72,7 @@ class EngineThread:
     @property
     def here(self) -> bool:
         """True on the engine's own thread."""
-        # A later thread may get the same number.
+        # After the end of this thread, the system may give its identifier to another thread.
         return threading.get_ident() == self._thread.ident and not self.ended.done()
 
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
@@ -103,7 +103,8 @@ class EngineThread:
             make: Makes the coroutine, on the loop's thread.
             undo: Makes the coroutine that undoes a result which no caller received, because an
                 exception of a signal handler came first.
-            to_end: True to run the coroutine to its end in any case, even if greenlets are refused.
+            to_end: True to let the coroutine run to its end even if a signal handler raises an
+                exception, or if greenlets are refused.
 
         Raises:
             RedlockClosed: The thread has ended.
@@ -111,7 +112,7 @@ class EngineThread:
 
         Safety: an exception of a signal handler, such as KeyboardInterrupt, cancels the coroutine,
         unless `to_end` is True. A result that exists by then is undone. The exception is raised
-        afterwards, or after `UNDONE_WITHIN` seconds.
+        when the coroutine or the undo has ended, or when `UNDONE_WITHIN` seconds have passed.
         """
         outcome: Latch[T] = Latch()
         call = Call(self._loop, make, undo, outcome)
@@ -200,7 +201,7 @@ class EngineThread:
         return RedlockClosed(f"this Redlock serves no calls: {self.dead or _CLOSED}")
 
     def end_after(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Let the loop run a last coroutine and end, and its thread with it.
+        """Let the loop run a last coroutine. Then the loop and its thread end.
 
         Only the first call has an effect. After the death of the thread, no call has an effect.
         """
@@ -215,17 +216,17 @@ class EngineThread:
         self.dead = "it belongs to the process before a fork"
 
     def _begin_end(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        # The loop of a thread that has died runs once more, for `last_act`.
+        # After an unexpected end, the loop runs once more, but only for `last_act`.
         if self._last is None and not self.dead:
             self._last = self._loop.create_task(last())
             self._last.add_done_callback(self._end)
 
     def _end(self, last: asyncio.Task[object]) -> None:
-        # asyncio logs an exception that nobody reads. The coroutine has reported it.
+        # Read the exception, because asyncio logs an unread one. `last` has already reported it.
         _ = last.cancelled() or last.exception()
         if not self.dead:
             self.dead = _CLOSED
-            # A task of this loop may wait for the same coroutine, and needs one more step.
+            # A task of this loop may wait for `last`, and needs one more step before the stop.
             self.post(self._loop.stop)
 
     def _begin(self, call: Call[Any]) -> None:
@@ -235,7 +236,7 @@ class EngineThread:
             # In a forked child the loop exists, but no thread runs it.
             if not self.dead:
                 self._inbox.post(call.begin)
-            # The ending thread may have failed all pending calls just before this call was added.
+            # The thread may have ended meanwhile, and failed all pending calls except this one.
             if not self.dead:
                 return
         call.outcome.set_exception(self.closed())
@@ -251,7 +252,7 @@ class EngineThread:
         except BaseException as error:
             if outcome.error is not error:
                 if to_end:
-                    # The exception may have come before the call had begun.
+                    # The exception may have come before the call had begun, so begin it here.
                     self.post(call.begin)
                     outcome.wait(UNDONE_WITHIN)
                 else:
@@ -267,7 +268,7 @@ class EngineThread:
             asyncio.set_event_loop(self._loop)
             self._loop.run_forever()
         except BaseException as error:
-            # Nobody else reports the error of a daemon thread, so the callers get it.
+            # Nobody else reports the error of a daemon thread, so the calls raise it.
             why = f"its thread ended by {type(error).__name__}: {error}"
         finally:
             try:

@@ -1,4 +1,4 @@
-"""Run a function at the end of a child of `multiprocessing`.
+"""Run a function at the end of a child process of `multiprocessing`.
 
 A child that was forked does not run the `atexit` functions of its parent.
 """
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["at_end_of_child"]
 
 _AFTER_ALL_OTHERS: Final = -1000
-"""The priority of the function. Functions of the program, which may still use locks, run before."""
+"""The priority that makes the function run after the exit functions of the program.
+
+The exit functions may still use locks."""
 
 
 def at_end_of_child(function: Callable[[], object]) -> None:
@@ -24,7 +26,8 @@ def at_end_of_child(function: Callable[[], object]) -> None:
     Before Python 3.13, other threads that are no daemons may still run at this moment, and may hold
     locks. So `function` is not called if there is a thread of this kind.
     """
-    # A child has imported these modules. Other processes need not import them.
+    # A child of `multiprocessing` has imported these modules. To spare other processes the import,
+    # look the modules up.
     process = sys.modules.get("multiprocessing.process")
     util = sys.modules.get("multiprocessing.util")
     if process is not None and util is not None and process.parent_process() is not None:

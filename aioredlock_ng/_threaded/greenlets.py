@@ -36,7 +36,7 @@ def refuse_greenlets() -> None:
             or `queue`. The event loop would block all greenlets, or end.
     """
     for package, module, question, parts, remedy in _PACKAGES:
-        # Another thread may just import the module.
+        # Another thread may be importing the module, which then lacks the function.
         is_patched = getattr(sys.modules.get(module), question, None)
         if is_patched is None:
             continue

@@ -29,9 +29,9 @@ class Latch(Generic[T]):
     __slots__ = ("_outcome", "_turn", "_wakers")
 
     def __init__(self) -> None:
-        # The result and the exception, in one object that other threads see whole.
+        # Result and exception are stored as one tuple, so that no thread sees only one of them.
         self._outcome: tuple[T | None, BaseException | None] | None = None
-        # The first setter removes this item, which no two threads can do.
+        # Each setter tries to remove this item, and only the first succeeds.
         self._turn = [None]
         self._wakers: list[Callable[[], object]] = []
 
@@ -40,7 +40,7 @@ class Latch(Generic[T]):
 
     @property
     def error(self) -> BaseException | None:
-        """The exception; None if there is a result, or nothing yet."""
+        """The exception; None if there is a result, or if the latch is not set yet."""
         return None if self._outcome is None else self._outcome[1]
 
     def set_result(self, result: T, /) -> None:
@@ -75,7 +75,8 @@ class Latch(Generic[T]):
         try:
             raise error
         finally:
-            # The traceback of the exception refers to this frame.
+            # The traceback of the exception refers to this frame. A reference from the frame to
+            # the exception would be a cycle.
             del error
 
     def arrival(self) -> asyncio.Future[None]:
@@ -100,7 +101,7 @@ class Latch(Generic[T]):
     async def outlast(self) -> None:
         """Wait until the latch is set, which must be in bounded time.
 
-        Safety: a cancellation is raised afterwards.
+        Safety: a cancellation is raised only after the latch is set.
         """
         try:
             await self.arrival()
@@ -109,7 +110,8 @@ class Latch(Generic[T]):
             raise
 
     def _set(self, result: T | None, error: BaseException | None) -> None:
-        # An empty list ends this method: `_turn` for a late setter, `_wakers` when all are awake.
+        # `pop` of an empty list ends this method. `_turn` is empty for every setter except the
+        # first. `_wakers` is empty when all waiters are awake.
         with suppress(IndexError):
             self._turn.pop()
             self._outcome = (result, error)

@@ -48,7 +48,7 @@ class ThreadedLease(Lease):
 
     @classmethod
     def of(cls, lease: Lease, thread: EngineThread, home: Mailbox | None) -> ThreadedLease:
-        """Return the lease for a holder on another loop, whose mailbox is `home`.
+        """Return the lease for a holder on another loop. `home` is the mailbox of that loop.
 
         The engine's loop runs this method.
         """
@@ -141,10 +141,10 @@ class ThreadedLease(Lease):
         return lost
 
     def _declare_lost(self) -> None:
-        """Make the loss final that the holder has seen.
+        """Declare the lease lost for good, because the holder has seen the loss.
 
-        The confirmation of a renewal may reach the engine at this moment. Without the declaration,
-        the engine would renew a lease whose holder has ended its work.
+        The engine may receive the confirmation of a renewal at this moment. Without the
+        declaration, the engine would keep a lease whose holder has ended its work.
         """
         if not self._thread.dead:
             self._thread.post(self._end_lost)
@@ -152,8 +152,8 @@ class ThreadedLease(Lease):
     def _end_lost(self) -> None:
         extender = self._engine.extender
         extender.check(self._record)
-        # Another thread may have seen a valid lease after the confirmation, and may still work. So
-        # a lease that was renewed meanwhile is left to expire.
+        # If a renewal was confirmed meanwhile, another thread may have seen a valid lease and may
+        # still work. So the lease is left to expire, and is not released.
         extender.forsake(self._record, UNRENEWED)
 
     def let_go(self) -> None:
@@ -221,7 +221,8 @@ class ThreadedLease(Lease):
     def _is_used(self) -> bool:
         """Return True while a thread of the holder works under the lease.
 
-        On the engine's thread the result is False, because the holder's loop has checked already.
+        On the engine's thread the result is False, because the holder's loop has already called
+        `still_used`.
         """
         still_used = self._still_used
         return (

@@ -28,7 +28,7 @@ class Mailbox:
         self.loop = loop
         self._posts: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._awake = False
-        # The thread that is waking the loop; 0 for none.
+        # The identifier of the thread that is waking the loop; 0 for none.
         self._waker = 0
 
     @property
@@ -42,20 +42,21 @@ class Mailbox:
             RuntimeError: The loop is closed, so the callback never runs.
         """
         self._posts.append((callback, arguments))
-        # `_run` clears the flag before it reads the posts. So each post either is read by a run
+        # `_run` clears `_awake` before it reads the posts. So each post is either read by a run
         # that is already scheduled, or schedules a run.
         if not self._awake or self._waker == threading.get_ident():
             self._wake()
 
     def _wake(self) -> None:
         try:
-            # A signal handler may post between the next two lines, and wait for the answer.
+            # A signal handler may interrupt the next lines, call `post`, and wait for an answer.
+            # Because `_waker` is this thread, the post of the handler wakes the loop itself.
             self._waker = threading.get_ident()
             self._awake = True
             self.loop.call_soon_threadsafe(self._run)
         except BaseException:
-            # A signal handler may have raised the exception before the call. If the flag stayed
-            # set, no post would ever wake the loop again.
+            # A signal handler may have raised the exception before the call. If `_awake`
+            # stayed True, no post would ever wake the loop again.
             self._awake = False
             raise
         finally:
@@ -70,7 +71,8 @@ class Mailbox:
             try:
                 callback(*arguments)
             except (SystemExit, KeyboardInterrupt):
-                # The exception ends the loop. If the loop runs again, it calls the other callbacks.
+                # The exception ends the loop. The other callbacks must be called if the loop runs
+                # again.
                 self._wake()
                 raise
             except BaseException as error:

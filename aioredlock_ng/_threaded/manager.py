@@ -40,7 +40,7 @@ class Threaded(PerProcess[M]):
     Args:
         make: Makes an ordinary manager, which the thread opens.
         stall_limit: Seconds after which an event loop that stands still loses its leases. None:
-            never.
+            no limit.
     """
 
     def __init__(self, make: Callable[[], M], stall_limit: float | None) -> None:
@@ -57,7 +57,7 @@ class Threaded(PerProcess[M]):
             ConfigurationError: As in `Redlock.open`.
             RedlockClosed: The manager is open already, or its thread has ended.
 
-        Safety: a cancelled call closes everything again.
+        Safety: a cancelled call closes the manager again.
         """
         if (here := self.here) is not None:
             raise here.thread.closed() if here.thread.dead else _open_already()

@@ -20,7 +20,7 @@ __all__ = ["Manager", "Opened"]
 
 
 class Manager(Protocol):
-    """The part of `Redlock` that a thread of its own needs."""
+    """The methods of `Redlock` that `Opened` calls on the engine's thread."""
 
     async def open(self) -> object:
         """Connect to the nodes."""
@@ -46,7 +46,7 @@ class Opened(Generic[M]):
 
     Attributes:
         thread: The thread of the manager's event loop.
-        outcome: Set when the manager is open, or could not be opened.
+        outcome: A latch that is set when the manager is open, or could not be opened.
     """
 
     def __init__(self, redlock: M, begun: Callable[[M], object] | None) -> None:
@@ -68,7 +68,7 @@ class Opened(Generic[M]):
 
     @property
     def usable(self) -> bool:
-        """True until the manager is closed, or could not be opened."""
+        """True in the process of the manager, until its closing begins or its opening fails."""
         return self.of_this_process and not self._closing and self.outcome.error is None
 
     def begin_close(self) -> None:
@@ -100,12 +100,12 @@ class Opened(Generic[M]):
         Safety: the manager is closed completely before a cancellation is raised.
         """
         self.begin_close()
-        # A task on the thread itself, for example of a sink, cannot wait for the thread's end.
+        # A task on this thread, for example in a sink, cannot wait for the end of its own thread.
         await (self._closed if self.thread.here else self.thread.ended).outlast()
         self._raise_error()
 
     def _raise_error(self) -> None:
-        # A thread whose loop cannot run any more ends without a closing.
+        # A thread whose loop cannot run any more ends without setting `_closed`.
         if self._closed.error is not None:
             raise self._closed.error
 
@@ -143,6 +143,7 @@ class Opened(Generic[M]):
                     self._engine.extender.forsake(record, f"{UNKEPT}; {self.thread.dead}")
         await self._close()
         if self._engine is not None:
-            # A SystemExit of a sink may have broken off an earlier closing.
+            # A SystemExit of a sink may have broken off an earlier closing, so disconnect the nodes
+            # here.
             nodes = self._engine.context.fleet.nodes
             await asyncio.gather(*(node.aclose(UNDONE_WITHIN) for node in nodes))

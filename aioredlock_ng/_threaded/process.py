@@ -30,12 +30,12 @@ _prepared = 0
 
 
 class PerProcess(Generic[M]):
-    """The manager of the current process, which a forked child replaces by its own.
+    """The manager of the current process. A forked child replaces it by another manager.
 
     Args:
         make: Makes a manager that is not open yet.
-        opens_itself: True: the manager opens at its first use. False: the manager opens at its
-            first use only in a forked child, and only if the manager was open in the parent.
+        opens_itself: If True, the manager opens at its first use. If False, the manager opens at
+            its first use only in a forked child, and only if the manager was open in the parent.
         begun: Called on the engine's loop when the manager is open.
     """
 
@@ -50,7 +50,8 @@ class PerProcess(Generic[M]):
         self._begun = begun
         self._opened: Opened[M] | None = None
         self._closed = not opens_itself
-        # A signal handler may use the manager while its thread has the lock.
+        # A signal handler may use the manager while the interrupted thread has the lock. So the
+        # lock is reentrant.
         self._opening = threading.RLock()
         _all.add(self)
 
@@ -68,7 +69,7 @@ class PerProcess(Generic[M]):
 
         Raises:
             RedlockClosed: The manager was closed, or the thread of its locks has ended.
-            RedlockError: The call comes from the thread itself, which is still opening the manager.
+            RedlockError: The call comes from the manager's own thread, which is still opening it.
 
         Safety: if the call is interrupted while it waits, the opening goes on without it.
         """
@@ -90,10 +91,10 @@ class PerProcess(Generic[M]):
     def close(self) -> None:
         """Close the manager of this process, if there is one. Idempotent.
 
-        The call also waits for the end of a thread that has died.
+        The call returns after the end of the manager's thread, even if its event loop has failed.
 
         Raises:
-            RedlockError: The call comes from the thread itself, which would wait for itself.
+            RedlockError: The call comes from the manager's own thread, and would wait for itself.
 
         Safety: if the call is interrupted, the closing goes on without it, or a further call begins
         the closing.
@@ -127,7 +128,8 @@ class PerProcess(Generic[M]):
         self._opening = threading.RLock()
 
     def _begin(self, *, again: bool) -> Opened[M]:
-        # A sink must not wait for the lock while the lock's holder waits for the engine's thread.
+        # Refuse a closed manager without taking `_opening`. A sink that waited for this lock would
+        # block the engine, for which the thread with the lock may wait.
         self._refuse_closed(again=again)
         with self._opening:
             here = self.here
@@ -138,7 +140,8 @@ class PerProcess(Generic[M]):
             refuse_greenlets()
             _prepare_end()
             if (earlier := self._of_this_process()) is not None:
-                # An interrupt may have ended `close` before the closing had begun.
+                # An interrupt may have ended `close` before the closing had begun, so begin it
+                # here.
                 earlier.begin_close()
             opened = Opened(self._make(), self._begun)
             try:
@@ -163,8 +166,9 @@ class PerProcess(Generic[M]):
 
     def _begin_close(self) -> Opened[M] | None:
         """Begin the closing, and return the manager for whose end the call must wait."""
-        # This method takes no lock, because a signal handler may close the manager while another
-        # frame of its thread has the lock, and wait for the engine's thread.
+        # This method does not take `_opening`, because a sink may close the manager on the engine's
+        # thread. If that thread waited for the lock, it could wait for ever: a signal handler may
+        # interrupt the code that has the lock, and wait for the engine's thread.
         self._closed = True
         opened = self._of_this_process()
         if opened is not None:

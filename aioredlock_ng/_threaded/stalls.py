@@ -47,7 +47,7 @@ class Stalls:
     """Checks, on the engine's loop, the event loops whose tasks hold leases of one manager.
 
     Args:
-        limit: Seconds after which a loop that stands still loses its leases. None: never.
+        limit: Seconds after which a loop that stands still loses its leases. None: no limit.
     """
 
     def __init__(self, engine: Engine, limit: float | None) -> None:
@@ -63,8 +63,8 @@ class Stalls:
 
     def _look(self) -> None:
         now = self._engine.context.loop.time()
-        # If the process was stopped, its loops could not answer. So each check counts at most two
-        # intervals as time without an answer.
+        # While the whole process was suspended, no loop could answer. That time must not end
+        # leases, so each check counts at most two intervals as time without an answer.
         passed = min(now - self._looked_at, 2 * self._every)
         self._looked_at = now
         for home, leases in self._by_home().items():

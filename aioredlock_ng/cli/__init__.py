@@ -1,7 +1,7 @@
 """Start the command line.
 
-This module imports typer and rich only inside `main`. If one of them is missing, `main` names the
-extra to install.
+This module imports typer and rich only inside `main`. If typer or rich is not installed, `main`
+prints the name of the extra that installs both, and exits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# Packages of the extras "cli" and "demo", which the library itself does not need.
+# The extras "cli" and "demo" install these packages. The library itself does not need them.
 _FROM_THE_EXTRA = ("typer", "rich")
 
 
@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _mend_streams()
     child: list[str] = []
     if holds and "--" in words:
-        # The parser would remove the first "--". Without the "--", the names could not be separated
-        # from the command that follows them.
+        # The parser would remove the "--" between the lock names and the user's command. So the two
+        # parts are separated before the parser runs.
         end = words.index("--")
         words, child = words[:end], words[end + 1 :]
     interrupted = signal.getsignal(signal.SIGINT)
@@ -70,7 +70,7 @@ def _mend_streams() -> None:
     """Replace missing standard streams, and set the error handler of the output streams.
 
     A standard stream is None if it was closed when this process started. The error handler escapes
-    the characters of a lock's name that the terminal's encoding lacks.
+    characters that the terminal's encoding lacks. The name of a lock may contain such characters.
     """
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)

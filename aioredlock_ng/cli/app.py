@@ -36,14 +36,14 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
     """Return the app with its commands.
 
     Args:
-        words: The command line. If its first word without a dash is a command, only that command is
-            imported and registered, else all commands. So `run` does not import the code that draws
-            tables.
+        words: The command line. If the first word that does not begin with a dash is a command, the
+            app has only that command. Otherwise the app has all commands. Only the
+            modules of these commands are imported, so `run` does not import code for tables.
     """
     app = typer.Typer(
         cls=Group,
         help=(
-            "Locks for a whole fleet, over independent Redis or Valkey nodes.\n\nThe nodes come"
+            "Distributed locks over independent Redis or Valkey nodes.\n\nThe nodes come"
             " from --node URL, or from AIOREDLOCK_NG_NODES. COMMAND --help shows the options of a"
             " command."
         ),

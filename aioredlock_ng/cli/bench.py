@@ -1,4 +1,4 @@
-"""Provide the command `bench`, which measures acquire and release of its own locks."""
+"""Provide the command `bench`, which measures how long an acquire and a release take."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 PREFIX = "bench:aioredlock_ng"
-"""Start of the locks' names. The start `aioredlock_ng:` is for the library's own keys."""
+"""Default prefix of the lock names.
+
+The prefix does not begin with `aioredlock_ng:`, which is reserved for the library's own keys.
+"""
 
 
 def bench(
@@ -49,7 +52,8 @@ def bench(
     prefix: Annotated[
         str,
         typer.Option(
-            metavar="PREFIX", help="Start of the names, for servers that allow certain keys only."
+            metavar="PREFIX",
+            help="Prefix of the lock names, for servers that allow certain keys only.",
         ),
     ] = PREFIX,
     as_json: JsonOption = False,
@@ -58,8 +62,8 @@ def bench(
 ) -> None:
     """Measure acquire and release on the nodes.
 
-    The locks have names of their own and no other client wants them. Nothing is left behind. Times
-    are seconds.
+    The command acquires locks under names that no other client uses, and releases all these locks.
+    Times are in seconds.
     """
     with reported("bench"), Interruption() as interruption:
         redlock = manager(node, node_timeout=node_timeout)
@@ -101,7 +105,11 @@ def bench(
 async def _measure(
     redlock: Redlock, prefix: str, seconds: float, coroutines: int
 ) -> tuple[list[float], Counter[type[LockNotAcquired]], float]:
-    """Return the seconds of each cycle, the count of each type of error, and the total seconds."""
+    """Acquire and release locks for `seconds`.
+
+    Return the seconds of each cycle, the count of each type of error, and the total seconds. A
+    cycle is one acquire and one release.
+    """
     run = secrets.token_hex(4)
     took: list[float] = []
     errors: Counter[type[LockNotAcquired]] = Counter()

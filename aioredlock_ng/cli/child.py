@@ -1,14 +1,15 @@
-"""Provide the child process of `run` and `elect`, which is killed if this process dies.
+"""Provide the child process that executes the user's command for `run` and `elect`.
 
-The child is forked while this process has one thread and no event loop. A fork of a process with
-threads could deadlock. The child waits for a message on a pipe. This process sends the message
-after it has acquired the lock. The child then executes the command.
+In this module, "this process" is the process of `aioredlock-ng`. The child is forked while this
+process has one thread and no event loop, because a fork of a process with threads could deadlock.
+The child waits for a message on a pipe. This process sends the message after it has acquired the
+lock. The child then executes the command.
 
-A second small process, the guardian, has a pipe to this process. When this process dies in any way,
-the pipe closes, and the guardian kills the child's process group. On Linux, the kernel also kills
-the child when its parent dies. While this process holds the lock, its messages set the time until
-which the group may live. If this process hangs or is stopped, no message extends that time, and the
-guardian kills the group.
+A second small process, the guardian, has a pipe to this process. When this process dies for any
+reason, the pipe closes, and the guardian kills the child's process group. On Linux, the kernel also
+kills the child when this process dies. While this process holds the lock, it sends messages to the
+guardian. Each message contains the time until which the group may live. If this process hangs or is
+suspended, no message extends that time, and the guardian kills the group.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _CANNOT_EXECUTE, _NOT_FOUND = 126, 127
 _LIMIT: Final = struct.Struct("d")
 """Format of a message to the guardian: the time until which the group may live.
 
-The last message, `_ALL_IS_WELL`, is shorter than this format.
+The time is in seconds, as `boottime` returns it. The last message, `_ALL_IS_WELL`, is shorter than
+this format, so the guardian recognizes the last message by its length.
 """
 
 _ALL_IS_WELL: Final = b"."
@@ -44,17 +46,17 @@ _ALL_IS_WELL: Final = b"."
 _SILENCE: Final = 1.0
 """Seconds for which the guardian waits for a further message after the limit has passed.
 
-In this time, the guardian can read messages that came late, for example after a suspension of the
-machine.
+In this time, the guardian can still read a message that extends the limit but comes late, for
+example after a suspension of the machine.
 """
 
 
 class Child:
-    """A process that becomes a command at `start`, in a process group of its own.
+    """A forked process that executes a command after `start`, in a process group of its own.
 
     Args:
         command: The program, searched in PATH, and its arguments. No shell is involved.
-        word: `run` or `elect`, for the message of a command that cannot be executed.
+        word: `run` or `elect`, for the error message if the command cannot be executed.
 
     Attributes:
         pid: The id of the process and of its group.
@@ -79,9 +81,11 @@ class Child:
             os.close(self._leash)
             _guard(watching, self.pid)
         os.close(watching)
-        # A stopped guardian does not read. A write to a full pipe must not block this process.
+        # A suspended guardian does not read, so its pipe can become full. A write to the full pipe
+        # must not block this process.
         os.set_blocking(self._leash, False)
-        # Parent and child both create the group, so that it exists before either uses it.
+        # Parent and child both create the group, so that the group exists before the first of them
+        # uses it.
         with contextlib.suppress(OSError):
             os.setpgid(self.pid, self.pid)
 
@@ -128,7 +132,10 @@ class Child:
         return True
 
     def poll(self) -> int | None:
-        """Return the wait status if the child ended or stopped since the last call."""
+        """Return the child's wait status if the child ended or was suspended since the last call.
+
+        Otherwise return None.
+        """
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
         self._ended = bool(pid) and not os.WIFSTOPPED(status)
         return status if pid else None
@@ -199,19 +206,21 @@ def _die_with(parent: int) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The parent may have died before this call.
+        # If the parent died before this call, the kernel does not kill this process, so the process
+        # ends itself.
         if os.getppid() != parent:
             os._exit(0)
 
 
 def _guard(leash: int, group: int) -> NoReturn:
-    """Run the guardian, which kills the group when the parent has died or let the limit pass."""
+    """Run the guardian, and kill the group if the parent dies or does not extend the limit."""
     try:
         # A signal to the parent's group or session must not reach the guardian.
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
-        # A program that reads the parent's output must not wait for the guardian's end.
+        # A program that reads the parent's output until the end of the file must not wait for the
+        # guardian. So the guardian does not keep the parent's streams open.
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)
@@ -230,8 +239,8 @@ def _ends_well(leash: int) -> bool:
     words.register(leash, select.POLLIN)
     limit = math.inf
     while True:
-        # The limit is checked at short intervals, because a timeout does not count the time for
-        # which the machine is suspended.
+        # The limit is checked at short intervals, because the timeout of `poll` does not count the
+        # time for which the machine is suspended.
         passed = boottime() >= limit
         if words.poll(_SILENCE * 1000):
             word = os.read(leash, _LIMIT.size)

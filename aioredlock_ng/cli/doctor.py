@@ -1,4 +1,4 @@
-"""Provide the command `doctor`, which reads its options and prints the diagnosis."""
+"""Provide the command `doctor`, which examines the nodes and prints the diagnosis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,14 @@ def doctor(
         bool, typer.Option("--json", help="Write JSON to standard output. Times are seconds.")
     ] = False,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Print lines without control codes, as in a pipe.")
+        bool,
+        typer.Option(
+            "--plain",
+            help=(
+                "Print lines without control codes. This is the default if the output is not a"
+                " terminal."
+            ),
+        ),
     ] = False,
     ttl: Annotated[
         float | None,
@@ -85,13 +92,17 @@ def doctor(
             min=0.1,
             max=3600,
             metavar="SECONDS",
-            help="Time between two readings of the clocks, 0.1 to 3600. A longer time finds more.",
+            help=(
+                "Time between two readings of each node's clock, 0.1 to 3600. A longer time gives a"
+                " more precise rate of the clock."
+            ),
         ),
     ] = WATCH,
     probe: Annotated[
         str,
         typer.Option(
-            metavar="PREFIX", help="Start of the name of the lock that is tried on each node."
+            metavar="PREFIX",
+            help="Prefix of the name of the test lock that is acquired on each node.",
         ),
     ] = PROBE,
     ignore: Annotated[
@@ -99,21 +110,21 @@ def doctor(
         typer.Option(
             "--ignore",
             metavar="CODE",
-            help="Code of a finding that you accept. Repeat it for each.",
+            help="Code of a finding that you accept. Repeat the option for each code.",
         ),
     ] = None,
 ) -> None:
     """Find the weaknesses of a set of nodes.
 
-    Each finding says what it means for the locks and what to do. A lock with a name of its own is
-    taken and released on each node. Nothing is left behind. Times are seconds.
+    Each finding says what it means for the locks and what to do. The command acquires and
+    releases a test lock on each node, under a name that no other client uses. Times are in seconds.
     """
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     accepted = set(ignore or ())
     if unknown := accepted - KINDS.keys():
         errors.print(
-            f"aioredlock-ng doctor: no finding is called {', '.join(sorted(unknown))}; there are"
-            f" {', '.join(KINDS)}"
+            f"aioredlock-ng doctor: no finding is called {', '.join(sorted(unknown))}; the codes"
+            f" are {', '.join(KINDS)}"
         )
         raise typer.Exit(2)
     try:

@@ -29,12 +29,12 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO
 _SEEN = ("server", "up", "on disk", "when full", "round trip (p50, p95, p99)", "clock against ours")
 
 _NARROW = 80
-"""Smallest width of a terminal for tables. A narrower table has room for only a few words of
-advice in a line."""
+"""Smallest width of a terminal for tables, in columns. In a narrower table, a line of the advice
+would have only a few words."""
 
 
 def print_tables(diagnosis: Diagnosis, console: Console) -> None:
-    """Print tables for a terminal, or wrapped lines if it is too narrow for tables."""
+    """Print tables for a terminal, or wrapped lines if the terminal is too narrow for tables."""
     width = console.width
     rows = [(facts.address, *_what_was_seen(facts)) for facts in diagnosis.nodes]
     seen = fitted([Column(head) for head in ("node", *_SEEN)], rows, width)

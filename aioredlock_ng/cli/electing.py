@@ -19,8 +19,10 @@ from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager, n
 __all__ = ["elect"]
 
 _GRACE_SHARE: Final = 0.8
-"""Default grace time, as a share of the step-down time. In the rest of the step-down time, the
-killed processes end."""
+"""Default time from SIGTERM to SIGKILL, as a share of the step-down time.
+
+The rest of the step-down time is left for the killed processes to end.
+"""
 
 
 def elect(
@@ -30,7 +32,7 @@ def elect(
         str | None,
         typer.Option(
             metavar="LABEL",
-            help="Text that names this candidate to all others. Default: host:process.",
+            help="Text by which others recognize this candidate. Default: host:process.",
             show_default=False,
         ),
     ] = None,
@@ -38,7 +40,10 @@ def elect(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Longest wait of the others if this host dies. Default: the environment, else 10.",
+            help=(
+                "ttl of the lock, which is the longest wait of the other candidates if this host"
+                " dies. Default: the environment, else 10."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -55,14 +60,18 @@ def elect(
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="From SIGTERM to SIGKILL, at most --step-down. Default: 0.8 of that.",
+            help="Time from SIGTERM to SIGKILL, at most --step-down. Default: 0.8 of --step-down.",
             show_default=False,
         ),
     ] = None,
     rejoin: Annotated[
         bool,
         typer.Option(
-            "--rejoin/--no-rejoin", help="Stand again after a lost term, or end with status 75."
+            "--rejoin/--no-rejoin",
+            help=(
+                "After a loss of the lock: wait to lead again (default), or end with status 75"
+                " (--no-rejoin)."
+            ),
         ),
     ] = True,
     node: NodeOption = None,
@@ -80,7 +89,7 @@ def elect(
     if not any(command[:1]):
         say(
             "elect",
-            "no command is given; write it behind --, like: aioredlock-ng elect NAME -- ./worker",
+            "no command is given; write it after --, like: aioredlock-ng elect NAME -- ./worker",
         )
         raise typer.Exit(USAGE)
     if label is None:

@@ -26,8 +26,11 @@ USAGE: Final = 2
 """The command line or a setting is wrong. Nothing was done."""
 
 NO_QUORUM: Final = 69
-"""No majority of the nodes answered, or a majority refused. The status is EX_UNAVAILABLE of
-sysexits.h."""
+"""No majority of the nodes answered, or a majority cannot be used.
+
+For example, a node with a wrong password cannot be used. The status is EX_UNAVAILABLE of
+sysexits.h.
+"""
 
 NO_OUTPUT: Final = 74
 """Standard output cannot be written, for example to a full disk. The status is EX_IOERR of
@@ -38,9 +41,9 @@ LOST: Final = 75
 
 
 def say(command: str, words: str) -> None:
-    """Write one line to standard error, which may be closed."""
-    # Standard error is None if it was closed at the start. A failed write must not change the exit
-    # status.
+    """Write one line to standard error, or nothing if standard error is closed."""
+    # `sys.stderr` is None if standard error was closed when this process started. A failed write
+    # must not change the exit status.
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"aioredlock-ng {command}: {' '.join(words.split())}\n")
         sys.stderr.flush()

@@ -60,7 +60,7 @@ def inspect(
     Slot 1 of the semaphore "gpu" is the lock "gpu#1".
     """
     with reported("inspect"), Interruption() as interruption:
-        # With the recovery guard, the manager would write a marker to an unmarked node.
+        # With the recovery guard, the manager would write a marker to a node without a marker.
         redlock = manager(
             node, node_timeout=node_timeout, key_format=key_format, recovery_guard="none"
         )
@@ -105,7 +105,7 @@ def _state(info: LockInfo) -> str:
     if info.offered:
         return "offered to a waiter"
     if info.token is not None:
-        return f"free; no majority of the {info.total} nodes has the same key"
+        return f"free; no majority of the {info.total} nodes has the same token"
     return "free"
 
 

@@ -26,20 +26,20 @@ __all__ = ["Job", "Keeper"]
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that end the wait for the lock.
 
-While the child runs, these signals go to every process in its group. If only the child received
-them, a shell could die while its own child lives on.
+While the child runs, this process sends these signals on to every process in the child's group. If
+only the child received them, a child that is a shell could end while its commands live on.
 """
 
 _TO_THE_GROUP: Final = (*_STOPPING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 _TO_THE_CHILD: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
-"""Signals that go to the child alone.
+"""Signals that this process sends on to the child alone.
 
 A process without handlers for these signals would be killed, so the rest of the group does not
 receive them.
 """
 
 _NOTICE_AFTER: Final = 1.0
-"""Seconds of waiting for the lock until the user learns that no majority of the nodes is up."""
+"""Seconds of waiting for the lock until this process reports that no majority of nodes is up."""
 
 
 _LOOK: Final = 0.01
@@ -48,20 +48,20 @@ _LOOK: Final = 0.01
 _KILLED_WITHIN: Final = 1.0
 """Longest wait in seconds for the end of killed processes.
 
-In some containers no process reaps killed processes, and they stay for ever.
+In some containers no process reaps killed processes, which then stay as zombies.
 """
 
 _TELL_EVERY: Final = 0.5
 """Longest time in seconds between two messages to the guardian.
 
-Each message limits the life of the child's group. After that limit, the guardian waits for a
-late message, for twice this time, and then kills the group.
+Each message contains the time until which the child's group may live. After that time, the guardian
+waits for a late message for a second, and then kills the group.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The settings of a keeper that do not describe the lock.
+    """The settings of a keeper: exit statuses, times and the name of the command.
 
     Attributes:
         conflict_code: Exit status if another client holds the lock.
@@ -81,7 +81,7 @@ class Job:
 
 
 class Keeper:
-    """The holder of one lock for one child.
+    """Holds one lock while one child runs.
 
     `run` opens the manager `redlock` and starts the command of the child.
 
@@ -107,7 +107,7 @@ class Keeper:
         """Acquire the lock, run the child, and return the exit status.
 
         Raises:
-            RedlockError: The acquire failed, and not because of another holder.
+            RedlockError: The acquire failed for a reason other than another holder.
 
         Safety: when this call ends, even by an exception, a started command has ended, and an
         acquired lock is released or lost.
@@ -117,7 +117,7 @@ class Keeper:
         task = asyncio.current_task()
         assert task is not None
         loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
-        # The child may have been killed before the handler was set.
+        # If the child ended before the handler was set, the handler is not called for this end.
         self._child_changed()
         for number in (*_TO_THE_GROUP, *_TO_THE_CHILD):
             # A signal that is ignored from the start (nohup, a background job of a script) stays
@@ -153,8 +153,8 @@ class Keeper:
                 "AIOREDLOCK_NG_NAME": lease.resource,
                 "AIOREDLOCK_NG_TOKEN": lease.token,
                 "AIOREDLOCK_NG_FENCE": "" if lease.fence is None else str(lease.fence),
-                # For a lock without slots the variable is empty. If it were not set, the child
-                # would inherit the slot of an enclosing semaphore.
+                # For a lock without slots the variable is empty. If the variable were not set,
+                # the child would inherit the slot of an enclosing `run --slots`.
                 "AIOREDLOCK_NG_SLOT": "" if lease.slot is None else str(lease.slot),
             }
         )
@@ -164,9 +164,9 @@ class Keeper:
             ended = "had ended already" if self._over.done() else "was ended"
             stepped_down = lost.done() and not self._over.done() and lease.valid
         finally:
-            # The group ends before any output, because a write to an unread error stream could
-            # block while the child lives. The group also ends before the release, so that none of
-            # its processes works beside the next holder.
+            # The group ends before this process writes the error line, because that write may block
+            # if nobody reads. The group also ends before the release, so that none of its processes
+            # still works when the next holder begins.
             ending = asyncio.ensure_future(self._end())
             try:
                 await asyncio.wait((ending,))
@@ -176,8 +176,8 @@ class Keeper:
                     lambda: not ending.done(), lambda: asyncio.wait((ending,))
                 )
                 lost.cancel()
-                # The group has ended, and its number may soon belong to another group, which the
-                # guardian must not kill.
+                # The group has ended, and its id may soon belong to another group. Without this
+                # call, the guardian could kill that group.
                 self._child.allow(math.inf)
         released = await lease.release()
         if released and not stepped_down:
@@ -234,8 +234,8 @@ class Keeper:
             return os.WEXITSTATUS(status)
         number = os.WTERMSIG(status)
         if self._terminal.given and number in (signal.SIGINT, signal.SIGQUIT):
-            # The key, such as Control-C, sent the signal to the child's group only. A script that
-            # runs this process is in this process's group, and must receive the signal too.
+            # A keystroke, such as Control-C, sent the signal to the child's group only. A script
+            # that runs this process is in this process's group, and must receive the signal too.
             self._terminal.take()
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
@@ -261,27 +261,27 @@ class Keeper:
         elif self._stop_asked:
             self._suspend()
         elif os.WSTOPSIG(status) in (signal.SIGTTIN, signal.SIGTTOU):
-            # The child needs the terminal, and gets it if this process has it. If this process is
-            # in the background, the child stays stopped until SIGCONT.
+            # The child needs the terminal. If this process has the terminal, the child gets it. If
+            # this process is in the background, the child stays suspended until SIGCONT.
             if self._terminal.give(self._child.pid):
                 self._child.signal_group(signal.SIGCONT)
         elif self._terminal.given:
             self._suspend()
 
     def _suspend(self) -> None:
-        """Stop this process after the child has stopped, so that the shell shows its prompt.
+        """Suspend this process after the child, so that the shell shows its prompt.
 
         After SIGCONT, both processes go on. If the lock was lost meanwhile, the child is ended.
         """
         self._stop_asked = False
         given = self._terminal.given
         self._terminal.take()
-        # A stopped child does no harm without the lock. Without this call, the guardian would kill
-        # the child during the stop.
+        # Without this call, the guardian would kill the child during the suspension. A suspended
+        # child does no harm, even if the lock is lost.
         self._child.allow(math.inf)
         # If the child's group has the terminal, only that group received the Control-Z, so this
-        # process stops its own group. Otherwise its own group has received the Control-Z already,
-        # or the signal was meant for this process alone.
+        # process suspends its own group. Otherwise this process suspends only itself, because its
+        # group has received the Control-Z already, or the signal was meant for this process alone.
         if given:
             os.killpg(0, signal.SIGSTOP)
         else:

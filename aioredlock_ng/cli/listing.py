@@ -53,8 +53,8 @@ _COLUMNS = (
 )
 """Columns in the order of display.
 
-If a line is too short for all columns, those with the highest ranks are left out first. Lines for a
-pipe have all columns.
+If a line is too short for all columns, the columns with the highest ranks are left out first. Lines
+for a pipe have all columns.
 """
 
 
@@ -63,7 +63,7 @@ def ls(
     every: Annotated[
         bool,
         typer.Option(
-            "--all", help="List keys that are not locks too, by their type and remaining time."
+            "--all", help="List also keys that are not locks, with their type and remaining time."
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -73,9 +73,10 @@ def ls(
 ) -> None:
     """List the locks on the nodes.
 
-    All keys are scanned, except the library's own. A string that expires is listed as a lock, and
-    so is a key with readers. A node cannot distinguish a lock from another string that expires.
-    Give a PATTERN if there are other strings.
+    The command scans all keys of the nodes. A string that expires is listed as a lock, because a
+    node cannot distinguish a lock from another string that expires. Locks with readers are listed
+    too. Keys that begin with "aioredlock_ng:" are not listed.
+    Give a PATTERN if the nodes have other strings that expire.
     """
     with reported("ls"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}

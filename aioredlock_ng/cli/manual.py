@@ -1,4 +1,4 @@
-"""Define the help of every command: exit statuses, examples, and the layout at any width."""
+"""Define the help of every command: its exit statuses, its examples and its layout."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["PAGES", "Command", "Group", "Page"]
 
 _WIDEST = 80
-"""Characters of the longest line. Longer lines are hard to read on a wide terminal."""
+"""Largest width of the lines, in characters. Longer lines would be hard to read."""
 
 _NARROWEST = 40
-"""Width of the lines if the terminal has fewer columns. A shorter line cannot hold an option and
-its value."""
+"""Smallest width of the lines, even if the terminal has fewer columns. A shorter line has no room
+for an option and its value."""
 
 _FIRST_COLUMN = 24
 """Characters for an option's name. A longer name has a line of its own."""
@@ -50,7 +50,11 @@ PAGES = {
             ("the command's", "128 + N if signal N ended the command."),
             ("1", "Another client holds the lock, or all slots are held. -E sets another status."),
             _USAGE,
-            ("69", "No majority of the nodes answered, or a majority refused."),
+            (
+                "69",
+                "No majority of the nodes answered, or a majority cannot be used, for example"
+                " because of a wrong password.",
+            ),
             ("75", "The lock was lost. --lost-code sets another status."),
             ("126", "The command cannot be executed."),
             ("127", "The command was not found."),
@@ -68,8 +72,8 @@ PAGES = {
         (
             ("the command's", "128 + N if signal N ended the command."),
             _USAGE,
-            ("69", "A majority of the nodes refused."),
-            ("75", "The lock was lost, with --no-rejoin."),
+            ("69", "A majority of the nodes cannot be used, for example with a wrong password."),
+            ("75", "The lock was lost, and --no-rejoin was given."),
             ("126", "The command cannot be executed."),
             ("127", "The command was not found."),
         ),
@@ -119,7 +123,7 @@ PAGES = {
             ("0", "--once has shown its frame."),
             _USAGE,
             ("69", "No majority of the nodes answered --once."),
-            ("130", "Control-C ended it."),
+            ("130", "Control-C ended top."),
         ),
         ("aioredlock-ng top 'order:*'", "aioredlock-ng top --once"),
     ),
@@ -138,7 +142,7 @@ PAGES = {
     "demo": Page(
         (
             ("0", "No update was lost under the lock."),
-            ("1", "An update was lost under the lock, or the demo broke off."),
+            ("1", "An update was lost under the lock, or the demo was aborted."),
             ("2", "The demo could not begin."),
         ),
         ("aioredlock-ng demo", "aioredlock-ng demo --plain --seconds 10"),
@@ -229,7 +233,7 @@ def _option(param: Any) -> tuple[str, str]:
 
 
 def _rows(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Lay out names and texts in two columns. A name that is too long stands above its text."""
+    """Lay out names and texts in two columns. A long name has a line of its own above its text."""
     pairs = [(first, text or "-") for first, text in pairs if first]
     column = min(max((len(first) for first, _ in pairs), default=0), _FIRST_COLUMN)
     for first, text in pairs:

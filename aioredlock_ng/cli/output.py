@@ -1,4 +1,4 @@
-"""Provide a standard output that raises an error of its own type when a write fails."""
+"""Provide a standard output that raises `OutputFailed` when a write fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Output(io.TextIOWrapper):
 def watched_output(command: str) -> Iterator[None]:
     """Turn a failed write to standard output into an error line and an exit status.
 
-    If the reader of the output is gone, no error line is written. The status is then that of a
+    If the reader of a pipe is gone, no error line is written. In this case, the status is that of a
     process killed by SIGPIPE.
 
     Args:
@@ -68,8 +68,8 @@ def watched_output(command: str) -> Iterator[None]:
             finally:
                 output.flush()
     except OutputFailed as failed:
-        # At its exit, Python writes the rest of the buffer again. With the old descriptor, that
-        # write would fail and print a traceback.
+        # At its exit, Python writes the rest of the buffer again. That write would fail and print a
+        # traceback, so it now goes to the null device.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if isinstance(failed.error, BrokenPipeError):
             raise SystemExit(128 + signal.SIGPIPE) from None

@@ -29,7 +29,7 @@ __all__ = ["release"]
 def release(
     name: NameArgument,
     force: Annotated[
-        bool, typer.Option("--force", help="Needed, because the holder may still be at work.")
+        bool, typer.Option("--force", help="Required, because the holder may still be at work.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     any_key: Annotated[
@@ -43,21 +43,21 @@ def release(
     """Take a lock away from its holder.
 
     The command asks first, and then takes the lock only from the holder that the question named.
-    With --yes it takes the lock from any holder.
+    With --yes the command takes the lock from any holder.
 
-    A holder that uses this library is notified at once. Any other holder may work on until its next
-    renewal, and notice the loss only then.
+    A holder that uses this library is notified at once. Any other holder notices the loss at its
+    next renewal, and may continue its work until then.
 
-    A key that is not a string, or does not expire, is not a lock of this library and may be
-    somebody's data. Without --any-key it is refused with status 2.
+    A key without expiry, or with a type that locks do not have, may be data of another application.
+    Without --any-key the command does not delete such a key, and ends with status 2.
 
     Slot 1 of the semaphore "gpu" is the lock "gpu#1".
     """
     if not force:
         say(
             "release",
-            "only its holder can release a lock; --force takes it away from a holder that may"
-            " still be at work",
+            "only the holder can release a lock; --force takes the lock away from a holder that"
+            " may still be at work",
         )
         raise typer.Exit(USAGE)
     with reported("release"), Interruption() as interruption:
@@ -67,7 +67,7 @@ def release(
         if info is None:
             deleted = interruption.run(_release(redlock, name_of(name), None, any_key=any_key))
         elif info.nodes:
-            # Without --any-key a key that is not a lock is refused, so there is nothing to ask.
+            # Without --any-key, a key that is not a lock is refused below, so there is no question.
             if (any_key or is_lock(info)) and not _confirmed(info):
                 say("release", "nothing was done")
                 raise typer.Exit(HELD)

@@ -1,4 +1,4 @@
-"""Provide the command `run`, which reads its options and starts the child and its keeper."""
+"""Provide the command `run`, which runs another command while a lock is held."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(
         bool,
         typer.Option(
             "--shared",
-            help="Read: hold the read-write lock NAME together with others that read.",
+            help="Hold the read-write lock NAME as a reader, together with other readers.",
         ),
     ] = False,
     no_wait: Annotated[
@@ -57,8 +57,8 @@ def run(
             "-n",
             "--no-wait",
             help=(
-                "Do not wait for another holder. Hosts that ask at the same instant may all be"
-                " refused; -w 1 prevents that."
+                "Do not wait if another client holds the lock. If several hosts request the lock at"
+                " the same instant, all may be refused. Use -w 1 to prevent this."
             ),
         ),
     ] = False,
@@ -101,7 +101,7 @@ def run(
             metavar="SECONDS",
             help=(
                 "Keep the lock taken for this long after its grant, even if the command ends"
-                " earlier: for jobs that run once per interval in the fleet."
+                " earlier. Use this option for jobs that run once per interval in the fleet."
             ),
             show_default=False,
         ),
@@ -111,7 +111,10 @@ def run(
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="From SIGTERM to SIGKILL, on loss and for processes that the command left behind.",
+            help=(
+                "Time from SIGTERM to SIGKILL, after a loss of the lock and for processes that the"
+                " command left behind."
+            ),
         ),
     ] = 5.0,
     lost_code: Annotated[
@@ -143,14 +146,14 @@ def run(
     if not any(command[:1]):
         say(
             "run",
-            "no command is given; write it behind --, like: aioredlock-ng run NAME -- make deploy",
+            "no command is given; write it after --, like: aioredlock-ng run NAME -- make deploy",
         )
         raise typer.Exit(USAGE)
     if no_wait and wait is not None:
         say("run", "-n and -w contradict each other; give one of them")
         raise typer.Exit(USAGE)
     if slots is not None and len(names) > 1:
-        say("run", "--slots takes one NAME, because a semaphore has one; give one name")
+        say("run", "--slots takes one NAME, because a semaphore has only one name")
         raise typer.Exit(USAGE)
     if shared and (problem := _not_shared(names, slots, min_hold)):
         say("run", problem)
@@ -183,13 +186,13 @@ def run(
 
 
 def _not_shared(names: list[str], slots: int | None, min_hold: float | None) -> str:
-    """Return why these arguments cannot be combined with --shared, or "" if they can."""
+    """Return the reason why --shared is not possible with these arguments, else ""."""
     if len(names) > 1:
-        return "--shared takes one NAME, because a read-write lock has one; give one name"
+        return "--shared takes one NAME, because a read-write lock has only one name"
     if slots is not None:
         return "--shared and --slots contradict each other; give one of them"
     if min_hold is not None:
-        return "--min-hold is for locks that one client holds; leave it out, or --shared"
+        return "--min-hold is for locks that one client holds; leave out --min-hold or --shared"
     return ""
 
 

@@ -45,10 +45,10 @@ class Scan:
     """One listing of the locks of a set of nodes.
 
     Args:
-        redlock: The manager, open when the listing begins.
+        redlock: The manager, which must be open before the listing begins.
         key_format: The manager's key format.
-        pattern: A pattern of names, as for KEYS and SCAN.
-        every: True: include keys that cannot be locks, such as lists and strings without expiry.
+        pattern: A pattern for names, in the syntax of SCAN.
+        every: True: also list keys that cannot be locks, such as lists and strings without expiry.
 
     Attributes:
         silent: The nodes that the last call of `keys` could not scan, with the reasons.
@@ -61,8 +61,8 @@ class Scan:
         self._format = key_format
         self._match = key_format.matching(pattern)
         self._every = every
-        # A SCAN can filter by one type only. The key of readers is a sorted set, every other key of
-        # a lock is a string.
+        # The key of a lock is a string, or a sorted set if readers hold the lock. A SCAN can filter
+        # by one type only, so each type has a SCAN of its own.
         self._types = (None,) if every else ("string", "zset")
         self.silent: dict[str, str] = {}
 
@@ -111,7 +111,7 @@ class Scan:
     async def _keys_of(
         self, node: Node, index: int, advance: Callable[[int], object]
     ) -> set[bytes] | str:
-        """Return a node's keys that may be locks, or the reason for a missing answer."""
+        """Return a node's keys that may be locks, or the reason why the keys are not known."""
         keys: set[bytes] = set()
         for kind in self._types:
             found = await self._found(node, index, self._match, advance, kind=kind)
@@ -129,7 +129,7 @@ class Scan:
         *,
         kind: str | None,
     ) -> set[bytes] | str:
-        """Return the matching keys of one type on a node, or the reason for a missing answer.
+        """Return a node's matching keys of one type, or the reason why the keys are not known.
 
         If `kind` is None, return the keys of any type.
         """
@@ -156,8 +156,9 @@ class Scan:
             MUTEX.inspecting(tuple(keys), labels, queues=True)
         )
         if any(isinstance(reply, Refusal) for reply in replies):
-            # A single key that the connection's user may not read makes the whole request fail. So
-            # each key gets a request of its own.
+            # One key that the connection's user may not read makes the whole request fail. So each
+            # key gets a request of its own. If this request fails too, it is repeated without the
+            # key's label.
             if len(keys) > 1:
                 return [lock for key in keys for lock in await self._look([key])]
             if labelled:
@@ -191,7 +192,7 @@ def words(*words: Any) -> Request:
 
 
 async def ask(node: Node, index: int, request: Request, within: float = _PATIENCE) -> Reply:
-    """Return a node's answer to a request, or None if no answer came `within` this many seconds."""
+    """Return a node's answer to a request, or None if no answer came in `within` seconds."""
     question = Question(request, asyncio.get_running_loop().time())
     node.ask(question, index)
     try:

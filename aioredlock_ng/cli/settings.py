@@ -35,7 +35,7 @@ NodeOption = Annotated[
     typer.Option(
         "--node",
         metavar="URL",
-        help=f"A node. Repeat it for each node. Default: {_NODES}.",
+        help=f"URL of a node. Repeat the option for each node. Default: {_NODES}.",
         show_default=False,
     ),
 ]
@@ -57,7 +57,7 @@ PatternArgument = Annotated[
     str,
     typer.Argument(
         metavar="[PATTERN]",
-        help="A pattern for names, as SCAN has it: 'order:*'.",
+        help="A pattern for names, in the syntax of SCAN: 'order:*'.",
         show_default=False,
     ),
 ]
@@ -78,8 +78,8 @@ def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[s
         ConfigurationError: There are no nodes, or a value is invalid.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    # The comma-separated variable gets a placeholder instead of the given nodes, because a
-    # password may contain a comma.
+    # `settings_from` splits the variable at commas. A password may contain a comma, so the variable
+    # gets a placeholder instead of the given nodes.
     environ = {**os.environ, _NODES: "redis://given"} if nodes else os.environ
     urls, found = settings_from(environ, given)
     if given.get("recovery_guard") == "none":
@@ -106,7 +106,7 @@ def manager_and_format(nodes: list[str] | None, **given: Any) -> tuple[Redlock, 
 
 
 def name_of(word: str) -> str | bytes:
-    """Return a word of the command line as a lock's name: text, or bytes if it is not UTF-8."""
+    """Return a word of the command line as a lock's name: bytes if it is not UTF-8, else text."""
     try:
         word.encode()
     except UnicodeEncodeError:

@@ -82,7 +82,7 @@ def is_lock(info: LockInfo) -> bool:
 
 
 def foreign(info: LockInfo) -> str:
-    """Return the types of the keys that are not locks, or "" if all keys may be locks."""
+    """Return the types of the nodes' keys that are not locks, or "" if all keys may be locks."""
     return ", ".join(sorted({answer.foreign for answer in info.answers} - {""}))
 
 
@@ -101,8 +101,8 @@ def readers(count: int) -> str:
 def holder_of(info: LockInfo) -> str:
     """Return a lock's holder in words.
 
-    The words are the beginning of the token, the number of readers, or "offered" if the lock is
-    reserved for a waiter. If the lease is over, the word "over" stands behind the token.
+    The words are the beginning of the token, the number of readers, "offered" if the lock is
+    reserved for a waiter, or "-" without a holder. If the lease is over, "over" follows the token.
     """
     if info.offered:
         return "offered"
@@ -119,12 +119,12 @@ def owner(info: LockInfo) -> str:
 
 
 def fence(info: LockInfo) -> str:
-    """Return the holder's fence, or "-" if it is not known."""
+    """Return the holder's fence, or "-" if the fence is not known."""
     return "-" if info.owner is None or info.owner.fence is None else str(info.owner.fence)
 
 
 def waiting(info: LockInfo) -> str:
-    """Return the number of waiters of a lock, or "-" if it is not known."""
+    """Return the number of waiters of a lock, or "-" if the number is not known."""
     return "-" if info.waiting is None else str(info.waiting)
 
 

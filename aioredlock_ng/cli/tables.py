@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Column", "fitted", "output_width"]
 
 _UNLIMITED = 10_000
-"""Width of a line in a pipe or a file, in characters. Every table fits."""
+"""Width of a line in a pipe or a file, in characters. Every table fits into this width."""
 
 
 _NUMBER = re.compile(r"#[0-9]{1,18}\Z")
@@ -55,8 +55,8 @@ def fitted(
 ) -> Table:
     """Return a table without the columns that do not fit into `width`.
 
-    Columns of rank 0 stay, even if the line is too short for them. Markup of rich in a string of
-    `rows` has no effect.
+    Columns of rank 0 stay, even if the table is then wider than `width`. A string of `rows` is
+    shown literally, even if it contains rich's markup.
     """
     cells = [
         [_shortened(cell, column, width) for cell, column in zip(row, columns, strict=True)]

@@ -13,7 +13,7 @@ class Terminal:
     """The controlling terminal, if there is one.
 
     Attributes:
-        given: True from a successful call of `give` to the next call of `take`.
+        given: True after a successful call of `give`, until `take` is called.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Terminal:
         return False
 
     def give(self, group: int) -> bool:
-        """Put another group in the foreground, if this process's group has the terminal.
+        """Put another group in the foreground, if this process's group is in the foreground.
 
         Return the new value of `given`.
         """
@@ -47,8 +47,8 @@ class Terminal:
         """Put this process's group in the foreground again, if the terminal was given away."""
         if self.given:
             self.given = False
-            # If SIGTTOU were not ignored, the terminal would stop a background group that requests
-            # the foreground.
+            # This group is in the background. If SIGTTOU were not ignored, the request for the
+            # foreground would suspend this group.
             former = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             with contextlib.suppress(OSError):
                 os.tcsetpgrp(self._fd, os.getpgrp())

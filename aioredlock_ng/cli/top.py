@@ -1,4 +1,4 @@
-"""Provide the command `top`, which asks the nodes for their locks at intervals."""
+"""Provide the command `top`, which shows the locks and the nodes at regular intervals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SCAN_EVERY = 5.0
 """Seconds between two scans of all keys. Between scans, a frame asks only for the known keys."""
 
 _PROBE = b"top:aioredlock_ng"
-"""A key that does not exist, which is read to measure the round trip to a node."""
+"""A key that does not exist. A read of this key measures the round trip to a node."""
 
 
 def top(
@@ -64,7 +64,8 @@ def top(
     """Watch locks and nodes live.
 
     A frame shows every node with its recent round trips, and every lock with its owner. Columns
-    that do not fit into the terminal are left out, the least important first. Times are seconds.
+    that do not fit into the terminal are left out, the least important first. Times are in
+    seconds.
     """
     with reported("top"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format}
@@ -107,7 +108,8 @@ class _Watch:
         now = loop.time()
         self._seen = {seen: self._seen.get(seen, now) for seen in map(_holder, locks) if seen[1]}
         ages = [now - self._seen.get(_holder(lock), now) for lock in locks]
-        # A key of the last scan may be gone, and would be shown as a lock without a holder.
+        # A key of the last scan may have expired. Without this filter, the frame would show such a
+        # key as a lock without a holder.
         shown = [
             (lock, age)
             for lock, age in zip(locks, ages, strict=True)

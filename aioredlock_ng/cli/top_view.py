@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "Lane", "draw"]
 
 _MARKS = 40
-"""Largest number of round trips in a lane."""
+"""Largest number of round trips that a `Lane` keeps."""
 
 _FEWEST_MARKS = 8
 """Number of round trips that a lane shows if the line is very short."""
@@ -69,7 +69,7 @@ class Lane:
         self._marks: deque[tuple[str, str]] = deque(maxlen=_MARKS)
 
     def add(self, state: str, round_trip: float | None) -> None:
-        """Add a mark for one frame. `round_trip` is in seconds, or None without an answer."""
+        """Add a mark for one frame. `round_trip` is in seconds, or None if no answer came."""
         if round_trip is None:
             self._marks.append(("x", "red"))
             return
@@ -87,7 +87,7 @@ class Frame:
 
     Attributes:
         nodes: State of each node.
-        round_trips: Seconds of the last round trip to each node, or None without an answer.
+        round_trips: Seconds of the last round trip to each node, or None if no answer came.
         lanes: Recent round trips to each node.
         locks: Each lock, with the seconds since it was first seen with this holder.
         problem: The reason why the locks are not known, or "".
@@ -141,7 +141,7 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
     for row, (lock, _) in zip(locks.rows, shown, strict=True):
         row.style = "" if lock.held else "dim"
     more = len(frame.locks) - len(shown)
-    words = f"and {more} more; a PATTERN shows fewer" if more else "" if frame.locks else "no locks"
+    words = f"and {more} more; give a PATTERN" if more else "" if frame.locks else "no locks"
     return Group(nodes, *reasons, locks, *(problem or [Text(words, style="dim")]))
 
 

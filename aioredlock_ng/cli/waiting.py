@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["wait"]
 
 _TRACKED_LOOK = 2.0
-"""Longest time in seconds between requests while a majority of the nodes sends notifications. A
-notification may get lost."""
+"""Longest time in seconds between two requests while a majority of the nodes sends notifications.
+The requests are needed because a notification may get lost."""
 
 _UNTRACKED_LOOK = 0.5
-"""Longest time in seconds between requests while no majority sends notifications."""
+"""Longest time in seconds between two requests while no majority sends notifications."""
 
 _PATIENCE = 30.0
 """The command gives up after this many seconds without answers from a majority of the nodes."""
@@ -53,7 +53,7 @@ _NO_TOKEN = b"-"
 """A token that no holder has, for a request that needs tokens."""
 
 _EXPIRY_MARGIN = 0.005
-"""Seconds added to a key's remaining time, so that the next request finds no key."""
+"""Seconds that a request waits beyond a key's remaining time, so that the key has expired."""
 
 
 def wait(
@@ -65,7 +65,7 @@ def wait(
             "--wait",
             min=0,
             metavar="SECONDS",
-            help="Wait at most this long. 0 looks once. Default: for ever.",
+            help="Wait at most this long. With 0, look only once. Default: for ever.",
             show_default=False,
         ),
     ] = None,
@@ -92,7 +92,8 @@ def wait(
     """Wait until a lock is free.
 
     The command never takes the lock, so another client may have it a moment later. A lock that is
-    offered to a waiter is not free. With --json the last state is printed, as by inspect.
+    offered to a waiter is not free. With --json the command prints the last state, in the form of
+    inspect --json.
 
     Slot 1 of the semaphore "gpu" is the lock "gpu#1".
     """
@@ -141,8 +142,8 @@ def _locks(info: LockInfo | SemaphoreInfo) -> tuple[LockInfo, ...]:
 def _is_free(info: LockInfo) -> bool:
     """Return True if no client holds the lock, and none is about to hold it.
 
-    Between two holders, no token is on a quorum of nodes, although the lock is not free. A node
-    then offers its key to a waiter, or a quorum has keys with different tokens.
+    Between two holders, the lock is not free, although no quorum of nodes has the same token. In
+    this time a node offers its key to a waiter, or a quorum has keys with different tokens.
     """
     taken = sum(
         answer.token is not None or answer.foreign != "" or answer.readers > 0
@@ -158,7 +159,7 @@ async def _wait(
     seconds: float | None,
     slots: int | None = None,
 ) -> LockInfo | SemaphoreInfo:
-    """Return the state as soon as the lock or a slot of the semaphore is free, or the time is over.
+    """Return the state when the lock or a slot of the semaphore is free, or after `seconds`.
 
     `keys` has the key of the lock, or the keys of all slots. For a lock, `slots` is None.
     """

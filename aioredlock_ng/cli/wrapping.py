@@ -14,7 +14,7 @@ def wrapped(text: str, width: int, indent: str = "", further: str | None = None)
     an option such as `--no-wait`.
 
     Args:
-        text: Line breaks and repeated spaces have no effect.
+        text: The text. Line breaks and repeated spaces count as one space.
         width: Width of a line with its indent.
         indent: Indent of the first line.
         further: Indent of the other lines. Default: the indent of the first line.

@@ -19,7 +19,7 @@ since 1970 reaches this limit in the year 2255.
 class StaleFence(RedlockError):
     """The resource has seen a newer fence and refused the operation, which had no effect.
 
-    Usually the lease of the refused fence is over, even if its holder has not noticed the end yet.
+    Usually the lease of the refused fence has ended, even if its holder has not noticed it yet.
     A `FenceGuard` can also refuse a current holder. In both cases, acquire the lock again before
     any further work.
 
@@ -42,7 +42,11 @@ class StaleFence(RedlockError):
 
 
 def usable_fence(fence: object, name: str = "fence") -> int:
-    """Return the fence if it is valid. Error messages refer to the fence by `name`.
+    """Return the fence if it is valid.
+
+    Args:
+        fence: The fence, or any other object.
+        name: Name of the argument in error messages.
 
     Raises:
         ConfigurationError: The fence is not an int, is negative or is above `MAX_FENCE`. A lock

@@ -31,10 +31,10 @@ class FenceGuard:
     the operation that it permits. Use no `await` between the check and the operation, or hold one
     mutex around the two.
 
-    Memory is bounded. Above `max_resources` the guard forgets the resource with the oldest check.
-    From then on, the guard still refuses fences below the forgotten fence. So an outdated fence is
-    refused even after the newer fence was forgotten. To save memory, the same limit applies to
-    about one in 1,024 of all other names that the guard does not remember.
+    Memory is bounded. Above `max_resources`, the guard forgets the resource with the oldest check,
+    but keeps its fence as a lower limit. So the guard still refuses an outdated fence for this
+    resource. To save memory, the same limit applies to about one in 1,024 of all other names that
+    the guard does not remember.
 
     Because names share a limit, the guard may also refuse a current holder, who must then acquire
     the lock again. A refusal of this kind is possible if `max_resources` other resources were

@@ -81,6 +81,9 @@ class RedisFence:
     async def get(self, key: str | bytes, *, fence: int | None) -> Any:
         """Read a string before a change, and refuse older fences from now on.
 
+        Returns:
+            The value, or None if the key does not exist.
+
         Raises:
             StaleFence: The key has seen a newer fence.
             ConfigurationError: The fence is None (a lock without fencing), is not an int, is
@@ -100,7 +103,7 @@ class RedisFence:
         """Write a string. Raise the errors of `get`.
 
         `fence` is `lease.fence` of the lock that protects the key. The string expires after `ttl`
-        seconds, 0.001 to 1e9. With None, it never expires.
+        seconds, 0.001 to 1e9. If `ttl` is None, the string never expires.
         """
         expiry = () if ttl is None else ("PX", _milliseconds("ttl", ttl))
         await self.execute("SET", key, value, *expiry, fence=fence)

@@ -31,14 +31,14 @@ class LockUnavailable(HTTPException):
     """The HTTP error for a request that did not get its lock, or lost it.
 
     The status is 409, 423 or 429 if other requests held the lock or all slots. The status is 503 if
-    no quorum of nodes could grant the lock, or if the lock was lost. FastAPI sends the answer, with
-    a Retry-After header, by itself. An exception handler for this class may answer differently.
+    no quorum of nodes could grant the lock, or if the lock was lost. FastAPI sends the answer with
+    a Retry-After header, unless the app has an exception handler for this class.
     `__cause__` is the library's error with the votes of the nodes.
     """
 
 
 async def get_redlock(connection: HTTPConnection) -> Redlock:
-    """Return the app's manager, as a dependency: `Annotated[Redlock, Depends(get_redlock)]`.
+    """Return the app's manager. Declare it as `Annotated[Redlock, Depends(get_redlock)]`.
 
     Locks use the same dependency, so `app.dependency_overrides[get_redlock]` replaces the manager
     of endpoints and locks.
@@ -60,8 +60,8 @@ class LockDependency:
     """A dependency made by `lock_for` or `semaphore_for`, which FastAPI calls for every request.
 
     Attributes:
-        responses: The lock's error answers for OpenAPI. `check_locks` adds them to the routes. For
-            other routes, pass this value as their argument `responses`.
+        responses: The lock's error answers for OpenAPI. `check_locks` adds these answers to the
+            routes of its app. To any other route, pass this value as the argument `responses`.
     """
 
     def __init__(self, policy: Policy, declared: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ class LockDependency:
         return f"{self._called}({named}{limit}{shared})"
 
     async def __call__(self, **values: Any) -> AsyncIterator[Lease]:
-        """Hold the lock while the request is handled."""
+        """Hold the lock while the request is handled, and yield its lease."""
         connection, redlock = values.pop(_CONNECTION), values.pop(_REDLOCK)
         if self._undeclared:
             values |= self._parameters_of(connection.scope["endpoint"]).read(
@@ -134,7 +134,9 @@ class LockDependency:
     def check(
         self, endpoint: Callable[..., Any], path: frozenset[str], redlock: Redlock | None
     ) -> None:
-        """Check that a route with this endpoint and path has the values for name and label.
+        """Check that a route has the values that the lock's name and label need.
+
+        `endpoint` is the route's function, and `path` has the variables of the route's path.
 
         Internal: for `check_locks`.
 

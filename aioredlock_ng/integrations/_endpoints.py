@@ -20,8 +20,8 @@ _WORK: Final = "aioredlock_ng.work"
 def work_of(connection: HTTPConnection) -> Work:
     """Return the `Work` of a request, and let the `Work` count the threads of a `def` endpoint."""
     scope = connection.scope
-    # A router may be included in several places. Each place has its own parameters and its own
-    # wrapper of the endpoint, so the place of this request is looked up.
+    # A router may be included in several places. FastAPI keeps a separate `dependant` of the
+    # endpoint for each place, so the `dependant` for this request's place is looked up.
     route = scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")
     dependant = getattr(route, "dependant", None)
     if dependant is not None and not (is_async(dependant.call) or yields(dependant.call)):
@@ -30,8 +30,8 @@ def work_of(connection: HTTPConnection) -> Work:
         dependant.call = watched(dependant.call)
     work: Work | None = scope.get(_WORK)
     if work is None or work.over:
-        # If a middleware handles a request a second time, the scope still has the `Work` of the
-        # first time, which has ended.
+        # If a middleware handles a request twice, the scope still has the `Work` of the first time.
+        # That `Work` has ended, so the second time needs a new one.
         work = scope[_WORK] = Work()
     work.enter()
     return work

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["LEASE", "REDLOCK", "LockUnavailable", "Locks", "locks_of"]
 
 REDLOCK: Final = web.AppKey("redlock", Redlock)
-"""Key of the app's manager. Handlers, also of subapps, use `request.config_dict[REDLOCK]`."""
+"""Key of the app's manager. Handlers of app and subapps use `request.config_dict[REDLOCK]`."""
 
-# Older versions of aiohttp have typed keys for apps only. Newer versions warn about a plain key for
-# a request.
+# Key of the lease in a request. Newer versions of aiohttp warn if this key is a str. Older versions
+# have no other kind of key for requests.
 LEASE: Final[Any] = (
     web.RequestKey("lease", Lease) if hasattr(web, "RequestKey") else "aioredlock_ng.lease"
 )
@@ -58,8 +58,8 @@ class Locks:
     Args:
         called: Name of the decorator, for errors.
         policy: The names, options and answers of the lock.
-        path: Converters of the path's variables.
-        query: Converters of the query's variables.
+        path: Converters for placeholders that come from the route's path.
+        query: Converters for placeholders that come from the query.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -105,7 +105,7 @@ class Locks:
         if not inspect.iscoroutinefunction(handler):
             raise ConfigurationError(
                 f"{self._called}() is for handlers defined by `async def`, not {handler!r}; write"
-                " it directly above"
+                " it directly above the `async def`"
             )
 
         @functools.wraps(handler)
@@ -118,7 +118,7 @@ class Locks:
         return call  # type: ignore[return-value]
 
     def check(self, where: str, variables: frozenset[str], redlock: Redlock | None) -> None:
-        """Check that a route has the values for name and label, and a manager accepts the options.
+        """Check that a route has all values for name and label, and that the options are valid.
 
         Args:
             where: The route, for errors.
@@ -132,7 +132,7 @@ class Locks:
             raise ConfigurationError(
                 f"{where}: the lock {self} needs {', '.join(sorted(unknown))}; variables of"
                 f" this path are: {', '.join(sorted(variables)) or 'none'}; name values from"
-                " the query by query="
+                " the query in query="
             )
         if redlock is not None:
             self._policy.check(redlock)
@@ -161,8 +161,7 @@ class Locks:
                 raise
             raise self._unavailable(error) from error
         except LockLost as error:
-            # After the start of a response, a client would read a second response as a part of the
-            # first.
+            # If a response has begun, the client would read a second response as a part of it.
             if lease is None or not lease.was_gone or request.writer.output_size > 0:
                 raise
             raise self._unavailable(error) from error

@@ -50,7 +50,7 @@ def check_makers(argument: str, makers: Any, bare: set[str]) -> None:
 def values_of(
     *sources: tuple[Mapping[str, str], Mapping[str, Callable[[str], object]]],
 ) -> dict[str, object]:
-    """Return the value of each placeholder.
+    """Return a dict with the value of each placeholder.
 
     Args:
         sources: Parts of the request, each with the converters of its placeholders.

@@ -1,4 +1,4 @@
-"""Describe the parameters of a lock to FastAPI, and its error answers in OpenAPI."""
+"""Describe a lock's parameters to FastAPI, and the lock's error answers in OpenAPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check the parameters of a FastAPI endpoint, and read them from a request's path and query."""
+"""Check the parameters of a FastAPI endpoint, and read their values from a request."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Parameters:
         The value must come from the path or the query.
 
         Raises:
-            ConfigurationError: The placeholder has attributes, or is no parameter from the path or
-                the query. Or the value may differ from the endpoint's value, or equal values of its
-                type may have different texts.
+            ConfigurationError: The placeholder has attributes, or is not a parameter from the path
+                or the query. The error is also raised if the lock's value may differ from the
+                endpoint's value, or if equal values of the type may have different texts.
         """
         name = placeholder.name
         if name not in self._found:
@@ -98,12 +98,13 @@ class Parameters:
         """Check that `lock_for` and the endpoint declare a placeholder's value in the same way.
 
         The result of a dependency is not checked. The value must have the attributes that the
-        placeholder names. If `textual` is True, equal values of its type must have the same text.
+        placeholder names. If `textual` is True, equal values of the declared type must have equal
+        texts.
 
         Raises:
             ConfigurationError: The declarations differ, a model lacks an attribute, or equal values
-                of the type may have different texts. Or only the lock uses a value from the query
-                or the body.
+                of the type may have different texts. The error is also raised if the lock uses a
+                value from the query or the body that the endpoint does not use.
         """
         if isinstance(declared.default, params.Depends):
             return
@@ -206,7 +207,7 @@ class Parameters:
 
 
 def _marker(parameter: inspect.Parameter) -> Any:
-    """Return a parameter's source, such as `Query()`. None if the parameter declares no source."""
+    """Return the source that a parameter declares, such as `Query()`, or None without a source."""
     given = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
     return next(
         (
@@ -238,7 +239,7 @@ def _plain(annotation: Any) -> Any:
 def _textual(annotation: Any) -> bool:
     """Return True if equal values of this type always have the same text.
 
-    A parameter without annotation receives the text in the request, so the result is True.
+    A parameter without annotation receives the text from the request, so the result is True.
     """
     plain = _plain(annotation)
     if get_origin(plain) in (Union, UnionType):
@@ -249,7 +250,7 @@ def _textual(annotation: Any) -> bool:
 
 
 def _declarable(annotation: Any) -> bool:
-    """Return True for a type that passes `_textual`, and for a model, whose attributes may pass."""
+    """Return True for a type that passes `_textual`, or a model with attributes that may pass."""
     plain = _plain(annotation)
     return _textual(plain) or (isinstance(plain, type) and issubclass(plain, BaseModel))
 

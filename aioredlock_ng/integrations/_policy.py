@@ -56,7 +56,7 @@ A client should not wait longer, because an operator may have repaired the nodes
 
 
 def checked_manager(call: str, redlock: object) -> Redlock | None:
-    """Return the manager that a user gave, or None.
+    """Return `redlock`, if it is a manager or None.
 
     Raises:
         ConfigurationError: `redlock` is neither a `Redlock` nor None. The message names only the
@@ -72,7 +72,7 @@ def checked_manager(call: str, redlock: object) -> Redlock | None:
 
 
 class Answer(NamedTuple):
-    """The answer to the client, which names no node and no holder."""
+    """The HTTP answer to the client. It does not contain the name of a node or a holder."""
 
     status: int
     detail: str
@@ -163,7 +163,7 @@ class Policy:
 
         Args:
             templates: Names of the locks.
-            given: All arguments of that call by name. Names that are no options are ignored.
+            given: All arguments of that call by name. Arguments that are not options are ignored.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -204,7 +204,9 @@ class Policy:
         values: Mapping[str, object],
         provided: Mapping[str, object] | None = None,
     ) -> L:
-        """Return the lock for a request's values, without I/O. Equal names count once.
+        """Return the lock for a request's values, without acquiring it.
+
+        If several templates result in the same name, the lock contains this name once.
 
         Args:
             redlock: The manager, for asyncio or for threads.
@@ -213,7 +215,7 @@ class Policy:
 
         Raises:
             UnusableValue: The request's values cannot form a name of a lock, or a label.
-            ConfigurationError: The manager refuses an option. Or a value lacks an attribute or has
+            ConfigurationError: The manager refuses an option, or a value lacks an attribute or has
                 an unsupported type.
         """
         names = dict.fromkeys(template.fill(values) for template in self.templates)
@@ -226,6 +228,7 @@ class Policy:
         try:
             return self._described(redlock, names, label)
         except ConfigurationError as error:
+            # If an option is the reason, this call raises the error. Otherwise the name is invalid.
             self.check(redlock)
             raise UnusableValue(f"not possible as a lock's name: {error}") from error
 
@@ -244,8 +247,8 @@ class Policy:
         """Return the longest time for which `min_hold` may keep the lock, or None if unknown.
 
         The keys do not expire before the end of `min_hold`. They may expire later, because a holder
-        that still works renews them. Without `min_hold`, their expiry does not show when the lock
-        becomes free.
+        that still works renews them. Without `min_hold`, the expiry of the keys does not show when
+        the lock becomes free.
         """
         left, min_hold = getattr(error, "retry_after", None), self._options.get("min_hold")
         return None if left is None or min_hold is None else min(left, min_hold)

@@ -1,4 +1,4 @@
-"""List the routes that a FastAPI app serves, also the routes of its routers and mounted apps."""
+"""List the routes that a FastAPI app serves, including those of its routers and mounted apps."""
 
 from __future__ import annotations
 

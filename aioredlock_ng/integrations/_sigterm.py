@@ -17,9 +17,9 @@ __all__ = ["ending_by_sigterm"]
 def ending_by_sigterm() -> Iterator[None]:
     """Make SIGTERM raise SystemExit in the body, instead of killing the process immediately.
 
-    A killed process does not release its lock, which then blocks other clients until its expiry. If
-    the program has its own handler for SIGTERM, that handler stays. In a thread other than the main
-    thread nothing is changed. A second SIGTERM kills the process.
+    A killed process does not release its lock, and other clients must wait until the lock expires.
+    If the program has its own handler for SIGTERM, that handler stays. In a thread other than the
+    main thread nothing is changed. A second SIGTERM kills the process.
     """
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

@@ -1,4 +1,4 @@
-"""Make the decorators of the task queues."""
+"""Make the decorators for the tasks of Celery and the jobs of RQ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def is_held(error: LockNotAcquired) -> bool:
-    """Return True if other clients held the lock, and False if no quorum could grant it."""
+    """Return True if other clients held the lock, and False if no quorum could grant the lock."""
     return isinstance(error, LockHeld | AcquireTimeout)
 
 

@@ -26,7 +26,7 @@ Equal values of other types can have different texts: the decimals 1.0 and 1.00,
 
 
 class UnusableValue(ValueError):
-    """A request lacks a value for a lock's name or label, or the value is not possible there.
+    """A request lacks a value for a lock's name or label, or has an invalid value.
 
     The message is for the client.
     """
@@ -40,16 +40,17 @@ def is_textual(kind: type) -> bool:
 class Template:
     """A text with placeholders for values and attributes: `order:{order_id}`, `cart:{user.id}`.
 
-    Two values with different texts never result in the same name. For this reason, a text must not
-    contain the separator behind its placeholder, except at the last placeholder.
+    Values with different texts never result in the same name. For this reason, a value's text must
+    not contain the separator that follows its placeholder. The text of the last placeholder
+    may contain any characters.
 
     Args:
-        text: The template. A literal brace is written {{ or }}. Positions, indexing, formats and
-            private names are not allowed.
+        text: The template. A literal brace is written {{ or }}. A placeholder must not have a
+            position, an index, a format or a private name.
 
     Raises:
-        ConfigurationError: The text is not a template, a placeholder is not allowed, or two
-            placeholders stand side by side.
+        ConfigurationError: The text is not a template, a placeholder is not allowed, or there is no
+            separator between two placeholders.
     """
 
     def __init__(self, text: str) -> None:
@@ -79,7 +80,7 @@ class Template:
         """Return the lock's name for these values.
 
         Raises:
-            UnusableValue: A value contains the separator behind its placeholder.
+            UnusableValue: A value contains the separator that follows its placeholder.
             ConfigurationError: A value lacks an attribute, or has a type whose equal values may
                 have different texts.
         """

@@ -1,7 +1,8 @@
 """Track the threads that work under a request's lock.
 
-If a task is cancelled while it waits for a thread, the wait ends at once, but the thread goes on.
-The lock must then stay held until the thread ends, or be left to expire.
+If a task is cancelled while it waits for a thread, the wait ends at once, but the thread continues.
+So the lock must not be released before the thread ends. The lock is held until then, or is left to
+expire.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _WAITS = (("anyio.to_thread", "run_sync"), ("asyncio.threads", "to_thread"))
 _current: ContextVar[Work | None] = ContextVar("aioredlock_ng request", default=None)
 """The `Work` of the current request.
 
-A worker thread sees this variable, because it runs in a copy of the waiting task's context.
+A worker thread runs in a copy of the waiting task's context, so the thread sees this variable.
 """
 
 
@@ -54,7 +55,7 @@ class Work:
         return self._over
 
     def enter(self) -> None:
-        """Assign threads that are started in the current context to this request."""
+        """Let this `Work` count the threads that are started in the current context."""
         _current.set(self)
 
     def leave(self) -> bool:
@@ -88,7 +89,7 @@ class Work:
             LockReleased: The request and its lock ended before the thread began.
         """
         with self._mutex:
-            # The request may be cancelled after anyio's last check for a cancellation.
+            # If a request is cancelled after anyio's last check, its thread still starts.
             if self._over:
                 raise LockReleased("the request was over before its endpoint began in a thread")
             self._running += 1
@@ -97,7 +98,7 @@ class Work:
         finally:
             with self._mutex:
                 self._running -= 1
-            with suppress(RuntimeError):  # the event loop is closed and nobody waits
+            with suppress(RuntimeError):  # if the event loop is closed, no task waits
                 self._loop.call_soon_threadsafe(self._ended)
 
     def _ended(self) -> None:
@@ -110,7 +111,7 @@ class Work:
 
 
 def watched(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the endpoint so that `Work.run` runs it. Return a wrapped endpoint as it is."""
+    """Wrap the endpoint so that `Work.run` runs it. A wrapped endpoint is returned unchanged."""
     if getattr(call, "_is_watched", False):
         return call
 
@@ -127,9 +128,9 @@ def watched(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def outlasting(lease: Lease, work: Work | None = None) -> Iterator[None]:
-    """Let the lease expire, without a release, if the cancelled body left a thread running.
+    """Abandon the lease if the cancelled body left a thread running. The keys then expire.
 
-    If `work` counts a running thread, the lease is not abandoned. `Work.still_used` then delays the
+    If `work` counts that thread, the lease is not abandoned. `Work.still_used` then delays the
     release until the thread ends.
     """
     try:

@@ -1,4 +1,4 @@
-"""Hold a lock, named by a view's arguments, while the view function runs in a thread."""
+"""Hold a lock while a view function runs in a thread."""
 
 from __future__ import annotations
 
@@ -50,21 +50,22 @@ class ViewOptions(TypedDict, total=False):
         ttl: Seconds until the lock expires without renewal. Default: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever.
             Default: 0, no wait. Without a wait, simultaneous requests in several processes may all
-            be refused, because none of them gets a majority. A short wait prevents that.
-        max_hold: Seconds after which the lock is lost even if it could be renewed. Default: never.
+            be refused, because no request gets a majority. A short wait prevents this.
+        max_hold: Seconds after which the lock is lost, even if a renewal is possible. Default:
+            never.
         min_hold: Shortest time in seconds for which the lock or the slot stays taken; see
             `Redlock.lock`. Default: none.
         held_status: Status if another request holds the lock: 423 (default) or 409. With `limit`,
             the status if other requests hold all slots: 429 (default), 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423, 429 and 503. Default: 1.
-            The header has a larger value, up to an hour, if a longer wait is likely. For 503 the
-            wait follows from the quarantine of the nodes. For the other statuses the wait follows
-            from `min_hold`.
+            The header has a larger value, up to an hour, if a longer wait is likely. The wait is
+            longer while nodes are quarantined (503), and while `min_hold` keeps the lock or the
+            slot (the other statuses).
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
-            "order {order_id}". A function returns the label, or None for the manager's
-            label. The function receives the values that it names as parameters. A label is one
-            printable line of at most 200 bytes. The answer to another text is 400. Default: the
-            manager's label.
+            "order {order_id}". A function returns the label, or None for the manager's label. The
+            function receives the values that it names as parameters. A label is one printable line
+            of at most 200 bytes. If the text is anything else, the client receives 400. Default:
+            the manager's label.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`. Default: True.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -86,7 +87,7 @@ class ViewOptions(TypedDict, total=False):
 
 
 class Refused(Exception):
-    """The view has not run, or has lost its lock. `__cause__` is the original error.
+    """The view was not called, or has lost its lock. `__cause__` is the original error.
 
     Attributes:
         answer: The answer to the client.
@@ -121,8 +122,8 @@ class ViewLock:
         is_async: True if the framework awaits the view.
 
     Raises:
-        ConfigurationError: A placeholder is not a parameter, or the view is a generator or a
-            coroutine function.
+        ConfigurationError: A placeholder is neither a parameter of the view nor in `more`, or the
+            view is a generator or a coroutine function.
     """
 
     def __init__(
@@ -141,12 +142,12 @@ class ViewLock:
             )
         if inspect.isgeneratorfunction(view):
             raise ConfigurationError(
-                f"{called} yields its response after the lock would be released; use `with"
+                f"{called} yields its response after the release of the lock; use `with"
                 " redlock.lock(...)` inside of it"
             )
         self._policy = policy
-        # Django's method_decorator passes a partial. The partial's `__wrapped__` must not be
-        # followed, because the wrapped function has the additional parameter `self`.
+        # Django's method_decorator passes a partial. Its `__wrapped__` must not be followed: the
+        # wrapped function has an additional parameter, `self`.
         follow = not isinstance(view, functools.partial)
         self._signature = inspect.signature(view, follow_wrapped=follow)
         self._called = called

@@ -81,13 +81,13 @@ def locked(
     fair: bool = False,
     shared: bool = False,
 ) -> Callable[[H], H]:
-    """Hold a lock, named by the request's values, while a handler runs.
+    """Hold a lock while a handler runs. The lock's name may contain values of the request.
 
-    `lease_of(request)` is the lease. The lock is released before a returned response is sent. A
-    stream that the handler writes is sent under the lock. A loss of the lock cancels the handler.
-    The client then receives 503. If a stream has begun, the connection is closed instead. The
-    decorator works on functions, on methods whose last argument is the request, and on the methods
-    of a `web.View`.
+    `lease_of(request)` returns the lease. A response that the handler returns is sent after the
+    release. A stream that the handler writes is sent while the lock is held. A loss of the lock
+    cancels the handler. The client then receives 503. If a stream has begun, the connection is
+    closed instead. The decorator works on functions, on methods whose last argument is the request,
+    and on the methods of a `web.View`.
 
     Args:
         template: The lock's name. A placeholder such as `{id}` is a variable of the route's path.
@@ -100,18 +100,18 @@ def locked(
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:
             no wait. Without a wait, simultaneous requests in several processes may all be refused,
-            because none of them gets a majority. A short wait prevents that.
-        max_hold: Seconds after which the lock is lost even if it could be renewed. None: never.
+            because no request gets a majority. A short wait prevents this.
+        max_hold: Seconds after which the lock is lost, even if a renewal is possible. None: never.
         min_hold: Shortest time in seconds for which the lock stays taken; see `Redlock.lock`.
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
-            larger value, up to an hour, if a longer wait is likely. For 503 the wait follows from
-            the quarantine of the nodes, for `held_status` from `min_hold`.
+            larger value, up to an hour, if a longer wait is likely. The wait is longer while nodes
+            are quarantined (503), and while `min_hold` keeps the lock (`held_status`).
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
             "account {id}". A function returns the label, or None for the manager's label. The
             function receives the values that it names as parameters. A placeholder or parameter
             `request` receives the request itself. A label is one printable line of at most 200
-            bytes. The answer to another text is 400. None: the manager's label.
+            bytes. If the text is anything else, the client receives 400. None: the manager's label.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -148,10 +148,11 @@ def semaphore_for(
     fail_fast: bool = True,
     fair: bool = False,
 ) -> Callable[[H], H]:
-    """Hold a slot of a semaphore, named by the request's values, while a handler runs.
+    """Hold a slot of a semaphore while a handler runs.
 
-    At most `limit` requests of one name run at the same time, in all processes together. The
-    decorator is used like `locked`, and `lease_of(request).slot` is the number of the slot.
+    The semaphore's name may contain values of the request. At most `limit` requests with the same
+    name run at the same time, in all processes together. The decorator is used like `locked`, and
+    `lease_of(request).slot` is the number of the slot.
 
     `limit` is the number of slots, 1 to 1,000. A slot stays taken for at least `min_hold` seconds,
     so at most `limit` requests begin within that time. `held_status` is the status if other
@@ -177,7 +178,7 @@ def lease_of(request: web.Request) -> Lease:
 
 
 def check_locks(app: web.Application, redlock: Redlock | None = None) -> None:
-    """Check the locks of all handlers against their routes, as `redlock_ctx` does at the start.
+    """Check the locks of all handlers against their routes. `redlock_ctx` does this at the start.
 
     Args:
         app: The app with all its routes. Routes of its subapps are checked as well.

@@ -34,8 +34,8 @@ __all__ = ["locked"]
 _managers: Final[WeakSet[Redlock]] = WeakSet()
 """The managers of all tasks.
 
-Each process of a worker closes the managers at its end, because `atexit` functions do not run in
-such a process.
+Each process of a worker closes the managers when it ends. Celery's signal is used for this purpose,
+because such a process does not run its `atexit` functions.
 """
 
 
@@ -48,10 +48,10 @@ def locked(
     shared: bool = False,
     **options: Unpack[GuardOptions],
 ) -> Guard:
-    """Run each call of a task under a lock, named by the task's arguments.
+    """Run each call of a task under a lock. The lock's name may contain the task's arguments.
 
-    Write the decorator directly above the `def`, below `@app.task`. `redlock.current_lease` is the
-    lease.
+    Write the decorator directly above the `def`, below `@app.task`. In the task,
+    `redlock.current_lease` is the lease.
 
     Args:
         redlock: The manager, made at import time. Each process of a worker opens the manager at its
@@ -65,17 +65,19 @@ def locked(
             share a semaphore in place of a lock. None: one task, under a lock.
         shared: True: the lock is `rwlock(name).read()`. Tasks with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
-        options: As for `Redlock.lock`. `blocking_timeout` limits the wait in seconds. Default: 0,
-            no wait, with "retry" and "skip"; no limit with "raise". `min_hold` is the shortest time
-            for which the lock or slot stays taken, even if the task is shorter. `owner` is a text
-            with placeholders like those of the name, or a function with some of the task's
-            parameters. With `bind=True`, `owner="task {self.request.id}"` shows the task's id.
+        options: As for `Redlock.lock`. `blocking_timeout` is the longest wait in seconds. Its
+            default with "retry" and "skip" is 0, no wait. With "raise", the default is to wait
+            without limit. `min_hold` is the shortest time for which the lock or slot stays taken,
+            even if the task is shorter.
+            `owner` is a text with placeholders like those of the name, or a function with some of
+            the task's parameters. With `bind=True`, `owner="task {self.request.id}"` shows the
+            task's id.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the task raises this error if a value
-            contains the separator behind its placeholder, or has a text that can differ between
-            processes. A call also raises this error if the text for `owner` is not one printable
-            line of at most 200 bytes.
+            contains the separator that follows its placeholder, or has a text that can differ
+            between processes. A call also raises this error if the text for `owner` is not one
+            printable line of at most 200 bytes.
 
     Safety: the lock is released when the task returns or raises, at its soft time limit, and at
     `revoke(terminate=True)`. At the hard time limit Celery sends SIGKILL, and the lock expires.
@@ -96,7 +98,7 @@ def _skip(error: LockNotAcquired) -> NoReturn:
         raise error
     request = task.request
     if not request.is_eager:
-        # Without a final state, a caller would wait for the result for ever.
+        # If the task had no final state, a caller would wait for its result for ever.
         task.backend.mark_as_revoked(
             request.id, str(error), request=request, store_result=not _ignores_result(task)
         )

@@ -47,17 +47,20 @@ __all__ = ["get_redlock", "locked", "locked_command"]
 
 _NAME: Final = "AIOREDLOCK_NG"
 _HELD, _NO_QUORUM, _LOST = 1, 69, 75
-"""Exit statuses of a command that found its lock held, found no quorum, or lost its lock.
+"""Exit statuses of a command if its lock is held, if no quorum can grant it, or if it is lost.
 
-The first is the status of a CommandError. The others are EX_UNAVAILABLE and EX_TEMPFAIL of
-sysexits.h. `aioredlock-ng run` has the same statuses.
+A CommandError has status 1 by default. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL of sysexits.h.
+`aioredlock-ng run` has the same statuses.
 """
 
 V = TypeVar("V", bound="Callable[..., Any]")
 
 _managers: Final[dict[str, Redlock]] = {}
 _making = threading.Lock()
-"""The mutex for making the manager. Django's settings are global, so a process has one manager."""
+"""Mutex for the creation of the manager.
+
+A process has one manager, because Django has one set of settings.
+"""
 
 
 def get_redlock() -> Redlock:
@@ -79,10 +82,10 @@ def get_redlock() -> Redlock:
 def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callable[[V], V]:
     """Hold a lock while a view runs.
 
-    `get_redlock().current_lease` is the lease. The lock is released before the response is sent.
-    The view runs in a thread, which a loss of the lock cannot cancel. So the view should call
-    `check()` of the lease before any step that must not happen twice. After a loss the client
-    receives 503. The decorator works on functions, on methods of a class-based view, and in
+    In the view, `get_redlock().current_lease` is the lease. The lock is released before the
+    response is sent. The view runs in a thread, which a loss of the lock cannot cancel. So the view
+    should call `check()` of the lease before any step that must not happen twice. After a loss the
+    client receives 503. The decorator works on functions, on methods of a class-based view, and in
     `method_decorator`.
 
     The view must open its transactions under the lock. A transaction that began before the lock
@@ -142,8 +145,8 @@ def locked_command(
 ) -> Callable[[V], V]:
     """Hold a lock while the `handle` of a management command runs.
 
-    `get_redlock().current_lease` is the lease. SIGTERM and Ctrl+C release the lock. After SIGKILL
-    the lock expires.
+    In `handle`, `get_redlock().current_lease` is the lease. SIGTERM and Ctrl+C release the lock.
+    After SIGKILL the lock expires.
 
     Args:
         template: The lock's name, with options of the command: "import:{shop}".
@@ -232,7 +235,8 @@ def _refuse_transactions() -> None:
     The transaction would be committed after the release of the lock.
     """
     for connection in connections.all(initialized_only=True):
-        # The transactions that Django opens around a test are never committed.
+        # The transactions that Django opens around a test are allowed, because Django rolls them
+        # back.
         if any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):
             raise ConfigurationError(
                 f"a transaction of the database {connection.alias!r} is open around the lock, and"
@@ -250,8 +254,8 @@ def _forget(*, setting: str, **_: object) -> None:
 
 def _after_fork() -> None:
     global _making
-    # A thread of the parent may have held the old lock at the fork. In the child, nobody releases
-    # that lock.
+    # A thread of the parent may have held the old mutex at the fork. In the child, no thread would
+    # release that mutex.
     _making = threading.Lock()
 
 

@@ -84,9 +84,9 @@ def lock_for(
     shared: bool = False,
     **declared: Any,
 ) -> LockDependency:
-    """Return a dependency that holds a lock, named by the request's values.
+    """Return a dependency that holds a lock while a request is handled.
 
-    The value of the dependency is the `Lease`.
+    The lock's name may contain values of the request. The value of the dependency is the `Lease`.
 
     Use the dependency in `dependencies=[...]`, or as
     `Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]`. With
@@ -96,8 +96,8 @@ def lock_for(
     `scope="function"` such an endpoint would then run without the lock, so `check_locks` refuses
     this combination.
 
-    A loss of the lock cancels the endpoint, and the client receives 503. If the response has begun,
-    no answer is possible. The connection is then closed early, and the server logs the error.
+    A loss of the lock cancels the endpoint, and the client receives 503. If the response has
+    already begun, the connection is closed early instead, and the server logs the error.
 
     A `def` endpoint runs in a thread, which nothing can cancel. After a loss the client receives
     503 immediately, while the thread goes on. So the endpoint should call `lease.check()` before
@@ -112,18 +112,18 @@ def lock_for(
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:
             no wait. Without a wait, simultaneous requests in several processes may all be refused,
-            because none of them gets a majority. A short wait prevents that.
-        max_hold: Seconds after which the lock is lost even if it could be renewed. None: never.
+            because no request gets a majority. A short wait prevents this.
+        max_hold: Seconds after which the lock is lost, even if a renewal is possible. None: never.
         min_hold: Shortest time in seconds for which the lock stays taken; see `Redlock.lock`.
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
-            larger value, up to an hour, if a longer wait is likely. For 503 the wait follows from
-            the quarantine of the nodes, for `held_status` from `min_hold`.
+            larger value, up to an hour, if a longer wait is likely. The wait is longer while nodes
+            are quarantined (503), and while `min_hold` keeps the lock (`held_status`).
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
             "order {order_id}". A function returns the label, or None for the manager's label. The
             function receives the values that it names as parameters. A placeholder or parameter
             `request` receives the request itself. A label is one printable line of at most 200
-            bytes. The answer to another text is 422. None: the manager's label.
+            bytes. If the text is anything else, the client receives 422. None: the manager's label.
         fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
             of waiting for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -132,11 +132,11 @@ def lock_for(
             with the same lock name may then run at the same time. A lock of the same name
             without `shared` is a writer. With `shared`, `more`, `min_hold` and `fair` are not
             possible.
-        declared: Sources of the other values in name and label, declared like the parameters of a
-            dependency. Examples: `user=Depends(current_user)`, `tenant=Annotated[str, Header()]`,
-            or `order=Order` for the body's model, which the endpoint receives as `order`. A
-            placeholder with the name of an option, such as `{owner}`, gets its value from the
-            endpoint.
+        declared: Sources of the other values in the lock's name and label, declared like the
+            parameters of a dependency. Examples: `user=Depends(current_user)`,
+            `tenant=Annotated[str, Header()]`, or `order=Order` for the body's model, which the
+            endpoint receives as `order`. A placeholder with the name of an option, such as
+            `{owner}`, gets its value from the endpoint.
 
     Raises:
         ConfigurationError: An argument is invalid. Errors that depend on the route are found by
@@ -165,11 +165,11 @@ def semaphore_for(
     fair: bool = False,
     **declared: Any,
 ) -> LockDependency:
-    """Return a dependency that holds a slot of a semaphore, named by the request's values.
+    """Return a dependency that holds a slot of a semaphore while a request is handled.
 
-    At most `limit` requests of one name run at the same time, in all processes together. The
-    dependency is used like the result of `lock_for`. Its value is the `Lease`, and `lease.slot` is
-    the number of the slot.
+    The semaphore's name may contain values of the request. At most `limit` requests with the same
+    name run at the same time, in all processes together. The dependency is used like the result of
+    `lock_for`. Its value is the `Lease`, and `lease.slot` is the number of the slot.
 
     `limit` is the number of slots, 1 to 1,000. A slot stays taken for at least `min_hold` seconds,
     so at most `limit` requests begin within that time. `held_status` is the status if other
@@ -190,8 +190,8 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
         redlock: The manager whose limits apply to the options. None: no limits are checked.
 
     Raises:
-        ConfigurationError: A lock does not fit its route, for example because the route lacks a
-            value. Or an option is invalid. The message names the route.
+        ConfigurationError: An option is invalid, or a lock does not fit its route, for example
+            because the route lacks a value. The message names the route.
     """
     for place, route, variables, websocket in served(app):
         for dependency in dependencies_of(route.dependant):
@@ -213,4 +213,4 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
                 raise ConfigurationError(f"{route.path}: {lock!r}: {error}") from None
             if lock.responses.keys() - route.responses.keys():
                 route.responses.update({**lock.responses, **route.responses})
-                place.openapi_schema = None  # a document made earlier lacks the lock's answers
+                place.openapi_schema = None  # an older document lacks the lock's answers

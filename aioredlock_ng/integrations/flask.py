@@ -93,10 +93,11 @@ def locked(
 ) -> Callable[[Callable[P, R]], Callable[P, flask.Response]]:
     """Hold a lock while a view runs.
 
-    Write the decorator directly above the `def`, below `@app.route`. `get_redlock().current_lease`
-    is the lease. The lock is released before the response is sent. The view runs in a thread, which
-    a loss of the lock cannot cancel. So the view should call `check()` of the lease before any step
-    that must not happen twice. After a loss the client receives 503.
+    Write the decorator directly above the `def`, below `@app.route`. In the view,
+    `get_redlock().current_lease` is the lease. The lock is released before the response is sent.
+    The view runs in a thread, which a loss of the lock cannot cancel. So the view should call
+    `check()` of the lease before any step that must not happen twice. After a loss the client
+    receives 503.
 
     Args:
         template: The lock's name, with parameters of the view: "order:{order_id}". Attributes of

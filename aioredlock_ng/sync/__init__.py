@@ -42,7 +42,7 @@ __all__ = [
     "WriteLock",
 ]
 
-# anyio would import its part for asyncio at the first use, which takes a tenth of a second. Each
+# anyio would import its asyncio backend at the first use, which takes a tenth of a second. Each
 # forked child would repeat the import.
 with suppress(ImportError):
     import_module("anyio._backends._asyncio")

@@ -75,7 +75,7 @@ class Election:
 
     @property
     def step_down(self) -> float:
-        """The body must end this many seconds before the end of its lease."""
+        """The leader must step down this many seconds before the end of its lease."""
         return self._described().step_down
 
     @property
@@ -124,7 +124,7 @@ class Election:
 
         Returns:
             The result of `main`, if `main` returned before its term had to end, or after
-            `resign()`. None if this candidate resigned and `main` returned nothing.
+            `resign()`. None if this candidate resigned while it waited, or `main` returned nothing.
 
         Raises:
             LockLost: The term is over, and `rejoin` is False.
@@ -138,7 +138,8 @@ class Election:
             BaseException: The exception of `main`, raised after the lock was released.
 
         Safety: an exception of a signal handler, such as KeyboardInterrupt, ends the wait and
-        withdraws the candidate. If `main` raises the exception, the lock is released first.
+        withdraws the candidate. If `main` raises the exception, the lock is released before `run`
+        raises it.
         """
         _check_main(main)
         stand = self._stand(lambda election, lead: election.run(lead), rejoin=self._rejoin)
@@ -158,7 +159,7 @@ class Election:
         The body must end when its term must end; see the class.
 
         Raises:
-            LockNotAcquired: `resign()` was called meanwhile.
+            LockNotAcquired: `resign()` was called during the wait.
             QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure.
             LockHeld: This thread already holds the lock in an enclosing `with`.
             RedlockError: This candidate stands or leads already.
@@ -188,7 +189,7 @@ class Election:
         Raises:
             LockLost: The lease was lost, or the body had to step down. The body's own exception has
                 priority and receives a note.
-            LockReleased: The body ended by the error of `lease.check()` after `resign()`.
+            LockReleased: After `resign()`, the body raised the error of `lease.check()`.
             RedlockError: The thread that left the block had not entered it. Nothing was released.
 
         Safety: if the call is interrupted, the release is sent nevertheless.
@@ -215,8 +216,8 @@ class Election:
 
         A call from another thread tells the body to end, and returns once the body has ended and
         the lock is released. `run` then returns. A call by the body itself releases the lock
-        immediately, and the body should then return. A signal handler interrupts the body, so it
-        should raise an exception, such as `SystemExit`, instead of calling this method.
+        immediately, and the body should then return. In a signal handler, which interrupts the
+        body, raise an exception such as `SystemExit` instead of calling this method.
 
         Returns:
             True if this candidate led.

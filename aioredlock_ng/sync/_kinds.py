@@ -38,7 +38,7 @@ __all__ = ["Kinds"]
 class Kinds:
     """The methods of a manager that make locks, candidates and decorators. Only `opened` does I/O.
 
-    `Redlock` sets the attributes.
+    The subclass `Redlock` sets the attributes.
     """
 
     _unopened: aioredlock_ng.Redlock
@@ -112,7 +112,7 @@ class Kinds:
                 formats: "report:{user.id}:{day:%F}".
             limit: Number of calls that may run at a time under one name. A `semaphore` then
                 replaces the `lock`. None: one call, under the `lock`.
-            shared: True: the lock is `rwlock(name).read()`. Calls with the same lock name
+            shared: If True, the lock is `rwlock(name).read()`. Calls with the same lock name
                 may then run at the same time. A call of a guard without `shared` is a writer.
             options: As for `lock`. With `shared`, the options of `rwlock`. `owner` may have the
                 placeholders of the name, or be a function; see `GuardOptions`.
@@ -137,12 +137,12 @@ class Kinds:
         )
 
     def once(self, template: str, *, within: float) -> Once:
-        """Decorate a function so that it starts at most once per `within` seconds in the fleet.
+        """Decorate a function so that it starts at most once per `within` seconds.
 
-        A call returns True if it ran the function. The function's own result is discarded. The call
-        returns False if another call with the same name runs the function, or began the function
-        less than `within` seconds ago. A run that fails or dies counts as begun. See
-        `aioredlock_ng.Redlock.once`.
+        The limit holds for all processes together. A call returns True if it ran the function. The
+        function's own result is discarded. The call returns False if another call with the same
+        name runs the function, or began the function less than `within` seconds ago. A run that
+        fails, or whose process dies, counts as begun. See `aioredlock_ng.Redlock.once`.
 
         Args:
             template: The name, as for `guard`.
@@ -151,8 +151,8 @@ class Kinds:
         Raises:
             ConfigurationError: Raised in the cases of `guard`, and if `within` is invalid.
 
-        A call raises `QuorumUnreachable` if no quorum could decide. The function has not begun
-        then. After `LockLost` the function has finished, and another call may run the function
+        A call raises `QuorumUnreachable` if no quorum could decide. In this case the function has
+        not begun. After `LockLost` the function has finished, and another call may run the function
         again.
         """
         self._unopened.once(template, within=within)
@@ -192,7 +192,7 @@ class Kinds:
 def _split(
     options: ElectionOptions | LockOptions | RWLockOptions,
 ) -> tuple[dict[str, Any], OnLost | None]:
-    """Return the options of the asyncio lock, and the callback, which is checked here."""
+    """Check the callback `on_lost`. Return the options of the asyncio lock, and the callback."""
     on_lost = options.pop("on_lost", None)
     if on_lost is not None and not callable(on_lost):
         raise ConfigurationError(

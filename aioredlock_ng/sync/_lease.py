@@ -68,7 +68,7 @@ class Lease:
         return self._lease.ttl
 
     def remaining(self) -> float:
-        """Return the seconds for which the lock is certainly held, by the local clock."""
+        """Return how long the lock is certainly held, in seconds of the local clock."""
         return self._lease.remaining()
 
     @property
@@ -137,9 +137,9 @@ class Lease:
     def downgrade(self) -> None:
         """Turn this lease of `rwlock(…).write()` into a read lease. No writer comes in between.
 
-        Readers that wait may enter from now on. The lease keeps its token, its ttl and its `with`.
-        The lease never allows writing again, even if no node answers. Further calls have no effect.
-        See `aioredlock_ng.Lease.downgrade`.
+        Readers that wait may enter from now on. The lease keeps its token and its ttl, and the
+        `with` goes on. The lease never allows writing again, even if no node answers. Further calls
+        have no effect. See `aioredlock_ng.Lease.downgrade`.
 
         Raises:
             LockLost: The lease is lost.
@@ -168,7 +168,7 @@ class Lease:
     def abandon(self) -> None:
         """Stop the renewal and let the lock expire.
 
-        No other client receives the lock before `remaining()` is over.
+        No other client receives the lock before `remaining()` has reached 0.
 
         Raises:
             RedlockClosed: The manager is closed.

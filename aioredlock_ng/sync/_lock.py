@@ -41,7 +41,7 @@ class Manager(Protocol):
 
 
 def right_use(call: str) -> str:
-    """Return the right code for a thread and the right class for a coroutine, for errors."""
+    """Return the part of an error message that shows the right code in threads and coroutines."""
     return f"`with {call}:`, or `aioredlock_ng.Redlock` in a coroutine"
 
 
@@ -100,7 +100,7 @@ class Lock:
         return redlock.lock(*self._resources, on_lost="flag", **self._options)
 
     def acquire(self) -> Lease:
-        """Wait for the lock, for at most `blocking_timeout`.
+        """Wait for the lock for at most `blocking_timeout` seconds, and return its lease.
 
         Raises:
             LockHeld: Another client holds the lock, and `blocking_timeout` is 0. Or this thread

@@ -30,7 +30,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
     """Return the decorator of `Redlock.once`.
 
     Args:
-        lock: Returns the lock of a name, which has a `min_hold`.
+        lock: Takes a name, and returns the lock of that name, with a `min_hold`.
         template: The name, with placeholders for arguments.
 
     Raises:
@@ -49,7 +49,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
                     began = True
                     function(*args, **kwargs)
             except (LockHeld, AcquireTimeout):
-                # The error comes from another lock, which the function itself acquires.
+                # If the function has begun, the error comes from a lock that the function acquires.
                 if began:
                     raise
                 return False

@@ -38,8 +38,8 @@ class Redlock(Kinds):
 
     The object may be made at import time, and opens at its first use in each process.
 
-    Use the manager as `with Redlock([...]) as redlock:`, or call `close()` at the end. Leases that
-    are still held when the interpreter exits are released then.
+    Use the manager as `with Redlock([...]) as redlock:`, or call `close()` at the end. The exit of
+    the interpreter releases all leases that are still held.
 
     Args:
         nodes: As for `aioredlock_ng.Redlock`.
@@ -96,7 +96,7 @@ class Redlock(Kinds):
             ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
                 time.
 
-        Safety: if the call is interrupted, the opening is undone, or the manager is open until
+        Safety: if the call is interrupted, the opening is undone, or the manager stays open until
         `close()` or the end of the process.
         """
         self._process.open(again=True)
@@ -107,8 +107,8 @@ class Redlock(Kinds):
 
         Further calls have no effect, unless the first was interrupted.
 
-        Safety: if the call is interrupted, the releases are sent and the connections are closed
-        nevertheless, or by a further call.
+        Safety: if the call is interrupted, the closing goes on without it, or a further call begins
+        the closing.
         """
         self._process.close()
 
@@ -173,13 +173,15 @@ class Redlock(Kinds):
 
         Args:
             watch: Seconds between two readings of each node's clock.
-            probe: Beginning of the lock's name, for servers that allow only certain keys.
+            probe: Beginning of the name of the lock that the call acquires on each node. Set
+                `probe` if the servers allow only certain keys.
 
         Raises:
             ConfigurationError: An argument is invalid.
             RedlockClosed: The manager is closed.
 
-        Safety: an interrupted call closes its connections. Its lock is released or expires.
+        Safety: an interrupted call closes its connections. The lock of the call is released or
+        expires.
         """
         return self._run(lambda redlock: redlock.diagnose(watch=watch, probe=probe))
 

@@ -47,18 +47,22 @@ class RWLock:
         return self._writing.resource
 
     def read(self) -> ReadLock:
-        """Return the readers' side.
+        """Return the lock for readers.
 
         The fence of a read lease can serve as the version of the data that the reader reads; see
         `aioredlock_ng.RWLock.read`.
 
-        Inside `read()`, a thread may acquire `read()` again. The inner lease may have the ttl of
-        the outer one. Inside `read()`, `write()` immediately raises `UpgradeRefused`.
+        Inside `read()`, a thread may acquire `read()` again. The inner lease may get the ttl of
+        the outer lease instead of its own. Inside `read()`, `write()` immediately raises
+        `UpgradeRefused`.
         """
         return ReadLock(*self._of)
 
     def write(self) -> WriteLock:
-        """Return the writers' side. `lease.downgrade()` turns a write lease into a read lease."""
+        """Return the lock for writers.
+
+        `lease.downgrade()` turns a write lease into a read lease.
+        """
         return WriteLock(*self._of)
 
     def __repr__(self) -> str:

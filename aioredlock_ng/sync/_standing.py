@@ -1,7 +1,8 @@
 """Run a candidate on the engine's loop, while the calling thread does the work of its terms.
 
-The asyncio `Election` decides everything. Its `main` is `Stand._lead`, which gives the lease to the
-calling thread, and waits until the work of that thread has ended.
+The asyncio `Election` decides when each term begins and when it must end. Its `main` is
+`Stand._lead`, which gives the lease to the calling thread, and waits until the work of that thread
+has ended.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ __all__ = ["Campaign", "Over", "Seat", "Stand", "single_term"]
 
 Lead = Callable[[aioredlock_ng.Lease], Coroutine[Any, Any, object]]
 Campaign = Callable[[aioredlock_ng.Election, Lead], Coroutine[Any, Any, object]]
-"""Stands for election on the engine's loop, and awaits the given function under each lease."""
+"""A function that lets a candidate stand for election on the engine's loop, and awaits the given
+`Lead` under each lease."""
 
 
 class Over(NamedTuple):
-    """The end of a stand.
+    """The end of a `Stand`.
 
     Attributes:
         result: The result of the body. None if the candidate resigned.
-        failed: True: the body's own exception must propagate.
+        failed: True if the body's own exception must propagate.
     """
 
     result: object = None
@@ -44,11 +46,11 @@ class Over(NamedTuple):
 
 
 class _BodyFailed(Exception):
-    """Stands for the body's exception on the loop, which a KeyboardInterrupt itself would end."""
+    """Replaces the body's exception on the loop, because a KeyboardInterrupt would end the loop."""
 
 
 class Seat:
-    """The asyncio candidate of one `Election` in the current process, and the body that works.
+    """The asyncio candidate of one `Election` in this process, and the last `Stand` that led.
 
     Args:
         make: Makes the asyncio candidate of a manager.
@@ -61,21 +63,23 @@ class Seat:
 
     @property
     def lease(self) -> TermLease | None:
-        """The lease under which a body works in this process, even if the lease is over."""
+        """The lease under which a body works in this process, even if the lease has ended."""
         stand = self.stand
         works = stand is not None and stand.works and stand.process == os.getpid()
         return stand.lease if stand is not None and works else None
 
     def made_by(self, redlock: aioredlock_ng.Redlock) -> aioredlock_ng.Election | None:
-        """Return the candidate of this manager, if it was used already."""
+        """Return the candidate that `of` has made for this manager, or None if there is none."""
         made = self._made
         return made[1] if made is not None and made[0] is redlock else None
 
     def of(self, redlock: aioredlock_ng.Redlock) -> aioredlock_ng.Election:
-        """Return the candidate of this manager. The manager's loop runs this method.
+        """Return the candidate of this manager, which the first call makes.
+
+        The manager's loop runs this method.
 
         Raises:
-            RedlockError: A body still works that began before the manager was closed.
+            RedlockError: The body of a term under an earlier manager has not ended yet.
         """
         election = self.made_by(redlock)
         if election is None:
@@ -97,14 +101,14 @@ class Stand:
     Args:
         thread: The thread of the engine's loop.
         redlock: The open manager.
-        seat: The candidate.
-        campaign: Makes the candidate stand.
+        seat: The `Seat` of the candidate.
+        campaign: Lets the candidate stand for election; see `Campaign`.
         inside: The leases of the `with` blocks that the calling thread is in.
-        on_lost: Called once per term, with its lease, if the body must end.
-        rejoin: True: the candidate stands again after a lost term.
+        on_lost: Called once per term, with the lease of the term, if the body must end.
+        rejoin: True if the candidate stands again after a lost term.
 
     Attributes:
-        process: The id of the process.
+        process: Id of the process in which the candidate stands.
         works: True while the calling thread works under `lease`.
         lease: The lease of the current or last term.
     """
@@ -142,7 +146,7 @@ class Stand:
         return self._caller == threading.get_ident()
 
     def begin(self) -> TermLease | Over:
-        """Wait until the candidate leads. `Over` means that the candidate resigned.
+        """Wait until the candidate leads, and return its lease, or an `Over` if it resigned.
 
         Safety: an exception of a signal handler withdraws the candidate.
         """
@@ -154,6 +158,9 @@ class Stand:
         Args:
             error: The exception of the body; None after a normal end.
             result: The result of the body.
+
+        Returns:
+            The lease of the next term, or an `Over` if there is none.
 
         Raises:
             LockLost, LockReleased: The term was over, and the candidate does not stand again.
@@ -196,7 +203,7 @@ class Stand:
         return self._thread.run(resign, to_end=True)
 
     def withdraw(self) -> None:
-        """End everything, without waiting. Nothing happens after the end of the stand."""
+        """End the stand without waiting. A call after the end of the stand has no effect."""
         self.works = False
         self._thread.post(self._withdraw)
 
@@ -255,12 +262,13 @@ class Stand:
             try:
                 await self._ended.wait()
             except asyncio.CancelledError:
-                # A thread that works cannot be cancelled. The next leader must not begin earlier
-                # than necessary, so the lease is renewed until the body has ended.
+                # A thread that works cannot be cancelled. So the lease is renewed until the body
+                # has ended, to keep other candidates from leading meanwhile.
                 if self._withdrawn or self._thread.dead:
                     raise
                 reports = not lease.must_end and not self._resigns
-                # A thread for the callback may be refused. The body must learn of its end anyway.
+                # Call `end` first. The body must learn that its term ends, even if the system
+                # refuses the thread for the callback.
                 lease.end()
                 if reports and self._on_lost is not None:
                     with suppress(RuntimeError):

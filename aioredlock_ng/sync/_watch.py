@@ -37,5 +37,5 @@ class Watch:
         return thread.run(advance, self._restart)
 
     async def _restart(self, _: str | None) -> None:
-        """Forget the last label, which no caller received, so that it is yielded again."""
+        """Begin the iteration anew, because no caller received the last label."""
         self._leaders = None

@@ -1,4 +1,4 @@
-"""Decorate plain functions, so that each call runs under a lock named by its arguments.
+"""Decorate plain functions, so that each call runs under a lock named after the arguments.
 
 This module makes `Redlock.guard`, and the decorators for the jobs of task queues in
 `aioredlock_ng.integrations`.
@@ -36,7 +36,7 @@ class Guard(Protocol):
 def names_of_calls(template: str, function: Callable[..., object], decorator: str) -> NameTemplate:
     """Return the template that names the lock of each call of a plain function.
 
-    Errors refer to the decorator by the name `decorator`.
+    `decorator` is the name of the decorator in error messages.
 
     Raises:
         ConfigurationError: The function is not a plain function, or the template does not fit the
@@ -68,7 +68,7 @@ def guarded(
     """Make a decorator that runs each call of a function under a lock.
 
     Args:
-        lock: Returns the lock of a name and a label.
+        lock: Takes a name and a label, and returns the lock.
         template: The name, with placeholders for arguments; see
             `aioredlock_ng.guarded.NameTemplate`.
         owner: The template of the label.
@@ -93,12 +93,12 @@ def guarded(
                 with lock(names.name(*args, **kwargs), labels(args, kwargs)) as lease:
                     return function(*args, **kwargs)
             except LockNotAcquired as error:
-                # With a lease, the error comes from another lock, which the function acquires.
+                # If there is a lease, the error comes from a lock that the function acquires.
                 if refused is None or lease is not None:
                     raise
                 return refused(error)  # type: ignore[no-any-return]
 
-        # Celery checks the arguments of a task by a function that ignores `__wrapped__`.
+        # Celery checks the arguments of a task by `__signature__`, and ignores `__wrapped__`.
         call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
         return call
 

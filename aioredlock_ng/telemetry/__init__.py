@@ -1,1 +1,1 @@
-"""Provide sinks that count and trace events, one module per library (docs/telemetry.md)."""
+"""Provide sinks that count and trace events. Each module is for one metrics library."""

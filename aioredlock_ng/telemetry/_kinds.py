@@ -14,7 +14,7 @@ __all__ = ["MOST_KINDS", "OTHER", "Kinds"]
 MOST_KINDS: Final = 100
 """Largest number of kinds per sink.
 
-Each kind adds time series to every metric with the label of the kind.
+Each kind adds time series to every metric that has the label `kind`.
 """
 
 OTHER: Final = "other"
@@ -25,7 +25,7 @@ class Kinds:
     """The mapping from lock names to kinds.
 
     Args:
-        kind: Returns the kind of a name. None: no kinds.
+        kind: Returns the kind of a name. None means that there are no kinds.
 
     Raises:
         ConfigurationError: `kind` is not callable.

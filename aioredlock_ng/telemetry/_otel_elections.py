@@ -44,9 +44,7 @@ class Elections:
             "{transition}",
             "Changes of leader, as a candidate or a watcher saw them.",
         )
-        self._slow = counter(
-            "slow_renewals", "{renewal}", "Times that a leader's lease was not renewed in time."
-        )
+        self._slow = counter("slow_renewals", "{renewal}", "Late renewals of leaders' leases.")
         self._outlived = counter(
             "outlived_terms", "{term}", "Leaders that worked on although their lease was lost."
         )

@@ -52,9 +52,7 @@ class Elections:
             "Changes of leader, as a candidate or a watcher saw them.",
             *label,
         )
-        self._slow = counter(
-            "election_slow_renewals", "Times that a leader's lease was not renewed in time.", *label
-        )
+        self._slow = counter("election_slow_renewals", "Late renewals of leaders' leases.", *label)
         self._outlived = counter(
             "election_outlived_terms",
             "Leaders that worked on although their lease was lost.",

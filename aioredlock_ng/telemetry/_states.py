@@ -66,8 +66,9 @@ class NodeStates:
         else:
             self._reached[node] = _REACHED[type(event)]
             if isinstance(event, NodeUp):
-                # A manager that connects to a quarantined node reports the quarantine anew. An
-                # earlier manager may be closed, and cannot report the end of a quarantine.
+                # A closed manager does not report the end of a quarantine that it reported. So a
+                # new connection ends the quarantine here. A manager that connects to a quarantined
+                # node reports the quarantine anew.
                 self._quarantined.discard(node)
         return Change(node, before, self._of(node) or "up")
 

@@ -72,13 +72,15 @@ class OpenTelemetrySink:
     process.
 
     Args:
-        tracer_provider: Provider of the tracer. None: the global provider, even if it is set later.
-        meter_provider: Provider of the meter. None: the global provider, even if it is set later.
+        tracer_provider: Provider of the tracer. None takes the global provider, even if it is set
+            later.
+        meter_provider: Provider of the meter. None takes the global provider, even if it is set
+            later.
         kind: Returns the kind of a lock's name, for the attribute `aioredlock_ng.kind` of spans and
             metrics: `lambda name: name.partition(":")[0]`. The function must be quick and always
             return the same kind for a name. A read lease has a kind of its own, for example "order
             read" if the kind of the name is "order". Each kind after the first hundred is replaced
-            by "other". None: no attribute.
+            by "other". With None, there is no attribute.
 
     Raises:
         ConfigurationError: `kind` is not callable.
@@ -118,7 +120,7 @@ class OpenTelemetrySink:
         self._lost = counter(
             "leases.lost",
             "{lease}",
-            "Leases that ended without a release, or whose release found them lost.",
+            "Lost leases, including losses that were noticed only at the release.",
         )
         self._held = meter.create_up_down_counter(
             _PREFIX + "leases.held", "{lease}", "Leases held now."
@@ -128,10 +130,12 @@ class OpenTelemetrySink:
         )
         self._renewed = counter("leases.renewed", "{lease}", "Leases that a quorum renewed.")
         self._unrenewed = counter(
-            "renewal.failures", "{lease}", "Leases that a renewal failed to renew."
+            "renewal.failures", "{lease}", "Renewals of a lease that no quorum confirmed in time."
         )
         self._handoffs = counter(
-            "handoffs", "{handoff}", "Leases followed by a waiter of the same process."
+            "handoffs",
+            "{handoff}",
+            "Leases that ended while a task of the same process waited for the lock.",
         )
         self._wakeups = counter(
             "wakeups", "{wakeup}", "Attempts of waiters, by the cause of their wake-up."
@@ -228,7 +232,7 @@ class OpenTelemetrySink:
         votes: tuple[Vote, ...],
         status: trace.Status | None = None,
     ) -> None:
-        """Create one span with a start in the past. The attributes are known only at the end."""
+        """Create one span that began in the past, because its attributes are known only now."""
         now = time_ns()
         about[_PREFIX + "resource"] = event.resource
         about[_PREFIX + "outcome"] = outcome
@@ -284,7 +288,7 @@ class OpenTelemetrySink:
             self._state.add(1, {**address, _PREFIX + "state": after})
 
     def _address(self, node: str) -> dict[str, str | int]:
-        """Return the attributes of a node's address, named by OpenTelemetry's conventions."""
+        """Return the attributes for a node's address, as OpenTelemetry's conventions name them."""
         address = self._addresses.get(node)
         if address is None:
             host, _, rest = node.rpartition(":")

@@ -81,9 +81,9 @@ class PrometheusSink(Collector):
 
     docs/telemetry.md has the table of the metrics. One sink serves every manager of a process. In
     the multiprocess mode of prometheus_client, the counters and histograms of all processes are
-    added, and so are the held leases of live processes. A node then has several states at a time if
-    live processes see different states of this node. The application must call `mark_process_dead`,
-    as for any gauge.
+    added, and so are the held leases of live processes. If live processes see different states of a
+    node, the node has all these states. The application must call `mark_process_dead` at the end of
+    a process, as for any gauge of live processes.
 
     Args:
         registry: The registry that gets the metrics, by default the global one of
@@ -92,7 +92,7 @@ class PrometheusSink(Collector):
             `lambda name: name.partition(":")[0]`. The function must be quick and always return the
             same kind for a name. A read lease has a kind of its own, for example "order read" if
             the kind of the name is "order". Each kind after the first hundred is replaced by
-            "other". None: no label.
+            "other". With None, there is no label.
 
     Raises:
         ConfigurationError: `registry` is not a registry, `registry` already has metrics of these
@@ -132,7 +132,7 @@ class PrometheusSink(Collector):
         )
         self._lost = self._counter(
             "leases_lost",
-            "Leases that ended without a release, or whose release found them lost.",
+            "Lost leases, including losses that were noticed only at the release.",
             "cause",
             *label,
         )
@@ -148,10 +148,10 @@ class PrometheusSink(Collector):
         self._renewed = self._counter("leases_renewed", "Leases that a quorum renewed.")
         self._unrenewed = self._counter(
             "renewal_failures",
-            "Leases that a renewal failed to renew; retried until the deadline.",
+            "Renewals of a lease that no quorum confirmed in time.",
         )
         self._handoffs = self._counter(
-            "handoffs", "Leases followed by a waiter of the same process."
+            "handoffs", "Leases that ended while a task of the same process waited for the lock."
         )
         wakeups = self._counter(
             "wakeups", "Attempts of waiters, by the cause of their wake-up.", "cause"
@@ -221,9 +221,9 @@ class PrometheusSink(Collector):
             yield from metric.collect()
 
     def describe(self) -> Iterator[Metric]:
-        """Return the metrics for the registry's check for duplicate names.
+        """Return the metrics, so that the registry can check for duplicate names.
 
-        Either all metrics of a sink are registered or none.
+        If one name is taken, the registry refuses all metrics of the sink.
         """
         for metric in self._metrics:
             yield from metric.describe()

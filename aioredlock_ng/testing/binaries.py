@@ -72,7 +72,7 @@ def _in_wheel(package: str, pattern: str) -> Path | None:
         return None
     for folder in spec.submodule_search_locations or ():
         programs = [path for path in sorted(Path(folder).glob(pattern)) if os.access(path, os.X_OK)]
-        # A wheel for several platforms has a folder for each of them, named by the platform.
+        # A wheel for several platforms has one folder per platform, with the name of the platform.
         ours = [path for path in programs if path.parent.name == _platform_tag()]
         if ours or len(programs) == 1:
             return (ours or programs)[0]

@@ -26,9 +26,9 @@ __all__ = ["Point", "lose", "lose_at", "lose_lock"]
 _REASON = "taken away on purpose by a test"
 
 _THREAD_SECONDS = 5.0
-"""Longest time in seconds that a check in another thread waits for the event loop.
+"""Longest time in seconds that `lease.check()` in another thread waits for the event loop.
 
-If the loop is busy for longer, the check raises `TimeoutError`, and the lease is not lost.
+If the loop is busy for longer, `check` raises `TimeoutError`, and the lease is not lost.
 """
 
 
@@ -155,7 +155,7 @@ class _Plan:
             return False
         if point == "released":
             # The end of an `async with` calls `left` and `release`, and the holder may call
-            # `release` again.
+            # `release` again. So each lease counts only once.
             if lease in self._released:
                 return False
             self._released.add(lease)
@@ -183,13 +183,13 @@ class _Plan:
         """Raise `AssertionError` if no lease was lost."""
         if self._lease is None:
             raise AssertionError(
-                f"no lease of {self._name!r} was {self._point} ({self._left} more to come):"
-                " nothing was lost"
+                f"the block ended before a lease of {self._name!r} was {self._point}"
+                f" {self._left} more time(s), so no lease was lost"
             )
         if not self._lease.lost:
             raise AssertionError(
-                f"{self._lease!r} ended before its holder waited for anything; lose it when"
-                " it is 'checked' or 'released'"
+                f"{self._lease!r} ended before its holder waited for anything, and was not lost;"
+                " use the point 'checked' or 'released'"
             )
 
 

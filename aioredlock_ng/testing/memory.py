@@ -83,7 +83,7 @@ class MemoryNodes:
         otherwise within half a second.
 
         Raises:
-            ConfigurationError: `seconds` is negative or no finite number.
+            ConfigurationError: `seconds` is negative or not finite.
         """
         self._do(partial(self._advance, positive_seconds("seconds", seconds, zero=True)))
 
@@ -152,8 +152,8 @@ class MemoryNodes:
     def _live_loop(self) -> asyncio.AbstractEventLoop | None:
         """Return the event loop of the open managers, or None without an open manager."""
         if self._loop is not None and self._loop.is_closed():
-            # The event loop, perhaps of an earlier test, was closed before its managers. No task
-            # waits for their notifications.
+            # The event loop was closed before its managers, perhaps by an earlier test. The
+            # connections of these managers are dead, so forget them.
             for node in self._nodes:
                 node.forget_connections()
             self._loop = None
@@ -169,7 +169,7 @@ class MemoryNodes:
     def _advance(self, seconds: float) -> None:
         self._ahead += seconds
         for node in self._nodes:
-            # A read of the keys makes old keys expire, and notifies the waiters.
+            # A call of `keys` deletes the expired keys, and so notifies the waiters.
             node.server.keys()
 
     def _do(self, fault: Callable[[], object]) -> None:
@@ -181,7 +181,8 @@ class MemoryNodes:
             run_on_loop(loop, fault, _FAULT_SECONDS)
         else:
             # Between two runs of the loop, for example in a fixture, the fault waits for the next
-            # run. That run may begin now in another thread, and the fault must wake it.
+            # run. Another thread may begin that run now, so the call must be safe for threads and
+            # wake the loop.
             loop.call_soon_threadsafe(fault)
 
 

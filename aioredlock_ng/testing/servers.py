@@ -55,8 +55,8 @@ class LocalServer:
         extra_args: Further arguments of the server, for example `["--maxmemory", "1mb"]`.
         binary: The server program. Default: the result of `find_server`.
         port: A fixed TCP port. Default: a free port.
-        appendonly: Keep the data over `crash` and `restart`, in an append-only file that is written
-            to the kernel at each command.
+        appendonly: Keep the data over `crash` and `restart`, in an append-only file. The server
+            usually writes a command to the file before it answers the command.
         unix_socket: Listen on a Unix socket only. `url` is then `unix://…`.
         password: The password that every client needs.
         tls: Accept TLS only, with these files.

@@ -362,11 +362,11 @@ def test_what_is_found_in_a_set(nodes: list[NodeFacts], options: dict[str, Any],
         ({"replicas": 2}, "2 replicas are attached"),
         (
             {"clock": clock(rate=1.5)},
-            "its clock advanced 1.5 s (± 0.10%) in one second of this machine's; drift_factor allows for 1.01031",
+            "its clock advanced 1.5 s (± 0.10%) in one second of this machine's clock; drift_factor allows for 1.01031",
         ),
         (
             {"clock": clock(error=0.02)},
-            "its clock advanced 1 s (± 4.00%) in one second of this machine's; drift_factor allows for 1.01031",
+            "its clock advanced 1 s (± 4.00%) in one second of this machine's clock; drift_factor allows for 1.01031",
         ),
         ({"round_trips": trips(0.15, 0.2)}, "half of its round trips take 0.15 s or more; node_timeout is 0.1 s"),
         ({"round_trips": trips(0.01, 0.06)}, "one round trip in 20 takes 0.06 s or more; node_timeout is 0.1 s"),
@@ -392,7 +392,7 @@ def test_what_was_seen_is_said_with_its_figures(facts: dict[str, Any], what: str
         (
             at(sound_set(), round_trips=[trips(0.2, 0.25)] * 3),
             {"ttl": 4.0, "node_timeout": 0.51, "max_ttl": 4.0},
-            "a majority's round trip takes 0.25 s, 6% of the ttl, one time in 20",
+            "one in 20 round trips of a majority takes 0.25 s or more, which is 6% of the ttl",
         ),
         (sound_set(), {"ttl": 0.75}, "ttl is 0.75 s, 7.5 times node_timeout"),
         (at(sound_set(), problem=["silent"] * 3), {}, "0 of 3 nodes can vote, 2 are needed"),

@@ -140,7 +140,7 @@ async def test_wait_ready_ends_when_the_manager_is_closed(rig: Rig) -> None:
     waiting = asyncio.create_task(process.redlock.wait_ready())
     await asyncio.sleep(1)
     await process.redlock.aclose()
-    with pytest.raises(RedlockClosed, match="closed while this waited"):
+    with pytest.raises(RedlockClosed, match="closed while this call waited"):
         await waiting
     assert not process.redlock.ready
     with pytest.raises(RedlockClosed, match="not open"):

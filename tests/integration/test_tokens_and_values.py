@@ -248,5 +248,5 @@ def test_every_look_has_a_vote_that_shows_neither_token_nor_value() -> None:
         "n: free (deleted)",
         "n: unknown (nothing to delete)",
         "n: unknown (no answer in time)",
-        "n: unknown (an answer that its script does not give)",
+        "n: unknown (an answer that does not fit the script)",
     ]

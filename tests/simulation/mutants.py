@@ -339,7 +339,7 @@ def _mutants() -> Iterator[Mutant]:
         (markers.Markers, "_take", _forget_the_silent),
         (recovery_guard, "next_steps", _found_without_the_silent),
     )
-    yield one("witness", "a witness makes nodes founding and trusted", (recovery_guard, "next_steps", _remember_nothing))
+    yield one("witness", "a witness treats nodes that forgot as a new set", (recovery_guard, "next_steps", _remember_nothing))
     yield one("owed", "owed releases are not sent after a reconnect", (RedisNode, "_pay", _forgive_releases))
     yield one("shapes", "the type and range of numbers are not checked", (decoding, "is_int", lambda *_: True))
     yield one("garbled", "an unreadable reply counts as a refusal", (Channel, "_garbled", _refusal))
@@ -369,9 +369,11 @@ def _mutants() -> Iterator[Mutant]:
     yield one("undo", "a cancelled call to another loop keeps its grant", (Call, "_give_back", _nothing))
     yield one("unnotified", "a body on another loop is not notified of a loss", (ThreadedLease, "_report_loss", _nothing))
     yield one("stall-limit", "a loop that stands still keeps its leases for ever", (Stalls, "_fault", lambda *_: ""))
-    yield one("impatient", "a loop that stands still loses its leases without a limit", (Stalls, "__init__", _soon_stalled))
     yield one(
-        "forsaken", "a loop that stands still has its keys released", (extender.Extender, "forsake", extender.Extender.lose)
+        "impatient", "a loop that stands still loses its leases although no limit is set", (Stalls, "__init__", _soon_stalled)
+    )
+    yield one(
+        "forsaken", "the keys of a loop that stands still are released", (extender.Extender, "forsake", extender.Extender.lose)
     )
     yield one("undone-hold", "a grant that is undone keeps its min_hold", (ThreadedLease, "forgo_min_hold", _nothing))
     yield one("monotonic", "the library's clock stands still during a suspend", (ProcessLoop, "clock", ProcessLoop.time))

@@ -319,7 +319,7 @@ def test_a_check_in_a_thread_of_a_lease_on_an_unknown_loop_says_what_to_do() -> 
 async def test_a_block_in_which_nothing_is_lost_fails(redlock: Redlock) -> None:
     with pytest.raises(AssertionError, match="was checked"), lose_at("order:42", "checked"):
         await handler(redlock, [])
-    with pytest.raises(AssertionError, match="1 more to come"), lose_at("order:42", "released", nth=2):
+    with pytest.raises(AssertionError, match="1 more time"), lose_at("order:42", "released", nth=2):
         await handler(redlock, [])
     with pytest.raises(AssertionError, match="ended before its holder waited"), lose_at("order:42", "acquired"):
         await (await redlock.lock("order:42").acquire()).release()

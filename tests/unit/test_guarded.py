@@ -145,7 +145,7 @@ def redlock() -> Redlock:
         ("{user_id.}", "is not possible"),
         ("{user_id:{day}}", "is not possible"),
         ("{user_id}{day}", "two placeholders stand side by side"),
-        ("{user_id", r"expected '\}' before end of string; write a brace that is meant as \{\{ or \}\}"),
+        ("{user_id", r"expected '\}' before end of string; write a literal brace as \{\{ or \}\}"),
         ("a}", "Single '}'"),
         ("", "lock name must not be empty"),
         ("aioredlock_ng:marker", "keeps for itself"),

@@ -63,7 +63,7 @@ def positional(request: object, /) -> str:
         ("job {id}\n", "owner must be one line of text"),
         ("x" * 201, "owner must have at most 200 bytes"),
         ("{id}" + "x" * 200, "owner must have at most 200 bytes"),
-        ("job {id", r"owner 'job \{id': expected '\}'.*; write a brace that is meant as \{\{ or \}\}"),
+        ("job {id", r"owner 'job \{id': expected '\}'.*; write a literal brace as \{\{ or \}\}"),
         ("{}", r"\{\} is not possible"),
         ("{id[0]}", r"\{id\[0\]\} is not possible"),
         ("{a}{b}", "put a separator"),

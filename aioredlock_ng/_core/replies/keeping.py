@@ -1,4 +1,7 @@
-"""The answers of a node to a renewal, a watch, a repair and a release."""
+"""The answers of a node to a renewal, a watch, a repair and a release.
+
+A watch is a read of a lease's keys, after which the server tracks the keys.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class KeyState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyStates:
-    """The answer to a renewal or a watch if not every key is ours.
+    """The answer to a renewal or a watch if a key does not hold its token or entry.
 
     Attributes:
         states: The state of each key, in the order of the command.
@@ -54,8 +57,9 @@ class KeyStates:
 class Repaired(Enum):
     """The answer to a repair.
 
-    `OUTRUN`: a key has another holder, or a key is missing and a fence counter is above the
-    lease's fence. `UNTRUSTED`: a key is missing, and the node may have forgotten locks.
+    `DONE`: the node has the keys and the fence of the lease. `OUTRUN`: a key has another holder, or
+    a key is missing and a fence counter is above the lease's fence. `UNTRUSTED`: a key is missing,
+    and the node may have forgotten locks.
     """
 
     DONE = auto()
@@ -79,7 +83,7 @@ class Released:
 
 
 _RELEASED: Final = tuple(map(Released, range(33)))
-"""Shared records without a ticket."""
+"""Records without a ticket. They are made once, because most releases need one of them."""
 
 
 def released(deleted: int) -> Released:

@@ -39,7 +39,7 @@ FREE: Final = Free()
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The value of the key is a string, and no offer.
+    """The value of the key is a string, but not an offer.
 
     Attributes:
         remaining: Remaining time to live of the key, in seconds. Infinite for a key without expiry,

@@ -26,8 +26,8 @@ class Granted:
     """Every key of an acquire holds the attempt's token.
 
     Attributes:
-        counter: A counter of the node that is not below the fence, so that the node did not
-            acknowledge the fence. For an attempt to read, the counter as the node has raised it. 0
+        counter: The counter that kept the node from acknowledging the fence, because the counter is
+            not below the fence. For an attempt to read: the counter after the node has raised it. 0
             if the node acknowledged the fence, or if the lock has no fence.
     """
 
@@ -44,7 +44,7 @@ class Fenced:
 
     Attributes:
         before: The highest counter that the fence replaced. A missing counter counts as one less
-            than the fence, because the node may have lost it.
+            than the fence, because the node may have lost the counter.
     """
 
     before: int
@@ -54,8 +54,8 @@ class Fenced:
 class BrokenCounter:
     """Every key holds the attempt's token, but the node's counter is damaged.
 
-    The vote of the node is `failed`. A fence above a damaged counter would spread the damage to
-    every node.
+    The vote of the node is `failed`, because a fence above a damaged counter would spread the
+    damage to every node.
     """
 
 
@@ -67,9 +67,9 @@ class Refused:
     """The node set nothing, because a key is held or reserved, or because a writer waits for it.
 
     Attributes:
-        left: Remaining time to live of the key, in seconds; None if the key does not expire or is
-            gone.
-        place: The place of the key among the keys of the command. The first place is 1.
+        left: Remaining time to live of the key that caused the refusal, in seconds; None if the key
+            does not expire or is gone.
+        place: The place of that key among the keys of the command. The first place is 1.
         ticket: The highest ticket of the waiters for any of the keys; 0 if there are none.
     """
 
@@ -83,7 +83,8 @@ class Quarantined:
     """The node granted nothing, because it may have forgotten locks.
 
     Attributes:
-        left: Seconds until the node grants; None if its marker is missing or does not match.
+        left: Seconds until the node grants; None if its marker is missing or is not the expected
+            marker.
     """
 
     left: float | None
@@ -111,7 +112,8 @@ class Standing:
 
     Attributes:
         left: Seconds until the node may grant; 0.0 means now, None means unknown.
-        rank: Number of waiters before this waiter; -1 if the node could not put it in the queue.
+        rank: Number of waiters before this waiter; -1 if the node could not put this waiter in the
+            queue.
         slots: The slots of a semaphore that the node may grant after `left` seconds; empty for a
             lock.
     """

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Whole(Enum):
-    """The reply to a command about several keys if it succeeded for each key."""
+    """The reply to a command about several keys if the command succeeded for each key."""
 
     ALL_OURS = auto()
     ALL_DONE = auto()

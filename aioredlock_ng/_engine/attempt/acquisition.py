@@ -1,4 +1,4 @@
-"""One acquisition, from the call to a lease or an error.
+"""One acquisition, from the call of `acquire()` to a lease or an error.
 
 The caller awaits one future. After `start`, an acquisition runs in callbacks only. Nothing is
 awaited between sending a request to a node and registering the receiver of the answer. So an
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Acquisition"]
 
 MOST_TRIES = 5
-"""Largest number of attempts of a call that does not wait for a semaphore. Another client may take
-a free slot first, so one attempt is not enough."""
+"""Largest number of attempts of a call that asks for a semaphore without waiting. One attempt is
+not enough, because another client may take a free slot first."""
 
 
 class Acquisition(Call):
@@ -52,7 +52,8 @@ class Acquisition(Call):
         if self._blocking_timeout:
             loop = self.context.loop
             ends_at = loop.time() + self._blocking_timeout
-            # The label of the holder is read before the time limit, so that the error is not late.
+            # The label of the holder is read before the time limit, so that the error names the
+            # holder but is not late.
             early = min(self.context.options.node_timeout, self._blocking_timeout / 2)
             self._limit = loop.call_at(ends_at - early, self._nearly_time_out, ends_at)
         if self._alone:
@@ -60,8 +61,8 @@ class Acquisition(Call):
                 return
             upgrade = self.spec.slots is None and self._lines.reads(self.keys)
             if self._blocking_timeout is None or upgrade:
-                # If the call joins a line later, it does so in a callback, which has no current
-                # task. So the task of the caller is compared with the task of the holder now.
+                # The call may join a line later, in a callback without a current task. So the
+                # caller's task is compared with the holder's task now.
                 self.refuse_deadlock(self._lines.holders(self.keys))
         elif not self._lines.join(self):
             return
@@ -70,7 +71,7 @@ class Acquisition(Call):
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None, number: int = 0) -> None:
         """Ask all nodes for the lock, as `Contender.attempt` describes."""
         if self.future.cancelled():
-            # The caller was cancelled in this tick, and has not called `give_up` yet.
+            # The caller was cancelled in this tick, and will call `give_up`. No attempt may begin.
             return
         if cause is not None:
             self._woken(cause)
@@ -87,8 +88,8 @@ class Acquisition(Call):
         attempt = self._begin(now, claim, followed=followed)
         attempt.ask()
         if followed:
-            # In the same write the nodes are asked to report changes of the keys. Otherwise a grant
-            # whose keys are gone could be passed on.
+            # In the same write as the acquire, this command asks the nodes to report changes of the
+            # keys. Without these reports, a grant whose keys are gone could be passed on.
             self._covers = True
             keys = self.target.keys
             command = self.spec.kind.watching(keys, (attempt.token,) * len(keys))
@@ -102,7 +103,7 @@ class Acquisition(Call):
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition, in any state.
 
-        An attempt under way is released on the nodes, and the next task in line continues. If
+        The keys of an attempt under way are released, and the next task in line continues. If
         `error` is None, the caller was cancelled, and a lease granted meanwhile is released.
         """
         future = self.future
@@ -180,8 +181,8 @@ class Acquisition(Call):
         """Undo a failed attempt. Then wait, ask again, or end the acquisition.
 
         `trouble` is the reason why a quorum of grants was not enough; "" if there was no quorum.
-        `granted` are the answers to the acquire, without the changes by a second round. A node that
-        may have set keys gets a release.
+        `granted` are the answers to the acquire, before a second round changed them. These answers
+        show which nodes may have set keys, and must get a release.
         """
         context = self.context
         context.counters.refused += 1
@@ -205,8 +206,8 @@ class Acquisition(Call):
         elif not waits:
             self._fail(attempt, trouble, counted)
         elif self._alone:
-            # No quorum could grant when the call began. Now a quorum may grant, so the call joins
-            # the line.
+            # When the call began, no quorum could grant, so the call joined no line. Now a quorum
+            # may grant.
             self._alone = False
             self.round = self._second = None
             if self._lines.join(self):
@@ -217,12 +218,12 @@ class Acquisition(Call):
             self._lines.unreachable(self)
 
     def _fail(self, attempt: Round, trouble: str, counted: Tally) -> None:
-        """End an acquisition that does not wait, or prepare another attempt of it."""
+        """End an acquisition that does not wait, or schedule its next attempt."""
         context = self.context
         others = self._lines.holders(self.keys)
         if not counted.reachable or trouble:
             unfenced = (
-                "granted, but no quorum answered to its fence" if self._second is not None else ""
+                "granted, but no quorum confirmed its fence" if self._second is not None else ""
             )
             why = trouble or unfenced or "no quorum could be asked"
             self.give_up(not_acquired(QuorumUnreachable, why, self))
@@ -265,7 +266,7 @@ class Acquisition(Call):
         """
         self._limit = None
         if self.future.cancelled():
-            # The caller was cancelled in this tick, and has not called `give_up` yet.
+            # The caller was cancelled in this tick, and will call `give_up`. No attempt may begin.
             return
         if self.spec.slots is not None:
             self._look_for_free_slot()
@@ -275,8 +276,8 @@ class Acquisition(Call):
 
     def _time_out(self) -> None:
         self.context.counters.timeouts += 1
-        # A call behind the contender of its line has asked no node itself, so the contender's
-        # attempt decides which error is raised.
+        # Only the first task of a line, its contender, asks the nodes. For the tasks behind it, the
+        # contender's attempt decides which error is raised.
         if self.unreachable if self.round is not None else self._lines.left_behind(self):
             why = f"no quorum answered within {self._blocking_timeout:g} s"
             self.give_up(not_acquired(QuorumUnreachable, why, self))

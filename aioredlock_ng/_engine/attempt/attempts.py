@@ -23,8 +23,8 @@ __all__ = ["Attempts"]
 class Attempts:
     """The requests that an acquisition has sent to the nodes so far.
 
-    The constructor of `Call` sets all attributes. A constructor here would cost each lock one more
-    call.
+    The constructor of `Call` sets all attributes. A constructor here would make each acquisition
+    slower by one more call.
 
     Attributes:
         spec: The lock or the semaphore that is wanted.
@@ -85,7 +85,7 @@ class Attempts:
     def doubt(self, index: int | None = None) -> None:
         """Forbid passing on the grant of the current attempt, and watch its keys after the grant.
 
-        A change on node `index` is ignored if the node has not granted yet.
+        If node `index` reported a change but has not granted yet, the call does nothing.
         """
         if (
             index is not None
@@ -103,7 +103,8 @@ class Attempts:
         two holders: the model checker finds a case with 11 steps.
 
         If `followed` is True, other tasks wait in the same line. Each node then also returns the
-        counter that the fence replaces. All leases of the grant get fences above that counter.
+        counter that the fence replaces. All leases of the grant get fences above the highest of
+        these counters.
         """
         context, spec = self.context, self.target
         if self.round is not None:

@@ -1,4 +1,4 @@
-"""One call of `acquire()`: its result, its time limit and its line."""
+"""One call of `acquire()`: its result, its time limit and its waiting line."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Call(SecondRound):
     `Attempts` and `Contender` describe the attributes that are not listed here.
 
     Args:
-        releases: Sends the release that undoes a failed attempt.
+        releases: Sends the releases that undo failed attempts.
         extender: Owns the lease after the grant.
         blocking_timeout: Longest wait in seconds. None waits for ever. With 0, the call does not
             wait in a line or in the queues.
         alone: True if the call makes its first attempt outside of any line.
 
     Attributes:
-        unreachable: True while nothing shows that a quorum can be reached. A time-out may then
-            raise `QuorumUnreachable`.
-        future: The lease or the error of the call.
+        unreachable: True until a quorum has answered, and after an attempt that reached no quorum.
+            While the attribute is True, a time-out may raise `QuorumUnreachable`.
+        future: Resolved with the lease or the error of the call.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class Call(SecondRound):
         self.future: asyncio.Future[LeaseRecord] = context.loop.create_future()
 
     def successor(self, lease: LeaseRecord, now: float) -> LeaseRecord | None:
-        """Return this caller's lease from the grant of `lease`; None if the nodes must be asked."""
+        """Return a lease of the same grant for this caller; None if the nodes must be asked."""
         # A caller that was cancelled in this tick, and has not called `give_up` yet, gets no lease.
         if self.future.cancelled():
             return None
@@ -116,8 +116,8 @@ class Call(SecondRound):
         """Raise an error if the caller would wait for ever for a lock that it holds itself.
 
         The holder of a semaphore waits for itself only if it holds all slots. A call with a time
-        limit ends by itself, so it is not refused. A call to write is refused even with a time
-        limit if its caller reads the lock in an enclosing block.
+        limit ends by itself, so it is not refused. A call to write is refused if its caller reads
+        the lock in an enclosing block, even if the call has a time limit.
 
         Raises:
             LockHeld: Raised if the calling task or thread holds the lock in an enclosing block.
@@ -167,7 +167,7 @@ class Call(SecondRound):
             report(WaiterWoken(self.spec.resource, cause))
 
     async def name_holder(self, error: LockHeld) -> None:
-        """Add the label of the holder to the error of this call, unless the error has a label.
+        """Add the label of the holder to the error of this call, if the error has no label yet.
 
         Safety: a cancellation leaves the error as it was.
         """

@@ -19,8 +19,9 @@ class Errand:
     Args:
         started: Instant at which the command is sent, by the engine's clock.
         answered: Called with the index of a node and its answer. None ignores all answers.
-        wanted: Returns False once the command must not be sent any more. A command is sent a second
-            time if a server did not have its script.
+        wanted: Called before the command is sent again to a server that did not have the script.
+            Returns False if the command must not be sent any more. With None, the command is always
+            sent again.
     """
 
     __slots__ = ("_answered", "_wanted", "command", "started")

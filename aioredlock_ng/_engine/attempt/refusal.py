@@ -28,8 +28,8 @@ _Error = TypeVar("_Error", bound="LockNotAcquired")
 def not_acquired(kind: type[_Error], why: str, asked: Attempts) -> _Error:
     """Return the error for the caller of an acquisition.
 
-    The error has the votes of the latest attempt. While this attempt has no answers, the error has
-    the votes of the attempt before.
+    The error has the votes of the latest attempt. If this attempt still waits for its first answer,
+    the error has the votes of the previous attempt.
     """
     context, attempt = asked.context, _most_telling(asked.round, asked.before)
     votes = [] if attempt is None else _votes(context, attempt)
@@ -39,7 +39,8 @@ def not_acquired(kind: type[_Error], why: str, asked: Attempts) -> _Error:
                 votes[index] = replace(vote, detail=words)
             elif (advice := flush_advice()) and advice not in why:
                 why = f"{why} ({advice})"
-    # The votes are about one slot of a semaphore. Another slot may be free earlier.
+    # For a semaphore, the votes concern one slot, and another slot may be free earlier. So the
+    # remaining times are left out.
     one_of_many = asked.spec.slots is not None
     shown = [replace(vote, remaining=None) if one_of_many else vote for vote in votes]
     told = f": {'; '.join(map(str, shown))}" if shown else ""
@@ -61,10 +62,10 @@ def held_by_another(
 ) -> LockNotAcquired:
     """Return the error for a lock that another task or process holds.
 
-    The error has the label of the holder if it is known. `holders` are the leases of this process
-    for any of the wanted keys. `retry_after` is the number of seconds until a held key may expire.
-    For a lock, None takes the remaining time from the latest refusals. The refusals of a semaphore
-    concern only one slot, so their remaining time is not used.
+    The error has the label of the holder if the label is known. `holders` are the leases of this
+    process for any of the wanted keys. `retry_after` is the number of seconds until a held key may
+    expire. For a lock, None takes the remaining time from the latest refusals. The refusals of a
+    semaphore concern only one slot, so their remaining time is not used.
     """
     left = retry_after
     if asked.spec.slots is None:
@@ -81,7 +82,7 @@ def held_by_another(
 
 
 def ask_for_label(asked: Attempts) -> Look | None:
-    """Begin to ask the nodes for the label of the holder. Return None if labels are off."""
+    """Ask the nodes for the label of the holder, and return the request; None if labels are off."""
     labels = asked.context.labels
     if labels is None:
         return None
@@ -104,7 +105,7 @@ async def name_holder(error: LockHeld, asked: Attempts) -> None:
 
 
 def _expires_in(asked: Attempts) -> float | None:
-    """Return the shortest remaining life of a key in the refusals; None if no refusal has one."""
+    """Return the seconds until the first held key may expire; None if this is unknown."""
     attempt = _most_telling(asked.round, asked.before)
     replies = () if attempt is None else attempt.replies
     lives = [reply.left for reply in replies if is_held(reply) and reply.left is not None]
@@ -134,7 +135,8 @@ def _name_owner(error: LockHeld | AcquireTimeout, owner: str) -> None:
     error.owner = owner
     (message,) = error.args
     failed = _failed(error.resource)
-    # The name of the lock may contain "held by another". So only the text after it is searched.
+    # The name of the lock may contain "held by another". So only the text after the name is
+    # searched.
     error.args = (
         failed + message.removeprefix(failed).replace("held by another", f"held by {owner}", 1),
     )

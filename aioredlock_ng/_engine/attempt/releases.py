@@ -1,4 +1,4 @@
-"""Releases of attempts and leases. A release is sent in the tick in which it is decided.
+"""Releases of attempts and leases. A release is queued in the same tick in which it is decided.
 
 A caller may wait for the answers to a release, or continue without them.
 """
@@ -42,8 +42,9 @@ class Releases:
     ) -> Round:
         """Release the keys of an attempt on every node that may have set them.
 
-        Nothing is awaited. When the method returns, the command is queued on each connection behind
-        the acquire, so that no cancellation can prevent the release.
+        The method returns the round of the release, and awaits nothing. When it returns, the
+        command is queued on each connection behind the acquire, so that no cancellation can prevent
+        the release.
 
         A key that holds another token than `token` is left alone. The labels under `label_keys` are
         deleted, too.
@@ -56,9 +57,9 @@ class Releases:
         return self._send(command, len(spec.keys), replies, now)
 
     def retire(self, command: Command, replies: list[Reply], now: float) -> Round:
-        """Send, in place of a release, a command that keeps the keys of a lease taken.
+        """Instead of a release, send a command that keeps the keys taken until `min_hold` is over.
 
-        All KEYS of the command must be keys of the lock. The other arguments are those of `send`.
+        All KEYS of the command must be keys of the lock. `send` describes the other arguments.
         """
         return self._send(command, len(command.keys), replies, now)
 
@@ -85,9 +86,9 @@ async def outlast_cancellation(
     """Wait until some work is finished, even if the task is cancelled several times meanwhile.
 
     Args:
-        unfinished: Returns True while the wait must go on. The result must become False in bounded
-            time.
-        wait: Waits for a change of the result.
+        unfinished: Returns True while the work is unfinished. The result must become False in
+            bounded time.
+        wait: Waits until the result of `unfinished` may have changed.
     """
     # anyio repeats the cancellation of a scope at each await. The shield stops these cancellations,
     # and the loop continues after further calls of `task.cancel`.

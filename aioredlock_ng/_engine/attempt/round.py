@@ -29,7 +29,7 @@ _STILL_ASKING = 1 << 30
 """Placeholder for the number of asked nodes until the command is queued on all of them.
 
 A node that is down delivers its failure immediately. If such early failures decided the round, the
-release of an attempt would be queued on the other nodes before its acquire.
+release of an attempt would be queued on the other nodes before the acquire.
 """
 
 
@@ -52,12 +52,12 @@ class Round:
             fence.
         before: The highest counter that the fence of an acquire has replaced on a node. None until
             a node has answered with its counter.
-        agreed: The fence of an attempt to read, if it is the counter of all nodes that granted; 0
-            otherwise. A later answer with this counter acknowledges the fence.
-        decider: Index of the node that completed the quorum by a grant without the fence. None if
-            no node did so.
+        agreed: The fence of an attempt for a read lease, if the counters of all nodes that granted
+            equal the fence; 0 otherwise. A later answer with this counter acknowledges the fence.
+        decider: Index of the node whose grant completed the quorum, if the node did not store the
+            fence; otherwise None.
         open: True until the decision.
-        on_late: Called with the index of the node at each answer after the decision.
+        on_late: Called at each answer after the decision, with the index of the node.
         expired: True if the node timeout decided the round.
         token: The token of an acquire; empty for other commands.
     """
@@ -171,10 +171,10 @@ class Round:
                 self._decide()
 
     def _look_at(self, index: int, reply: Reply) -> None:
-        """Act on an answer to an acquire that does not count as a yes, or that came late.
+        """Act on a late answer to an acquire, or on an answer that does not count as a yes.
 
-        A late acknowledgement of the fence is stored as `GRANTED`. A quarantine and a broken
-        counter are reported, even if a quorum of other nodes has granted.
+        A late acknowledgement of the fence is stored as `GRANTED`. A node in quarantine, or with a
+        damaged counter, is reported even if a quorum of other nodes has granted.
         """
         if self._full is not GRANTED:
             return
@@ -191,7 +191,7 @@ class Round:
             context.emit(NodeDegraded(context.fleet.nodes[index].address, BEYOND_CLOCKS))
 
     def agree(self, counter: int) -> None:
-        """Record that all nodes that granted an attempt to read acknowledge its fence."""
+        """Record that all nodes that granted a read lease acknowledge the fence `counter`."""
         self.agreed, self.unfenced = counter, 0
         self.replies[:] = [GRANTED if is_granted(reply) else reply for reply in self.replies]
 
@@ -226,8 +226,8 @@ class Round:
     def _decide(self) -> None:
         self.open = False
         self._slot.discard(self)
-        # The callback is dropped. A bound method of the owner would form a reference cycle with
-        # each attempt.
+        # Without this line, the callback (a bound method of the owner) and the round would form a
+        # reference cycle.
         on_decided, self._on_decided = self._on_decided, None
         if on_decided is not None:
             on_decided(self)

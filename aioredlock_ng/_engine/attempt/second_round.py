@@ -13,18 +13,19 @@ __all__ = ["SecondRound"]
 
 
 class SecondRound(Attempts):
-    """Attempts, with a second round where the fence needs one."""
+    """Attempts with a second round, for the case that too few nodes stored the fence."""
 
     __slots__ = ()
 
     def _agree(self, attempt: Round) -> bool:
-        """Set the fence of an attempt to read: the highest counter of the nodes that granted.
+        """Set the fence of an attempt for a read lease to the highest counter in the grants.
 
-        If all these nodes have the same counter, each of them acknowledges the fence. See
+        If all nodes that granted have the same counter, each of them acknowledges the fence. See
         docs/model.md for the proof.
 
         Returns:
-            False if the counters differ, so that a second round must store the fence.
+            True if the counters are equal. False if they differ, so that a second round must store
+            the fence.
         """
         counters = set(map(counter_of, filter(is_granted, attempt.replies)))
         self._fence = max(counters)
@@ -36,9 +37,9 @@ class SecondRound(Attempts):
     def _fence_again(self, attempt: Round, now: float) -> None:
         """Begin the second round: propose a fence above every counter that a node has reported.
 
-        The second round of an attempt to read stores the fence of `_agree` instead. The request
-        goes to the nodes that granted. It also goes to the nodes that have not answered yet, which
-        can still be part of the quorum. On each node the request arrives after the acquire. A node
+        For a read lease, the second round stores the fence of `_agree` instead. The request goes to
+        the nodes that granted. It also goes to the nodes that have not answered yet, which can
+        still be part of the quorum. On each node the request arrives after the acquire. A node
         confirms the fence only if its key holds the token of the attempt.
         """
         context, spec = self.context, self.target
@@ -84,8 +85,8 @@ class SecondRound(Attempts):
     def _without_fence(self, attempt: Round, second: Round) -> None:
         """Replace the grants of a failed attempt by the nodes' answers to its second round.
 
-        Late answers to the second round replace grants, too. The undo of the attempt still finds
-        every grant, because the undo uses an earlier copy of the replies.
+        Late answers to the second round replace grants, too. `_undo` still releases every grant,
+        because it gets an earlier copy of the replies.
         """
 
         def count(_index: int = 0) -> None:

@@ -20,13 +20,13 @@ __all__ = ["SlotLook"]
 
 
 class SlotLook(Round):
-    """A request to all nodes for the keys of all slots. A free slot on a quorum decides the round.
+    """A request for the keys of all slots, which ends when one slot is free on a quorum of nodes.
 
     A node that is down counts as a node without a free slot.
 
     Args:
-        on_decided: Called once: when a slot is free on a quorum of nodes, when no slot can turn out
-            to be free on a quorum, or at the node timeout.
+        on_decided: Called once: when a quorum of nodes has shown the same free slot, when no slot
+            can reach a quorum, or at the node timeout.
     """
 
     __slots__ = ()
@@ -51,7 +51,7 @@ class SlotLook(Round):
     def _all_shown(self) -> bool:
         """Return True if no slot can turn out to be free on a quorum any more.
 
-        A quorum must also have shown its slots, or must have become impossible.
+        The result is False until a quorum has answered, or cannot answer any more.
         """
         asked, quorum, yes, no = self._asked, self._quorum, self.yes, self._no
         pending = asked - yes - no

@@ -1,4 +1,4 @@
-"""Fresh tokens from the randomness of the system, many in one call."""
+"""Make fresh tokens from the randomness of the operating system, many in one system call."""
 
 from __future__ import annotations
 

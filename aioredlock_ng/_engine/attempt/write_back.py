@@ -1,4 +1,4 @@
-"""The second round of an attempt to read: it writes the fence back to nodes with lower counters."""
+"""The second round for a read lease: it writes the fence to the nodes with lower counters."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["WriteBack"]
 class WriteBack(Round):
     """A round that also accepts a node whose counter has risen above the fence since the grant.
 
-    `first` is the round of the acquire. Its replies have the counters of the nodes that granted.
-    `fence` is the fence of the attempt. `Round` describes the other arguments.
+    `first` is the round of the acquire. The replies to the acquire have the counters of the nodes
+    that granted. `fence` is the fence of the attempt. `Round` describes the other arguments.
     """
 
     __slots__ = ("_fence", "_first")
@@ -40,11 +40,11 @@ class WriteBack(Round):
         self._fence = fence
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Count a counter above the fence as a yes, if the counter rose after the grant.
+        """Turn an answer into a yes if its counter has risen above the fence since the grant.
 
         The node still has the attempt's entry, so no writer has had the key there since the grant.
-        The next writer gets a fence above the counter. If the counter was above the fence at the
-        grant already, the last writer may have a higher fence, and the answer is a no. See
+        The next writer gets a fence above the counter. If the counter was already above the fence
+        at the grant, the last writer may have a higher fence. Then the answer is a no. See
         docs/model.md.
         """
         if type(reply) is Unacknowledged and reply.counter > self._fence:

@@ -1,1 +1,1 @@
-"""The life of a grant: renewal, repair, notice of loss, and the labels of owners."""
+"""The life of a grant: renewal, repair, detection of losses, and the labels of owners."""

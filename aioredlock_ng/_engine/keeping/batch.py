@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "Batch", "parts"]
 
 BATCH = 256
-"""Largest number of keys per command. A server needs about half a millisecond for so many keys. A
-lease with more keys has a command of its own."""
+"""Largest number of keys per command. A server needs about half a millisecond for 256 keys. A lease
+with more keys has a command of its own."""
 
 
 def parts(leases: Sequence[LeaseRecord]) -> Iterator[Sequence[LeaseRecord]]:
@@ -47,7 +47,7 @@ class Batch:
 
     After the node timeout, answers can still confirm the leases that are undecided. A late
     confirmation is valid, because the ttl counts from an instant before the command was sent. A
-    late answer that keys are missing ends no lease, because a repair may have set the keys
+    late answer that reports missing keys ends no lease, because a repair may have set the keys
     meanwhile.
 
     Args:
@@ -59,8 +59,8 @@ class Batch:
         on_unsure: Called within the node timeout for each undecided lease that no outstanding
             answer can decide any more.
         on_late: Called at the node timeout for each lease that is not decided.
-        on_missing: Called with leases whose keys a node lacks, and the node's index. Late answers
-            cause this call, too.
+        on_missing: Called with leases whose keys a node lacks, and with the node's index. A late
+            answer causes this call, too.
         on_answer: Called with each answer and the node's index, before the answer is counted.
         stands: Returns False once the command must not be sent again.
 
@@ -158,8 +158,8 @@ class Batch:
     def stands(self) -> bool:
         """Return True also after the batch is decided.
 
-        A node that forgot the script may say so later than a quorum confirmed the leases. If the
-        command were not sent again, the keys would expire on this node.
+        A node may report only after the decision that it lacks the script. If the command were not
+        sent to this node again, the keys would expire there.
         """
         return self._stands()
 
@@ -192,7 +192,7 @@ class Batch:
             self.done.set_result(None)
 
     def _can_decide(self) -> bool:
-        """Return False while too few nodes have answered to check each lease."""
+        """Return True if the answers may decide at least one lease."""
         quorum, silent = self._context.quorum, len(self.replies) - self._answered
         some = self._full + self._partial
         return (

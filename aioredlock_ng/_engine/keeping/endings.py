@@ -21,7 +21,7 @@ class Endings:
     _context: Context
 
     def found_lost(self, lease: LeaseRecord, reason: str) -> None:
-        """Record that the lease was lost before its release, as the answers to the release show."""
+        """Record a loss that only the answers to the release have shown."""
         lease.lost_at = self._context.clock()
         lease.reason = reason
         self._context.counters.lost += 1

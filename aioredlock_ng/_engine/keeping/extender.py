@@ -1,6 +1,6 @@
 """The beginning and the end of each lease of one manager.
 
-A lease ends once: it is released, abandoned or lost. Instead of a release on the nodes, its grant
+A lease ends once: it is released, abandoned or lost. Instead of a release on the nodes, the grant
 may be passed on to a waiting task. `renewals.py` renews leases until they end.
 """
 
@@ -73,7 +73,8 @@ class Extender(Endings):
             min_hold.begin(lease, self._context.clock())
         at = lease.since + lease.spec.life.watch_after
         if lease.spec.kind.shared:
-            # The grant may be much older than this lease. Its renewal may be due before the watch.
+            # The grant may be much older than this lease, so the renewal of the grant may be due
+            # before the watch.
             at = min(at, renew_at(lease.started, lease.ttl, 0.0))
         lease.slot = self._schedule.add(
             lease, at if lease.spec.max_hold is None else min(lease.deadline, at)
@@ -90,7 +91,7 @@ class Extender(Endings):
         Either the next task in line gets a lease of the grant, or a read grant outlives the lease.
 
         Returns:
-            False if the lease has not ended. The caller must then call `release`.
+            True if the lease has ended. False if the caller must call `release` instead.
         """
         line = lease.line
         now = self._context.clock()
@@ -125,7 +126,7 @@ class Extender(Endings):
 
         Returns:
             The round of the release. None if the lease had ended already, if its deadline has
-            passed, or if its shared grant must not be released.
+            passed, or if its read grant must not be released yet.
         """
         if lease.phase is not Phase.HELD:
             return None
@@ -169,8 +170,8 @@ class Extender(Endings):
             return
         now = self._lost(lease, reason)
         self._end(lease, now)
-        # While the body waits in `Lease.extend` or `Lease.downgrade`, this call raises `LockLost`.
-        # So the body is not cancelled as well.
+        # If the body waits in `Lease.extend` or `Lease.downgrade`, the waiting call raises
+        # `LockLost`. So the body is not cancelled as well.
         if lease.asking is None:
             lease.notify_body()
         if lease.taken:
@@ -195,7 +196,7 @@ class Extender(Endings):
             self.report_end(lease)
 
     def check(self, lease: LeaseRecord) -> None:
-        """Declare a lease lost if its deadline has passed before its timer ran.
+        """Declare a lease lost if its deadline has passed, but its timer has not run yet.
 
         The method must run on the event loop.
         """
@@ -209,7 +210,7 @@ class Extender(Endings):
         self._schedule.stop()
 
     def _vanished(self, lease: LeaseRecord) -> None:
-        # All leases of a read grant have the same entry on the nodes.
+        # All leases of a read grant have the same entry on the nodes, so all of them are lost.
         for each in [lease] if lease.read_grant is None else list(lease.read_grant.leases):
             self.lose(each, "a quorum of nodes no longer holds its key")
 
@@ -248,9 +249,9 @@ class Extender(Endings):
             self._lines.freed(lease)
             return None
         if lease.repairing:
-            # A repair sets `granted[index]` to None. While the repair is under way, a late answer
-            # to the acquire may replace this None. The release would then skip a node on which the
-            # repair sets our keys.
+            # The release must reach each node that is being repaired. A repair sets
+            # `granted[index]` to None for this purpose, but a late answer to the acquire may have
+            # replaced the None. So None is set again.
             for index in range(len(lease.granted)):
                 if lease.repairing & (1 << index):
                     lease.granted[index] = None

@@ -38,16 +38,16 @@ class Surroundings(Protocol):
 
 
 class Looks:
-    """One manager's questions for labels.
+    """The requests by which one manager reads labels.
 
-    Each key has at most one question at a time, which all waiters of the key share.
+    Each key has at most one request at a time, which all waiters of the key share.
     """
 
     def __init__(self) -> None:
         self._open: dict[bytes, Look] = {}
 
     def ask(self, context: Surroundings, kind: LockKind, key: bytes) -> Look:
-        """Ask for the label of the holder of `key`. A question that is under way is reused."""
+        """Return the request for the label of the key's holder. A request under way is reused."""
         look = self._open.get(key)
         if look is None:
             look = self._open[key] = Look(context, kind, key, self._open)
@@ -56,12 +56,12 @@ class Looks:
 
 
 class Look:
-    """One question to all nodes for the label of a key's holder. A look is a `Sink`.
+    """One request to all nodes for the label of a key's holder. A look is a `Sink`.
 
-    The question ends when the answers decide the label, or at the node timeout.
+    The request ends when the answers decide the label, or at the node timeout.
 
     Attributes:
-        label: The label of the holder; None until the question ends, or if no label was found.
+        label: The label of the holder; None until the request ends, or if no label was found.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Look:
             self._end(label)
 
     async def ended(self) -> str | None:
-        """Wait for the end of the question, and return the label.
+        """Wait for the end of the request, and return the label.
 
         Safety: a cancelled call changes nothing.
         """

@@ -58,7 +58,8 @@ class Labels:
     def text(self, lease: Labelled) -> str:
         if lease.spec.owner is not None:
             return lease.spec.owner
-        # The name of a task may contain line breaks and control characters.
+        # The name of a task may contain line breaks and control characters, so the label is made
+        # printable.
         return printable_label(f"{self._text}:{lease.taken_by}") if self.by_task else self._text
 
     def value(self, lease: Labelled) -> bytes:
@@ -74,7 +75,7 @@ class Labels:
     ) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
         """Return the keys of the labels, and for each key its ttl in milliseconds and its value.
 
-        Set the instant at which each label must be written again.
+        The call also sets `labelled_until`, the instant at which a label must be written again.
         """
         now, wall_us = self._clock(), self._wall_us()
         keys: list[bytes] = []

@@ -1,9 +1,9 @@
 """The minimum hold of a lease. Its keys stay taken for this time, even if the lease ends early.
 
 The first ttl of the keys is at least as long as the minimum hold, so even a crash does not free the
-keys early. After a renewal or a repair, the keys still live until the end of the minimum hold. If a
-lease ends early, a mark (see `_core/over.py`) replaces its token, and the keys expire at the end of
-the minimum hold.
+keys early. Renewals and repairs keep the keys at least until the end of the minimum hold. If a
+lease ends early, a mark (see `_core/over.py`) replaces the token in the keys. The keys then expire
+at the end of the minimum hold.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def begin(lease: LeaseRecord, now: float) -> None:
 
 
 def kept_for(context: Context, lease: LeaseRecord, now: float) -> float:
-    """Return for how many seconds the minimum hold still keeps the keys, drift included."""
+    """Return the seconds until the minimum hold ends, drift included; 0.0 after its end."""
     left = lease.kept_until - now
     return left + context.options.drift(left) if left > 0.0 else 0.0
 

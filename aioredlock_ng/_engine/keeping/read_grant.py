@@ -1,4 +1,4 @@
-"""The leases of one read grant, which several tasks of a process have at the same time."""
+"""The leases of one read grant. Several tasks of a process can have leases at the same time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ReadGrant(Generic[_H]):
     def __init__(self, first: _H) -> None:
         self.leases = {first: None}
         self.expires = False
-        # These values come from ended leases. `leave` gives them to the last lease.
+        # These values come from ended leases. `leave` copies them to the last lease.
         self._repairing = 0
         self._longest_ttl = self._labelled_until = 0.0
 

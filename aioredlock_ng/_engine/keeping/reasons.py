@@ -29,7 +29,8 @@ _CAUSES = {
     EXPIRED: "expired",
 }
 """The value of `LeaseLost.cause` for each reason. A reason is compared only up to its first ";". A
-reason that is not listed here counts as "gone", unless it names a standstill."""
+reason that contains `STOOD_STILL` has the cause "stalled". Any other reason that is not listed here
+has the cause "gone"."""
 
 
 def cause_of(reason: str) -> str:

@@ -1,8 +1,8 @@
-"""Renewals of leases, which are sent in batches, decided for each lease, and repeated if they fail.
+"""Renewals of leases. One command renews many leases, but the result is decided for each lease.
 
-A timer or a caller starts a renewal, and callbacks receive the answers. A renewal compares the
-token of the lease, so that it never extends the key of another grant. A renewal never sets a
-missing key.
+A timer or a caller starts a renewal, and callbacks receive the answers. A failed renewal is
+repeated. A renewal compares the token of the lease, so that it never extends the key of another
+grant. A renewal never sets a missing key.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Renewals:
 
         After the answers, a lease has a new deadline, is scheduled for another try, or is lost.
 
-        The leases must be of the same kind of lock. `ttl` counts in seconds from now. All keys live
-        at least as long as the longest minimum hold requires. So the minimum holds of the leases
-        should end at about the same time.
+        The leases must be of the same kind of lock. `ttl` is in seconds from now. The command gives
+        all keys the same life, which covers the longest minimum hold. So the minimum holds of the
+        leases should end at about the same time.
         """
         context = self._context
         options = context.options
@@ -94,8 +94,8 @@ class Renewals:
             lease.asked(renewal)
             if ttl > lease.longest_ttl:
                 lease.longest_ttl = ttl
-            # The callbacks of the batch schedule the lease again. A deadline before these
-            # callbacks is scheduled here, because it would pass unnoticed otherwise.
+            # The callbacks of the batch schedule the lease again. If the deadline of the lease may
+            # pass before that, it is scheduled here. Otherwise the deadline would pass unnoticed.
             if lease.deadline < decided_by:
                 self.schedule.put(lease, lease.deadline)
             elif lease.slot is not None or lease.timer is not None:
@@ -146,18 +146,18 @@ class Renewals:
                 ):
                     self.schedule.renew_before_deadline(lease)
                 elif lease.slot is None and lease.timer is None:
-                    # No renewal is scheduled here, because another renewal is under way, or because
-                    # the lease must not be renewed. The wheel still has to notice the deadline.
+                    # Another renewal is under way, or the lease must not be renewed. So only the
+                    # deadline is scheduled here.
                     self.schedule.put(lease, lease.deadline)
         self.schedule.put_all(newest, at)
         if (report := context.report) is not None:
             report(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """Report a node that refuses renewals, but only once until it renews a key again.
+        """Report a node that refuses renewals, but only once until the node has renewed a key.
 
-        If all keys are missing, the script writes nothing. So an answer that all keys are missing
-        does not show that the node accepts renewals again.
+        If all keys are missing, the script writes nothing. So its answer does not show whether the
+        node accepts renewals again.
         """
         if isinstance(reply, Refusal):
             if index not in self._refusing:

@@ -1,9 +1,10 @@
 """Repairs of leases: a repair sets the keys and the fence that a node lacks.
 
-A repair never counts as a renewal, and no repair begins after the local deadline. The script checks
-the marker and the fence on the node itself. Without the recovery guard, a repair can give a lock
-two holders, as the model checker found. A node in quarantine sets no missing key, so no repair is
-sent to this node. The first renewal after the quarantine shows again which keys the node lacks.
+A repair never counts as a renewal, and no repair begins after the lease's deadline. The script
+checks the marker and the fence on the node itself. Without these two checks, a repair can give a
+lock two holders, as the model checker found. So a lock is repaired only if it has fences, and the
+recovery guard is on. A node in quarantine sets no missing key, so no repair is sent to this node.
+The first renewal after the quarantine shows again which keys the node lacks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ __all__ = ["Repairs"]
 
 REPAIR_AFTER = 0.05
 """Delay in seconds from the report of missing keys to their repair. A forced release deletes the
-keys on one node after the other. A repair in between would delay the notification of the holder."""
+keys on one node after the other. An earlier repair would set a deleted key again, and so delay the
+notification of the holder."""
 
 
 class Repairs:
@@ -38,7 +40,10 @@ class Repairs:
         self._context = context
 
     def missing(self, lacking: Iterable[LeaseRecord], index: int) -> None:
-        """Schedule repairs of leases whose keys node `index` lacks, unless it is in quarantine."""
+        """Schedule repairs of leases whose keys node `index` lacks.
+
+        A node in quarantine gets no repairs.
+        """
         if self._context.quarantined(index):
             return
         due = [lease for lease in lacking if self._wanted(lease, index)]
@@ -118,5 +123,6 @@ class _Repair:
         elif reply is Repaired.UNTRUSTED:
             self._context.doubt()
         elif isinstance(reply, Dropped):
-            # The node may have set our keys, but the answer is lost. The node must get the release.
+            # The answer is lost, but the node may have set our keys. So the release must reach the
+            # node.
             lease.granted[index] = reply

@@ -57,8 +57,8 @@ class Schedule(Wheel[LeaseRecord]):
     def renew_before_deadline(self, lease: LeaseRecord) -> None:
         """Call `due` for a lease after half of the time to its deadline.
 
-        The wheel is too coarse for so near a deadline. The slot of the next renewal may have begun
-        already.
+        The deadline is so near that the wheel is too coarse. The slot in which the next renewal
+        should be sent may have begun already.
         """
         lease.unschedule()
         left = max(0.0, lease.deadline - self._context.clock())

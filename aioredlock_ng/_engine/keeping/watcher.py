@@ -1,8 +1,9 @@
 """Detect missing keys of held leases as soon as the nodes report a change.
 
-A lease is watched when it is held for longer than `validity.watch_after`. Unless the lock is shared
-by readers, a read of the keys makes the server track them for our connection. After a report of a
-change, the watcher reads the keys on all nodes. The lease is lost if no quorum has the keys.
+A lease is watched when it is held for longer than `validity.watch_after`. To watch a lease, the
+watcher reads its keys. Unless readers share the lock, the server then tracks the keys for our
+connection. After a report of a change, the watcher reads the keys on all nodes again. The lease is
+lost if no quorum has the keys.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Watcher:
     Args:
         leases: All leases of the manager that have not ended.
         lose: Called for a lease if no quorum of nodes has its keys any more.
-        check: Ends a lease whose deadline has passed. Called before a check reads the keys.
+        check: Ends a lease if its deadline has passed. Called before changed keys are read again.
         repairs: Sets keys again on nodes that lost them.
     """
 
@@ -54,7 +55,7 @@ class Watcher:
     def watch(self, leases: Sequence[LeaseRecord], *, label: bool = True) -> None:
         """Read the keys of leases on all nodes, so that the nodes track them.
 
-        Some of the leases may already be watched. If `label` is True, write the labels, too.
+        Some of the leases may already be watched. If `label` is True, the labels are written, too.
         """
         for part in _alike(leases):
             for lease in part:
@@ -92,8 +93,8 @@ class Watcher:
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Schedule a check of the leases whose keys changed.
 
-        If `keys` is None, any key may have changed. All changes in one tick of the event loop cause
-        one check together.
+        If `keys` is None, any key may have changed. All changes in one tick of the event loop
+        together cause only one check.
         """
         if keys is None:
             # Unwatched leases are checked too, because a restarted server may have lost their keys.

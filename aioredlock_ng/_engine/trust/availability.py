@@ -27,7 +27,7 @@ class Availability:
     """Keeps track of whether a quorum of nodes may grant.
 
     Args:
-        markers: The markers as last read; None without a recovery guard.
+        markers: The markers of the nodes, as last read; None without a recovery guard.
         states: Returns the health of each node, quarantine included.
 
     Attributes:
@@ -132,12 +132,12 @@ class Availability:
             self._waiting.discard(waiter)
             waiter.cancel()
         if self._stopped:
-            raise RedlockClosed("the Redlock was closed while this waited for a quorum")
+            raise RedlockClosed("the Redlock was closed while this call waited for a quorum")
         if not waiter.cancelled():
             return
         error = QuorumUnreachable(
             f"no quorum of {self._context.quorum} nodes can grant locks after {within:g} s:"
-            f" {'; '.join(self._reasons()) or 'they have not shown their markers yet'}",
+            f" {'; '.join(self._reasons()) or 'the nodes have not shown their markers yet'}",
             elapsed=self._context.clock() - asked_at,
         )
         error.retry_after = self.back_in()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["DuplicateNodes"]
 
 PROBE_TTL = 10.0
-"""Life of a probe key in seconds, in case it cannot be deleted."""
+"""Life of a probe's key in seconds. The key is deleted earlier, unless the deletion fails."""
 
 AGAIN, SELDOM = 1.0, 60.0
 """Shortest and longest pause in seconds before an incomplete probe is repeated. Each pause is twice
@@ -75,8 +75,8 @@ class DuplicateNodes:
     async def _probe(self, index: int) -> bool:
         """Write a key to node `index`, and read this key on all other nodes.
 
-        If another node has the key, too, both nodes are the same server. The node that comes later
-        in the order given to the manager is then refused for good.
+        If another node has the key as well, both nodes are the same server. The manager then
+        refuses one of them for good: the node that comes later in the list given to the manager.
 
         Returns:
             True if the probe was complete: the key was written, and each connected node was read.

@@ -37,16 +37,16 @@ async def force_release(
     *,
     any_key: bool = False,
 ) -> list[int]:
-    """Delete the key of a lock on the nodes where it has the holder's token.
+    """Delete the key of a lock on the nodes where the key has the holder's token.
 
-    A deletion of other tokens could hit a node that has just granted an attempt of another client.
-    The other client would count the node in its majority, and the next client would get the lock,
-    too.
+    The deletion of another token could hit a node that has just granted an attempt of another
+    client. That client would still count this node in its majority, and the next client would get
+    the lock, too.
 
     If no token has a majority, each token belongs to an attempt under way or is left over. An
     attempt is won or undone within two node timeouts, unless its client has a longer node timeout
-    than this manager. A token that is still there after two node timeouts counts as left over, and
-    its keys are deleted.
+    than this manager. If a token is still on the nodes after two node timeouts, it counts as left
+    over, and its keys are deleted.
 
     Args:
         context: The shared objects of the engine.
@@ -55,7 +55,7 @@ async def force_release(
         kind: The kind of the lock, which builds the commands.
         key: The key of the lock, or of one slot of a semaphore.
         slot: The number of the fence counter for this key.
-        only: The only token whose keys may be deleted, in the form of `LockInfo`. None allows any
+        only: The only token whose keys may be deleted, written as in `LockInfo`. None allows any
             token.
         any_key: True if keys of other types, and strings without expiry, may be deleted, too. No
             lock of this library has such a key.
@@ -65,7 +65,7 @@ async def force_release(
 
     Raises:
         ConfigurationError: Raised if the key cannot be a lock of this library, and `any_key` is
-            False. Nothing was deleted then.
+            False. In this case nothing was deleted.
 
     Safety: after a cancellation, the key is deleted on all nodes that answer, or on none.
     """
@@ -101,17 +101,18 @@ async def force_release(
     if only is not None:
         tokens = {token for token in tokens if as_text(token) == only}
         if not tokens:
-            # The fence counters are not raised. The present holder may have to repair its keys, and
-            # a node with a higher counter refuses a repair.
+            # The call ends before it raises the fence counters. The present holder may have to
+            # repair its keys, and a node with a higher counter refuses a repair.
             return [0] * len(context.fleet.nodes)
     fence = context.fences.propose(context.wall_us(), (slot,))
-    # The lease may end meanwhile. During `min_hold`, `over_mark` then replaces its token.
+    # The lease may end before this request. During `min_hold`, the key then holds
+    # `over_mark(token)` instead of the token. So the request names both values.
     values = (*tokens, *map(over_mark, tokens))
     answers = await ask(kind.force_releasing((key,), (slot,), fence, values, any_key=any_key))
     deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
     if not any(deleted):
-        # A key that may not be deleted can have appeared since the last look. If the look showed
-        # the key already, the lock itself had a majority, and the key causes no error.
+        # A key that may not be deleted can have appeared since the nodes were asked. If the key was
+        # there already, the token of the lock had a majority, and the key causes no error.
         refuse(
             [
                 answer if _foreign(look) is None else ForceReleased(0)

@@ -37,7 +37,7 @@ class Markers:
         known_ms: The longest of `guard_ms` and all guard times that were read, in milliseconds.
         readings: The marker of each node, as last read; None if the node has not answered.
         memories: The last trusted marker of each node; None if there was none.
-        refusals: For each node the reason why its marker cannot be read or kept; "" if all is well.
+        refusals: For each node the reason why its marker cannot be read or kept; "" if it can.
         excessive: Nodes whose marker named a guard time that no manager writes.
         unread: Nodes whose marker was not read on their present connection.
     """
@@ -98,14 +98,15 @@ class Markers:
         """Write the markers in `steps`, one for each node. None stands for no change.
 
         Returns:
-            False if a server refused a marker. An immediate second write would be refused, too.
+            True if no server refused its marker. If a server refused it, an immediate second write
+            would be refused, too.
         """
         asked = []
         for index, step in enumerate(steps):
             reading = self.readings[index]
             if step is not None and reading is not None:
-                # The new marker names the process whose marker was read. The placeholder of a run
-                # id would name the process that runs now, even if its marker was not read.
+                # The new marker names the server process whose marker was read. The placeholder
+                # would name the present server process, although its marker may not have been read.
                 own_marker = b"%b:%d" % (reading.run_id, step.guard_ms)
                 nonce = self._context.new_token()
                 become = step.trust.encode()
@@ -146,8 +147,9 @@ class Markers:
                 self.excessive.add(index)
             elif after.trust is Trust.TRUSTED:
                 self.excessive.discard(index)
-                # Another process may have promoted a node that lost locks which this manager
-                # remembers. This manager is about to quarantine that node again.
+                # This manager may remember locks that the node has lost, although another process
+                # has made the node trusted. The manager will quarantine such a node again, so the
+                # node is not reported as trusted.
                 known = memory is not None and not memory.contradicts(after)
                 if known and (before is None or before.trust is not Trust.TRUSTED):
                     self._trusted(index)

@@ -27,7 +27,8 @@ _EXCESSIVE = f"its marker named a guard time above {LONGEST_MS:,} ms, which no m
 def flush_advice() -> str:
     """Return advice for a test suite that flushes its servers; "" outside of pytest.
 
-    In production the advice would be dangerous: it turns the recovery guard off.
+    In production the advice would be dangerous, because `recovery_guard=None` turns the recovery
+    guard off.
     """
     return (
         "a test suite that flushes its servers uses recovery_guard=None"
@@ -52,7 +53,7 @@ class Quarantine:
         self._quarantined: set[int] = set()
 
     def connected(self, index: int) -> None:
-        """Let `report` announce the quarantine of a node again, because its connection changed."""
+        """Let `report` announce a node's quarantine again, because the node has reconnected."""
         self._quarantined.discard(index)
 
     def state(self, index: int, state: NodeState) -> NodeState:
@@ -71,9 +72,9 @@ class Quarantine:
         return replace(state, state="quarantined", reason=why)
 
     def words(self, index: int) -> str:
-        """Return the reason for a node's quarantine: a new set of nodes, or the error of a marker.
+        """Return the reason for a quarantine, if the reason is a new set or a refused marker.
 
-        Return "" in all other cases, such as a node that may have forgotten locks.
+        Return "" in all other cases, for example if the node may have forgotten locks.
         """
         reading = self._markers.readings[index]
         if (

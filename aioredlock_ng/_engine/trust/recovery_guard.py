@@ -1,8 +1,8 @@
 """The recovery guard: a task that reads the markers of the nodes, and writes new ones.
 
 `_core/recovery_guard.py` decides which markers are written. The task ends once each connected node
-is trusted. Votes do not wait for the task, because the script that grants compares the marker
-itself.
+is trusted. Acquisitions do not wait for the task, because the script that grants a lock compares
+the marker on the node.
 """
 
 from __future__ import annotations
@@ -74,20 +74,24 @@ class Guard:
     def doubt(self) -> None:
         """Read the markers, because a node has refused to vote.
 
-        A task that is running reads the markers anyway.
+        If the task of the guard is running, the call does nothing, because the task reads them
+        soon.
         """
         if (self._task is None or self._task.done()) and not self._stopped:
             self._task = supervised(self._run, "recovery guard", self._context.emit)
 
     def hint(self, new: int | None = None) -> None:
-        """Read the markers now. `new` is a node with a new connection, if there is one."""
+        """Read the markers now. `new` is the index of a node with a new connection, if any."""
         if new is not None:
             self.markers.unread.add(new)
         self._hint.set()
         self.doubt()
 
     async def settle(self, within: float) -> None:
-        """Start the guard. Wait `within` seconds at most until it is known which nodes may vote."""
+        """Start the guard, and wait until it is known which nodes may vote.
+
+        The wait ends after `within` seconds at the latest.
+        """
         self._stopped = False
         self.hint()
         self._asleep.clear()
@@ -121,9 +125,9 @@ class Guard:
                 for index, words in enumerate(refusals):
                     if words or steps[index] is None:
                         markers.refusals[index] = words
-                # A server may accept a marker and not keep it, or another client may replace it
-                # each time. After many such writes the states of all nodes are reported anyway, so
-                # that the other nodes can vote.
+                # A server may accept a marker without keeping it, or another client may replace
+                # each marker. Then writing would never end. So after many reads the states of the
+                # nodes are reported, and the other nodes can vote.
                 in_vain = paced and any(steps)
                 if any(steps) and await markers.write(steps) and not in_vain:
                     continue
@@ -133,8 +137,8 @@ class Guard:
                 self.quarantine.report()
                 self._judged()
                 self._asleep.set()
-                # The task goes on while a node refuses its marker or was too slow, because the
-                # node does not report the end of such a state.
+                # The task goes on while a node refuses its marker or answers slowly, because no
+                # report shows the end of this state.
                 slow = any(self._context.fleet.nodes[index].ready for index in markers.unread)
                 if not (lefts or any(markers.refusals) or slow or in_vain or self._hint.is_set()):
                     return

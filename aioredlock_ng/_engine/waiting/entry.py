@@ -1,8 +1,8 @@
 """The entry of a waiting line in the queues on the nodes.
 
 An entry consists of a ticket and a name, which is called the member. The command `stand` adds the
-entry. A grant or the command `leave` removes it. A further `stand` is called a refresh. It confirms
-the entry, and its answer shows when the node may grant.
+entry. A grant or the command `leave` removes the entry. A further `stand` is called a refresh. A
+refresh confirms the entry, and the answer to a refresh shows when the node may grant.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["KEPT_FOR", "QUEUE_LIFE", "Entry", "leaving"]
 
 QUEUE_LIFE = 20.0
-"""Seconds until a queue expires, counted from the latest refresh by the head of the queue. A
-refresh by a later waiter keeps the queue for twice the longest time until that waiter's next
-refresh."""
+"""Seconds until a queue expires, counted from the latest refresh by the head of the queue. After a
+refresh by another waiter, the queue lives twice as long as that waiter's longest refresh
+interval."""
 
 KEPT_FOR = 2.0
 """Seconds for which the free keys of a lock are reserved for a waiter, while another key of this
@@ -37,7 +37,7 @@ lock is held. Reservations of nested locks can block each other, so they end aft
 
 
 class Entry:
-    """The entry of one waiting line in the queues, and the latest answers of each node about it.
+    """The entry of one waiting line in the queues, and each node's latest answer about the entry.
 
     Args:
         keys: The keys that the line wants.
@@ -102,7 +102,7 @@ class Entry:
 
     @property
     def tickets_at(self) -> float:
-        """The latest instant since which each node of a quorum has offered a slot."""
+        """The instant since which a quorum of nodes has offered slots; `-inf` if no quorum has."""
         return self._outlook.tickets_at
 
     @property
@@ -119,7 +119,7 @@ class Entry:
         """Leave the queues of the nodes that did not grant.
 
         A node that granted has removed the entry. The other nodes would offer the keys to a line
-        that no longer waits. Late answers to the attempt are processed, too.
+        that no longer waits. Late answers to the attempt are judged in the same way.
         """
         if not self.standing:
             return
@@ -153,7 +153,7 @@ class Entry:
             node.refused(votes=reply is None or is_held(reply) or is_granted(reply))
 
     def _offered(self, index: int, highest: int) -> None:
-        """Record that node `index` offered a slot, and the highest ticket in its queue."""
+        """Record that node `index` has offered a slot, and has this highest ticket in its queue."""
         self._outlook.nodes[index].tickets_at = self._context.clock()
         self._context.see_ticket(highest)
 
@@ -165,7 +165,7 @@ class Entry:
         *,
         tracked: bool,
     ) -> None:
-        """Send the command that enters the queues, or confirms the entry.
+        """Send the command `stand`, which enters the queues or confirms the entry.
 
         The function `awaited` returns False once the command must not be sent any more.
         """

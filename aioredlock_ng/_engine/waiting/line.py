@@ -25,7 +25,7 @@ _H = TypeVar("_H")
 
 
 class Contender(Protocol[_H]):
-    """One acquisition that waits.
+    """One acquisition, from the point of view of a waiting line.
 
     Attributes:
         keys: The keys of a lock, or of all slots of a semaphore.
@@ -33,8 +33,8 @@ class Contender(Protocol[_H]):
         fair: True if the acquisition has its own line and its own place in the queues.
         line: The line in which the acquisition waits; set by `Lines.join`.
         unreachable: True if the latest attempt reached no quorum.
-        booked: The line in which the latest attempt has marked its slot as taken. None if the slot
-            was marked before the attempt.
+        booked: The line in whose `taken` the latest attempt has put the slot that it asks for. None
+            if the slot was in `taken` already.
     """
 
     keys: tuple[bytes, ...]
@@ -59,7 +59,7 @@ class Contender(Protocol[_H]):
         """
 
     def successor(self, lease: _H, now: float) -> _H | None:
-        """Return the lease that this acquisition would get from the grant of `lease`.
+        """Return a lease of the same grant as `lease`, for this acquisition.
 
         The result is None if this acquisition cannot use the grant, and must ask the nodes.
         """
@@ -94,8 +94,8 @@ class Line(Generic[_H]):
         keys: The keys of a lock, or of all slots of a semaphore.
         slots: The slots of the semaphore; None for a lock.
         shared: True if the tasks want to read. One grant may serve all of them.
-        shared_until: Instant until which readers share the grants that this process has. From then
-            on the nodes are asked, because a writer may wait.
+        shared_until: Instant until which readers share the grants that this process has. After this
+            instant, the readers ask the nodes, because a writer may wait.
         number: A unique number, which is part of the line's name in the queues.
         contender: The task that asks the nodes or stands in their queues.
         unreachable: True if the latest contender gave up without having reached a quorum.
@@ -103,8 +103,8 @@ class Line(Generic[_H]):
         holders: The leases of this process for the keys, the latest last. A lock has at most one
             lease, a semaphore at most one for each slot, and readers any number.
         place: The place of the line in the queues; None if the line is in no queue.
-        trip: Duration in seconds of the round that granted the lock last. 0.0 if the line did not
-            have to queue for this grant.
+        trip: Duration in seconds of the round that granted the lock last. 0.0 if the line got this
+            grant without standing in the queues.
         released: The answers to the latest release, and the instant at which the release began.
             None if the answers cannot show the tickets of other waiters.
         taken: The slots that this process holds or asks for.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["LineIndex"]
 
 _MOST_IDLE = 4096
-"""Largest size of the index at which a line without tasks is kept. The size counts the entries of
+"""Up to this size of the index, lines without tasks are kept. The size is the number of entries in
 `_lines` and `_others`. An index of this size takes about 1 MB."""
 
 
@@ -27,8 +27,8 @@ class LineIndex:
         self._lines: dict[LineKey, Line[LeaseRecord]] = {}
         # Maps each key to the lines that are not found in `_lines` by this key.
         self._others: dict[bytes, dict[Line[LeaseRecord], None]] = {}
-        # The numbers of all lines have equally many digits. Queues compare members with equal
-        # tickets as text, and would otherwise serve line 10 before line 2.
+        # Line numbers start so high that all numbers have equally many digits. Queues compare
+        # members with equal tickets as text, and would otherwise serve line 10 before line 2.
         self._count = 1_000_000_000
 
     def holders(self, keys: tuple[bytes, ...]) -> list[LeaseRecord]:

@@ -31,7 +31,7 @@ class Lines(PassingOn):
         manager: 16 hexadecimal digits by which the queues distinguish managers.
 
     Attributes:
-        passing: False if no grant is passed on, because each lease must have a token of its own.
+        passing: True if grants may be passed on. False if each lease must have its own token.
     """
 
     def __init__(self, context: Context, manager: bytes) -> None:
@@ -43,7 +43,7 @@ class Lines(PassingOn):
 
         Returns:
             True if the task must ask the nodes now, because it need not wait for another task of
-            this process.
+            this process. False if the task waits, or shares a read grant already.
 
         Raises:
             LockHeld: Raised if the task would wait for itself. See `Contender.refuse_deadlock`.
@@ -62,13 +62,14 @@ class Lines(PassingOn):
         if line.shared and self._share_now(line, contender):
             return False
         if line.contender is None and not full and not line.queue:
-            # The line may still have the place of a task that gave up in this tick. With the ticket
-            # of that place, the new task would overtake older waiters of other processes.
+            # The line may still have the place of a task that gave up in this tick. The ticket of
+            # this place would let the new task overtake older waiters of other processes. So the
+            # line leaves the place.
             if line.place is not None:
                 self._leave_place(line)
             line.contender = contender
             if line.released is not None and self._queue_shown(line):
-                # A quorum has just answered, so the task is not cut off from the nodes.
+                # A quorum has just answered, so the task can reach a quorum.
                 contender.unreachable = False
                 self._place_of(line).stand()
                 return False
@@ -109,14 +110,15 @@ class Lines(PassingOn):
             if line.shared:
                 self._share_with_all(line)
             if line.queue and not line.full:
-                # Another slot of the semaphore may be free, or a further read grant possible. A
-                # quorum has just answered, so the next task is not cut off from the nodes.
+                # Another slot of the semaphore may be free, or the nodes may grant to a further
+                # reader. A quorum has just answered, so the next task can reach a quorum.
                 following = self._next(line)
                 following.unreachable = False
                 if tickets_known:
                     # The line had to queue for this slot. Another attempt would most probably be
-                    # refused, and show tickets that are known already. A late command to leave must
-                    # not remove the new entry, so the entry gets a new name.
+                    # refused, and show tickets that are known already. So the next task enters the
+                    # queue without an attempt. A late command to leave must not remove the new
+                    # entry, so the entry gets a new name.
                     self._renumber(line)
                     self._place_of(line).stand()
                 else:
@@ -135,7 +137,7 @@ class Lines(PassingOn):
             self._place_of(line).back_off()
 
     def left_behind(self, contender: Contender[LeaseRecord]) -> bool:
-        """Return True if a task waits for nodes that its line cannot reach.
+        """Return True if a task waits because its line cannot reach a quorum.
 
         If this process has a lease of the lock, the line waits for that lease, and not for the
         nodes.
@@ -143,7 +145,8 @@ class Lines(PassingOn):
         line = contender.line
         if line is None or self.holders(contender.keys):
             return False
-        # Several calls may time out in one tick, and the contender may be one of them.
+        # Several calls may time out in one tick, and the contender may be one of them. Then only
+        # the line knows whether the contender reached a quorum.
         return (line if line.contender is None else line.contender).unreachable
 
     def leave(self, contender: Contender[LeaseRecord]) -> None:
@@ -154,8 +157,8 @@ class Lines(PassingOn):
         contender.line = None
         if line.contender is contender:
             line.contender, line.unreachable = None, contender.unreachable
-            # The attempt of the next task begins in a later tick. Otherwise a thousand waiters that
-            # fail one after the other would nest a thousand calls.
+            # The attempt of the next task begins in a later tick. Otherwise, if a thousand waiters
+            # failed one after the other, a thousand calls would be nested.
             self._context.loop.call_soon(self._inherit, line, contender.asking)
         elif line.queue:
             line.queue.pop(contender, None)
@@ -180,7 +183,8 @@ class Lines(PassingOn):
         # attempt. A second attempt of the line must not run at the same time.
         if line.contender is None and line.place is None and line.queue:
             contender = self._next(line)
-            # The task has waited for a lease of this process, and not for the nodes.
+            # Until now the task waited for a lease of this process, so the nodes do not count as
+            # unreachable.
             contender.unreachable = False
             self._context.counters.handoffs += 1
             contender.attempt()
@@ -193,18 +197,19 @@ class Lines(PassingOn):
             self._forget_idle(line)
 
     def _queue_shown(self, line: Line[LeaseRecord]) -> bool:
-        """Return True if the answers to the latest release have just shown the tickets of others.
+        """Return True if the latest release has just shown the tickets of other waiters.
 
         In this case the key was offered to another process. An attempt would most probably be
-        refused, and show the same tickets.
+        refused, and would show the same tickets again.
         """
         assert line.released is not None
         (replies, began), line.released = line.released, None
         tickets = [reply.ticket for reply in replies if type(reply) is Released]
         shown = [ticket for ticket in tickets if 0 < ticket < LARGEST_TICKET]
         context = self._context
-        # Processes that queue within two round trips of each other may be served in any order. With
-        # older answers, this task would overtake tasks that have waited for longer.
+        # Processes that queue within two round trips of each other may be served in any order. If
+        # the answers are older, this task could overtake waiters whose tickets the answers do not
+        # show.
         if len(shown) < context.quorum or context.clock() - began > 2 * line.trip:
             return False
         context.see_ticket(max(shown))
@@ -229,7 +234,7 @@ class Lines(PassingOn):
                 contender.attempt()
             elif asking or not place.waiting:
                 # Nodes that granted the previous attempt removed the line from their queues. A
-                # refresh enters the line again.
+                # refresh puts the line into these queues again.
                 place.refresh()
             return
         self._leave_place(line)

@@ -21,23 +21,22 @@ __all__ = ["RUN", "RUN_TRIPS", "PassingOn", "length_of_run"]
 RUN = 0.02
 """Duration of a run in seconds, if the nodes are near.
 
-A change of process costs one or two round trips. Over loopback, these round trips take a tenth of
-this duration."""
+The change to another process costs one or two round trips. Over loopback, these round trips take a
+tenth of this duration."""
 
 RUN_TRIPS = 10
-"""Duration of a run in round trips, if that is longer.
+"""Duration of a run in round trips, if this duration is longer than `RUN`.
 
-If the nodes are far away, a change of process costs more time, so the run must be longer, too."""
+If the nodes are far away, the change to another process takes longer, so a run is longer, too."""
 
 
 def length_of_run(trip: float, slots: int = 1) -> float:
     """Return the longest duration of a run in seconds.
 
-    A run also ends when the grant is not covered any more (see `covers` in validity.py). A
-    semaphore with n slots has n runs at the same time. Runs as short as those of a lock would load
-    the nodes n times as much as a lock. Runs n times as long would make other processes wait n
-    times as long. With runs longer by the square root of n, the load and the wait grow by this root
-    only.
+    A run also ends when the grant may not be passed on any more (see `covers` in validity.py). A
+    semaphore with n slots has n runs at the same time. If these runs were as short as the run of a
+    lock, the nodes would get n times as many requests. If they were n times as long, other
+    processes would wait n times as long. So the duration of a run grows with the square root of n.
 
     `trip` is the duration of the grant's round in seconds, and `slots` is 1 for a lock.
     """
@@ -80,9 +79,10 @@ class PassingOn(ReaderLines):
         raise NotImplementedError
 
     def _successor(self, line: Line[LeaseRecord]) -> Contender[LeaseRecord] | None:
-        """Return the contender, or the next task in line while the contender's attempt runs.
+        """Return the task that gets the grant next; None if no task can get it.
 
-        The line of a semaphore can have a contender although this process has a lease.
+        The contender is passed over while its attempt runs. The line of a semaphore can have a
+        contender although this process has a lease.
         """
         contender = line.contender
         if contender is not None and not contender.asking:

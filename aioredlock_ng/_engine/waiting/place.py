@@ -1,10 +1,10 @@
 """The place of a waiting line in the queues of the nodes.
 
-The place decides when the line confirms its place, and when it asks the nodes for the lock again. A
-refresh is a request that confirms the place. The answers show when the key may be free. The place
-records for each node when the node may grant: now, later, or at an unknown instant. The line asks
-all nodes for the lock when a quorum may grant. A timer starts refreshes, because messages can be
-lost.
+The place decides when the line sends a refresh, and when the line asks for the lock again. A
+refresh is a request that confirms the entry in the queues. The answers show when the key may be
+free. The place records for each node when the node may grant: now, later, or at an unknown instant.
+The line asks all nodes for the lock when a quorum may grant. A timer starts refreshes, because
+messages can be lost.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["POLL_EVERY", "Place"]
 REFRESH_EVERY = QUEUE_LIFE / 2
 """Longest time in seconds between two refreshes by the head of a queue. The actual time is random,
 and at least half as long. A refresh costs one command per node, and helps if messages were lost. A
-node that tracks the key is left out if its answer is younger than half of this time. For a later
-waiter, each waiter ahead adds `QUEUE_LIFE`, up to 15 times. A later waiter needs its refresh only
-if a waiter ahead has died, or if the nodes have forgotten the later waiter."""
+refresh skips a node that tracks the key and has answered within half of this time. A waiter behind
+the head adds `QUEUE_LIFE` to this time for each waiter ahead, but counts 15 waiters at most. It
+needs a refresh only if a waiter ahead has died, or if the nodes have lost its entry."""
 
 POLL_EVERY = 0.1
 """Longest time in seconds between refreshes while no quorum of nodes sends messages and tracks
@@ -45,7 +45,7 @@ the nodes track the key for the head, or shows whether the key is free. Most loc
 within this delay, which saves the refresh."""
 
 EXPIRY_MARGIN = 0.002
-"""Pause in seconds from a computed expiry to the attempt, as servers round to milliseconds."""
+"""Pause in seconds from a computed expiry to the attempt, because servers round to milliseconds."""
 
 
 class Place(Entry):
@@ -92,9 +92,9 @@ class Place(Entry):
         self.waiting = self._refreshing = False
 
     def stand(self, replies: Sequence[Reply] = ()) -> None:
-        """Enter the queues, or refresh the entry, after these replies refused an attempt.
+        """Enter the queues, or refresh the entry, after an attempt was refused with these replies.
 
-        Without replies, the line enters although it made no attempt.
+        Without replies, the line enters the queues without an attempt.
         """
         self._failures = self._free = 0
         self._generation += 1
@@ -102,7 +102,7 @@ class Place(Entry):
         self.refresh()
 
     def refresh(self) -> None:
-        """Confirm the entry on the nodes. A node that lost the entry adds it again.
+        """Confirm the entry on the nodes. A node that lost the entry adds the entry again.
 
         If the line is the head, a quorum of nodes also tracks the key from then on. A node that
         already tracks the key is not asked if its latest answer is recent.
@@ -113,8 +113,8 @@ class Place(Entry):
         plain, tracking = self._outlook.begin_refresh(recent, can_track)
         self._refresh_soon_at = inf
         self._set_refresh()
-        # For a node that is down, `ask` delivers a failure immediately. No attempt may start before
-        # the refresh is sent. Otherwise the refresh could put a line with the lock into the queues.
+        # A node that is down delivers its failure immediately. No attempt may start before the
+        # refresh is sent. Otherwise the line could enter the queues after it got the lock.
         self._refreshing = True
         self._refresh_on(plain, tracked=False)
         self._refresh_on(tracking, tracked=True)
@@ -144,7 +144,7 @@ class Place(Entry):
         super().served(attempt)
 
     def notified(self, index: int, message: Message) -> None:
-        """Process a node's message. A message without a time asks for a refresh."""
+        """Process a node's message. If the message names no time, the entry is refreshed soon."""
         if message.highest is not None:
             self._offered(index, message.highest)
         if not self.waiting:
@@ -165,20 +165,20 @@ class Place(Entry):
         if not self.waiting or not node.tracked:
             return
         # Once a lock is free on a node, a further refresh there shows nothing new. A refresh for a
-        # semaphore may show another free slot. Only the head may refresh at each renewal.
+        # semaphore may show another free slot. Only the head may send a refresh at each renewal.
         free = node.free_at <= self._context.clock() and not self._any_key
         node.tracked = node.rank <= 0 and not free
         if node.tracked:
             self._refresh_on([index], tracked=True)
 
     def reconnected(self, index: int) -> None:
-        """Refresh the entry on node `index`, which may have lost it, or may grant from now on."""
+        """Refresh the entry on node `index`, which may have lost the entry, or may grant now."""
         if not self.waiting:
             return
         self._outlook.nodes[index].votes = True
         self._lost(index)
-        # `_lost` may have started an attempt. A refresh behind the attempt would put a line that
-        # was granted the lock back into the queue.
+        # `_lost` may have started an attempt. A refresh after the attempt could put the line back
+        # into the queues after it got the lock.
         if self.waiting:
             self._refresh_on([index], tracked=False)
 
@@ -228,33 +228,37 @@ class Place(Entry):
             return
         free = self._outlook.free(now)
         if free > self._free:
-            # The key is free on too few nodes. On other nodes it may have expired without a report.
+            # The key is free on more nodes than before, but not on a quorum. On other nodes the key
+            # may have expired without a report.
             self._refresh_soon()
         self._free = free
         self._stop_timer()
         until = min(at, self._refresh_at, self._refresh_soon_at, self._outlook.next_at(now))
-        # A timer may fire a little early. Without a minimum delay it would be set again and again.
+        # A timer may fire a little early. Without a minimum delay, the timer would be set again and
+        # again.
         self._timer = self._context.loop.call_later(max(until - now, EXPIRY_MARGIN / 4), self._due)
 
     def _due(self) -> None:
         self._timer = None
         now = self._context.clock()
         if self._outlook.ask_at <= now and self._outlook.rank:
-            # A waiter behind the head only refreshes, in case the head died as well as the holder.
-            # Usually the holder has renewed, and an attempt would cost twice as many commands.
+            # The holder's key should have expired by now, but usually the holder has renewed it. So
+            # a waiter behind the head sends a refresh, which costs half as many commands as an
+            # attempt. The refresh also shows whether the head has died.
             self._outlook.forget_expiries()
             self.refresh()
         elif self._outlook.ask_at <= now:
             self._wake("expiry")
         elif self._refresh_at <= now and not self._outlook.answered:
-            # No quorum answered the refresh. If an attempt reaches no quorum either, the line must
-            # leave the queues, and not block other lines.
+            # No quorum answered the refresh. If the attempt that begins now reaches no quorum
+            # either, the line leaves the queues, so that it blocks no other line.
             self._wake("look")
         elif self._refresh_soon_at <= now:
             self.refresh()
         elif self._refresh_at <= now:
             if now - self._refused_at >= REFRESH_EVERY / 2:
-                # Without this condition, each of many frequent refreshes would cause an attempt.
+                # Without this condition, `count_all` could turn each of the frequent refreshes into
+                # an attempt.
                 self._outlook.count_all()
             self._context.counters.wakeups_fallback += not self._outlook.notified
             self.refresh()
@@ -270,7 +274,7 @@ class Place(Entry):
         return self._outlook.answered, self._outlook.notified
 
     def _set_refresh(self) -> None:
-        """Set the time of the next refresh: soon if no quorum answers or sends messages."""
+        """Set the time of the next refresh: soon, unless a quorum answers and sends messages."""
         context, ahead = self._context, self._outlook.ahead
         if self._outlook.answered:
             every = REFRESH_EVERY + QUEUE_LIFE * ahead if self._outlook.notified else POLL_EVERY
@@ -282,7 +286,7 @@ class Place(Entry):
         self._refresh_soon_at = min(self._refresh_soon_at, self._context.clock() + REFRESH_AFTER)
 
     def _awaits(self, generation: int) -> bool:
-        """Return False for a refresh before the latest attempt, because its answer is outdated."""
+        """Return False if the answers to a refresh are outdated by a later attempt."""
         return self.waiting and generation == self._generation
 
     def _refresh_on(self, indexes: Sequence[int], *, tracked: bool) -> None:

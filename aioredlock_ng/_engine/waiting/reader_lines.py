@@ -30,7 +30,7 @@ class ReaderLines(SlotLines):
     def _has_rivals(self, keys: tuple[bytes, ...]) -> bool:
         """Return True if this process may also have a write lease of the readers' key."""
         writers = self._lines.get(keys)
-        # `_others` has the line of the readers themselves, too. So a rival is a second line.
+        # `_others` also has the line of the readers themselves. So a second line there is a rival.
         return (writers is not None and bool(writers.holders)) or len(self._others[keys[0]]) > 1
 
     def shared(self, contender: Contender[LeaseRecord]) -> bool:
@@ -57,13 +57,13 @@ class ReaderLines(SlotLines):
         """Share a grant, if possible, with a reader that has just called.
 
         Returns:
-            False if the reader must join the line, or ask the nodes.
+            True if the reader has got a lease. False if it must join the line, or ask the nodes.
         """
         first = line.contender is None and not line.queue
         if first and self._share(line, contender):
             return True
-        # A caller that reads already must not join the line. The line may wait behind a writer that
-        # waits for this caller.
+        # If the caller already reads, it must not join the line. The line may wait behind a writer
+        # that waits for this caller.
         inside = acting_inside()
         own = None if inside is None else next(filter(inside, line.holders), None)
         if own is None:
@@ -75,7 +75,7 @@ class ReaderLines(SlotLines):
         """Share the line's latest grant with a reader, if the time for sharing is not over.
 
         Returns:
-            False if the nodes must be asked.
+            True if the reader has got a lease. False if the nodes must be asked.
         """
         now = self._context.clock()
         latest = next(reversed(line.holders), None)

@@ -47,7 +47,7 @@ class SlotLines(StandingLines):
 
     def unused(self, contender: Contender[LeaseRecord], number: int) -> None:
         """Record that an attempt for a slot of a semaphore has failed."""
-        # The contender may have left its line by now.
+        # The contender may have left its line by now, so `booked` names the line.
         line, contender.booked = contender.booked, None
         if line is not None:
             self._unbook(line, number)
@@ -60,7 +60,7 @@ class SlotLines(StandingLines):
             line.recent[number] = None
 
     def _unbook(self, line: Line[LeaseRecord], number: int) -> None:
-        # Another attempt of this process may have been granted the slot meanwhile.
+        # The slot stays in `taken` if another attempt of this process was granted it meanwhile.
         if all(lease.spec.number != number for lease in line.holders):
             line.taken.discard(number)
 

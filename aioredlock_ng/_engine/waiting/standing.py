@@ -1,4 +1,4 @@
-"""The lines that stand in the queues on the nodes, and the messages of nodes about them."""
+"""The lines that stand in the queues on the nodes, and the messages of nodes about these lines."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class StandingLines(LineIndex):
         if line is not None and line.place is not None and message.key in line.keys:
             line.place.notified(index, message)
         else:
-            # The waiter is gone, or has the lock. Its entry would block waiters of other processes.
+            # The waiter is gone, or has the lock. Its entry is removed, because the entry would
+            # block waiters of other processes.
             errand = leaving((message.key,), message.member, self._context.clock())
             self._context.fleet.nodes[index].ask(errand, index)
         return []
@@ -163,8 +164,9 @@ class StandingLines(LineIndex):
     def _doubt(
         self, line: Line[LeaseRecord], index: int | None = None, key: bytes | None = None
     ) -> None:
-        # A node that has not granted yet may report the release that precedes the grant. If that
-        # report counted, a waiter that tracked the key as the head could never pass its grant on.
+        # The head of a queue tracks the key. So a node that has not granted yet may report the
+        # release by the previous holder. If this report counted, the head could never pass its
+        # grant on.
         for holder in line.holders:
             if key is not None and key not in holder.spec.keys:
                 continue

@@ -1,4 +1,4 @@
-"""Merge neighbouring requests into one call of a script that does the same for several keys."""
+"""Merge neighbouring requests into one call of a script that does the work of all of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ A request of this size blocks a server for some 0.1 ms.
 """
 
 _SUCCESS = 1
-"""The reply to a successful call about one key. All scripts that have a form return this reply."""
+"""The reply to a successful call for one key, from any script that has a `Form`."""
 
 _form = attrgetter("command.form")
 
@@ -57,7 +57,7 @@ class _Together(Request):
 
 
 class Joint:
-    """The sinks of several calls that are sent as one. A `Joint` is a `Sink` itself.
+    """The sinks of several calls that are sent as one request. A `Joint` is also a `Sink`.
 
     Args:
         sinks: The sinks of the calls, in order. Empty if the reply is ignored.
@@ -80,14 +80,15 @@ class Joint:
         return any(sink.stands() for sink in self.sinks)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Give each call the record of its own success, or the failure that all calls share.
+        """Deliver to each sink the success of its own call, or to all sinks the same failure.
 
         The replies are delivered in reverse order. So in a hand-over, the reply to the acquire
         comes before the reply to the release.
         """
         sinks = self.sinks
         if reply is ALL_DONE and sinks:
-            # All calls are of one script, or the calls of two scripts alternate.
+            # All calls are of one script, or the calls of two scripts alternate. So each call has
+            # the result of the first call or of the last call.
             first, last = sinks[0].command.read(_SUCCESS), sinks[-1].command.read(_SUCCESS)
             if first is last:
                 for sink in reversed(sinks):
@@ -101,12 +102,12 @@ class Joint:
 
 
 def joined(sinks: list[Sink]) -> list[Sink]:
-    """Merge requests into as few requests as possible, and keep their order."""
+    """Return the same requests in the same order, merged into as few requests as possible."""
     if len(sinks) < LEAST:
         return sinks
     if len(sinks) == 2 and _hands_over(*sinks):
-        # If many tasks want one lock, a tick usually has only these two requests. `_rows` would
-        # take longer to merge them.
+        # If many tasks want one lock, a tick usually has only a release and an acquire. `_rows`
+        # would take longer to merge the two.
         given, taking = sinks[0].command, sinks[1].command
         if taking.form is not None and taking.form.hand_over is not None:
             packed = taking.form.fill_hand_over(given.blanks, taking.blanks)

@@ -24,23 +24,24 @@ class Outlet(Protocol):
     """The methods of a channel that the outbox uses."""
 
     def ask(self, sink: Sink) -> None:
-        """Queue a command, which only this channel sends."""
+        """Queue a command for this channel alone."""
 
     def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
         """Queue several commands. Return True if no command was in the queue before."""
 
     def write(self, pieces: list[bytes], sinks: Iterable[Sink], now: float) -> None:
-        """Write commands immediately, with the channel's run_id between the pieces."""
+        """Join the pieces with the channel's run id, and write them immediately."""
 
     def flush(self, now: float) -> None:
         """Write the commands that were queued for this channel alone."""
 
 
 class Outbox:
-    """The commands for all live channels of one manager, until the end of the tick.
+    """Collects the commands for all live channels of one manager until the end of the tick.
 
-    A command for one channel waits in that channel. The outbox moves its own commands to the
-    channels first, so that each channel sends all commands in the order in which they were queued.
+    A command for a single channel waits in that channel. Before a channel queues a command of this
+    kind, the outbox moves its collected commands to all channels. So each channel sends all
+    commands in the order in which they were queued.
 
     The argument `run_id` is a placeholder in commands. Each channel replaces the placeholder by the
     run id of its server.
@@ -78,7 +79,8 @@ class Outbox:
                 channel.ask(sink)
             return
         if sink.command.tracked:
-            # Neither CACHING nor a tracked command has a form, so merging never separates the two.
+            # Only commands with a `Form` are merged. CLIENT CACHING and tracked commands have no
+            # form, so the two stay next to each other.
             self._sinks.append(Caching(sink.started))
         self._sinks.append(sink)
         if not self._scheduled:
@@ -108,14 +110,14 @@ class Outbox:
         """Write the commands for all channels now, but only once per tick.
 
         Waiting for the end of the tick would make a hand-over a tenth slower. Later commands of the
-        tick are still written together.
+        tick are written together at its end.
         """
         if self._sinks and not self._hurried:
             self._hurried = True
             self._write()
 
     def _collected(self) -> tuple[list[Sink], list[bytes]]:
-        """Remove the commands for all channels, and return them merged, with their bytes."""
+        """Empty the outbox. Return the merged requests, and the packed bytes of each request."""
         sinks, self._sinks = self._sinks, []
         requests = joined(sinks)
         return requests, [request.command.packed for request in requests]

@@ -42,19 +42,19 @@ _Push = hiredis.PushNotification
 
 
 class Channel(Sender):
-    """One full-duplex connection to one server, taken over after the authentication.
+    """One full-duplex connection to one server, taken over from redis-py after the login.
 
     Args:
         index: The node's index, passed to the sinks.
-        outbox: Shared by the channels of a manager.
-        patience: Seconds after which a missing reply is overdue. If it is still missing `patience`
-            seconds after the next write, the server counts as silent.
+        outbox: The outbox that all channels of a manager share.
+        patience: Seconds after which a missing reply is overdue. If the reply is still missing
+            `patience` seconds after the next write, the server counts as silent.
         on_push: Called with the keys of an invalidation message; None means all keys.
         on_message: Called with each message published on the channel of a confirmed `Subscription`.
         on_close: Called once when the connection is gone, with the reason and the unanswered
             releases.
         on_silent: Called with True when the server stops answering, with False when it resumes.
-        on_release_refused: Called with a release that must be sent again, and the reason: the
+        on_release_refused: Called with a release that must be sent again, and with the reason. The
             server refused the release (BUSY, MISCONF…), or the reply did not fit.
         on_garbled: Called with a description of a reply that does not fit its request.
     """
@@ -96,7 +96,7 @@ class Channel(Sender):
     ) -> None:
         """Take over an open transport and the bytes that were already read from it.
 
-        The object `keep` lives as long as the channel. `redact` removes the node's credentials from
+        The channel keeps the object `keep` alive. `redact` removes the node's credentials from
         every refusal.
         """
         self._redact = redact
@@ -106,7 +106,7 @@ class Channel(Sender):
             self._dispatch()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a memoryview. With a bytearray, asyncio's TLS would lose what it reads."""
+        """Return a memoryview. asyncio's TLS loses the bytes that it reads into a bytearray."""
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -159,7 +159,8 @@ class Channel(Sender):
         replies = reply if type(reply) is list else []
         said = [sink.command.read(own) for sink, own in zip(joint.sinks, replies, strict=False)]
         if len(replies) > len(said) or any(type(own) is Garbled for own in said):
-            # After a garbled part, it is unknown which of the following calls were executed.
+            # After a garbled item of the list, it is unknown which of the following calls were
+            # executed.
             joint.deliver(self._index, self._garbled(joint, garbled(joint.command, reply)))
             return
         for sink, own in zip(joint.sinks, said, strict=False):
@@ -168,8 +169,8 @@ class Channel(Sender):
         # The request that loads a script is a `Joint` without sinks. If the server answers this
         # request with NOSCRIPT, loading is not tried again, because the attempts would never end.
         if joint.sinks and flushed:
-            # The calls are now sent one by one, and load only their own scripts. Without this
-            # request for the merging script, each later merged request would fail, too.
+            # The calls are now sent one by one, and load only their own scripts. So an additional
+            # request loads the merging script. Otherwise each later merged request would fail, too.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
         in_full: list[object] = []
         for sink in joint.sinks[len(replies) :]:
@@ -183,7 +184,7 @@ class Channel(Sender):
             else:
                 asked = self._ask_again(sink, command.packed)
             if not asked:
-                sink.deliver(self._index, Unsent("given up before it could be asked alone"))
+                sink.deliver(self._index, Unsent("given up before it could be sent alone"))
 
     def _garbled(self, sink: Sink, words: Garbled) -> Garbled:
         """Report a reply that does not fit its request, and return the `Garbled`.
@@ -235,7 +236,8 @@ class Channel(Sender):
         elif not sink.stands():
             return False
         if sink.command.tracked:
-            # The first CLIENT CACHING applied to the command that the server did not execute.
+            # The earlier CLIENT CACHING applied to the command that the server did not execute. So
+            # the repeated command needs another.
             self.ask_raw(CACHING.packed, Caching(sink.started))
         self.ask_raw(packed, sink if marked is None else marked(sink))
         return True

@@ -77,7 +77,10 @@ class Sender(asyncio.BufferedProtocol):
 
     @property
     def oldest(self) -> Sink | None:
-        """The sink that has waited longest; the same sink while the server does not answer."""
+        """The sink that has waited longest; None if no sink waits.
+
+        While the server does not answer, this stays the same sink.
+        """
         return self._waiting[0] if self._waiting else None
 
     async def drain(self, within: float) -> None:
@@ -93,11 +96,11 @@ class Sender(asyncio.BufferedProtocol):
                     await self._drained
 
     async def gone(self, within: float) -> None:
-        """Wait for the server's goodbye after `close(goodbye=True)`, for at most `within` seconds.
+        """After `close(goodbye=True)`, wait until the transport closes, at most `within` seconds.
 
-        After that, the connection is aborted. The event loop closes an aborted connection some
-        ticks later. This call waits at most a second more for the closing. After the return, the
-        event loop may be closed.
+        A transport that is still open after this time is aborted. The event loop closes an aborted
+        transport some ticks later, for which this call waits at most a second more. After this
+        call, the caller may close the event loop.
         """
         try:
             if not self.silent:
@@ -150,7 +153,8 @@ class Sender(asyncio.BufferedProtocol):
             return
         self._waiting += sinks
         if not self._waiting:
-            # A surplus reply was matched to this request before the request was written.
+            # A surplus reply was matched to the last request before that request was written. So no
+            # sink waits any more for the reply to that request.
             self.close("not the Redis protocol: an answer that nobody asked for")
             return
         # All nodes get the same bytes, except for the run id. The run id names the server process
@@ -207,8 +211,8 @@ class Sender(asyncio.BufferedProtocol):
     def close(self, reason: str, *, goodbye: bool = False) -> None:
         """Close the channel, and deliver a `Dropped` to every sink that still waits. Idempotent.
 
-        With `goodbye`, the transport is closed and not aborted. TLS needs a round trip for that, so
-        await `gone` afterwards.
+        With `goodbye`, the transport is closed in an orderly way, unless it has unsent bytes. An
+        orderly end of TLS needs a round trip, so await `gone` afterwards.
         """
         if self._transport is None:
             return
@@ -217,8 +221,8 @@ class Sender(asyncio.BufferedProtocol):
         if self._out:
             transport.write(self.run_id.join(self._outbox.pieces(self._out)))
             self._out.clear()
-        # A hung server reads no bytes. A goodbye that waits behind unsent bytes would never be
-        # sent.
+        # A regular close waits until the unsent bytes are written, for ever if the server hangs. So
+        # a transport with unsent bytes is aborted.
         if goodbye and not transport.get_write_buffer_size():
             transport.close()
         else:

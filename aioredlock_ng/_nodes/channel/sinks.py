@@ -1,6 +1,6 @@
 """Sinks of a channel: subscriptions, repeated releases, scripts sent in full, and probes.
 
-Except `Probe`, these sinks pass the reply on to another sink.
+All these sinks except `Probe` deliver the reply to another sink.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["PROBE", "Belated", "InFull", "Probe", "Subscription", "asking"]
 
 PROBE = pack_command(("TIME",))
-"""The request that tests a silent server. A refusal counts as an answer, so no right is needed."""
+"""The request that tests a silent server.
+
+A refusal counts as an answer, so the Redis user needs no right to run the command."""
 
 
 class Subscription:
@@ -50,14 +52,14 @@ class Subscription:
 
 
 class Belated:
-    """A release that is sent late or again. Later requests may have been executed before it.
+    """The sink of a release that is sent late or again, perhaps after later requests.
 
-    A later request may have been refused because of the key that this release deletes. With NOLOOP,
-    the server does not report a deletion to the connection that requested it. So this sink reports
-    the deletion.
+    A later request may have been refused because of the key that this release deletes. Tracking
+    runs with NOLOOP: the server does not report a deletion to the connection that requested it. So
+    this sink reports the deletion.
 
     Args:
-        freed: Called with the keys once they are deleted.
+        freed: Called with the keys of the release once they are deleted.
         sink: Gets the reply; None if no caller wants it.
     """
 
@@ -85,7 +87,7 @@ class Belated:
 
 
 class InFull:
-    """A request sent with the script's source.
+    """The sink of a request that is sent with the script's source.
 
     A NOSCRIPT reply to this request counts as a refusal. Otherwise the request would be sent again
     for ever.
@@ -106,7 +108,7 @@ class InFull:
 
 
 class Probe:
-    """A request that tests whether the server answers in time.
+    """The sink of a request that tests whether the server answers in time.
 
     Args:
         answered: Called with `started` when the reply comes or the connection is lost.

@@ -19,13 +19,13 @@ __all__ = ["CACHING", "Caching"]
 _WORDS: tuple[Any, ...] = ("CLIENT", "CACHING", "YES")
 
 CACHING: Final = Request(pack_command(_WORDS))
-"""Ask the server to track the keys that the next command on the same connection reads."""
+"""Asks the server to track the keys that the next command of the connection reads."""
 
 
 class Caching:
     """A sink that ignores the reply to `CACHING`.
 
-    A server without tracking refuses the request each time, but executes the command behind it.
+    A server without tracking refuses the request each time, but executes the next command.
     """
 
     __slots__ = ("started",)
@@ -39,4 +39,4 @@ class Caching:
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Ignore the reply, which says nothing about the command."""
+        """Ignore the reply, which says nothing about the next command."""

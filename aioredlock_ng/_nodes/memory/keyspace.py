@@ -78,7 +78,7 @@ class Keyspace:
         return held[0]
 
     def set(self, key: bytes, value: bytes, ttl: float, by: Connection | None = None) -> None:
-        """Set a key for `ttl` seconds, and notify its trackers except the connection `by`."""
+        """Set a key for `ttl` seconds, and notify the connections that track it, except `by`."""
         if value != READERS:
             self._entries.pop(key, None)
         self._keys[key] = (value, self._clock() + ttl)
@@ -87,7 +87,7 @@ class Keyspace:
         self._invalidate(key, by)
 
     def delete(self, key: bytes, by: Connection | None = None) -> bool:
-        """Delete a key, and notify its trackers except the connection `by`.
+        """Delete a key, and notify the connections that track it, except `by`.
 
         Return True if the key existed.
         """
@@ -98,7 +98,7 @@ class Keyspace:
         return True
 
     def entries(self, key: bytes) -> dict[bytes, float]:
-        """Return the entries of readers, each with its remaining seconds."""
+        """Return the entries of a key's readers, each with its remaining seconds; {} for none."""
         if self.get(key) != READERS:
             return {}
         now = self._clock()
@@ -107,7 +107,10 @@ class Keyspace:
         }
 
     def keep_entry(self, key: bytes, entry: bytes, ttl: float, by: Connection | None) -> None:
-        """Keep an entry of a reader for at least `ttl` seconds. A writer's token is replaced."""
+        """Keep an entry of a reader for at least `ttl` seconds.
+
+        If the key has the token of a writer, the entry replaces the token.
+        """
         entries = self.entries(key)
         entries[entry] = max(ttl, entries.get(entry, 0.0))
         self._renew_entries(key, entries, by)
@@ -144,7 +147,7 @@ class Keyspace:
         return sha1(name, usedforsecurity=False).hexdigest().encode()
 
     def restart(self, *, forget: bool = True) -> None:
-        """Become another server process. All connections are lost.
+        """Act as a new server process. All connections are cut, and connect again.
 
         If `forget` is True, all data are lost, too.
         """
@@ -161,7 +164,7 @@ class Keyspace:
             node.connect()
 
     def forget_trackers(self) -> None:
-        """Forget all trackers, so that no connection is notified of the next changes."""
+        """Forget which connections track which keys. The next changes of the keys notify nobody."""
         self._trackers.clear()
 
     def flush(self) -> None:
@@ -213,7 +216,7 @@ class Keyspace:
                 del self._subscribers[channel]
 
     def track(self, key: bytes, by: Connection) -> None:
-        """Have the connection `by` notified of the next change of a key."""
+        """Notify the connection `by` when the key changes next."""
         self._trackers.setdefault(key, {})[by] = None
 
     def _invalidate(self, key: bytes, by: Connection | None) -> None:

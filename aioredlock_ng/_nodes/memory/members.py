@@ -1,4 +1,7 @@
-"""Functions for the formats of `parts/queue.lua`: members, claims and offers of queues."""
+"""Functions for the formats of `parts/queue.lua`: members, claims and offers of queues.
+
+A member is a waiter in a queue. A claim is the text `ticket:member`, with the ticket of the member.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ def limit_of(member: bytes) -> int:
 
 
 def takes(member: bytes, slot: int) -> bool:
-    """Return True if a member accepts this slot; always True if `slot` is 0, for a lock."""
+    """Return True if a member accepts this slot. Always True for a lock, whose `slot` is 0."""
     return (limit_of(member) or slot) >= slot
 
 
@@ -64,13 +67,13 @@ def offer_value(ticket: int, member: bytes) -> bytes:
 
 
 def parts_of(claim: bytes) -> tuple[int, bytes]:
-    """Return the ticket and the member of a claim; 0 and no member if it is damaged."""
+    """Return the ticket and the member of a claim; 0 and b"" for a damaged claim."""
     found = _CLAIM.fullmatch(claim)
     return (int(found[1]), found[2]) if found else (0, b"")
 
 
 def slot_queue_of(key: bytes) -> bytes:
-    """Return the queue that a slot shares with other slots; empty for any other key."""
+    """Return the name of the queue that all slots of a semaphore share; b"" if `key` is no slot."""
     slot = slot_in(key)
     return b"" if slot is None else SLOT_QUEUE_KEYS + slot[0]
 

@@ -135,7 +135,7 @@ class MemoryNode:
             self._execute(self._inbox.popleft())
 
     def disconnect(self) -> None:
-        """Cut the connection. Requests without a reply have an unknown outcome."""
+        """Cut the connection, and deliver a `Dropped` for each request without a reply."""
         if not self._connected:
             return
         self._connected = False
@@ -152,7 +152,7 @@ class MemoryNode:
     def connect(self) -> None:
         """Connect if the server is up, and execute the outstanding releases.
 
-        While the node hangs, the releases are outstanding until `resume`.
+        A hung node executes the releases only at `resume`.
         """
         if not self.server.up or self._refused:
             return

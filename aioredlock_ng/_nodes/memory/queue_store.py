@@ -1,4 +1,4 @@
-"""The queues of an in-memory server: their members, and the instants at which they expire."""
+"""The queues of an in-memory server: the members and the expiry of each queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOTIFIED = re.compile(rb"([0-9a-f]+):")
 
 
 class Keys(Protocol):
-    """The keys of the server, as far as queues need them."""
+    """The methods of a server that queues use to read and change keys."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key; None if the key does not exist."""
@@ -76,7 +76,7 @@ class QueueStore:
         return round((self._queues[key][1] - self._clock()) * 1000) if self.members(key) else -2
 
     def add(self, queue: bytes, claim: bytes, life: float) -> None:
-        """Add the member of a claim to a queue, and set the seconds until the queue expires."""
+        """Add the member of a claim to a queue. The queue expires `life` seconds from now."""
         ticket, member = parts_of(claim)
         members = {member: ticket for ticket, member in self.members(queue)}
         members[member] = ticket
@@ -85,8 +85,8 @@ class QueueStore:
     def enter(self, keys: Keys, queue: bytes, claim: bytes, life: float) -> bool:
         """Add a member, and remove the members just before it whose processes are gone.
 
-        The queue then lives for at least `life` seconds, and twice `life` longer for each member
-        before the added one. At most `MOST_AHEAD` members count.
+        The queue then lives for at least `life` seconds. Each member before the added one adds
+        twice `life` to this time, but members beyond `MOST_AHEAD` add nothing.
 
         Return True if the member was not in the queue before.
         """

@@ -63,10 +63,10 @@ class Queues(QueueStore):
         return len(members) + sum(entry.startswith(OFFER) for entry in entries)
 
     def notify_first(self, keys: Keys, queue: bytes, limit: int = 0) -> None:
-        """Notify the first member of a queue that it is the first now.
+        """Notify the first member of a queue that it is now the first.
 
-        In the queue of a semaphore, the first member that accepts a slot is notified, for each slot
-        up to `limit`. For the queue of a lock, pass 0 as `limit`.
+        In the queue of a semaphore, each slot has a first member: the first that accepts the slot.
+        The first members of all slots up to `limit` are notified. For a lock, `limit` is 0.
         """
         base = queue.removeprefix(SLOT_QUEUE_KEYS)
         key = queue.removeprefix(READER_QUEUE_KEYS) if base == queue else slot_key(base, 1)
@@ -102,7 +102,7 @@ class Queues(QueueStore):
                 self.notify_second(keys, key)
 
     def offer(self, keys: Keys, key: bytes) -> bool:
-        """Offer a key to all waiting readers. Without readers, offer it to the first other waiter.
+        """Offer a key to all waiting readers. If no reader waits, offer it to the first waiter.
 
         Return False if no waiter is connected. The key is unchanged in this case.
         """
@@ -129,7 +129,10 @@ class Queues(QueueStore):
         return offered
 
     def offer_after_readers(self, keys: Keys, key: bytes) -> bool:
-        """Offer a key that readers held. Waiting writers come before waiting readers."""
+        """Offer a key that readers held. Waiting writers come before waiting readers.
+
+        Return False if no waiter is connected.
+        """
         return (
             self._offer_lock(keys, key)
             or self._offer_slot(keys, key)
@@ -137,7 +140,7 @@ class Queues(QueueStore):
         )
 
     def writer_waits(self, keys: Keys, key: bytes) -> bool:
-        """Return True if a writer waits. Remove the writers before it whose processes are gone."""
+        """Return True if a connected writer waits. Remove the disconnected writers before it."""
         while (first := self.taker(key, 0)) is not None:
             if publish(keys, first, b""):
                 return True
@@ -151,7 +154,7 @@ class Queues(QueueStore):
             keys.publish(OWN_KEYS + manager, b"-1 %b %b" % (manager, key))
 
     def leave_readers(self, keys: Keys, key: bytes, entry: bytes) -> bool:
-        """Remove a reader's entry. After the last entry, the key is offered to the next waiter."""
+        """Remove a reader's entry; True if it existed. If no entry is left, offer the key."""
         entries = keys.entries(key)
         last = max(entries, key=lambda entry: (entries[entry], entry), default=None)
         removed = keys.remove_entry(key, entry)
@@ -197,7 +200,7 @@ class Queues(QueueStore):
         return False
 
     def _share_out(self, keys: Keys, slot: tuple[bytes, int], ticket: int, member: bytes) -> bool:
-        """Offer a slot to one more member, and assign all offered slots anew by ticket.
+        """Offer a slot to one more member, and assign all offered slots anew, by order of ticket.
 
         Return False if the member's process is gone.
         """
@@ -240,7 +243,7 @@ class Queues(QueueStore):
             self.notify_second(keys, queue)
 
     def leave(self, keys: Keys, key: bytes, member: bytes) -> None:
-        """Remove a member that gave up the key, and pass its offer on to the next member."""
+        """Remove a member that no longer waits for the key. Its offer goes to the next waiter."""
         queue, value = queue_for(member, key), keys.get(key)
         if is_reader(member):
             self.step_out(keys, queue, member)
@@ -255,7 +258,7 @@ class Queues(QueueStore):
                 self.offer_readers(keys, key)
 
     def give_back(self, keys: Keys, key: bytes) -> None:
-        """Offer a key to the next waiter, or delete the key."""
+        """Offer a key to the next waiter. If no waiter is connected, delete the key."""
         if not self.offer(keys, key):
             keys.remove(key)
 
@@ -264,8 +267,8 @@ class Queues(QueueStore):
 
         The grant may have replaced an offer to another waiter for a semaphore. That waiter enters
         the queue of the slots again. All other slots that were offered to the served member go to
-        the next members. The claim is empty for a first attempt. `before` is the earlier value of
-        the key.
+        the next members. If the claim is empty, as in a first attempt, nothing happens. `before` is
+        the value of the key before the grant.
         """
         _, member = parts_of(claim)
         if not member:

@@ -79,7 +79,7 @@ class MemoryServer(ReadingServer):
         return [2, before] if tell and reply == 1 else reply
 
     def _take(self, keys: Sequence[bytes], claim: bytes) -> list[int] | None:
-        """Return the refusal; None if the keys can be taken."""
+        """Return the refusal of an acquire; None if the acquire may set the keys."""
         for place, key in enumerate(keys, 1):
             value = self.get(key)
             if value is not None and not admits(value, claim):
@@ -178,9 +178,11 @@ class MemoryServer(ReadingServer):
     def _whose(
         self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection
     ) -> Raw | Refusal:
-        """Return the number of keys if each key holds its token, else a list of states.
+        """Return the number of keys if each key holds its token, else a list with a state per key.
 
-        Track the keys if the command asks for that.
+        The state is 1 for the key's own token, and -1 for another token. The state is 0 if the key
+        is missing or readers hold it. If the command is tracked, the connection `by` is notified of
+        the next change of each key.
         """
         answers = []
         for key, token in zip(keys, tokens, strict=True):

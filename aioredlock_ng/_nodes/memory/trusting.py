@@ -46,7 +46,7 @@ class TrustingServer(StandingServer):
     def _own(self, marker: bytes) -> bytes:
         """Return a marker with this server's run id in place of the placeholder.
 
-        The run id of an earlier process is not replaced.
+        A marker with the run id of an earlier process of this server is returned unchanged.
         """
         named, _, guard = marker.partition(b":")
         return marker if named in self._past else b"%b:%b" % (self.run_id, guard)

@@ -17,8 +17,8 @@
 --          in the queue. The time is then the number without its sign.
 --          '0:<ticket> <member> <key>' offers a slot of a semaphore. The ticket is the highest one
 --          of all waiters for the semaphore, including waiters with an offer.
---          '-1 <manager> <key>' notifies a process of readers that a writer waits. From then on the
---          process does not share its read grants.
+--          '-1 <manager> <key>' notifies a process with read leases that a writer waits. From then
+--          on the process does not share its read grants.
 --          '0 <manager> <key>' notifies a process that its read leases were ended by force.
 -- The queue is a sorted set, in which the ticket of a member is its score. The set has a key of its
 -- own, which expires. Calls about queues use pcall, because an error must not end a script that has
@@ -63,8 +63,8 @@ local function is_offer_to(value, member)
   return string.match(value, '^aioredlock_ng:offer:%d+:(.+)$') == member
 end
 
--- Returns true if this value of a lock's key is an offer to the claim's member, or to a member
--- behind it.
+-- Returns true if this value of a lock's key is an offer to the claim's member, or to a member with
+-- a later place.
 local function admits(value, claim)
   local ticket, member = string.match(value, '^aioredlock_ng:offer:(%d+):(.+)$')
   local own, me = string.match(claim, '^(%d+):(.+)$')
@@ -112,14 +112,14 @@ local function notify_first(queue, key, limit)
   until slot > limit
 end
 
--- Notifies the second waiter for a lock of the time at which this node may grant it the key. The
--- waiter needs this time if the first waiter and the holder die together. The time is the expiry
--- plus one grace for the first waiter, and one more grace if readers hold the key (see stand.lua).
--- Removes members whose process is gone.
+-- Sends the second waiter for a lock the time until this node may grant the lock to this waiter.
+-- The waiter needs this time if the first waiter and the holder die together. The time is the
+-- expiry plus one grace for the first waiter, and one more grace if readers hold the key (see
+-- stand.lua). Removes members whose process is gone.
 local function notify_second(queue, key)
   local left = ask('PTTL', key) or -1
   if left < 0 then return end
-  -- A key held by readers is no string.
+  -- GET fails for a key held by readers, because this key is not a string.
   local before = ask('GET', key) and 1 or 2
   local second
   repeat
@@ -179,7 +179,8 @@ local function share_out(key, slot, ticket, member)
   local now = '0:' .. string.format('%.0f', math.min(highest, 9007199254740992))
   for at, offer in ipairs(offers) do
     if limit_of(offer[2]) < slots[at] then
-      -- A member would get a slot above its limit. So all earlier offers stay as they are.
+      -- With the new distribution, this member would get a slot above its limit. So all earlier
+      -- offers stay as they are.
       slots, offers = {slot}, {new}
       break
     end
@@ -242,15 +243,15 @@ local function offer_readers(key)
   return true
 end
 
--- After a writer, offers the key to all waiting readers. If no reader waits, the first writer gets
--- the offer. The members with an offer are removed from their queue. Otherwise each hand-over would
--- wait for a member whose process has stopped, until the offer to that member expires. A member
--- that lets its offer expire, but still waits, enters again with its old ticket. Returns false if
--- nobody waits.
+-- When a writer frees a key, offers the key to all waiting readers. If no reader waits, the first
+-- writer gets the offer. The members with an offer are removed from their queue. Otherwise each
+-- hand-over would wait for a member whose process has stopped, until the offer to that member
+-- expires. A member that lets its offer expire, but still waits, enters again with its old ticket.
+-- Returns false if nobody waits.
 local function offer(key) return offer_readers(key) or offer_lock(key) or offer_slot(key) end
 
--- After readers, offers the key to the first writer. If no writer waits, all waiting readers get
--- offers. So writers and readers take turns.
+-- When readers free a key, offers the key to the first writer. If no writer waits, all waiting
+-- readers get offers. So writers and readers alternate.
 local function offer_after_readers(key)
   return offer_lock(key) or offer_slot(key) or offer_readers(key)
 end
@@ -279,7 +280,7 @@ local function announce_writer(key)
 end
 
 -- Sends the first writer the time until a key held by readers expires, plus one grace as in
--- stand.lua. Without this message, the writer would wait for a later expiry that it has read.
+-- stand.lua. The writer may have read a later expiry before, and would wait for that expiry.
 -- Tracking is not enough, because a write by a reader of the writer's own process ends the tracking
 -- without a message. Writers whose processes are gone are removed.
 local function notify_expiry(key)
@@ -306,13 +307,13 @@ local function leave_readers(key, entry)
 end
 
 -- Adds a member to a queue, or confirms its place there. Prolongs the life of the queue, because a
--- release would notify nobody after the queue has expired. Removes the members just before this one
--- whose processes are gone. Otherwise this member would not learn that it is the first. An empty
--- message tests whether a process is connected, and the process ignores it. Returns true if the
--- member was not in the queue before.
+-- release would notify nobody after the queue has expired. If the processes of the members just
+-- before this one are gone, removes these members. Otherwise this member would not learn that it is
+-- the first. An empty message tests whether a process is connected, and the process ignores it.
+-- Returns true if the member was not in the queue before.
 local function enter(queue, ticket, member, life)
   -- ZRANK fails if the user has no rights to queues. A waiter without these rights must not enter,
-  -- because it could not leave. Each hand-over would then wait for an offer to this waiter.
+  -- because it could not leave again, and each hand-over would wait for an offer to this waiter.
   if ask('ZRANK', queue, member) == nil then return false end
   local is_new = ask('ZADD', queue, ticket, member) == 1
   local rank = ask('ZRANK', queue, member) or 0
@@ -381,10 +382,10 @@ local function length_of(queue)
   return (ask('ZRANK', queue, last[1]) or -2) + 1
 end
 
--- Returns for each key how many members wait for it; -1 if that is not known. The member of an
--- offer has left the queue, but still counts as waiting. A waiter for a semaphore counts for each
--- slot. A semaphore may have a thousand slots. So one request tests whether any slot has a queue of
--- its own, and the queue that the slots share is counted once.
+-- Returns for each key how many members wait for it; -1 if that is not known. A member to which the
+-- key is offered has left the queue, but still counts as waiting. A waiter for a semaphore counts
+-- for each slot. A semaphore may have a thousand slots. So one request tests whether any slot has a
+-- queue of its own, and the queue that the slots share is counted once.
 local function waiting(keys, values)
   local queues, lengths, counts = {}, {}, {}
   for _, key in ipairs(keys) do
@@ -460,7 +461,7 @@ local function served(n, claim)
     local ticket, other = string.match(displaced[i] or '', '^aioredlock_ng:offer:(%d+):(.+)$')
     if other and other ~= member and limit_of(other) then
       -- The displaced member waits for any slot. The claim's member may want this key as a lock,
-      -- and then was in another queue.
+      -- and then waited in another queue.
       local slots = queue_for(other, KEYS[i])
       ask('ZADD', slots, ticket, other)
       if (ask('PTTL', slots) or 0) < 20000 then ask('PEXPIRE', slots, 20000) end

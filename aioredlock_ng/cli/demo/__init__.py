@@ -1,1 +1,1 @@
-"""Show the library at work on real processes, real servers and real faults."""
+"""Show the library at work with real processes, real servers and real faults."""

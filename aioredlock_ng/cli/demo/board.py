@@ -47,8 +47,8 @@ class Board:
         phases: The phases that have begun, the present one last.
         losses: The leases that the demo took from their holders.
         events: For each of the last events, the seconds since the start and a description.
-        elapsed: Seconds since the start.
-        planned: Number of phases in all.
+        elapsed: Seconds since the start of the demo.
+        planned: Number of phases that the demo will play.
         rate: Updates per second, measured over about the last second.
     """
 
@@ -64,7 +64,10 @@ class Board:
 
 
 class View(Protocol):
-    """A picture or a log of a board. The demo exits this context before it prints the summary."""
+    """A live picture or a log of a board.
+
+    A view is a context manager. The demo leaves this context before it prints the summary.
+    """
 
     def event(self, words: str) -> None:
         """Show an event that is already on the board."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _NODES = 5
-# Largest width of the lines in a log, which is usually read in a terminal.
+# Largest width of the lines of `--plain`, in columns. A log is usually read in a terminal.
 _PLAIN_WIDTH = 80
 
 
@@ -54,7 +54,11 @@ def demo(
     plain: Annotated[
         bool,
         typer.Option(
-            "--plain", help="Print a line per event, without control codes, as in a pipe."
+            "--plain",
+            help=(
+                "Print one line per event, without control codes. This is the default if the output"
+                " is not a terminal."
+            ),
         ),
     ] = False,
     url: Annotated[
@@ -62,7 +66,10 @@ def demo(
         typer.Option(
             "--url",
             metavar="URL",
-            help="A node. Repeat it for each node. Without any, five servers are started.",
+            help=(
+                "URL of a node. Repeat the option for each node. Without this option, the demo"
+                " starts five servers."
+            ),
         ),
     ] = None,
     seconds: Annotated[
@@ -79,8 +86,8 @@ def demo(
         typer.Option(
             "--pause-nodes",
             help=(
-                "Hang the nodes given by --url for a while, by CLIENT PAUSE. Only for nodes that"
-                " nobody else uses."
+                "Pause nodes of --url for some seconds, with CLIENT PAUSE. Use this option only for"
+                " nodes that nobody else uses."
             ),
         ),
     ] = False,
@@ -106,10 +113,10 @@ def demo(
         ),
     ] = 40,
 ) -> None:
-    """Show the library at work, with faults.
+    """Show how the library copes with faults.
 
     Processes update counters in a plain file, first without a lock and then with one. Meanwhile
-    nodes hang and die, and a holder loses its lock. Times are seconds.
+    nodes hang and die, and a holder loses its lock. Times are in seconds.
     """
     options = _Options(
         plain or not sys.stdout.isatty(),
@@ -163,7 +170,8 @@ async def _play(options: _Options, nodes: StagedNodes, folder: Path) -> int:
         f"{options.workers} processes of {options.coroutines} coroutines, {options.counters}"
         " counters",
     )
-    # The last counter is for the process that will lose its lock, and for its rivals.
+    # The last counter is for the process that will lose its lock, and for the workers that compete
+    # for this lock.
     count = options.counters + 1
     file = folder / "counters"
     # Each run has locks of its own, so that two demos on the same given nodes do not interfere.

@@ -36,16 +36,17 @@ WORKER_TTL = 2.0
 HOLDER_TTL = 1.0
 """Ttl in seconds of the lock that is taken from its holder.
 
-A loss is noticed sooner with a shorter ttl.
+The ttl is shorter than that of the workers, so that the holder notices the loss sooner.
 """
 
 _REFRESH_SECONDS = 0.2
-# Share of a phase before its fault begins, so that the fault affects running work.
+# Share of a phase that passes before the fault of this phase begins. So the fault affects running
+# work.
 _LEAD_IN_SHARE = 0.1
-# The demo waits longer for the holder's answer than the holder waits for its lock.
+# Longest wait for an answer of the holder. The holder's own wait for its lock is shorter.
 _ANSWER_SECONDS = 40.0
-# The holder works for this many times the ttl, which is long enough for a notification of its loss.
-# Without a notification, the holder would write an outdated value and so destroy updates.
+# The holder works under its lock for this many ttls, so that it notices the loss before it writes.
+# A holder that did not notice the loss would write an outdated value and so destroy updates.
 _HOLD_TTLS = 4.0
 _FREEZE_TTLS = 1.5
 
@@ -69,7 +70,7 @@ class Conductor:
         nodes: The nodes, which receive the faults.
         crew: The started worker processes.
         counters: The shared counters. Their sum shows how many updates are missing.
-        board: The board, which is kept up to date.
+        board: The board, which the conductor keeps up to date.
         view: The view, which is refreshed several times a second.
         seconds: Approximate length of all phases together.
         prefix: Beginning of the lock names.
@@ -105,11 +106,11 @@ class Conductor:
 
         Raises:
             WorkerFailed: A worker process ended or did not answer.
-            HolderFailed: The holder never got the lease that was to be taken from it.
+            HolderFailed: The holder did not acquire the lock that the demo would have taken away.
             NodesFailed: A node did not react as the demo needs.
 
-        Safety: after a cancellation, nodes and workers stay as they are until their owners end
-        them.
+        Safety: a cancelled call may leave nodes paused or killed, and workers running. The caller
+        must close the nodes and the crew.
         """
         scenes = self._scenes()
         self._board.planned = len(scenes)
@@ -129,8 +130,8 @@ class Conductor:
         """Add a worker's report to the counts of its phase."""
         ledger = self._board.phases[report.phase]
         ledger.add(
-            # If the counters were read before the report came, the updates that it acknowledges
-            # would look lost.
+            # The counters are read after the report has come. Counters from an earlier moment may
+            # lack updates that the report acknowledges, and these updates would look lost.
             gained=self._gained(),
             acknowledged=report.acknowledged,
             in_doubt=report.in_doubt,
@@ -175,8 +176,8 @@ class Conductor:
 
     async def _hang(self, seconds: float) -> None:
         hung = self._nodes.expendable[0]
-        # A node that the user gave comes back by itself. If the next phase takes away a second
-        # node, the first must stay away until the end of that phase.
+        # A node that the user gave comes back by itself after this time. If the next phase takes
+        # away a second node, the first node must stay away until the end of that phase.
         await self._nodes.hang(hung, 2 * seconds if len(self._nodes.expendable) > 1 else seconds)
         self.event(f"node {hung + 1} hung ({self._nodes.hang_words})")
 
@@ -222,8 +223,8 @@ class Conductor:
             raise HolderFailed(f"the holder could not get its lock: {answer.why}")
         if isinstance(answer, Taken):
             self.event(
-                f"process {holder.pid} holds counter {self._contested}, read {answer.value},"
-                " works on"
+                f"process {holder.pid} holds the lock of counter {self._contested}, has read"
+                f" {answer.value}, and continues its work"
             )
 
     async def _told(self, how: str, since: float, since_words: str) -> None:

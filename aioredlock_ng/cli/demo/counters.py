@@ -20,8 +20,8 @@ class Counters:
     """A file with `count` numbers, each in 8 aligned bytes.
 
     The class deliberately has no method that increments a number. Workers read a number, wait for
-    something, and write a new number, as code around a database, an object store or an HTTP API
-    does.
+    something, and write a new number. Real code that uses a database, an object store or an HTTP
+    API works in the same way.
     """
 
     def __init__(self, path: Path, count: int) -> None:

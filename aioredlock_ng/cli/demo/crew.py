@@ -1,4 +1,4 @@
-"""Start the worker processes, exchange messages with them, and end them in any case."""
+"""Start the worker processes, exchange messages with them, and end them even after an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Crew", "WorkerFailed", "WorkerProcess"]
 
 # On a busy machine, a worker may need this time to start its interpreter and to connect.
 _READY_SECONDS = 40.0
-# Longest wait for a worker to finish. A worker's own wait for a lock is shorter.
+# Longest wait until a worker has finished a phase. A worker's own wait for a lock is shorter.
 _DRAIN_SECONDS = 15.0
 _END_SECONDS = 3.0
 _LINE_LIMIT = 4 * 1024 * 1024
@@ -155,8 +155,8 @@ class Crew:
     """All worker processes: those that increment counters, and the holder that will lose its lock.
 
     Args:
-        setup: The setup of all processes.
-        count: Number of processes that increment. The holder is one more process.
+        setup: The first message to each process.
+        count: Number of processes that increment counters. The holder is an additional process.
         folder: The folder for the logs of all processes.
         on_progress: Called with each `Progress` of a process.
     """

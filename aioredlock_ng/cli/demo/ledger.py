@@ -1,4 +1,4 @@
-"""Count the updates of each phase, and judge the run."""
+"""Count the updates of each phase, and judge the demo by the counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
     The median has the share 0.5.
 
     Raises:
-        ValueError: `share` is not over 0 and up to 1.
+        ValueError: `share` is 0 or less, or more than 1.
     """
     if not 0 < share <= 1:
         raise ValueError(f"share must be over 0 and up to 1, not {share}")
@@ -44,9 +44,9 @@ class PhaseLedger:
 
     Attributes:
         locked: True if the workers acquire locks.
-        refused: Locks that a worker did not get in time.
+        refused: Number of times that a worker did not get a lock in time.
         waits_us: Microseconds from the request of each lock to its grant, as in `Progress`.
-        gained: Increase of the counters, read after the last report.
+        gained: Increase of the sum of all counters in this phase, read after the last report.
         seconds: Length of the phase. 0.0 while the phase runs.
     """
 
@@ -63,7 +63,7 @@ class PhaseLedger:
 
     @property
     def lost(self) -> int:
-        """Acknowledged updates that are missing from the counters."""
+        """Number of acknowledged updates that are missing from the counters."""
         return max(0, self.acknowledged - self.gained)
 
     @property
@@ -92,7 +92,8 @@ class PhaseLedger:
     ) -> None:
         """Add a worker's report about the time since its previous report.
 
-        `gained` is the increase of the counters in the whole phase, read after the report has come.
+        `gained` is the increase of the sum of all counters since the phase began, read after the
+        report has come.
         """
         self.gained = gained
         self.acknowledged += acknowledged
@@ -102,7 +103,7 @@ class PhaseLedger:
         self.waits_us.extend(waits_us)
 
     def acquire_seconds(self, *shares: float) -> tuple[float | None, ...]:
-        """Return percentiles of the seconds from the request of a lock to its grant.
+        """Return the percentiles `shares` of the seconds from the request of a lock to its grant.
 
         If no lock was acquired, each percentile is None.
         """
@@ -134,23 +135,23 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a run. `faults` has every reason for a failure."""
+    """The result of the demo. `faults` has every reason for a failure."""
 
     faults: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
-        """True if the run has no faults."""
+        """True if there is no reason for a failure."""
         return not self.faults
 
     @property
     def exit_status(self) -> int:
-        """Exit status: 0 for a run without faults, else 1."""
+        """Exit status: 0 if `ok` is True, else 1."""
         return 0 if self.ok else 1
 
 
 def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
-    """Return the verdict on a run, from its phases with the lock and from its losses.
+    """Return the verdict on the demo, from its phases with the lock and from its losses.
 
     A phase without updates counts as a failure, because it proves nothing.
     """

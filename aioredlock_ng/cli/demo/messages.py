@@ -92,7 +92,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Report that the phase has ended in this worker, and that all its work was reported."""
+    """Report that this worker has finished the phase, and has reported all its work."""
 
     phase: int
 

@@ -55,10 +55,10 @@ class StagedNodes(Protocol):
         """
 
     async def hang(self, index: int, seconds: float) -> None:
-        """Make a node stop answering. A fault that ends by itself lasts about `seconds`."""
+        """Make a node stop answering, for about `seconds` or until `bring_back` is called."""
 
     async def kill(self, index: int, seconds: float) -> None:
-        """Make a node disappear. A fault that ends by itself lasts about `seconds`."""
+        """Make a node disappear, for about `seconds` or until `bring_back` is called."""
 
     async def bring_back(self, index: int, not_before: float) -> None:
         """End every fault of a node.
@@ -69,14 +69,14 @@ class StagedNodes(Protocol):
 
 
 class OwnNodes:
-    """Servers started by the demo, which allow every fault.
+    """Servers that the demo has started. `hang` suspends a server, and `kill` kills it.
 
     Args:
-        servers: The running servers, which their owner closes.
+        servers: The running servers. The caller must close them.
     """
 
     left_out: Sequence[str] = ()
-    hang_words = "SIGSTOP: it keeps its connections, answers nothing"
+    hang_words = "SIGSTOP: it keeps its connections and answers nothing"
     kill_words = "SIGKILL: it is gone, and its keys with it"
 
     def __init__(self, servers: LocalNodes) -> None:
@@ -114,16 +114,16 @@ class OwnNodes:
 class GivenNodes:
     """Nodes that a user gave.
 
-    Without the user's consent, these nodes receive no fault. With the consent, `hang` and `kill`
+    The demo disturbs these nodes only if the user has consented. In this case, `hang` and `kill`
     both send `CLIENT PAUSE`, which makes a server keep every command waiting. The pause ends after
     the given time, even if the demo is killed meanwhile.
 
     Args:
         urls: URLs of the nodes.
-        throw_away: True if the user consented.
+        throw_away: True if the user has consented, by `--pause-nodes`.
     """
 
-    hang_words = "CLIENT PAUSE: it keeps its connections, answers nothing"
+    hang_words = "CLIENT PAUSE: it keeps its connections and answers nothing"
     kill_words = "CLIENT PAUSE as well: a given server is not killed"
 
     def __init__(self, urls: Sequence[str], *, throw_away: bool) -> None:
@@ -163,7 +163,7 @@ class GivenNodes:
     def expendable(self) -> Sequence[int]:
         """Return the indexes of at most two answering nodes that the quorum does not need.
 
-        The result is empty if the nodes may not be paused.
+        The result is empty if the user did not consent to pauses.
         """
         answering = [
             index for index, view in enumerate(self.views) if view.state is not NodeState.DOWN
@@ -204,7 +204,7 @@ class GivenNodes:
 
 
 async def force_release(nodes: StagedNodes, key: str) -> tuple[int, float]:
-    """Delete a lock, as an operator can.
+    """Delete the key of a lock on all nodes, even while a client holds the lock.
 
     Returns:
         The number of nodes that deleted the key, and the value of `time.monotonic` after the
@@ -223,7 +223,7 @@ async def force_release(nodes: StagedNodes, key: str) -> tuple[int, float]:
 
 
 def address_of(url: str) -> str:
-    """Return the address in a URL, without user, password and options.
+    """Return the host and port of a URL, or the path of a Unix socket.
 
     Raises:
         NodesFailed: The port is invalid.

@@ -109,7 +109,7 @@ class LiveView:
                 padding=(0, 3),
             ),
         ]
-        # The summary prints the table of phases, so the last picture has none.
+        # The summary prints the table of phases, so the last picture does not show this table.
         if not self._over:
             parts.append(phase_table(board.phases, width, ascii_only=False, rate=board.rate))
         used = len(self._console.render_lines(Group(*parts)))

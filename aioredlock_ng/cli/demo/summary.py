@@ -1,4 +1,4 @@
-"""Print the end of the demo: the table of all phases, the losses and the verdict."""
+"""Print the result of the demo: the table of all phases, the losses and the verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["print_summary"]
 
 
 def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_only: bool) -> None:
-    """Print the result of the run.
+    """Print the result of the demo.
 
     With `ascii_only`, the output has no colours, and the table has an ASCII frame.
     """
@@ -41,7 +41,7 @@ def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_onl
         )
         line(f"{loss.how} (ttl {seconds(loss.ttl)}): {told}")
     if gone := sum(phase.leases_lost for phase in board.phases):
-        line(f"{gone:,} more leases were lost by workers, which were notified")
+        line(f"workers lost {gone:,} more leases, and were notified of each loss")
     if refused := sum(phase.refused for phase in board.phases):
         line(f"{refused:,} times a worker did not get its lock in time")
     if doubtful := sum(phase.in_doubt for phase in board.phases):

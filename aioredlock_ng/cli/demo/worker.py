@@ -45,16 +45,16 @@ __all__ = ["Worker", "main"]
 
 # The pause between read and write stands for a request that real code sends to another service.
 _WORK_SECONDS = 0.001
-# Mean pause between two increments of a coroutine under the lock. Without the pause, the workers
-# would wait for a CPU, and the demo would not measure the lock.
+# Mean pause between two increments of a coroutine, in phases with locks. Without the pause, the
+# workers would wait for a CPU, and the demo would not measure the lock.
 _THINK_SECONDS = 0.01
 _RIVAL_PAUSE_SECONDS = 0.04
 _REPORT_SECONDS = 0.1
 # Longest wait of a worker for a lock. The holder's work is shorter, and the demo's wait for the end
 # of a phase is longer.
 _PATIENCE_SECONDS = 5.0
-# The demo fails if the holder does not get its lock. So the holder waits longer for a lock than a
-# worker does. On a busy machine a single increment can take seconds.
+# Longest wait of the holder for its lock. The holder waits longer than a worker, because the demo
+# fails if the holder does not get its lock. On a busy machine a single increment can take seconds.
 _HOLDER_PATIENCE_SECONDS = 30.0
 _CLOSING_SECONDS = 1.0
 
@@ -62,8 +62,8 @@ _CLOSING_SECONDS = 1.0
 class Worker:
     """The coroutines of one process, and their work since the last report.
 
-    The manager `redlock` is open. The coroutines run in `tasks`, so an unexpected error in one of
-    them ends the process.
+    The caller must have opened the manager `redlock`. The coroutines run in `tasks`, so an
+    unexpected error in one coroutine ends the process.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Worker:
         self._counters = counters
         self._tasks = tasks
         self._send = send
-        self._random = random.Random()  # noqa: S311 - spreads load, guards nothing
+        self._random = random.Random()  # noqa: S311 - only spreads load
         self._running: set[asyncio.Task[None]] = set()
         self._phase = 0
         self._draining = False
@@ -158,8 +158,8 @@ class Worker:
 
     async def _compete(self, counter: int, ttl: float) -> None:
         while not self._draining:
-            # A rival waits mostly for the holder's work, so its wait says nothing about the speed
-            # of the lock.
+            # A rival waits mostly for the holder's work. This wait is not recorded, because it says
+            # nothing about the speed of the lock.
             await self._increment(counter, ttl, timed=False)
             await asyncio.sleep(_RIVAL_PAUSE_SECONDS)
 
@@ -238,8 +238,8 @@ def _send(message: Message) -> None:
 
 
 def _die_with_parent() -> None:
-    # A frozen process does not notice the end of standard input. The kernel's signal reaches a
-    # frozen process, too.
+    # A frozen process does not notice the end of standard input. So on Linux the kernel
+    # kills this process when its parent dies.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 

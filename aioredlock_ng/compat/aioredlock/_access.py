@@ -1,4 +1,4 @@
-"""Give an `Aioredlock` access to its nodes, by a `Redlock` that opens at its first use."""
+"""Give an `Aioredlock` access to its nodes, through a `Redlock` that opens at its first use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Access", "name_of"]
 
 
 def name_of(resource: str | bytes | float) -> str | bytes:
-    """Return the name of a resource. A number becomes a text, as in the keys of aioredis."""
+    """Return the name of a resource. A number is converted to text, as aioredis does in keys."""
     if type(resource) in (int, float):
         return str(resource)
     return resource  # type: ignore[return-value]
@@ -41,7 +41,7 @@ class Access:
             manager.
 
     Attributes:
-        destroyed: True after `destroy`.
+        destroyed: True after a call of `destroy` has closed the manager.
     """
 
     def __init__(self, redlock: Redlock, sentinels: list[Redis]) -> None:
@@ -83,10 +83,10 @@ class Access:
             return await redlock.inspect(name_of(resource))
 
     async def release(self, resource: str | bytes | float, identifier: object) -> bool:
-        """Delete the keys with this identifier, even if another process has set them.
+        """Delete the lock's keys with this identifier, even if another process has set them.
 
         Returns:
-            False if no node had such a key.
+            True if at least one node had a key with this identifier, else False.
 
         Raises:
             LockRuntimeError: No majority of the nodes answered, or the manager is destroyed.
@@ -101,7 +101,9 @@ class Access:
             )
 
     async def prolong(self, resource: str | bytes | float, identifier: object, ttl: float) -> float:
-        """Extend the keys with this identifier to `ttl` or more, even if another process set them.
+        """Let the lock's keys with this identifier live for at least `ttl` seconds from now.
+
+        The call extends the keys even if another process has set them.
 
         Returns:
             Seconds for which the lock is certainly held.
@@ -176,5 +178,5 @@ def _vote(address: str, reply: Reply) -> Vote:
         case KeyState.MISSING:
             return Vote(address, Outcome.HELD, detail="no such key")
         case KeyState.FOREIGN:
-            return Vote(address, Outcome.HELD, detail="another's key")
+            return Vote(address, Outcome.HELD, detail="the key has another value")
     return no_vote(address, reply)

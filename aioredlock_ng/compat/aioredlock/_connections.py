@@ -143,7 +143,7 @@ def _from_url(url: str) -> Redis:
                 )
     except ConfigurationError:
         raise
-    except ValueError:  # the error quotes text that may be the start of a password
+    except ValueError:  # not shown, because it quotes text that may be part of a password
         pass
     raise ConfigurationError(
         f"connection {_shown(url)} is not a URL of a Redis server; write redis://host:6379/0,"
@@ -186,8 +186,8 @@ def _database(value: Any) -> int:
         return 0
     with suppress(TypeError, ValueError):
         return int(value)
-    # The error neither quotes the text nor has a context. If the password in a URL has a "/", the
-    # text may be a part of the password.
+    # The error must not show the text, because it may be a part of a password that contains a "/".
+    # The error is raised outside of the `with`, so that it has no context that shows the text.
     raise ConfigurationError(
         "the database of a connection is not a number; write 0 to 15. aioredis does not"
         " percent-decode a URL, so a password with a '/' cannot be in one: give a dict with"
@@ -210,7 +210,7 @@ def _shown(connection: Any) -> str:
         case str():
             scheme, separator, rest = connection.partition("://")
             place, _, query = (rest or scheme).partition("?")
-            # After a "?" any part may belong to a password.
+            # If an "@" follows the "?", any part of the URL may belong to a password.
             shown = "…" if "@" in query else place.rpartition("@")[2]
             return f"{scheme}{separator}{shown}" if separator else shown
         case dict():

@@ -16,19 +16,19 @@ _Number = TypeVar("_Number", int, float)
 
 
 def count_of(name: str, value: object) -> int:
-    """Return a whole number, 1 or more."""
+    """Convert an argument to a whole number of at least 1."""
     return whole_number(name, _number(int, name, value), 1)
 
 
 def seconds_of(name: str, value: object) -> float:
-    """Return a positive time in seconds."""
+    """Convert an argument to a positive time in seconds."""
     return positive_seconds(name, _number(float, name, value))
 
 
 def _number(kind: Callable[[Any], _Number], name: str, value: object) -> _Number:
-    """Convert a number as aioredlock does, with the same kinds of errors.
+    """Convert a number as aioredlock does. A text such as "3" is also a number.
 
-    A text that contains a number counts as a number.
+    An invalid value raises `TypeError` or `ValueError`, as in aioredlock.
     """
     try:
         return kind(value)

@@ -1,4 +1,4 @@
-"""Keep the locks that an `Aioredlock` acquired itself."""
+"""Keep the locks that an `Aioredlock` has acquired."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class OwnLocks:
         self._by_key.clear()
 
     def lease_of(self, lock: Lock) -> Lease | None:
-        """Return the lease of a lock; None if another manager acquired the lock.
+        """Return the lease of a lock. Return None if another manager acquired the lock.
 
-        If this manager acquired the lock, and `lock` was made by hand, bind the lease to `lock`.
+        A user may construct the object `lock` for a lock that this manager has acquired. In this
+        case, `lock` is bound to the lease first.
         """
         own = self.get(lock.resource)
         if (
@@ -56,8 +57,8 @@ class OwnLocks:
         return lock.lease
 
     def remember(self, lock: Lock) -> None:
-        # The user may never release a lock with a timeout. If no lock were removed here, the dict
-        # would grow without limit.
+        # Some users let locks with a timeout expire, and do not release them. If no lock were
+        # removed here, the dict would grow without limit.
         if len(self._by_key) >= self._forget_at:
             self._by_key = {name: one for name, one in self._by_key.items() if one.valid}
             self._forget_at = max(_FORGET_FROM, 2 * len(self._by_key))

@@ -40,7 +40,7 @@ def in_words_of_aioredlock() -> Iterator[None]:
 
 @contextmanager
 def naming(**arguments: str) -> Iterator[None]:
-    """Replace this library's argument names in a `ConfigurationError` by the caller's names.
+    """Replace this library's argument names in a `ConfigurationError` with the caller's names.
 
     Args:
         arguments: The caller's name for each of this library's argument names.

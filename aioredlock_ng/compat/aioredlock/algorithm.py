@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["Aioredlock"]
 
 _ANY_TTL = 1e9
-"""The `max_ttl` in seconds without the recovery guard.
+"""Default of `max_ttl` in seconds while the recovery guard is off.
 
 The value is large, because aioredlock does not limit timeouts.
 """
 
 
 class Aioredlock:
-    """Locks over N independent nodes, with the names of aioredlock.
+    """A lock manager over N independent nodes, with the methods of aioredlock's manager.
 
     The manager connects at its first use. As with aioredlock, a lock is one key on each node. While
     processes wait for the lock, each node also has a key with their queue.
@@ -40,10 +40,10 @@ class Aioredlock:
         redis_connections: dicts (`host`, `port`, `db`, `password`, `ssl`), (host, port) tuples,
             `redis://` and `rediss://` URLs, paths of Unix sockets, `redis.asyncio.Redis` clients,
             or `Sentinel` objects. Each connection must lead to a separate server.
-        retry_count: Largest number of tries of `extend()`, 1 or more. `lock()` waits for a
-            notification instead, at most for the time of `retry_count - 1` average delays.
-        retry_delay_min: Shortest delay between two tries in seconds.
-        retry_delay_max: Longest delay between two tries in seconds.
+        retry_count: Largest number of tries of `extend()`, 1 or more. `lock()` does not poll. It
+            waits for a notification, for at most `retry_count - 1` times the average delay.
+        retry_delay_min: Shortest delay in seconds between two tries.
+        retry_delay_max: Longest delay in seconds between two tries.
         internal_lock_timeout: Seconds until a lock expires without renewal.
         options: Options of `Redlock`, for a gradual migration. Examples are `fencing=True`,
             `node_timeout`, and `recovery_guard="auto"` with `max_ttl`.
@@ -91,23 +91,23 @@ class Aioredlock:
         """Acquire a lock.
 
         Args:
-            resource: The name of the lock, which is also the key on the nodes. A number is a name,
-                too.
+            resource: The name of the lock, which is also the key on the nodes. A number is
+                converted to text.
             lock_timeout: Seconds until the lock expires. None: `internal_lock_timeout`, with
                 renewal until the release.
             lock_identifier: Value of `lock.id`, which `get_lock` and `unlock` of this manager
                 accept. If this manager holds the lock with the same identifier, the call renews and
-                returns that lock. If that lock has a `lock_timeout`, the call needs one, too. Other
+                returns that lock. If that lock has a `lock_timeout`, this call needs one too. Other
                 managers cannot use the identifier, because the nodes store a random token.
 
         Raises:
-            LockAcquiringError: Nodes hold another identifier, so no majority is possible. Silent
-                nodes count against the majority as well.
+            LockAcquiringError: Some nodes hold another identifier, and together with the nodes that
+                do not answer, they make a majority impossible.
             LockRuntimeError: No majority of the nodes answered, or the manager is destroyed.
             ValueError: An argument is invalid.
 
-        Safety: as `aioredlock_ng.Lock.acquire`: the call returns a lock, or raises and has undone
-        the attempt.
+        Safety: as `aioredlock_ng.Lock.acquire`: the call returns a lock, or undoes the attempt and
+        raises.
         """
         if lock_timeout is not None:
             positive_seconds("lock_timeout", lock_timeout)
@@ -140,7 +140,7 @@ class Aioredlock:
         """Renew a lock, with its own ttl or another ttl.
 
         The lock of another manager is found by its identifier. The remaining time of another
-        manager's lock is never shortened, because its holder relies on it.
+        manager's lock is never shortened, because the holder relies on this time.
 
         Args:
             lock: A lock returned by `lock` or `get_lock`, or a lock made by hand with `valid=True`.
@@ -186,8 +186,8 @@ class Aioredlock:
     async def unlock(self, lock: Lock) -> None:
         """Release a lock. The lock is invalid afterwards, even if the call fails.
 
-        The lock of another manager is found by its identifier, and its holder loses the lock
-        immediately. A lock that no node holds raises no error.
+        The lock of another manager is found by the identifier. The holder of that lock loses the
+        lock immediately. If no node has the lock, the call raises no error.
 
         Args:
             lock: A lock returned by `lock` or `get_lock`, or a lock made by hand from a name and an
@@ -199,13 +199,13 @@ class Aioredlock:
                 majority of the nodes answered.
 
         Safety: as `aioredlock_ng.Lease.release`, and for another manager's lock as
-        `aioredlock_ng.Redlock.force_release`. A silent node executes the release of this manager's
-        lock later, which is not an error here.
+        `aioredlock_ng.Redlock.force_release`. If a node does not answer, it executes the
+        release of this manager's lock later. This is not an error.
         """
         lease = self._locks.lease_of(lock.ending_in(0.0))
         if lease is not None:
             own = self._locks.get(lock.resource)
-            # `own` may be a later lock with the same identifier.
+            # `own` may be a later lock with the same identifier. That lock stays.
             if own is not None and own.lease == lease:
                 self._locks.forget(lock.resource)
             with in_words_of_aioredlock():
@@ -253,12 +253,12 @@ class Aioredlock:
         return 2 * sum(answer.token is not None for answer in info.answers) > info.total
 
     async def get_lock(self, resource: str, lock_identifier: str) -> Lock:
-        """Return the lock that is held by this identifier.
+        """Return the lock that is held with this identifier.
 
         Another manager's lock is valid for the remaining time that the nodes reported.
 
         Raises:
-            LockAcquiringError: The lock is not held, or is held by another identifier.
+            LockAcquiringError: The lock is not held, or is held with another identifier.
             LockRuntimeError: No majority of the nodes answered.
 
         Safety: a cancelled call changes nothing.

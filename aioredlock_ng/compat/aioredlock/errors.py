@@ -24,5 +24,5 @@ class LockAcquiringError(LockError):
 class LockRuntimeError(LockError):
     """No majority of the nodes answered, or the manager cannot be used.
 
-    The manager is destroyed, or belongs to another event loop or process.
+    A manager cannot be used if it is destroyed, or belongs to another event loop or process.
     """

@@ -30,7 +30,7 @@ class _Manager(Protocol):
 
 
 class Lock:
-    """A lock of an `Aioredlock`, returned by its `lock` and `get_lock`.
+    """A lock of an `Aioredlock`. The methods `lock` and `get_lock` of the manager return it.
 
     A lock made by hand from a name and an identifier stands for the lock with that identifier, even
     if another manager has acquired it. All arguments except `valid` are attributes as well.
@@ -38,7 +38,7 @@ class Lock:
     Args:
         lock_manager: The manager of the lock.
         resource: The name of the lock.
-        id: The identifier: the token of the keys, or the `lock_identifier` given to `lock()`.
+        id: The identifier, which is the token of the keys or the `lock_identifier` of `lock()`.
         lock_timeout: Seconds until the lock expires. None: the lock is renewed until its release.
         valid: Value of the property `valid` for a lock that is made by hand, without a lease.
 
@@ -64,15 +64,16 @@ class Lock:
 
     @property
     def valid(self) -> bool:
-        """True while the lock may be relied on. False after release, loss or expiry. No I/O.
+        """True until the lock is released, lost or expired. The property does no I/O.
 
         Another manager's lock, returned by `get_lock`, is valid for the remaining time that the
-        nodes reported. A lock made by hand keeps the given value until it is extended or released.
+        nodes reported. A lock made by hand has the value of the argument `valid` until it is
+        extended or released.
         """
         return time.monotonic() < self._until if self.lease is None else self.lease.valid
 
     def leased(self, lease: Lease | None) -> Self:
-        """Bind the lock to a lease.
+        """Bind the lock to a lease, and return the lock.
 
         Internal: for `Aioredlock`.
         """
@@ -80,7 +81,7 @@ class Lock:
         return self
 
     def ending_in(self, seconds: float) -> Self:
-        """Set the seconds for which a lock without a lease is valid.
+        """Set the seconds for which a lock without a lease is valid, and return the lock.
 
         Internal: for `Aioredlock`.
         """
@@ -128,8 +129,9 @@ class Lock:
     ) -> None:
         """Release the lock by `Aioredlock.unlock`.
 
-        An exception of the body has priority, and the error of the release is added as a note. A
-        loss of the lock does not cancel the body.
+        If the body and the release both fail, the exception of the body propagates, and the error
+        of the release becomes a note of that exception. A loss of the lock does not cancel the
+        body.
         """
         try:
             await self.lock_manager.unlock(self)

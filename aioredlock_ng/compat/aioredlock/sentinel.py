@@ -1,4 +1,4 @@
-"""Describe a service watched by Sentinels, with aioredlock's arguments and without connecting."""
+"""Describe a Redis service that Sentinels watch. No connection is opened."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ class SentinelConfigError(Exception):
 
 
 class Sentinel:
-    """A node of an `Aioredlock`: a service's primary, which Sentinels find for each connection.
+    """A node of an `Aioredlock` that is the primary of a service.
+
+    For each new connection, the Sentinels are asked for the address of the primary. The arguments
+    are those of aioredlock.
 
     Args:
         connection: Addresses of the Sentinels. A dict has `host` and perhaps `port`, `master`,
             `password`, `db`, `ssl` and `timeout`. A URL looks like
             `redis://:password@host:26379/0?master=name`. A (host, port) tuple and a list of tuples
             are possible as well.
-        master: Name of the service. `master` and the arguments below override the values in
+        master: Name of the service. This argument and the arguments below override the values in
             `connection`.
         password: Password of the primary.
         db: Database of the primary.
@@ -75,7 +78,7 @@ class Sentinel:
 def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
     if isinstance(connection, dict):
         if "host" not in connection:
-            raise SentinelConfigError("a Sentinel named by a dict needs 'host'")
+            raise SentinelConfigError("a dict for a Sentinel needs 'host'")
         return [_address((connection["host"], connection.get("port", _PORT)))], dict(connection)
     if isinstance(connection, str) and _URL.match(connection):
         with suppress(ValueError):
@@ -89,8 +92,8 @@ def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
             if url.scheme == "rediss":
                 settings["ssl"] = _context(query.pop("ssl_cert_reqs", ""))
             return [(url.hostname or "localhost", url.port or _PORT)], settings | query
-        # The error neither quotes the text nor has a context, because any part of the text may
-        # belong to a password.
+        # The error must not show the text, because any part of the text may belong to a password.
+        # The error is raised outside of the `with`, so that it has no context that shows the text.
         raise SentinelConfigError(
             "a Sentinel's URL cannot be read; percent-encode '/', '[' and ']' in a password"
         )
@@ -119,8 +122,8 @@ def _address(given: object) -> tuple[str, int]:
 def _number(kind: Callable[[Any], _Number], name: str, value: object) -> _Number:
     with suppress(TypeError, ValueError, OverflowError):
         return kind(value)
-    # The error neither quotes the text nor has a context, because in a URL any part of the text may
-    # belong to a password.
+    # The error must not show the value, which may be a part of a URL with a password. The error is
+    # raised outside of the `with`, so that it has no context that shows the value.
     raise SentinelConfigError(f"the {name} of a Sentinel is not a number")
 
 
