@@ -74,9 +74,7 @@ class Template:
         try:
             pieces = list(Formatter().parse(text))
         except ValueError as error:
-            raise ConfigurationError(
-                f"{error}; write a literal brace as {{{{ or }}}}"
-            ) from None
+            raise ConfigurationError(f"{error}; write a literal brace as {{{{ or }}}}") from None
         for literal, field, spec, conversion in pieces:
             self._literals[-1] += literal
             if field is None:

@@ -52,8 +52,10 @@ PAGES = {
             _USAGE,
             (
                 "69",
-                "No majority of the nodes answered, or a majority cannot be used, for example"
-                " because of a wrong password.",
+                (
+                    "No majority of the nodes answered, or a majority cannot be used, for example"
+                    " because of a wrong password."
+                ),
             ),
             ("75", "The lock was lost. --lost-code sets another status."),
             ("126", "The command cannot be executed."),

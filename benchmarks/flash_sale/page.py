@@ -64,9 +64,10 @@ def _machine(document: dict[str, Any]) -> str:
         f"{machine['cores']} cores ({machine['cpu']}), {machine['system']}, CPython {machine['python']}, "
         f"{machine['server'].partition(' sha=')[0]}; {document['started'][:10]}, "
         f"load average before the run {machine['load_average'][0]:g}. "
-        f"The crowd has {sale['workers']} workers and {sale['buyers']} buyers at once, who hang up after {sale['patience']:g} s. "
-        f"Timeouts, errors and oversold items are sums over {rounds} alternating round{'s' if rounds > 1 else ''}, "
-        "all other figures are medians of these rounds. "
+        f"The crowd has {sale['workers']} workers and {sale['buyers']} buyers at once, "
+        f"who hang up after {sale['patience']:g} s. "
+        "Timeouts, errors and oversold items are sums over "
+        f"{rounds} alternating round{'s' if rounds > 1 else ''}, all other figures are medians of these rounds. "
         f"The crowd itself took {each:.0f} µs of CPU per request. "
         "Every round: [flash_sale.json](../benchmarks/results/flash_sale.json)."
     )

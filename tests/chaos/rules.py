@@ -58,6 +58,12 @@ ASKED: Final = NANO // 10
 FORGETTING: Final = {"kill", "flush", "fill"}
 """Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
 
+RECONNECT: Final = 5 * NANO
+"""Longest pause in nanoseconds between two attempts of the library to connect to a node."""
+
+CUTTING: Final = {"kill", "cut", "refuse", "stall", "client_kill"}
+"""Faults that end connections."""
+
 NOT_RUN: Final = "before this task ran"
 """The reason of a failure where a thread was granted the lock, and the task learned of it too late."""
 
@@ -331,6 +337,7 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, machine: I
                 judgement.violations.append(Finding("held by nobody", fail["t"], words))
         elif (
             record.stood_still(fail["p"], fail["a"], fail["t"])
+            or _reconnects_late(record, fail)
             or machine.touch(fail["a"], fail["t"])
             or (NOT_RUN in fail["v"] and record.body_stood_still(fail["p"], fail["a"], fail["t"]))
         ):
@@ -343,6 +350,16 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, machine: I
             took = (fail["t"] - fail["a"]) / 1e6
             words = f"{fail['p']}: {', '.join(fail['n'])}: {fail['why']} {fail['v']} after {took:.0f} ms"
             judgement.violations.append(Finding("not acquired", fail["t"], words))
+
+
+def _reconnects_late(record: Record, fail: dict[str, Any]) -> bool:
+    """Return True if a process that was stopped may have connected to a node later than `Settling` assumes.
+
+    When the next fault ends the young connection, the pause before the next attempt goes on doubling.
+    """
+    since = fail["a"] - RECONNECT
+    cut = any(fault["k"] in CUTTING for fault in _faults(record, since, fail["t"]))
+    return cut and any(stop < fail["t"] and go > since for stop, go in record.stops_of(fail["p"]))
 
 
 def _others(record: Record) -> Callable[[dict[str, Any]], bool]:

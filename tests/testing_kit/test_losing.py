@@ -430,7 +430,8 @@ async def test_a_slot_is_lost_at_a_point_by_its_name_and_by_that_of_its_semaphor
 async def test_each_block_loses_its_own_lease_and_not_one_of_an_earlier_block(thread: bool, kind: str) -> None:
     async with MemoryNodes(3).redlock(thread=thread) as redlock:
         sides = redlock.rwlock("a")
-        locks = {"lock": redlock.lock("a"), "semaphore": redlock.semaphore("a", 1), "reader": sides.read(), "writer": sides.write()}
+        locks = {"lock": redlock.lock("a"), "semaphore": redlock.semaphore("a", 1)}
+        locks |= {"reader": sides.read(), "writer": sides.write()}
 
         async def hold() -> None:
             async with locks[kind] as lease:

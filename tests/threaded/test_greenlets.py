@@ -70,13 +70,13 @@ async def open_and_hold():
     await hold()
 
 def free():
-    """Return whether no node has the key."""
+    # Return whether no node has the key.
     replies = []
     for url in urls.split(","):
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
-            connection.sendall(b"EXISTS held\r\n")
+            connection.sendall(b"EXISTS held\\r\\n")
             replies.append(connection.recv(16))
-    return set(replies) == {b":0\r\n"}
+    return set(replies) == {b":0\\r\\n"}
 
 def release_refused():
     if kind == "sync":
