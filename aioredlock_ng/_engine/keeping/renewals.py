@@ -105,6 +105,7 @@ class Renewals:
         keys = tuple([key for lease in leases for key in lease.spec.keys])
         tokens = [lease.token for lease in leases for _ in lease.spec.keys]
         marks = [(lease.stored, lease.spec.counters[0]) for lease in leases] if kind.shared else ()
+        stands = partial(_stands, renewal, leases)
         batch = Batch(
             context,
             kind.extending(keys, tokens, ttl_ms(life), marks),
@@ -115,8 +116,8 @@ class Renewals:
             on_unsure=self._failed,
             on_late=self._late,
             on_missing=self._repairs.missing,
-            on_answer=self._answered,
-            stands=lambda: _stands(renewal, leases),
+            on_answer=partial(self._answered, stands),
+            stands=stands,
         )
         batch.ask()
         if kind.repairing:
@@ -153,13 +154,16 @@ class Renewals:
         if (report := context.report) is not None:
             report(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
-    def _answered(self, reply: Reply, index: int) -> None:
+    def _answered(self, stands: Callable[[], bool], reply: Reply, index: int) -> None:
         """Report a node that refuses renewals, but only once until the node has renewed a key.
 
         If all keys are missing, the script writes nothing. So its answer does not show whether the
         node accepts renewals again.
         """
         if isinstance(reply, Refusal):
+            if str(reply).startswith("NOSCRIPT") and not stands():
+                # The node forgot the script, and did not get this renewal again.
+                return
             if index not in self._refusing:
                 self._refusing.add(index)
                 node = self._context.fleet.nodes[index].address

@@ -202,13 +202,10 @@ class Channel(Sender):
         words = str(refusal)
         if type(sink) is InFull:
             sink = sink.sink
-        elif words.startswith("NOSCRIPT"):
-            if self._ask_again(sink, sink.command.packed_in_full(), InFull):
-                return True
-            if sink.command.owed_until is None and not sink.stands():
-                # The server forgot the script. This is no refusal, and nobody needs the answer.
-                sink.deliver(self._index, Unsent("given up before the server had its script"))
-                return True
+        elif words.startswith("NOSCRIPT") and self._ask_again(
+            sink, sink.command.packed_in_full(), InFull
+        ):
+            return True
         if sink.command.owed_until is not None:
             self._on_release_refused(sink.command, words)
         sink.deliver(self._index, refusal)
