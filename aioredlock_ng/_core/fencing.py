@@ -51,8 +51,8 @@ An acquire takes longer than `STEP` microseconds, so the reserved fences do not 
 next client's clock."""
 
 BLOCK = 1024 * STEP
-"""A grant owns at most this number of fences below its proposal. Hardly any grant is passed on that
-often.
+"""A grant owns at most this number of fences below its proposal. Hardly any grant has that many
+leases.
 
 Without a bound, a grant could own fences of earlier leases if a node has forgotten a counter."""
 
@@ -90,7 +90,7 @@ def mark_of(counter: int) -> int:
 class FenceClock:
     """Proposes fences in microseconds, close to the fences of other processes.
 
-    For one slot, each fence is higher than the fence before.
+    For one slot, each fence is higher than the previous fence.
 
     Attributes:
         offset: Microseconds by which other processes' fences are ahead of this machine's clock.

@@ -87,8 +87,8 @@ def labels_of_calls(
 ) -> Callable[[tuple[Any, ...], Mapping[str, Any]], str | None]:
     """Return a function that makes the label from the arguments of a call.
 
-    The returned function raises `ConfigurationError` in the cases of `LabelTemplate.label`, and if
-    the text cannot be a label.
+    The returned function raises `ConfigurationError` if `LabelTemplate.label` raises it, or if the
+    text cannot be a label.
 
     Args:
         owner: The template; None for the manager's label.

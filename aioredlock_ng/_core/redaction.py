@@ -35,7 +35,7 @@ An escape before a word is not part of the word. For example, a proxy may quote 
 
 _REMEMBERED = 8
 """Largest number of secrets that are learned at run time and kept. Without a bound the number would
-grow, because the tokens of a credential provider change by the hour."""
+grow, because a credential provider may issue a new token every hour."""
 
 
 class Redaction:

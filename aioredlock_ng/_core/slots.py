@@ -43,7 +43,7 @@ def blocks_itself(wanted: Collection[bytes], held: set[bytes], *, any_one: bool)
 
 
 def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: float) -> int:
-    """Return the slot to try first: the latest released one, else a random one.
+    """Return the slot to try first: the most recently released one, else a random one.
 
     The slots are numbered from 1. Slots in `taken` are skipped, unless all slots are taken.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_AHEAD", "NodeView", "Outlook"]
 
 MOST_AHEAD = 15
-"""The interval between refreshes grows with the number of waiters ahead, up to this number.
+"""Number of waiters ahead above which the interval between refreshes no longer grows.
 
 Another client may delete a queue. A waiter notices this loss at its next refresh, so the interval
 needs a bound."""
@@ -64,8 +64,9 @@ class NodeView:
     def learn(self, free_at: float, slots: tuple[int, ...], now: float) -> None:
         """Record the instant from which the node may grant, and the slots that it may grant.
 
-        Slots that the node could grant before stay in the record. The node still grants such a
-        slot to this waiter, even if the node has since offered the slot to a later waiter.
+        While the node may grant, the slots of its earlier answers stay in the record. The node
+        still grants such a slot to this waiter, even if the node has since offered the slot to a
+        later waiter.
         """
         if self.free_at <= now and free_at <= now:
             slots = tuple(sorted({*self.slots, *slots}))
