@@ -1,4 +1,4 @@
-"""The holder of a lock, according to the nodes' answers about the lock's key."""
+"""Derive the holder of a lock from the nodes' answers about the lock's key."""
 
 from __future__ import annotations
 
@@ -221,10 +221,10 @@ def semaphore_info(
 def _waiters(slots: Sequence[KeyLook]) -> int | None:
     """Return how many clients wait for any slot according to one node; None if unknown.
 
-    The count of waiters that the node reports for a slot has up to three parts: the queue that all
-    slots share, the client to which this slot is offered, and clients that want this slot as an
-    ordinary lock. Without the offers, the smallest count is the best estimate of the shared queue.
-    The result is this estimate plus the number of offers.
+    The node's count of waiters for a slot includes the queue that all slots share, and the client
+    to which the slot is offered. The count also includes clients that want only this slot, as an
+    ordinary lock. Without the offers, the smallest count is the best estimate of the shared queue's
+    length. The result is this estimate plus the number of offers.
     """
     queues, offers = [], 0
     for look in slots:

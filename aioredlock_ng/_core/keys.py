@@ -34,8 +34,8 @@ and command."""
 MAX_NAMES = 1_000
 """Largest number of names in one lock.
 
-One call of a script could handle some 8,000 keys, but its server would serve no other client
-meanwhile."""
+One call of a script could handle some 8,000 keys, but the server serves no other client while a
+script runs."""
 
 
 MAX_SLOTS = 1_000

@@ -27,7 +27,7 @@ def label_template(owner: object) -> LabelTemplate | None:
 
     Raises:
         ConfigurationError: Raised if `owner` is neither a text, nor a function, nor None. Raised
-            also if the text is no template, or if its fixed parts cannot be in a label.
+            also if the text is not a valid template, or if its fixed parts cannot be in a label.
     """
     if owner is None:
         return None

@@ -102,7 +102,7 @@ def _begin_of(form: str) -> str:
 
 
 def _end_of(form: str, text: str, start: int) -> int:
-    """Return the index up to which the text, from `start` on, agrees with a spelling.
+    """Return the index up to which the text matches a spelling that begins at `start`.
 
     A message may cut a secret short, so the text may have only the beginning of the spelling.
     """

@@ -120,8 +120,8 @@ _ALL = (
     Kind(
         "no-identity",
         WARNING,
-        "Nothing shows whether the node is in a cluster, evicts keys or was restored from a snapshot."
-        " A replica is noticed only when it refuses a write.",
+        "Nothing shows whether the node is in a cluster, evicts keys or was restored from a"
+        " snapshot. A replica is noticed only when it refuses a write.",
         "Allow INFO, or check these points yourself.",
     ),
     Kind(

@@ -33,7 +33,7 @@ class KeyState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyStates:
-    """The answer to a renewal or a watch if a key does not hold its token or entry.
+    """The answer to a renewal or a watch if some key does not hold the lease's token or entry.
 
     Attributes:
         states: The state of each key, in the order of the command.
