@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 _FOREIGN = re.compile(r"([\w-]{0,30}) (-?\d{1,19})", re.ASCII)
-"""Pattern of the text in which a script describes a key that is not a lock: type and remaining
-milliseconds."""
+"""Pattern of a script's text about a key that is not a lock. The text has the key's type and
+remaining milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

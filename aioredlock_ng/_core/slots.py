@@ -69,8 +69,8 @@ def free_slots(replies: Sequence[Reply], quorum: int) -> list[int]:
 def may_be_free(replies: Sequence[Reply], quorum: int, pending: int) -> bool:
     """Return True if `pending` missing answers to an inspection may still show a free slot.
 
-    Keys of ended attempts and of dead holders can be left on a minority of nodes. If the first
-    quorum of answers decided, these keys could hide a slot that is free on a quorum.
+    Keys of ended attempts and of dead holders can be left on a minority of nodes. So the first
+    answers of a quorum may show no free slot, although a slot is free on another quorum.
     """
     return max(_free(replies), default=0) + pending >= quorum
 

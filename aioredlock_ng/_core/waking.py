@@ -38,8 +38,8 @@ class NodeView:
         rank: Number of waiters before this waiter in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
         tracked: True if the node will report a change of the key.
-        tickets_at: Instant of the node's latest offer of a slot, which names the highest ticket in
-            the queue. The instant is `-inf` without an offer since the waiter's latest attempt.
+        tickets_at: Instant of the node's latest offer of a slot. The offer names the highest ticket
+            in the queue. The instant is `-inf` without an offer since the waiter's latest attempt.
     """
 
     free_at: float = inf

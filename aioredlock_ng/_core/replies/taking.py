@@ -64,7 +64,7 @@ BROKEN_COUNTER: Final = BrokenCounter()
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The node set nothing, because one of its keys is held, is reserved, or has a waiting writer.
+    """The node set nothing, because a key is held, is reserved, or has a waiting writer.
 
     Attributes:
         left: Remaining time to live of the key that caused the refusal, in seconds; None if the key
