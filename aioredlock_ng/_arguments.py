@@ -75,7 +75,7 @@ def checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
     """Return the nodes as a list. Each URL and each client becomes a `Connector`.
 
     Raises:
-        ConfigurationError: There is no node, a node is unusable, or two nodes are the same server.
+        ConfigurationError: There is no node, a node is unusable, or two nodes name the same server.
     """
     if isinstance(nodes, (str, bytes, dict)) or not hasattr(nodes, "__iter__"):
         raise ConfigurationError(

@@ -25,7 +25,7 @@ class Body:
     def __init__(self, lease: Lease, task: asyncio.Task[object]) -> None:
         self.lease = lease
         self.task = task
-        # The entry of the same task and the same `Lock` object that encloses this entry, if any.
+        # The enclosing entry, if the same task has entered the same `Lock` object more than once.
         self.outer: Body | None = None
         self._cancelling = task.cancelling()
         self._told = False
@@ -55,8 +55,8 @@ class Bodies:
     """The open entries of one `Lock`.
 
     Python does not say which entry an `__aexit__` belongs to. If `leave` cannot decide which entry
-    to remove, it removes none and counts the exit. Once this count equals the number of remaining
-    entries, no block is open, and `leave` removes all entries.
+    to remove, it removes none and counts the exit. Once as many exits are counted as entries
+    remain, no block is open, and `leave` removes all entries.
     """
 
     __slots__ = ("_inside", "_left", "_newest")

@@ -40,7 +40,7 @@ class Candidacy:
 
     Attributes:
         term: The current term; None while the candidate does not lead.
-        over: The last error that `leave` raised; None if `leave` has raised no error since
+        over: The last error that `leave` raised; None if `leave` has raised no error since the last
             `finish`.
         leader: The last known label of the leader; None if no leader is known.
         has_led: True if a term has begun since the last `begin`.
@@ -75,7 +75,7 @@ class Candidacy:
 
         Raises:
             RedlockError: Another call of `run` or `async with` has claimed the candidate.
-            RedlockClosed: No asyncio event loop runs, as under trio.
+            RedlockClosed: No asyncio event loop runs, for example because the program uses trio.
         """
         running_loop()
         if not self._idle.is_set():
@@ -129,7 +129,7 @@ class Candidacy:
         """End the term or the wait; see `Election.resign`.
 
         Args:
-            by_body: True if the body itself resigns, but runs in another thread than this call.
+            by_body: True if the body of the term asked for this call from another thread.
         """
         term = self.term
         if self.idle:
@@ -204,7 +204,7 @@ class Candidacy:
         return None if term is None or term.lease.lost else self._label
 
     def learn(self, leader: str | None) -> None:
-        """Record the leader, and emit an event if it has changed."""
+        """Record the leader, and emit an event if the leader has changed."""
         if leader != self.leader:
             self.leader = leader
             # A closed manager has no engine that can emit the event.
@@ -225,7 +225,7 @@ def _cause(exc: BaseException | None) -> Literal["done", "failed", "cancelled"]:
 
 
 def is_of(exc: BaseException, name: str) -> bool:
-    """Return True for a `LockLost` of the lock `name`, or for a group that has no other errors."""
+    """Return True for a `LockLost` of the lock `name`, or for a group of only these errors."""
     if isinstance(exc, BaseExceptionGroup):
         return all(is_of(part, name) for part in exc.exceptions)
     return isinstance(exc, LockLost) and exc.resource == name

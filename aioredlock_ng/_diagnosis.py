@@ -120,7 +120,7 @@ class NodeFacts:
         evicted_keys: Number of keys evicted since the server's statistics began.
         aof: True if the server keeps an append-only file.
         fsync: The flush policy of the append-only file: "always", "everysec" or "no".
-        failing: The fields of the reply to INFO that report a failed write to disk.
+        failing: The INFO fields that report a failed write to disk.
         resp3: True if the server speaks RESP3.
         tracking: True if the server sends notifications of changed keys.
         messages: True if a message that the doctor published came back. None without RESP3.
@@ -177,7 +177,7 @@ class Diagnosis:
     Attributes:
         severity: The worst severity of all findings. None if there are no findings.
         findings: The findings, the worst first.
-        nodes: The observations of each node, in the order given.
+        nodes: The observations of each node, in the order of the manager's nodes.
     """
 
     severity: Severity | None

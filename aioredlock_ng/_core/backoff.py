@@ -10,8 +10,8 @@ def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
 
     In a split vote, several clients got votes, but none of them got a quorum. Each client then
     releases the keys that it got, which takes about a round trip. The random part spreads the
-    second tries of all clients over several round trips, so that one client comes first. The delay
-    is at most five eighths of the node timeout.
+    second tries of all clients over several round trips, so that one client can win a quorum before
+    the others start. The delay is at most five eighths of the node timeout.
 
     Args:
         took: Seconds that the first try took.

@@ -51,8 +51,8 @@ An acquire takes longer than `STEP` microseconds, so the reserved fences do not 
 next client's clock."""
 
 BLOCK = 1024 * STEP
-"""A grant owns at most this number of fences below its proposal. Hardly any grant is passed on that
-often.
+"""A grant owns at most this number of fences below its proposal. Hardly any grant has that many
+leases.
 
 Without a bound, a grant could own fences of earlier leases if a node has forgotten a counter."""
 
@@ -90,7 +90,7 @@ def mark_of(counter: int) -> int:
 class FenceClock:
     """Proposes fences in microseconds, close to the fences of other processes.
 
-    For one slot, each fence is higher than the fence before.
+    For one slot, each fence is higher than the previous fence.
 
     Attributes:
         offset: Microseconds by which other processes' fences are ahead of this machine's clock.
@@ -103,7 +103,8 @@ class FenceClock:
     def __init__(self) -> None:
         self._last = 0
         # The slots for which the last fence was proposed. Other slots may get the same fence. If
-        # each slot got a new fence, a burst of names would drive the fences ahead of the clock.
+        # each slot got a new fence, acquires of many names in a short time would drive the fences
+        # ahead of the clock.
         self._slots: set[bytes] = set()
         self._fastest: dict[int, int] = {}
         self.offset = 0
@@ -138,10 +139,10 @@ class FenceClock:
         clock.
 
         A counter may also come from a process that proposed later, but whose request arrived first.
-        If the offset took over the whole difference to such a counter, processes would drive each
-        other's fences further and further ahead. Another request can overtake our request only
-        while our request is delayed. The delay is our request's round trip minus the node's
-        shortest round trip. The difference is reduced by this delay.
+        If the offset became the whole difference between such a counter and our clock, processes
+        would drive each other's fences further and further ahead. Another request can overtake our
+        request only while our request is delayed. The delay is our request's round trip minus the
+        node's shortest round trip. So this delay is subtracted from the difference.
 
         The times are microseconds of the wall clock. `proposed_us` is our fence minus the offset.
         """

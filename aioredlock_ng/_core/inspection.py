@@ -1,4 +1,4 @@
-"""The holder of a lock, according to the nodes' answers about the lock's key."""
+"""Derive the holder of a lock from the nodes' answers about the lock's key."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ __all__ = [
 ]
 
 _FOREIGN = re.compile(r"([\w-]{0,30}) (-?\d{1,19})", re.ASCII)
-"""Pattern of a script's words about a key that is not a lock: type and remaining milliseconds."""
+"""Pattern of a script's text about a key that is not a lock. The text has the key's type and
+remaining milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
 
     Returns:
         A pair. The first item is True if no further replies are needed. The second item is the
-        label. The label is None if there is no holder, or if a writer has no label. For readers
-        without a label, the second item is a text with their number.
+        label. The label is None if there is no holder, or if the holder is a writer without a
+        label. For readers without a label, the second item is a text with their number.
     """
     looks = [look_of(reply) for reply in replies]
     reading = _readers(looks, quorum)
@@ -220,10 +221,10 @@ def semaphore_info(
 def _waiters(slots: Sequence[KeyLook]) -> int | None:
     """Return how many clients wait for any slot according to one node; None if unknown.
 
-    Each slot's count includes the shared queue, and a client to which that slot is offered. A
-    client that wants one slot as an ordinary lock is counted at that slot only. So the smallest
-    count without offers is nearest to the length of the shared queue. The result is this count plus
-    the number of offers.
+    The node's count of waiters for a slot includes the queue that all slots share, and the client
+    to which the slot is offered. The count also includes clients that want only this slot, as an
+    ordinary lock. Without the offers, the smallest count is the best estimate of the shared queue's
+    length. The result is this estimate plus the number of offers.
     """
     queues, offers = [], 0
     for look in slots:

@@ -34,8 +34,8 @@ and command."""
 MAX_NAMES = 1_000
 """Largest number of names in one lock.
 
-One call of a script could handle some 8,000 keys, but its server would serve no other client
-meanwhile."""
+One call of a script could handle some 8,000 keys, but the server serves no other client while a
+script runs."""
 
 
 MAX_SLOTS = 1_000
@@ -122,7 +122,7 @@ def slot_key(key: bytes, number: int) -> bytes:
 
 
 def slot_in(key: bytes) -> tuple[bytes, int] | None:
-    """Return the semaphore's key and the slot's number; None if the key is no slot."""
+    """Return the semaphore's key and the slot's number; None if `key` is not the key of a slot."""
     found = _SLOT.fullmatch(key)
     return None if found is None else (found[1], int(found[2]))
 

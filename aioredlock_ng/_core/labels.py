@@ -27,7 +27,7 @@ def label_template(owner: object) -> LabelTemplate | None:
 
     Raises:
         ConfigurationError: Raised if `owner` is neither a text, nor a function, nor None. Raised
-            also if the text is no template, or if its fixed parts cannot be in a label.
+            also if the text is not a valid template, or if its fixed parts cannot be in a label.
     """
     if owner is None:
         return None
@@ -87,8 +87,8 @@ def labels_of_calls(
 ) -> Callable[[tuple[Any, ...], Mapping[str, Any]], str | None]:
     """Return a function that makes the label from the arguments of a call.
 
-    The returned function raises `ConfigurationError` in the cases of `LabelTemplate.label`, and if
-    the text cannot be a label.
+    The returned function raises `ConfigurationError` if `LabelTemplate.label` raises it, or if the
+    text cannot be a label.
 
     Args:
         owner: The template; None for the manager's label.

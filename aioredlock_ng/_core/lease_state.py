@@ -78,8 +78,8 @@ class LeaseState:
     def asked(self, renewal: Renewal) -> None:
         """Record a renewal that is about to be sent.
 
-        If the renewal would make the deadline earlier, the earlier deadline applies immediately,
-        because a node may apply the renewal even if no quorum confirms it.
+        If the renewal would make the deadline earlier, the earlier deadline applies immediately. A
+        node may apply the renewal even if no quorum confirms it.
         """
         self._latest = renewal
         self._sent += (renewal,)
@@ -124,7 +124,7 @@ class LeaseState:
         return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
 
     def is_latest(self, renewal: Renewal) -> bool:
-        """Return True while no later renewal was sent."""
+        """Return True if no later renewal was sent."""
         return self._latest is renewal
 
     def end(self, phase: Phase, reason: str = "") -> None:

@@ -1,8 +1,8 @@
 """The marker of a node: the run id of a server process, a guard time, and a state.
 
 The file `recovery_guard.py` describes the purpose of markers. In a marker, the guard time is
-`max_ttl` without the second that the glossary adds. The script `marker.lua` adds this second to the
-ready time.
+`max_ttl`, without the additional second of the glossary. The script `marker.lua` adds this second
+to the ready time.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ With the placeholder, the guard detects the loss of all data, but not the restor
 snapshot.
 
 One client may have the right to read the run id while another client lacks it. The client without
-the right accepts a marker of any process, and keeps that process's name in the markers that it
-writes. Otherwise both clients would treat each other's markers as foreign, and neither would ever
-be granted a lock.
+the right accepts a marker of any process, and writes that process's name into its own markers.
+Otherwise both clients would treat each other's markers as foreign, and neither would ever be
+granted a lock.
 """
 
 
@@ -76,8 +76,9 @@ class Reading:
         ready_ms: The time, by the node's clock, at which the node may be trusted. 0 if the marker
             names no such time.
         node_ms: The node's time when the marker was read.
-        at: The local instant at which the request was sent. The node read the marker later.
-        answered: The local instant of the answer. The node read the marker earlier.
+        at: The local instant at which the request was sent. The node read the marker after this
+            instant.
+        answered: The local instant of the answer. The node read the marker before this instant.
     """
 
     trust: Trust

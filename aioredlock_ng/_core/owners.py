@@ -31,7 +31,7 @@ _OWNER_KEYS = OWN_KEYS + b"owner:"
 
 
 def owner_key(key: bytes) -> bytes:
-    """Return the key of the label that belongs to a lock's key."""
+    """Return the key under which the label for the lock `key` is stored."""
     return _OWNER_KEYS + key
 
 
@@ -39,7 +39,8 @@ def label_life(ttl: float) -> float:
     """Return the ttl of a label in seconds. The holder writes the label again after half this time.
 
     The ttl is so long that most renewals of the lock need not write the label. If the holder is
-    killed, the label may outlive the lock. `read_owner` ignores the label of an earlier holder.
+    killed, the label may outlive the lock. After the next client has got the lock, `read_owner`
+    ignores that label.
     """
     return 60.0 + 2 * ttl
 

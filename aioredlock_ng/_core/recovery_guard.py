@@ -14,10 +14,10 @@ promoted only if it still has the marker that the manager read. A nonce in the m
 one founding from another.
 
 A set whose nodes have all forgotten their locks looks new, too. A manager is a *witness* if it read
-a trusted marker less than the guard time ago. A witness neither founds nor promotes nodes, and
-makes founding nodes wait. If another manager has made a node trusted meanwhile, the witness
-quarantines that node again. After the guard time every earlier lock has expired, and the memory of
-the witness no longer counts.
+a trusted marker less than the guard time ago. A witness neither founds nor promotes nodes. If nodes
+were founded again after a loss, the witness quarantines them. If another manager has made a node
+trusted meanwhile, the witness quarantines that node again. After the guard time every earlier lock
+has expired, and the memory of the witness no longer counts.
 """
 
 from __future__ import annotations
@@ -211,13 +211,13 @@ def _step(
         case Trust.FOUNDING if is_new:
             return Step(Trust.TRUSTED, longest)
         case Trust.FOUNDING if reading.left(now) > 0.0:
-            # The marker's guard time may be too short for this manager. The marker still stays,
-            # because another manager may be promoting the node.
+            # The marker's guard time may be too short for this manager. Nevertheless the marker is
+            # not changed, because another manager may be promoting the node.
             return None
         case _:
-            # A manager writes a ready time that is at most the guard time plus a second ahead. A
-            # later ready time shows that the node's clock was set back, or that the marker is
-            # damaged.
+            # When a manager writes a ready time, this time is at most the guard time plus a second
+            # later than the node's clock. A later ready time shows that the node's clock was set
+            # back, or that the marker is damaged.
             if (
                 reading.guard_ms < guard_ms
                 or reading.left(now) > reading.guard_ms / 1000 + 1.0 + FRESH

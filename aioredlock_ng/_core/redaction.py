@@ -35,7 +35,7 @@ An escape before a word is not part of the word. For example, a proxy may quote 
 
 _REMEMBERED = 8
 """Largest number of secrets that are learned at run time and kept. Without a bound the number would
-grow, because the tokens of a credential provider change by the hour."""
+grow, because a credential provider may issue a new token every hour."""
 
 
 class Redaction:
@@ -102,7 +102,7 @@ def _begin_of(form: str) -> str:
 
 
 def _end_of(form: str, text: str, start: int) -> int:
-    """Return the index up to which the text, from `start` on, agrees with a spelling.
+    """Return the index up to which the text matches a spelling that begins at `start`.
 
     A message may cut a secret short, so the text may have only the beginning of the spelling.
     """

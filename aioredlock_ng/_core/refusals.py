@@ -46,7 +46,7 @@ _PLACE = re.compile(
     r"|\s*script: (\w+, )?on @user_script:\d+\.$"
 )
 """The words that servers add to the refusal of a script. Redis 6.2 puts them before the refusal,
-later versions and Valkey behind it."""
+later versions and Valkey after it."""
 
 _QUOTED = ", with args beginning with"
 """The words with which servers introduce the arguments of an unknown command."""

@@ -56,7 +56,8 @@ def version_of(server: str) -> tuple[int, ...]:
 def is_too_old(server: str) -> bool:
     """True for the `server_name` of a Redis before 6.2.
 
-    The result is False for any other server, because its versions are numbered differently.
+    The result is False for any other server, because other servers number their versions
+    differently.
     """
     version = version_of(server)
     return server.startswith("redis ") and version != () and version < OLDEST

@@ -43,7 +43,7 @@ def blocks_itself(wanted: Collection[bytes], held: set[bytes], *, any_one: bool)
 
 
 def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: float) -> int:
-    """Return the slot to try first: the latest released one, else a random one.
+    """Return the slot to try first: the most recently released one, else a random one.
 
     The slots are numbered from 1. Slots in `taken` are skipped, unless all slots are taken.
 
@@ -69,8 +69,8 @@ def free_slots(replies: Sequence[Reply], quorum: int) -> list[int]:
 def may_be_free(replies: Sequence[Reply], quorum: int, pending: int) -> bool:
     """Return True if `pending` missing answers to an inspection may still show a free slot.
 
-    Keys of ended attempts and of dead holders can be left on a minority of nodes. If the first
-    quorum of answers decided, these keys could hide a slot that is free on a quorum.
+    Keys of ended attempts and of dead holders can be left on a minority of nodes. So the first
+    answers of a quorum may show no free slot, although a slot is free on another quorum.
     """
     return max(_free(replies), default=0) + pending >= quorum
 

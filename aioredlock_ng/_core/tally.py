@@ -26,7 +26,8 @@ class Tally:
         granted: The number of nodes that granted the attempt. Their grants must be undone.
         failed: The number of nodes that neither granted nor refused. A silent node counts only if
             the node timeout ended the round.
-        reachable: False if the failed nodes leave no quorum, or if no node granted or refused.
+        reachable: False if fewer nodes than a quorum did not fail, or if no node granted or
+            refused.
         hopeless: True if so many nodes refuse permanently that the other nodes are no quorum.
     """
 
@@ -83,9 +84,8 @@ def with_second_round(
 ) -> list[Reply]:
     """Return the latest answer of each node after a second fence round without a quorum.
 
-    A node that granted and then did not answer is as unreachable as a node that never answered.
-    If the node counted as granted, the error could be "another holds it" instead of "no quorum
-    could be asked".
+    A node that granted and then did not answer the second round counts as unreachable. If the node
+    counted as granted, the error could be "another holds it" instead of "no quorum could be asked".
 
     `answers` are the answers to the second round, which proposed `fence`. `expired` is True if the
     node timeout ended the second round. Otherwise a silent node may only be late.

@@ -15,7 +15,7 @@ __all__ = ["Placeholder", "SeparatorInText", "Template"]
 
 
 class SeparatorInText(ValueError):
-    """The text for a placeholder contains the separator that follows it in the template.
+    """The text for a placeholder contains the separator after this placeholder in the template.
 
     Other texts could then make the same filled-in text.
     """
@@ -99,8 +99,8 @@ class Template:
         If `distinct` is True, different texts never give the same result.
 
         Raises:
-            SeparatorInText: Raised if `distinct` is True and a text contains the separator that
-                follows it. The last text may contain its separator.
+            SeparatorInText: Raised if `distinct` is True and a text contains the separator after
+                its placeholder. The text for the last placeholder may contain it.
         """
         name, last = self._literals[0], len(texts) - 1
         for index, (placeholder, text) in enumerate(zip(self.placeholders, texts, strict=True)):

@@ -128,7 +128,7 @@ def seconds_until(milliseconds: int) -> float | None:
 
 
 def middle_of(counts: Sequence[int]) -> int | None:
-    """Return the lower median of the numbers that the nodes report; None without a number.
+    """Return the lower median of the numbers that the nodes report; None if there are none.
 
     Queues differ while a waiter comes or goes. A node that was cut off may have dead processes in
     its queue. The median ignores the numbers of a minority of the nodes.

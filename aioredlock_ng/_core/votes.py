@@ -2,7 +2,8 @@
 
 A reply is the record of a script's result (see `replies`), or an object of one of these classes:
 
-* `Refusal`: the server answered with an error. An acquire leaves no key set then.
+* `Refusal`: the server answered with an error. An acquire that was refused in this way has set no
+  key.
 * `Unsent`: the request never left this process. Nothing was set.
 * `Dropped`: the connection was lost after the request was queued. The server may have executed the
   request.
@@ -56,7 +57,8 @@ class Refusal(Exception):
     """An error reply, with the server's own words. Quoted parts of a command are left out."""
 
     def __init__(self, words: str) -> None:
-        # A server that lacks EVALSHA quotes the call's arguments, and one of them is the token.
+        # In its error, a server that lacks EVALSHA quotes the arguments of the call. The token is
+        # one of them, so the quoted arguments are removed.
         super().__init__(unquoted(words))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_AHEAD", "NodeView", "Outlook"]
 
 MOST_AHEAD = 15
-"""The interval between refreshes grows with the number of waiters ahead, up to this number.
+"""Number of waiters ahead above which the interval between refreshes no longer grows.
 
 Another client may delete a queue. A waiter notices this loss at its next refresh, so the interval
 needs a bound."""
@@ -38,8 +38,8 @@ class NodeView:
         rank: Number of waiters before this waiter in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
         tracked: True if the node will report a change of the key.
-        tickets_at: Instant of the node's latest offer of a slot, which names the highest ticket in
-            the queue. The instant is `-inf` without an offer since the waiter's latest attempt.
+        tickets_at: Instant of the node's latest offer of a slot. The offer names the highest ticket
+            in the queue. The instant is `-inf` without an offer since the waiter's latest attempt.
     """
 
     free_at: float = inf
@@ -64,8 +64,9 @@ class NodeView:
     def learn(self, free_at: float, slots: tuple[int, ...], now: float) -> None:
         """Record the instant from which the node may grant, and the slots that it may grant.
 
-        Slots that the node could grant before stay in the record. The node still grants such a
-        slot to this waiter, even if the node has since offered the slot to a later waiter.
+        While the node may grant, the slots of its earlier answers stay in the record. The node
+        still grants such a slot to this waiter, even if the node has since offered the slot to a
+        later waiter.
         """
         if self.free_at <= now and free_at <= now:
             slots = tuple(sorted({*self.slots, *slots}))

@@ -69,8 +69,8 @@ def _can_vote(facts: NodeFacts) -> bool:
 def _forgot(facts: NodeFacts, nodes: Nodes) -> bool:
     """Return True if the recovery guard keeps the node from voting.
 
-    If no other node is trusted, a node without a marker, or a founding node, counts as a new node
-    that may vote.
+    While no other node is trusted, a node that has no marker or is founding counts as new, and may
+    vote.
     """
     if facts.trust in ("none", "founding"):
         return any(other.trust == "trusted" for other in nodes)
@@ -103,8 +103,8 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
 def _all_forgot(nodes: Nodes, options: Options) -> Iterator[Finding]:
     """Yield a finding if each node has no marker or must wait, and at least one node must wait.
 
-    In this state, all nodes have lost their memory. If the option `recovery_guard` is "strict", the
-    rule yields no finding, because the nodes of a new set must wait as well.
+    In this state, all nodes have lost their memory. The function yields a finding only if the
+    option `recovery_guard` is "auto". With "strict", the nodes of a new set must wait as well.
     """
     told = [facts.trust for facts in nodes]
     if (

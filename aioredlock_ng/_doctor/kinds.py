@@ -10,10 +10,10 @@ from aioredlock_ng._doctor.loss_kinds import MAY_FORGET
 __all__ = ["KINDS", "Kind"]
 
 
-_NO_VOTE = "It has no vote: the set tolerates one loss less."
+_NO_VOTE = "It has no vote, so the set tolerates one loss less."
 _UNTOLD = (
-    "It cannot notify clients that a lock is free or deleted. If a majority of the nodes cannot,"
-    " waiters ask 10 to 20 times a second, and holders notice a loss at the next renewal."
+    "It cannot notify clients that a lock is free or deleted. If this is true of a majority of the"
+    " nodes, waiters ask 10 to 20 times a second, and holders notice a loss at the next renewal."
 )
 
 _ALL = (
@@ -55,7 +55,7 @@ _ALL = (
     Kind(
         "cluster",
         ERROR,
-        "A cluster moves keys between servers, and a failover loses them: it has no"
+        "A cluster moves keys between servers, and a failover loses keys. So the node has no"
         " independent vote.",
         "Use a server outside of clusters, with cluster-enabled no.",
     ),
@@ -63,7 +63,7 @@ _ALL = (
     Kind(
         "unknown-command",
         ERROR,
-        "It has no vote: locks could be granted there, and then neither renewed nor released.",
+        "It has no vote, because it might grant a lock but could not renew or release the lock.",
         "Use Redis 6.2 or newer, or Valkey, and do not rename these commands.",
     ),
     *MAY_FORGET,
@@ -85,21 +85,21 @@ _ALL = (
         "no-tracking",
         WARNING,
         _UNTOLD,
-        "Let CLIENT TRACKING and CLIENT CACHING through.",
+        "Allow CLIENT TRACKING and CLIENT CACHING.",
     ),
     Kind(
         "no-messages",
         WARNING,
         "It forwards no messages between processes: waiting processes ask at intervals"
         " instead of being notified.",
-        "Let SUBSCRIBE and PUBLISH through.",
+        "Allow SUBSCRIBE and PUBLISH.",
     ),
     Kind(
         "no-queue",
         WARNING,
         "Waiting processes have no order on this node. They ask at intervals instead of being"
         " notified.",
-        "Let the commands of queues through: ZADD, PEXPIRE, ZRANGE, ZREVRANGE, ZRANK, ZREM,"
+        "Allow the commands of queues: ZADD, PEXPIRE, ZRANGE, ZREVRANGE, ZRANK, ZREM,"
         " EXISTS and DEL.",
     ),
     Kind(
@@ -107,7 +107,7 @@ _ALL = (
         WARNING,
         "It grants no read leases of read-write locks, and has no vote on them. All other locks"
         " work.",
-        "Let the commands of readers through: ZADD, ZSCORE, ZREM, ZREVRANGE, ZREMRANGEBYSCORE,"
+        "Allow the commands of readers: ZADD, ZSCORE, ZREM, ZREVRANGE, ZREMRANGEBYSCORE,"
         " PEXPIREAT and TIME.",
     ),
     Kind(
@@ -115,20 +115,20 @@ _ALL = (
         WARNING,
         "Locks work. But if one node refuses labels, a manager uses no labels on any node. Then"
         " Election.leader and Election.watch() show '?' as the leader, and errors name no holder.",
-        "Let SET, GET, MGET and DEL through, and scripts, on the keys aioredlock_ng:owner:*.",
+        "Allow scripts, SET, GET, MGET and DEL to use the keys aioredlock_ng:owner:*.",
     ),
     Kind(
         "no-identity",
         WARNING,
-        "Nothing shows that the node is in a cluster, evicts keys or was restored from a snapshot."
-        " A replica is noticed only when it refuses a write.",
-        "Let INFO through, or check these points yourself.",
+        "Nothing shows whether the node is in a cluster, evicts keys or was restored from a"
+        " snapshot. A replica is noticed only when it refuses a write.",
+        "Allow INFO, or check these points yourself.",
     ),
     Kind(
         "no-script-load",
         INFO,
         "The first call of each script after a connect takes one more round trip.",
-        "Let SCRIPT LOAD through.",
+        "Allow SCRIPT LOAD.",
     ),
     Kind(
         "missing-right",
@@ -148,7 +148,7 @@ _ALL = (
         ERROR,
         "Keys expire by its clock, and leases by their holder's clock. So the key expires, and is"
         " granted to others, before the lease ends.",
-        "Let its clock be slewed, not stepped (chrony's and ntpd's usual mode), or raise"
+        "Slew its clock, as chrony and ntpd usually do, instead of setting it in steps, or raise"
         " drift_factor.",
     ),
     Kind(
@@ -158,7 +158,7 @@ _ALL = (
         " for such a short watch.",
         "Use a longer watch.",
     ),
-    Kind("clock-unknown", INFO, "Its clock was not compared.", "Let the command TIME through."),
+    Kind("clock-unknown", INFO, "Its clock was not compared.", "Allow the command TIME."),
     Kind(
         "round-trip",
         WARNING,
@@ -207,7 +207,7 @@ _ALL = (
         WARNING,
         "One of these clocks is wrong. If it is corrected in a step, the locks on that node"
         " expire that much earlier or later.",
-        "Synchronise all clocks, by slewing.",
+        "Synchronise all clocks. Slew them instead of setting them in steps.",
     ),
     Kind(
         "client-clock",

@@ -33,7 +33,7 @@ class KeyState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyStates:
-    """The answer to a renewal or a watch if a key does not hold its token or entry.
+    """The answer to a renewal or a watch if some key does not hold the lease's token or entry.
 
     Attributes:
         states: The state of each key, in the order of the command.
@@ -49,7 +49,7 @@ class KeyStates:
         return self.states[first : first + count].count(KeyState.OURS) == count
 
     def are_missing(self, first: int, count: int) -> bool:
-        """True if at least one of these keys is missing and none is foreign."""
+        """Return True if any of `count` keys from `first` on is missing, and none is foreign."""
         states = self.states[first : first + count]
         return KeyState.MISSING in states and KeyState.FOREIGN not in states
 

@@ -27,8 +27,8 @@ class Granted:
 
     Attributes:
         counter: The counter that kept the node from acknowledging the fence, because the counter is
-            not below the fence. For an attempt to read: the counter after the node has raised it. 0
-            if the node acknowledged the fence, or if the lock has no fence.
+            not below the fence. For an attempt to read, the raised counter. 0 if the node
+            acknowledged the fence, or if the lock has no fence.
     """
 
     counter: int
@@ -64,7 +64,7 @@ BROKEN_COUNTER: Final = BrokenCounter()
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The node set nothing, because a key is held or reserved, or because a writer waits for it.
+    """The node set nothing, because a key is held, is reserved, or has a waiting writer.
 
     Attributes:
         left: Remaining time to live of the key that caused the refusal, in seconds; None if the key

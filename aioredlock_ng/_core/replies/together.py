@@ -52,7 +52,7 @@ class AcquiredEach:
 
     Attributes:
         calls: One record per call. Empty if the server refused a call or the node is not trusted.
-            No key is set then.
+            In both cases the script sets no key.
     """
 
     calls: tuple[Acquired, ...]
