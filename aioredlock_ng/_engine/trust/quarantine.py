@@ -57,7 +57,7 @@ class Quarantine:
         self._quarantined.discard(index)
 
     def state(self, index: int, state: NodeState) -> NodeState:
-        """Return the health of a node, and include its quarantine."""
+        """Return `state`, changed to "quarantined" if the node is up but may not vote."""
         reading = self._markers.readings[index]
         why = self._markers.refusals[index]
         if state.state != "up" or not (

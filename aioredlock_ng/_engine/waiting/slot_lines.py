@@ -60,7 +60,7 @@ class SlotLines(StandingLines):
             line.recent[number] = None
 
     def _unbook(self, line: Line[LeaseRecord], number: int) -> None:
-        # The slot stays in `taken` if another attempt of this process was granted it meanwhile.
+        # The slot stays in `taken` if another task of this process holds it by now.
         if all(lease.spec.number != number for lease in line.holders):
             line.taken.discard(number)
 
