@@ -49,7 +49,7 @@ class Availability:
         self.ready = self.lost = False
 
     def begin(self) -> None:
-        """Begin to report a missing quorum. The manager calls this once it is open."""
+        """Begin to report a missing quorum. Call this once the manager is open."""
         self._begun = True
         self.update()
 

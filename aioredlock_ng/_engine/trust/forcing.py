@@ -39,9 +39,9 @@ async def force_release(
 ) -> list[int]:
     """Delete the key of a lock on the nodes where the key has the holder's token.
 
-    Keys with other tokens stay, because they may belong to an attempt that a node has just granted.
-    The client of the attempt would still count this node in its majority, and a second client could
-    get the lock, too.
+    Keys with other tokens stay, because a node may just have granted an attempt of another client.
+    If this key were deleted, that client would still count the node in its majority, and a second
+    client could get the lock, too.
 
     If no token has a majority, each token belongs to an attempt under way or is left over. An
     attempt is won or undone within two node timeouts, unless its client has a longer node timeout

@@ -149,7 +149,7 @@ class Markers:
                 self.excessive.add(index)
             elif after.trust is Trust.TRUSTED:
                 self.excessive.discard(index)
-                # Another process may have made the node trusted, while this manager remembers that
+                # Another process may have made the node trusted, although this manager knows that
                 # the node has lost locks. The manager will quarantine such a node again, so it does
                 # not report the node as trusted.
                 known = memory is not None and not memory.contradicts(after)
@@ -158,8 +158,7 @@ class Markers:
         return words
 
     def _read_reply(self, reply: Reply, asked_at: float) -> tuple[str, Reading | None]:
-        """Return the fault in an answer ("" for none), and the marker that was read (None for
-        none)."""
+        """Return the fault in an answer ("" for none), and the marker that it shows (or None)."""
         if isinstance(reply, (Refusal, Garbled)):
             return str(reply), None
         if not isinstance(reply, MarkerRead):

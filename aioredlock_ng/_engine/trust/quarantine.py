@@ -31,7 +31,7 @@ def flush_advice() -> str:
     guard off.
     """
     return (
-        "a test suite that flushes its servers uses recovery_guard=None"
+        "a test suite that flushes its servers should use recovery_guard=None"
         if "pytest" in sys.modules
         else ""
     )
@@ -121,7 +121,7 @@ class Quarantine:
                 self._context.emit(NodeTrusted(node.address))
 
     def _report_void(self) -> None:
-        """Report that all nodes lost their memory.
+        """Report if all nodes have lost their memory.
 
         A second report follows only if a node was trusted in between.
         """

@@ -153,8 +153,7 @@ class Entry:
             node.refused(votes=reply is None or is_held(reply) or is_granted(reply))
 
     def _offered(self, index: int, highest: int) -> None:
-        """Record that node `index` has offered a slot; `highest` is the last ticket in its
-        queue."""
+        """Record an offer of node `index`. The highest ticket in the node's queue is `highest`."""
         self._outlook.nodes[index].tickets_at = self._context.clock()
         self._context.see_ticket(highest)
 

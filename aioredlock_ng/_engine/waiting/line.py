@@ -68,7 +68,7 @@ class Contender(Protocol[_H]):
         """End the wait with this lease."""
 
     def doubt(self, index: int | None = None) -> None:
-        """Do not pass on the grant of the current attempt later, because its keys may have changed.
+        """Mark the attempt: its grant is not passed on, because the keys may have changed.
 
         If node `index` reported the change but has not granted yet, the change is ignored.
         """

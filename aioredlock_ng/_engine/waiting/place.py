@@ -113,9 +113,8 @@ class Place(Entry):
         plain, tracking = self._outlook.begin_refresh(recent, can_track)
         self._refresh_soon_at = inf
         self._set_refresh()
-        # A request to a node that is down fails immediately, and this failure could start an
-        # attempt. But the refresh must be sent to all nodes before. Otherwise the line could enter
-        # the queues after it got the lock.
+        # A request to a node that is down fails at once. If this failure started an attempt, the
+        # rest of the refresh could enter the line in the queues after it got the lock.
         self._refreshing = True
         self._refresh_on(plain, tracked=False)
         self._refresh_on(tracking, tracked=True)
@@ -162,13 +161,11 @@ class Place(Entry):
         The key was renewed, or another client released it without a message.
         """
         node = self._outlook.nodes[index]
-        # If the entry does not track the key on this node, the report belongs to an earlier lease
-        # of this process.
+        # If the entry does not track the key here, an earlier lease of this process did.
         if not self.waiting or not node.tracked:
             return
-        # Once a lock is free on a node, a further refresh there shows nothing new. A refresh for a
-        # semaphore may show another free slot. Only the head of the queue may send a refresh each
-        # time that the holder renews the key.
+        # Once a lock is free on a node, another refresh shows nothing new. For a semaphore, it may
+        # show another free slot. When the holder renews, only the head sends a refresh.
         free = node.free_at <= self._context.clock() and not self._any_key
         node.tracked = node.rank <= 0 and not free
         if node.tracked:

@@ -34,7 +34,7 @@ class ReaderLines(SlotLines):
         return (writers is not None and bool(writers.holders)) or len(self._others[keys[0]]) > 1
 
     def shared(self, contender: Contender[LeaseRecord]) -> bool:
-        """Share a grant with a reader that is in no line. Return False if there is none."""
+        """Share a grant with a reader in no line. Return False if no grant can be shared."""
         line = self._lines.get(contender.line_key)
         return line is not None and self._share_now(line, contender)
 
