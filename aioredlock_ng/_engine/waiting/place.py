@@ -161,7 +161,7 @@ class Place(Entry):
         The key was renewed, or another client released it without a message.
         """
         node = self._outlook.nodes[index]
-        # If the entry does not track the key here, an earlier lease of this process did.
+        # If the entry does not track the key here, the report is for an earlier lease.
         if not self.waiting or not node.tracked:
             return
         # Once a lock is free on a node, another refresh shows nothing new. For a semaphore, it may

@@ -23,9 +23,9 @@ class SlotLines(StandingLines):
     def choose(self, contender: Contender[LeaseRecord], slots: Numbered, number: int) -> LockSpec:
         """Choose the slot of a semaphore that the next attempt asks for.
 
-        If `number` is not 0, it is this slot, because the nodes may grant it. Otherwise it is the
-        slot that this process released last, because that slot is most probably free. The contender
-        may be outside of any line.
+        If `number` is not 0, the choice is this slot, because the nodes may grant it. Otherwise the
+        choice is the slot that this process released last, because that slot is most probably free.
+        The contender may be outside of any line.
         """
         line = self._line_of(contender)
         if not number:

@@ -82,7 +82,7 @@ class StandingLines(LineIndex):
         """Process a node's report of changed keys. If `keys` is None, any key may have changed."""
         if keys is None:
             # The command to leave is sent before any refresh. A refresh may enter the same member
-            # again, and a command to leave that comes later would remove the new entry.
+            # again, and a later command to leave would remove the new entry.
             for member, missed in self._unheard.pop(index, {}).items():
                 errand = leaving(
                     missed, member, self._context.clock(), partial(self._left, missed, member)
