@@ -100,10 +100,9 @@ class Held:
         self._record.still_used = still_used
 
     def expire_at_close(self) -> None:
-        """Leave the keys to expire if the manager is closed while the lease is used.
+        """Let the keys expire if the manager is closed while the lease is in use.
 
-        Internal: for elections. The next leader must not begin before the clean-up of this leader
-        has ended.
+        Internal: for elections. The next leader must not begin while this leader still cleans up.
         """
         self._record.expires_at_close = True
 
@@ -161,7 +160,7 @@ class Held:
             extender.release(record)
 
     def _was_ours(self, release: Round) -> bool:
-        """Return True, or report the loss and return False if the release found a lost lease."""
+        """Return False, and report the loss, if the release shows that the lease was lost."""
         engine, record = self._engine, self._record
         if release.won:
             return True
@@ -185,8 +184,8 @@ class Held:
     async def _asking(self, renewal: Coroutine[Any, Any, R]) -> R:
         """Wait for a renewal or a downgrade that the user asked for.
 
-        A loss of the lease meanwhile cancels the task of the `async with` body. If this task itself
-        waits in this method, it is not cancelled, because its call raises `LockLost`.
+        If the lease is lost meanwhile, the task of the `async with` body is cancelled. But if this
+        task waits here, it is not cancelled, because its call raises `LockLost`.
         """
         record = self._record
         if by_body := record.task is not None and record.task is acting_task():
@@ -276,8 +275,8 @@ def acting_inside_of(leases: Iterable[Held]) -> Iterator[None]:
 
 
 async def until_decided(release: Round) -> None:
-    # This function is separate, because a lambda inside `Lease.release` would make every call of
-    # that method slower: Python would create a closure cell for `release`.
+    # A lambda inside `Lease.release` would make every call of that method slower, because Python
+    # would create a closure cell for `release`. So the lambda is in a function of its own.
     await outlast_cancellation(lambda: release.open, release.decided)
 
 

@@ -114,7 +114,7 @@ class Kinds(Operations):
         """Describe a read-write lock: several readers, or one writer. No I/O happens.
 
         Args:
-            name: The resource, as for `lock`. `lock(name)` is a writer too.
+            name: The resource, as for `lock`. A lock made by `lock(name)` counts as a writer.
             options: See `aioredlock_ng.rwlock.RWLockOptions`.
 
         Raises:
@@ -154,7 +154,7 @@ class Kinds(Operations):
             template: The lock's name. A placeholder names a parameter, or an attribute of a
                 parameter, and may have a format: "report:{user.id}:{day:%F}".
             limit: Number of calls that may run at a time under one name. A `semaphore` then
-                replaces the `lock`. None: one call, under the `lock`.
+                replaces the `lock`. None: one call at a time, under the `lock`.
             shared: True: the lock is `rwlock(name).read()`. Calls with the same lock name
                 may then run at the same time. A call of a guard without `shared` is a writer.
             options: Options of `lock`. With `shared`, options of `rwlock`. `owner` may be a

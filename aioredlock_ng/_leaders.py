@@ -144,12 +144,12 @@ class Leaders:
     ) -> tuple[str | None, float]:
         """Return the leader, and the seconds until the next request for the leader.
 
-        If the answers do not show who leads, the result contains the leader `known`.
+        If the answers do not show who leads, the returned leader is `known`.
         """
         if (own := self._own()) is not None:
-            # The end of the term wakes the watcher. If the body outlives its lease, the term goes
-            # on, and only a request shows another leader. So the next request follows after one
-            # ttl.
+            # This candidate leads, and the end of its term wakes the watcher. But if the body
+            # outlives the lease, the term goes on, and only a request shows that another candidate
+            # leads. So the next request follows after one ttl.
             return own, self._ttl
         try:
             info = await self._ask(engine)

@@ -96,7 +96,7 @@ class TaskFailed:
 
     Attributes:
         task: The purpose of the task, and its node.
-        reason: The exception's class, and the place in the code.
+        reason: The exception's class, and the file and line that raised it.
         retry_in: Seconds until the restart.
     """
 

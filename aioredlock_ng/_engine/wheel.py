@@ -1,4 +1,4 @@
-"""One timer for many instants. Time has slots of equal width; items of one slot fire together."""
+"""One timer for many instants. Time has equal slots, and all items of a slot fire together."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ class Wheel(Generic[T]):
         """Return the longest delay of the timer in seconds.
 
         A delay counts if it ended after `since` or still lasts. The event loop was blocked, or the
-        process was suspended, for at least the returned time and at most `MAX_SLEEP` longer.
+        process was suspended, for at least the returned time. The real time may be up to
+        `MAX_SLEEP` longer.
         """
         overdue = now - self._due_at if self._timer is not None else 0.0
         return max([overdue, *(late for ended, late in self._stalls if ended > since)])
@@ -141,8 +142,8 @@ class Wheel(Generic[T]):
         now = self._clock()
         delay = min(MAX_SLEEP, max(0.0, slot * self._width - now))
         self._due_at = now + delay
-        # Setting the timer costs a tenth of the work of handing a lock over. So most new
-        # slots do not set the timer again.
+        # Setting the timer takes a tenth as long as a hand-over. So most new slots do not set the
+        # timer again.
         self._move_from = slot + delay / self._width // 2
         self._timer = self._loop.call_later(delay, self._run)
 

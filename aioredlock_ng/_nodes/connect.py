@@ -120,7 +120,7 @@ class Connector:
         """Connect, authenticate and select the database, with RESP3 if the server supports RESP3.
 
         Raises:
-            ConnectFailed: There is no connection. The error's text contains none of the node's
+            ConnectFailed: No connection could be made. The error's text contains none of the node's
                 credentials.
 
         Safety: a cancellation at any await closes the half-made connection. The event loop may be
@@ -136,8 +136,8 @@ class Connector:
                     # Redis before 6 and some proxies do not know HELLO. The Redis user may also
                     # have no right to run HELLO. RESP2 works without HELLO.
                     return await self._connect(2)
-        # redis-py may raise anything here, such as AttributeError for a reset connection (its issue
-        # 4287).
+        # redis-py may raise any exception here, such as AttributeError for a reset connection (its
+        # issue 4287).
         except Exception as error:
             reason, permanent = self._reason(error, within)
         # Raise the error after the `except` block. Inside the block, the error of redis-py would
@@ -152,12 +152,12 @@ class Connector:
             kind = getattr(self._make, "__qualname__", "connection")
             remedy = "give a URL or a client whose connections are redis-py's own"
             return f"its {kind} offers no transport; {remedy}", True
-        # A server that does not know AUTH quotes its arguments, the password among them.
+        # A server that does not know AUTH quotes the arguments of AUTH, including the password.
         words = harmless(self._redact(str(error)))
         if self._hides_words:
             words = (
-                f"{type(error).__name__}; its words may quote the credentials of a Sentinel,"
-                " and are not shown"
+                f"{type(error).__name__}; its text is not shown, because it may quote the"
+                " credentials of a Sentinel"
             )
         if isinstance(error, redis_errors.TimeoutError):
             return words or "timed out", False
@@ -217,8 +217,8 @@ def _system_words(error: BaseException | None) -> str:
         return str(error.strerror).lower()
     if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
         return ""
-    # If a host has several addresses and all fail, asyncio raises one error without a number. Its
-    # text quotes the error of each address, with the number.
+    # If a host has several addresses and all fail, asyncio raises one error that has no `errno`.
+    # The text of this error quotes the error of each address, with the number.
     numbers = [error.errno] if error.errno else map(int, re.findall(r"\[Errno (\d+)\]", str(error)))
     return " and ".join(dict.fromkeys(os.strerror(number).lower() for number in numbers))
 
@@ -250,7 +250,7 @@ def _transport_of(connection: Any) -> asyncio.Transport | None:
 def _watch_for_partitions(sock: Any) -> None:
     """Let the kernel close the connection if the peer's kernel does not answer any more.
 
-    A hung server is not detected in this way while its kernel still acknowledges bytes.
+    The kernel does not notice a hung server whose own kernel still acknowledges bytes.
     """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return

@@ -16,8 +16,8 @@ __all__ = ["Fleet"]
 class Fleet:
     """The nodes, in the order given.
 
-    One call of the outbox sends a command to all nodes that have joined it. All other nodes are
-    asked individually.
+    One call of the outbox sends a command to all nodes that have joined the outbox. All other nodes
+    are asked individually.
 
     Attributes:
         absent: Indexes of the nodes that must be asked individually now.

@@ -44,12 +44,12 @@ class Availability:
         self._waiting: set[asyncio.Future[None]] = set()
         self._stopped = False
         self._lost_at = 0.0
-        # Before the manager is open, a missing quorum is not a loss.
+        # A missing quorum is reported only once the manager is open.
         self._begun = False
         self.ready = self.lost = False
 
     def begin(self) -> None:
-        """Report a missing quorum from now on, because the manager is open."""
+        """Begin to report a missing quorum. Call this once the manager is open."""
         self._begun = True
         self.update()
 
@@ -60,14 +60,14 @@ class Availability:
         self._wake()
 
     def update(self) -> None:
-        """Count the nodes that may grant. Report a quorum that is lost or regained."""
+        """Count the nodes that may grant. Report if a quorum was lost or regained."""
         if not self._begun:
             return
         context, markers = self._context, self._markers
         connected = [index for index, node in enumerate(context.fleet.nodes) if node.ready]
-        # Until the marker of a newly connected node is read, the node neither helps to regain a
-        # quorum nor counts as missing. Otherwise the quorum would seem regained after a restart of
-        # all nodes, and lost again once the markers are read.
+        # After a restart of all nodes, a connection alone does not show that a node may grant. So a
+        # node with an unread marker does not help to regain a quorum. It does not count as missing
+        # either.
         able = [index for index in connected if markers is None or markers.admits(index)]
         sure = sum(markers is None or markers.has_read(index) for index in able)
         if sure >= context.quorum:
@@ -97,7 +97,7 @@ class Availability:
                 waiter.set_result(None)
 
     def back_in(self) -> float | None:
-        """Return the seconds until a quorum may grant; None if they are not known."""
+        """Return the seconds until a quorum may grant; None if this time is not known."""
         waits: list[float | None] = []
         for index, node in enumerate(self._context.fleet.nodes):
             if not node.ready:

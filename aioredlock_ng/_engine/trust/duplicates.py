@@ -94,8 +94,8 @@ class DuplicateNodes:
         for other in others:
             look = look_of(seen[other])
             if isinstance(look, Held) and look.token == token:
-                # Both nodes may be probed. Both probes must refuse the same node, so each probe
-                # refuses the node with the higher index.
+                # The other node may be probed at the same time. Both probes must refuse the same
+                # node, so each probe refuses the node with the higher index.
                 first, second = nodes[min(index, other)], nodes[max(index, other)]
                 second.refuse(f"{second.address} and {first.address} are the same server")
                 break

@@ -39,9 +39,9 @@ async def force_release(
 ) -> list[int]:
     """Delete the key of a lock on the nodes where the key has the holder's token.
 
-    The deletion of another token could hit a node that has just granted an attempt of another
-    client. That client would still count this node in its majority, and the next client would get
-    the lock, too.
+    Keys with other tokens stay, because a node may just have granted an attempt of another client.
+    If this key were deleted, that client would still count the node in its majority, and a second
+    client could get the lock, too.
 
     If no token has a majority, each token belongs to an attempt under way or is left over. An
     attempt is won or undone within two node timeouts, unless its client has a longer node timeout
@@ -50,7 +50,7 @@ async def force_release(
 
     Args:
         context: The shared objects of the engine.
-        ask: Asks all nodes. The function raises if fewer nodes than a quorum answer, because their
+        ask: Asks all nodes. It raises an error if less than a quorum answers, because so few
             answers may not show the holder.
         kind: The kind of the lock, which builds the commands.
         key: The key of the lock, or of one slot of a semaphore.
@@ -101,18 +101,19 @@ async def force_release(
     if only is not None:
         tokens = {token for token in tokens if as_text(token) == only}
         if not tokens:
-            # The call ends before it raises the fence counters. The present holder may have to
-            # repair its keys, and a node with a higher counter refuses a repair.
+            # The call must end here, because the next request would increase the fence counters. A
+            # node with a higher counter would refuse to repair the keys of the present holder.
             return [0] * len(context.fleet.nodes)
     fence = context.fences.propose(context.wall_us(), (slot,))
-    # The lease may end before this request. During `min_hold`, the key then holds
+    # The lease may end before the nodes get this request. During `min_hold`, the key then holds
     # `over_mark(token)` instead of the token. So the request names both values.
     values = (*tokens, *map(over_mark, tokens))
     answers = await ask(kind.force_releasing((key,), (slot,), fence, values, any_key=any_key))
     deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
     if not any(deleted):
-        # A key that may not be deleted can have appeared since the nodes were asked. If the key was
-        # there already, the token of the lock had a majority, and the key causes no error.
+        # A key that may not be deleted may have appeared since the nodes were asked, and causes an
+        # error. A node that already had such a key is left out here, because a token had a majority
+        # on the other nodes.
         refuse(
             [
                 answer if _foreign(look) is None else ForceReleased(0)

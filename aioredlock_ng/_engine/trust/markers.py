@@ -38,7 +38,8 @@ class Markers:
         readings: The marker of each node, as last read; None if the node has not answered.
         memories: The last trusted marker of each node; None if there was none.
         refusals: For each node the reason why its marker cannot be read or kept; "" if it can.
-        excessive: Nodes whose marker named a guard time that no manager writes.
+        excessive: Nodes whose marker named a guard time above `LONGEST_MS`, which no manager
+            writes.
         unread: Nodes whose marker was not read on their present connection.
     """
 
@@ -105,8 +106,9 @@ class Markers:
         for index, step in enumerate(steps):
             reading = self.readings[index]
             if step is not None and reading is not None:
-                # The new marker names the server process whose marker was read. The placeholder
-                # would name the present server process, although its marker may not have been read.
+                # The new marker names the run id of the server process whose marker was read. The
+                # server may have restarted since, and the placeholder would name the run id of the
+                # new process.
                 own_marker = b"%b:%d" % (reading.run_id, step.guard_ms)
                 nonce = self._context.new_token()
                 become = step.trust.encode()
@@ -133,8 +135,8 @@ class Markers:
         if words and before is not None:
             return words
         if reply is None and before is not None and before.trust is Trust.TRUSTED:
-            # A slow node stays trusted. If its reading were discarded, the other nodes could look
-            # like a new set.
+            # A trusted node that does not answer in time stays trusted. If its last reading were
+            # discarded, the other nodes could look like a new set.
             return ""
         now = self._context.clock()
         if after is not None:
@@ -147,16 +149,16 @@ class Markers:
                 self.excessive.add(index)
             elif after.trust is Trust.TRUSTED:
                 self.excessive.discard(index)
-                # This manager may remember locks that the node has lost, although another process
-                # has made the node trusted. The manager will quarantine such a node again, so the
-                # node is not reported as trusted.
+                # Another process may have made the node trusted, although this manager knows that
+                # the node has lost locks. The manager will quarantine such a node again, so it does
+                # not report the node as trusted.
                 known = memory is not None and not memory.contradicts(after)
                 if known and (before is None or before.trust is not Trust.TRUSTED):
                     self._trusted(index)
         return words
 
     def _read_reply(self, reply: Reply, asked_at: float) -> tuple[str, Reading | None]:
-        """Return the fault in an answer ("" for none), and the reading of its marker, if any."""
+        """Return the fault in an answer ("" for none), and the marker that it shows (or None)."""
         if isinstance(reply, (Refusal, Garbled)):
             return str(reply), None
         if not isinstance(reply, MarkerRead):

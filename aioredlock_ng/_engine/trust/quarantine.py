@@ -31,7 +31,7 @@ def flush_advice() -> str:
     guard off.
     """
     return (
-        "a test suite that flushes its servers uses recovery_guard=None"
+        "a test suite that flushes its servers should use recovery_guard=None"
         if "pytest" in sys.modules
         else ""
     )
@@ -57,7 +57,7 @@ class Quarantine:
         self._quarantined.discard(index)
 
     def state(self, index: int, state: NodeState) -> NodeState:
-        """Return the health of a node, and include its quarantine."""
+        """Return `state`, changed to "quarantined" if the node is up but may not vote."""
         reading = self._markers.readings[index]
         why = self._markers.refusals[index]
         if state.state != "up" or not (
@@ -121,7 +121,7 @@ class Quarantine:
                 self._context.emit(NodeTrusted(node.address))
 
     def _report_void(self) -> None:
-        """Report that all nodes lost their memory.
+        """Report if all nodes have lost their memory.
 
         A second report follows only if a node was trusted in between.
         """

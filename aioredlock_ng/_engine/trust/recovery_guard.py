@@ -1,8 +1,8 @@
 """The recovery guard: a task that reads the markers of the nodes, and writes new ones.
 
 `_core/recovery_guard.py` decides which markers are written. The task ends once each connected node
-is trusted. Acquisitions do not wait for the task, because the script that grants a lock compares
-the marker on the node.
+is trusted. Acquisitions do not wait for the task, because the script that grants a lock checks the
+marker itself.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Guard:
     def doubt(self) -> None:
         """Read the markers, because a node has refused to vote.
 
-        If the task of the guard is running, the call does nothing, because the task reads them
-        soon.
+        If the task of the guard is running, the call does nothing, because this task reads the
+        markers soon.
         """
         if (self._task is None or self._task.done()) and not self._stopped:
             self._task = supervised(self._run, "recovery guard", self._context.emit)
@@ -138,7 +138,7 @@ class Guard:
                 self._judged()
                 self._asleep.set()
                 # The task goes on while a node refuses its marker or answers slowly, because no
-                # report shows the end of this state.
+                # server reports when this state ends.
                 slow = any(self._context.fleet.nodes[index].ready for index in markers.unread)
                 if not (lefts or any(markers.refusals) or slow or in_vain or self._hint.is_set()):
                     return
@@ -156,7 +156,7 @@ class Guard:
         return wait > 0
 
     async def _sleep(self, seconds: float) -> None:
-        # The clock of a node is rounded to milliseconds, so the task wakes up a little later.
+        # The clock of a node is rounded to milliseconds, so the task sleeps a little longer.
         waker = self._context.loop.call_later(seconds + 0.002, self._hint.set)
         try:
             await self._hint.wait()

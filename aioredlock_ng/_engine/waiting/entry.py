@@ -119,13 +119,13 @@ class Entry:
         """Leave the queues of the nodes that did not grant.
 
         A node that granted has removed the entry. The other nodes would offer the keys to a line
-        that no longer waits. Late answers to the attempt are judged in the same way.
+        that no longer waits. The line also leaves the queue of a node whose refusal comes later.
         """
         if not self.standing:
             return
 
-        # The closure refers neither to the attempt nor to this entry. A cycle of references would
-        # keep the attempt and the entry in memory while an answer is missing.
+        # The function `answered` must not refer to the attempt or to this entry. A cycle of
+        # references would keep the attempt and the entry in memory while an answer is missing.
         replies, known, nodes = attempt.replies, self._outlook.nodes, self._context.fleet.nodes
         errand = self._leaving()
 
@@ -153,7 +153,7 @@ class Entry:
             node.refused(votes=reply is None or is_held(reply) or is_granted(reply))
 
     def _offered(self, index: int, highest: int) -> None:
-        """Record that node `index` has offered a slot, and has this highest ticket in its queue."""
+        """Record an offer of node `index`. The highest ticket in the node's queue is `highest`."""
         self._outlook.nodes[index].tickets_at = self._context.clock()
         self._context.see_ticket(highest)
 
@@ -182,8 +182,8 @@ class Entry:
         elif self._reader:
             command = node_requests.standing_to_read(self.keys, self.claim, life, tracked=tracked)
         else:
-            # The reservation is counted from the refused attempt, and never prolonged. Otherwise
-            # nested locks could block each other for ever.
+            # The time of the reservation counts from the refused attempt, and no refresh prolongs
+            # it. Otherwise nested locks could block each other for ever.
             kept = max(0, round((self._refused_at + KEPT_FOR - now) * 1000))
             command = node_requests.standing(self.keys, self.claim, life, kept, tracked=tracked)
         context.fleet.ask_some(Errand(command, now, answered, awaited), indexes)

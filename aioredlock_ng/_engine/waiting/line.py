@@ -1,7 +1,7 @@
 """One waiting line: the tasks of a process that want the same lock, in order of arrival.
 
-A line is for the keys of a lock, or for a semaphore with its limit. One task of a line contends: it
-asks the nodes, or stands in their queues for the whole line. The other tasks of the line wait
+A line belongs to the keys of a lock, or to a semaphore and its limit. One task of a line contends:
+it asks the nodes, or stands in their queues for the whole line. The other tasks of the line wait
 behind this contender.
 """
 
@@ -33,8 +33,8 @@ class Contender(Protocol[_H]):
         fair: True if the acquisition has its own line and its own place in the queues.
         line: The line in which the acquisition waits; set by `Lines.join`.
         unreachable: True if the latest attempt reached no quorum.
-        booked: The line in whose `taken` the latest attempt has put the slot that it asks for. None
-            if the slot was in `taken` already.
+        booked: The line to whose `taken` the latest attempt has added a slot. None if the slot was
+            in `taken` before this attempt.
     """
 
     keys: tuple[bytes, ...]
@@ -68,7 +68,7 @@ class Contender(Protocol[_H]):
         """End the wait with this lease."""
 
     def doubt(self, index: int | None = None) -> None:
-        """Forbid passing on the grant of the current attempt, because its keys may have changed.
+        """Mark the attempt: its grant is not passed on, because the keys may have changed.
 
         If node `index` reported the change but has not granted yet, the change is ignored.
         """

@@ -67,7 +67,8 @@ class LineIndex:
         if not alone:
             self._lines[key] = line
         # `_lines` finds the line of a lock with one key. `_others` finds the other lines of a key:
-        # those of acquisitions with several names, of semaphores, of readers, and with `fair=True`.
+        # the lines of semaphores, of readers, of acquisitions with several names, and of `fair`
+        # acquisitions.
         if alone or len(keys) > 1 or key != keys:
             for each in keys:
                 self._others.setdefault(each, {})[line] = None

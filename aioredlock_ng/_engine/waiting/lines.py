@@ -150,7 +150,7 @@ class Lines(PassingOn):
         return (line if line.contender is None else line.contender).unreachable
 
     def leave(self, contender: Contender[LeaseRecord]) -> None:
-        """Remove a task that gave up. The next task in line replaces a contender that gave up."""
+        """Remove a task that gave up. If it was the contender, the next task follows."""
         line = contender.line
         if line is None:
             return
@@ -172,7 +172,7 @@ class Lines(PassingOn):
         return bool(line.queue) and self.passing
 
     def freed(self, lease: LeaseRecord, release: Round | None = None) -> None:
-        """Let the next task in line ask the nodes, right behind the release of an ended lease."""
+        """Let the next task in line ask the nodes, directly after the release of an ended lease."""
         line = lease.line
         if line is None or lease not in line.holders:
             return

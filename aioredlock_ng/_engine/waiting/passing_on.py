@@ -1,7 +1,7 @@
 """Pass a grant on within the process: from a lease that ends to the next task in its line.
 
-A grant serves its waiting line for a bounded time, the run. During a run, each lease begins at the
-end of the lease before, without a request to the nodes. After the run, the nodes decide which
+A grant serves its waiting line for a bounded time, the run. During a run, each lease begins when
+the previous lease ends, without a request to the nodes. After the run, the nodes decide which
 process is next. The technique is lock cohorting, published by Dice, Marathe and Shavit in 2012.
 """
 
@@ -75,14 +75,14 @@ class PassingOn(ReaderLines):
         contender.take(successor)
 
     def _inherit(self, line: Line[LeaseRecord], asking: bool) -> None:
-        """Let the next task in line take over the place. The subclass implements this."""
+        """Let the next task take over the place of the line. The subclass implements this."""
         raise NotImplementedError
 
     def _successor(self, line: Line[LeaseRecord]) -> Contender[LeaseRecord] | None:
         """Return the task that gets the grant next; None if no task can get it.
 
-        The contender is passed over while its attempt runs. The line of a semaphore can have a
-        contender although this process has a lease.
+        A contender whose attempt is under way does not get the grant. The line of a semaphore can
+        have a contender although this process has a lease.
         """
         contender = line.contender
         if contender is not None and not contender.asking:

@@ -3,8 +3,8 @@
 The place decides when the line sends a refresh, and when the line asks for the lock again. A
 refresh is a request that confirms the entry in the queues. The answers show when the key may be
 free. The place records for each node when the node may grant: now, later, or at an unknown instant.
-The line asks all nodes for the lock when a quorum may grant. A timer starts refreshes, because
-messages can be lost.
+The line asks all nodes for the lock when a quorum may grant. A timer starts further refreshes,
+because messages can be lost.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Place(Entry):
         plain, tracking = self._outlook.begin_refresh(recent, can_track)
         self._refresh_soon_at = inf
         self._set_refresh()
-        # A node that is down delivers its failure immediately. No attempt may start before the
-        # refresh is sent. Otherwise the line could enter the queues after it got the lock.
+        # A request to a node that is down fails at once. If this failure started an attempt, the
+        # rest of the refresh could enter the line in the queues after it got the lock.
         self._refreshing = True
         self._refresh_on(plain, tracked=False)
         self._refresh_on(tracking, tracked=True)
@@ -161,11 +161,11 @@ class Place(Entry):
         The key was renewed, or another client released it without a message.
         """
         node = self._outlook.nodes[index]
-        # A report for an earlier lease of this process does not concern the queue.
+        # If the entry does not track the key here, the report is for an earlier lease.
         if not self.waiting or not node.tracked:
             return
-        # Once a lock is free on a node, a further refresh there shows nothing new. A refresh for a
-        # semaphore may show another free slot. Only the head may send a refresh at each renewal.
+        # Once a lock is free on a node, another refresh shows nothing new. For a semaphore, it may
+        # show another free slot. When the holder renews, only the head sends a refresh.
         free = node.free_at <= self._context.clock() and not self._any_key
         node.tracked = node.rank <= 0 and not free
         if node.tracked:
@@ -177,8 +177,8 @@ class Place(Entry):
             return
         self._outlook.nodes[index].votes = True
         self._lost(index)
-        # `_lost` may have started an attempt. A refresh after the attempt could put the line back
-        # into the queues after it got the lock.
+        # `_lost` may have started an attempt. A refresh sent after this attempt could enter the
+        # line in the queues although it has the lock.
         if self.waiting:
             self._refresh_on([index], tracked=False)
 
@@ -229,7 +229,7 @@ class Place(Entry):
         free = self._outlook.free(now)
         if free > self._free:
             # The key is free on more nodes than before, but not on a quorum. On other nodes the key
-            # may have expired without a report.
+            # may have expired without a report, so a refresh asks them.
             self._refresh_soon()
         self._free = free
         self._stop_timer()

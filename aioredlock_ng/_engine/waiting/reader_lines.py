@@ -34,7 +34,7 @@ class ReaderLines(SlotLines):
         return (writers is not None and bool(writers.holders)) or len(self._others[keys[0]]) > 1
 
     def shared(self, contender: Contender[LeaseRecord]) -> bool:
-        """Share a grant with a reader that is in no line. Return False if no grant fits."""
+        """Share a grant with a reader in no line. Return False if no grant can be shared."""
         line = self._lines.get(contender.line_key)
         return line is not None and self._share_now(line, contender)
 
@@ -62,8 +62,8 @@ class ReaderLines(SlotLines):
         first = line.contender is None and not line.queue
         if first and self._share(line, contender):
             return True
-        # If the caller already reads, it must not join the line. The line may wait behind a writer
-        # that waits for this caller.
+        # If the caller already reads, it must not join the line. The tasks of the line may wait for
+        # a writer that waits for this caller.
         inside = acting_inside()
         own = None if inside is None else next(filter(inside, line.holders), None)
         if own is None:

@@ -21,10 +21,11 @@ class SlotLines(StandingLines):
     """Chooses the slot for each attempt, and records the slots in use."""
 
     def choose(self, contender: Contender[LeaseRecord], slots: Numbered, number: int) -> LockSpec:
-        """Return the slot of a semaphore that an attempt asks for.
+        """Choose the slot of a semaphore that the next attempt asks for.
 
-        If `number` is not 0, the nodes may grant this slot. Otherwise the slot that this process
-        released last is most probably free. The contender may be outside of any line.
+        If `number` is not 0, the choice is this slot, because the nodes may grant it. Otherwise the
+        choice is the slot that this process released last, because that slot is most probably free.
+        The contender may be outside of any line.
         """
         line = self._line_of(contender)
         if not number:
@@ -60,7 +61,7 @@ class SlotLines(StandingLines):
             line.recent[number] = None
 
     def _unbook(self, line: Line[LeaseRecord], number: int) -> None:
-        # The slot stays in `taken` if another attempt of this process was granted it meanwhile.
+        # The slot stays in `taken` if another task of this process holds it by now.
         if all(lease.spec.number != number for lease in line.holders):
             line.taken.discard(number)
 

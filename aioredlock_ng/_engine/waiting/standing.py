@@ -35,9 +35,9 @@ class StandingLines(LineIndex):
         self._context = context
         self._manager = manager
         self._standing: dict[bytes, Line[LeaseRecord]] = {}
-        # For each node, the members (names of waiters) that could not leave its queues, with their
-        # keys. The command to leave is sent again when the node is back. Otherwise an old waiter
-        # would stay the head of a queue, and block the waiters behind it.
+        # Maps the index of a node to the members (names of waiters) that could not leave the queues
+        # of this node, with their keys. The command to leave is sent again when the node is back.
+        # Otherwise an old waiter would stay the head of a queue, and block the waiters behind it.
         self._unheard: dict[int, dict[bytes, tuple[bytes, ...]]] = {}
 
     def places(self) -> list[Place]:
@@ -81,8 +81,8 @@ class StandingLines(LineIndex):
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Process a node's report of changed keys. If `keys` is None, any key may have changed."""
         if keys is None:
-            # The command to leave is sent before any refresh. A waiter with the same member may
-            # wait again, and a later command to leave would remove its new entry.
+            # The command to leave is sent before any refresh. A refresh may enter the same member
+            # again, and a later command to leave would remove the new entry.
             for member, missed in self._unheard.pop(index, {}).items():
                 errand = leaving(
                     missed, member, self._context.clock(), partial(self._left, missed, member)

@@ -80,7 +80,7 @@ class Joint:
         return any(sink.stands() for sink in self.sinks)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Deliver to each sink the success of its own call, or to all sinks the same failure.
+        """Tell each sink that its own call succeeded, or tell all sinks the same failure.
 
         The replies are delivered in reverse order. So in a hand-over, the reply to the acquire
         comes before the reply to the release.

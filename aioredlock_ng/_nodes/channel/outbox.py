@@ -79,22 +79,22 @@ class Outbox:
                 channel.ask(sink)
             return
         if sink.command.tracked:
-            # Only commands with a `Form` are merged. CLIENT CACHING and tracked commands have no
-            # form, so the two stay next to each other.
+            # CLIENT CACHING must come directly before the tracked command. Only commands with a
+            # `Form` are merged, and these two have none, so they stay neighbours.
             self._sinks.append(Caching(sink.started))
         self._sinks.append(sink)
         if not self._scheduled:
             self._schedule()
 
     def has_own(self, channel: Outlet) -> None:
-        """Prepare for the first command of this tick that goes to `channel` alone."""
+        """Move the collected commands to all channels, before `channel` queues its own."""
         self.spill()
         self._single.append(channel)
         if not self._scheduled:
             self._schedule()
 
     def pieces(self, packed: list[bytes]) -> list[bytes]:
-        """Join commands, and split them at the placeholder, where each channel puts its run id."""
+        """Join commands, and split the bytes at the placeholder for the run id."""
         data = packed[0] if len(packed) == 1 else b"".join(packed)
         return data.split(self.run_id) if self.run_id else [data]
 

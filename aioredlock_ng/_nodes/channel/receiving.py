@@ -55,7 +55,7 @@ class Channel(Sender):
             releases.
         on_silent: Called with True when the server stops answering, with False when it resumes.
         on_release_refused: Called with a release that must be sent again, and with the reason. The
-            server refused the release (BUSY, MISCONF…), or the reply did not fit.
+            server refused the release (BUSY, MISCONF…), or the reply did not fit the request.
         on_garbled: Called with a description of a reply that does not fit its request.
     """
 
@@ -80,8 +80,8 @@ class Channel(Sender):
         self._redact: Callable[[str], str] = str
         self._reader: Any = hiredis.Reader(
             protocolError=_ProtocolError,
-            # Every error of a server passes through this function. Without `redact`, the error of a
-            # server that quotes AUTH would show the password.
+            # Every error reply passes through this function. Some servers quote the arguments of
+            # AUTH in an error. Without `redact`, such an error would show the password.
             replyError=lambda words: Refusal(self._redact(words)),
             notEnoughData=_MORE,
         )
@@ -106,7 +106,7 @@ class Channel(Sender):
             self._dispatch()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a memoryview. asyncio's TLS loses the bytes that it reads into a bytearray."""
+        """Return a memoryview, because asyncio's TLS loses bytes that it reads into a bytearray."""
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -177,14 +177,14 @@ class Channel(Sender):
             command = sink.command
             if flushed and command.form not in in_full:
                 # A server that forgot the merging script has forgotten the scripts of the calls,
-                # too. The first call of a form is sent with the source, and so loads the script for
-                # the later calls.
+                # too. The first call of a form is sent with the source of its script. This loads
+                # the script for the later calls.
                 asked = self._ask_again(sink, command.packed_in_full(), InFull)
                 in_full += [command.form] * asked
             else:
                 asked = self._ask_again(sink, command.packed)
             if not asked:
-                sink.deliver(self._index, Unsent("given up before it could be sent alone"))
+                sink.deliver(self._index, Unsent("given up before the request could be sent alone"))
 
     def _garbled(self, sink: Sink, words: Garbled) -> Garbled:
         """Report a reply that does not fit its request, and return the `Garbled`.
@@ -234,7 +234,7 @@ class Channel(Sender):
             return False
         if sink.command.tracked:
             # The earlier CLIENT CACHING applied to the command that the server did not execute. So
-            # the repeated command needs another.
+            # another CLIENT CACHING must come before the repeated command.
             self.ask_raw(CACHING.packed, Caching(sink.started))
         self.ask_raw(packed, sink if marked is None else marked(sink))
         return True

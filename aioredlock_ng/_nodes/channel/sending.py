@@ -99,7 +99,7 @@ class Sender(asyncio.BufferedProtocol):
         """After `close(goodbye=True)`, wait until the transport closes, at most `within` seconds.
 
         A transport that is still open after this time is aborted. The event loop closes an aborted
-        transport some ticks later, for which this call waits at most a second more. After this
+        transport some ticks later. The call waits for this, too, but at most a second. After this
         call, the caller may close the event loop.
         """
         try:
@@ -153,8 +153,8 @@ class Sender(asyncio.BufferedProtocol):
             return
         self._waiting += sinks
         if not self._waiting:
-            # A surplus reply was matched to the last request before that request was written. So no
-            # sink waits any more for the reply to that request.
+            # The server sent one reply too many. This reply was matched to the last request, which
+            # was not written yet. So no sink waits for the reply to that request any more.
             self.close("not the Redis protocol: an answer that nobody asked for")
             return
         # All nodes get the same bytes, except for the run id. The run id names the server process

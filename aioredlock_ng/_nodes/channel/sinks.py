@@ -56,7 +56,7 @@ class Belated:
 
     A later request may have been refused because of the key that this release deletes. Tracking
     runs with NOLOOP: the server does not report a deletion to the connection that requested it. So
-    this sink reports the deletion.
+    this sink reports the deletion instead of the server.
 
     Args:
         freed: Called with the keys of the release once they are deleted.
