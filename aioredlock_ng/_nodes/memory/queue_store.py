@@ -19,7 +19,7 @@ _NOTIFIED = re.compile(rb"([0-9a-f]+):")
 
 
 class Keys(Protocol):
-    """The methods of a server that queues use to read and change keys."""
+    """The methods of a server by which its queues read and change keys."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key; None if the key does not exist."""
