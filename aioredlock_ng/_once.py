@@ -1,4 +1,4 @@
-"""Define the decorator behind `Redlock.once`, for work that only one of many processes begins.
+"""Define the decorator behind `Redlock.once`, by which only one of many processes does the work.
 
 The lock of a call has a `min_hold`. So the lock stays taken for this time, even if the work ends
 earlier.
@@ -23,7 +23,7 @@ __all__ = ["DECORATOR", "Once", "answering_bool", "once", "wait_of"]
 P = ParamSpec("P")
 
 DECORATOR: Final = "@redlock.once("
-"""Beginning of the example of correct code that error messages show."""
+"""First words of the example of correct code in error messages."""
 
 _LONGEST_WAIT: Final = 1.0
 """Longest wait of a call in seconds.
@@ -35,7 +35,8 @@ With a wait, the queue on the nodes decides within a few round trips.
 _WAIT_SHARE: Final = 0.1
 """Longest wait of a call as a share of `within`.
 
-A call that waited until the end of `within` would run the function a second time.
+`within` seconds after a call has begun, the lock is free again. Another call that waited until then
+would run the function a second time.
 """
 
 

@@ -61,9 +61,9 @@ class Operations:
     async def locked(self, name: str | bytes) -> bool:
         """Return True if a client holds `name` now: a quorum of nodes has the client's token.
 
-        The result is also True while `min_hold` keeps the lock after its lease. Keys of other types
-        on a quorum of nodes make the result True, too. While the key is reserved for a waiter, the
-        result is False, and `inspect(name).offered` is True.
+        The result is also True while `min_hold` keeps the lock after the end of its lease. Keys of
+        other types on a quorum of nodes make the result True, too. While the key is reserved for a
+        waiter, the result is False, and `inspect(name).offered` is True.
 
         Raises:
             QuorumUnreachable: Too few nodes answered.
@@ -106,7 +106,7 @@ class Operations:
         disturb an attempt that is under way, unless the client of the attempt has a longer
         `node_timeout`.
 
-        A key of another type than that of a lock, or without expiry, may be a user's data. If no
+        A key that does not expire, or whose type is not that of a lock, may be a user's data. If no
         token has a majority, such a key makes the call raise an error. If a token has a majority,
         the call leaves the key alone. `any_key` removes this protection.
 
@@ -166,16 +166,17 @@ class Operations:
         return sum(keys > 0 for keys in deleted)
 
     async def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:
-        """Examine the nodes over separate connections, and return the weaknesses that it finds.
+        """Examine the nodes over separate connections, and return the weaknesses found.
 
         The manager need not be open. On each node the call acquires and releases a lock under a
         separate name, and reads settings. The call takes about `watch` seconds. A node that hangs
         prolongs the call by a few times `connect_timeout`.
 
         Args:
-            watch: Seconds between two readings of each node's clock. A longer time gives a more
-                precise rate of the clock.
-            probe: Beginning of the lock's name, for servers that allow only certain keys.
+            watch: Seconds between two readings of each node's clock. The longer the time, the more
+                precise is the measured rate of the clock.
+            probe: Beginning of the name of the lock that the call acquires. Another value helps if
+                the servers allow only certain keys.
 
         Raises:
             ConfigurationError: An argument is invalid.

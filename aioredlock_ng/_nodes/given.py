@@ -1,4 +1,4 @@
-"""A node as the user gave it: the settings and the credentials in a URL or a client."""
+"""Read the settings and the credentials of a node from the URL or the client of the user."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["address_of", "has_unknown_secrets", "plain", "pool_of", "secrets_in"
 _SCHEMES = ("redis://", "rediss://", "unix://")
 
 _FAKEREDIS = (
-    "a fakeredis client cannot be a node: its connections lead to no server; in tests use nodes in"
-    " memory, by aioredlock_ng.testing.MemoryNodes(3).redlock() or the pytest fixture `redlock`"
+    "a fakeredis client cannot be a node: its connections lead to no server; in tests use"
+    " aioredlock_ng.testing.MemoryNodes(3).redlock() or the pytest fixture `redlock`"
     " (docs/testing.md)"
 )
 
@@ -28,7 +28,7 @@ _SECRETS = ("password", "ssl_password")
 
 
 def pool_of(node: object) -> tuple[Any, str]:
-    """Return a pool that has the settings of `node`, and "".
+    """Return a connection pool with the settings of `node`, and an empty text.
 
     If `node` is not usable, return None and a description of the mistake.
     """
@@ -41,9 +41,9 @@ def pool_of(node: object) -> tuple[Any, str]:
             )
         try:
             parts = _split(node)
-            # Without percent-encoding, a "/", "?" or "#" ends the password. The rest of the
-            # password would be shown as a path, an option or a host. So an "@" behind one of these
-            # characters is refused.
+            # Without percent-encoding, a "/", "?" or "#" ends the password. Messages would then
+            # show the rest of the password as a path, an option or a host. So an "@" behind one of
+            # these characters is refused.
             if "@" in (parts.path if parts.scheme == "unix" else "") + parts.query + parts.fragment:
                 raise ValueError(
                     "it has an '@' behind a '/', '?' or '#'; percent-encode these in a password"
@@ -52,8 +52,8 @@ def pool_of(node: object) -> tuple[Any, str]:
                 raise ValueError(
                     "its host has a ','; a node is one server, and options follow a '?'"
                 )
-            # Without these checks, redis-py would use localhost for a socket URL without a path.
-            # For any other URL whose path is not a number, it would use database 0.
+            # Without these checks, redis-py would use localhost for a socket URL without a path, and
+            # database 0 for any other URL whose path is not a number.
             if parts.scheme == "unix" and not parts.path:
                 raise ValueError("it names no socket; write unix:///path/of/the/socket")
             if (
@@ -80,7 +80,7 @@ def pool_of(node: object) -> tuple[Any, str]:
 
 
 def _split(url: str) -> SplitResult:
-    """Split a URL. Replace Python's own error, because its text may quote a part of a password."""
+    """Split a URL. An error does not show Python's text, which may quote a part of a password."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -163,8 +163,8 @@ def address_of(pool: Any) -> tuple[str, object]:
 def _without_secrets(url: str) -> str:
     """Return a URL with only its scheme, host, port and path.
 
-    An "@" behind a "?" or a "," may be part of a password. In this case, "…" replaces everything
-    after the scheme.
+    An "@" behind a "?" or a "," may be part of a password. If there is such an "@", "…" replaces
+    everything after the scheme.
     """
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, _, query = rest.partition("?")
@@ -181,7 +181,7 @@ def plain(error: Exception, secret: bool = False) -> str:
     password that follows a "&".
     """
     text = str(error)
-    # These words quote the port, which may be the beginning of a password.
+    # This message of Python quotes the port, which may be the beginning of a password.
     if text.startswith("Port could not be cast"):
         return (
             "its port is not a number; percent-encode '/', '?' and '#' in a user name or password"

@@ -61,7 +61,8 @@ class _Answers:
     """The sink of all requests of the handshake. Replies come in the order of the requests."""
 
     def __init__(self, count: int, started: float) -> None:
-        # A placeholder, which is never sent: `greet` passes the bytes of each request.
+        # A placeholder, which is never sent: `greet` passes the bytes of each request to the
+        # channel.
         self.command = Request(b"")
         self.started = started
         self.replies: list[Reply] = []
@@ -158,8 +159,8 @@ def _check_replies(replies: Sequence[Reply]) -> None:
             raise ConnectFailed(str(reply))
         if isinstance(reply, Refusal) and str(reply).startswith(("NOAUTH", "WRONGPASS")):
             raise ConnectFailed(f"authentication failed: {reply}", permanent=True)
-        # A server that is busy or still loading refuses the other requests, too. Its node would
-        # have no identity and no tracking, and the server would refuse outstanding releases.
+        # A busy or loading server refuses most requests, such as outstanding releases. So the node
+        # does not use this connection, and connects again later.
         if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
             raise ConnectFailed(str(reply))
 
@@ -188,7 +189,7 @@ def _why_no_tracking(replies: Sequence[Reply]) -> str:
 
 
 def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[str]:
-    """Return the needed commands, EVAL and EVALSHA included, that the server does not know.
+    """Return the commands among `needed`, EVAL and EVALSHA that the server does not know.
 
     `replies` are the replies to `TRIES`. A command that is refused for another reason, such as a
     missing right, counts as known.

@@ -55,7 +55,7 @@ class Health:
         """Record that there is no connection, and the reason.
 
         `refused` is True if a retry does not help until somebody changes settings. If `reported` is
-        True, an event is emitted, unless one was emitted since the node was last up.
+        True, emit an event, but only one until the node is up again.
         """
         self.state = "refused" if refused else "down"
         self.unsent = Unsent(reason, permanent=refused)

@@ -39,7 +39,7 @@ class RedisNode:
     """A server reached through one connection that is kept alive in the background.
 
     Args:
-        outbox: Shared by all nodes of a manager.
+        outbox: The outbox that all nodes of the manager share.
         connect_timeout: Seconds for connecting and the handshake together.
         needed: Commands without which the server is refused; see `catalogue.needed`.
     """
@@ -168,8 +168,8 @@ class RedisNode:
                 self._settle()
                 connected_at = self._clock()
                 await gone
-                # A replica that hides its role loses each connection at the first write. So a short
-                # connection does not reset the growing pauses between the reconnects.
+                # Each connection to a replica that hides its role ends at the first write. So a
+                # short connection does not reset the growing pauses between reconnects.
                 if self._clock() - connected_at > STEADY:
                     failures = 0
             self._settle()

@@ -34,7 +34,7 @@ class OwedReleases:
         pay: Sends releases on a connection.
 
     Attributes:
-        refusing: True from a refused release until another release deletes a key.
+        refusing: True after the server has refused a release, until a release deletes a key.
     """
 
     def __init__(

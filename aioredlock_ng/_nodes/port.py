@@ -27,7 +27,7 @@ class Sink(Protocol):
 
     @property
     def started(self) -> float:
-        """Instant of the request, by the engine's clock."""
+        """Instant at which the request was made, by the engine's clock."""
 
     def stands(self) -> bool:
         """True while the request may be sent again.
@@ -65,7 +65,9 @@ class NodeListener(Protocol):
         """
 
     def identify(self, index: int, run_id: str) -> str:
-        """Record the id of the server process of node `index`; "" if the process is unknown.
+        """Record the id of the server process of node `index`.
+
+        If the process is unknown, `run_id` is empty.
 
         Returns:
             The address of another node that is the same process, or "".
@@ -120,7 +122,7 @@ class Node(Protocol):
     `votes.py`).
 
     Attributes:
-        address: The name of the server for people, without credentials.
+        address: The name of the server in messages, without credentials.
     """
 
     address: str
@@ -152,7 +154,7 @@ class Node(Protocol):
         """Begin connecting. Return after the first attempt, whether it succeeded or not."""
 
     async def aclose(self, within: float) -> None:
-        """Wait for the replies under way, for at most `within` seconds, and disconnect.
+        """Wait for outstanding replies, for at most `within` seconds, and then disconnect.
 
         A silent server is disconnected immediately.
         """

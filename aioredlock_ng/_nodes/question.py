@@ -21,7 +21,7 @@ class Question:
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def stands(self) -> bool:
-        """Return True, so that a script that the server does not know is sent with its source."""
+        """Return True, so that the request is sent again if the server does not know the script."""
         return True
 
     def deliver(self, index: int, reply: Reply) -> None:

@@ -18,8 +18,7 @@ for i = 1, n do
   local done = redis.pcall('SET', KEYS[i], ARGV[at], 'NX', 'PX', ARGV[at + 1])
   if not done then
     -- part: queue
-    -- A failed SET NX does not show that the key is of another type. `value_of` raises an error
-    -- for such a key.
+    -- SET NX also fails for a key of another type. `value_of` raises an error for such a key.
     local known, holder = pcall(value_of, KEYS[i])
     odd = odd or not known
     if not odd then answers[i] = refusal(1, {KEYS[i]}, {holder}) end

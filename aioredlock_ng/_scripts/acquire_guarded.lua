@@ -48,8 +48,8 @@ if fence ~= '' and not refused then
     local slot, counter = ARGV[i], nil
     if with_counter ~= '' then
       counter = redis.pcall('ZSCORE', counters, slot)
-      -- A missing counter may have been lost, so earlier leases may have fences up to fence - 1.
-      -- The missing counter counts as that number.
+      -- The node may have lost a missing counter. Earlier leases may then have fences up to
+      -- fence - 1, so a missing counter counts as fence - 1.
       before = math.max(before, tonumber(type(counter) == 'string' and counter or fence - 1))
     end
     -- part: fence

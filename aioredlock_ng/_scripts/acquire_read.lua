@@ -9,8 +9,8 @@
 -- ARGV[5]  claim of a waiter, see parts/queue.lua; '' for a first attempt
 -- Returns  1: granted, without fencing.
 --          {1, counter}: granted. The counter is raised to the floor, see parts/floor.lua, and then
---          to the last number of its block of 16. No fence of the last writer's grant is above this
---          number, so a reader's fence is not below any fence of that grant.
+--          to the last number of its block of 16. All fences of the last writer's grant are in this
+--          block or in earlier ones. So the fence of a reader is at least as high as these fences.
 --          {-1, left}: quarantined, see acquire_guarded.lua.
 --          In all other cases the refusal, see parts/queue.lua.
 -- part: readers
@@ -18,7 +18,8 @@ local key, entry, claim = KEYS[1], ARGV[1], ARGV[5]
 local value, after = value_of(key), nil
 local is_free = not value or value == READERS
 
--- While no writer waits, a read must not spend time on creating the functions of parts/queue.lua.
+-- While no writer waits, an acquire must not spend time on creating the functions of
+-- parts/queue.lua.
 if not is_free or claim ~= '' or redis.pcall('EXISTS', 'aioredlock_ng:queue:' .. key) ~= 0 then
   -- part: queue
   if not is_free then return refusal(1, {key}, {value}) end

@@ -78,7 +78,7 @@ CALLED: Final = (
     *("ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"),
     *("ZREMRANGEBYSCORE", "PEXPIREAT"),
 )
-"""The commands that scripts call, except TYPE, which they can do without."""
+"""The commands that scripts call, except TYPE, which scripts do not need."""
 
 OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
 """The commands for queues. Without them, ordinary locks still work, but waiters have no order."""
@@ -96,7 +96,7 @@ A new connection does not load this script, but sends its source with the call.
 
 
 def needed(*, fencing: bool, guard: bool) -> tuple[str, ...]:
-    """Return the names of the commands that a manager with these settings cannot do without."""
+    """Return the names of the commands that a manager with these settings needs."""
     # The commands for queues are dispensable, because waiting without queues is slower, but equally
     # safe.
     dispensable = (

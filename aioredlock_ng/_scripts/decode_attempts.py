@@ -107,8 +107,8 @@ def release_each(reply: Any, call: Call) -> ReleasedEach | None:
 
 
 def release(reply: Any, call: Call) -> Released | None:
-    # A reply of 0 or 1 always fits, so this case needs no `call.keys`. A command that was made from
-    # a `Form` would have to build its keys first.
+    # A reply of 0 or 1 always fits, so this case needs no `call.keys`. For a command that was made
+    # from a `Form`, the keys would have to be built first.
     if type(reply) is int and 0 <= reply <= 1:
         return released(reply)
     most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)
@@ -152,7 +152,7 @@ def _refused(reply: Any, keys: int) -> Refused | None:
 def _guarded(reply: Any, keys: int) -> Acquired | None:
     if decoding.starts(reply, 2, 1):
         # Lua returns a damaged counter of 2**63 or more as a negative number. A counter of 0 is
-        # damage, too, because every fence is above 0 and would have replaced it.
+        # damage, too, because every fence is above 0 and would have replaced this counter.
         counter = reply[1]
         if not decoding.is_int(counter, -decoding.LARGEST - 1):
             return None

@@ -8,7 +8,8 @@
 -- ARGV[3i+1] the slot of KEYS[i] among the counters
 -- Returns    the number of leases if every entry was renewed. Else an array with a number per key:
 --            1 renewed, 0 no such entry or a key of another type, -1 held by a writer.
---            If the server refuses a downgrade, the reply is its error. The key keeps the token.
+--            If the server refuses a downgrade, the reply is the server's error, and the key keeps
+--            the writer's token.
 -- The keys are not tracked, because each change by one reader would be reported to all readers.
 -- part: readers
 local n, renewed, answers = #KEYS - 1, 0, {}
@@ -30,8 +31,8 @@ for i = 1, n do
       if fence ~= '' then redis.call('ZADD', KEYS[n + 1], 'GT', fence, ARGV[3 * i + 1]) end
     end)
     if not done then
-      -- The key is set again. Without its key, the lease would lose this node, and another client
-      -- could get the lock.
+      -- Set the key again. Otherwise the lease would lose this node, and another client could get
+      -- the lock.
       redis.call('SET', key, entry, 'PX', left > 0 and left or ARGV[1])
       error(problem, 0)
     end

@@ -29,7 +29,7 @@ for i = 1, n do
   local foreign, kind = type(holder) == 'table', 'string'
   if foreign then
     if not string.find(holder.err, 'WRONGTYPE', 1, true) then return holder end
-    -- The call is a pcall, because users of locks need no right to TYPE.
+    -- The call is a pcall, because a user of locks may have no right to TYPE.
     kind = redis.pcall('TYPE', KEYS[i]).ok or ''
   end
   if foreign or tokens[holder] then

@@ -2,7 +2,7 @@
 
 The words that vary are the blanks. A form packs a call by filling in the blanks. Several calls with
 the same form can be merged into one call of another script, which does the same for several keys.
-Several hand-overs, which are pairs of a release and an acquire, can be merged, too.
+Several hand-overs can be merged, too. A hand-over is a release with an acquire of the same key.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Form:
         words: KEYS and ARGV of the call. The first word is the key. None stands for a word that
             varies.
         each: The script that does the same for several keys. Its KEYS are the key of each call, and
-            then the other keys of `words`. Its ARGV are `head`, and then for each call the varying
-            words after the key.
+            then the other keys of `words`. Its ARGV are `head`, and then the varying words of each
+            call, without the key.
         head: The first words of ARGV of `each` and of `hand_over`, which apply to all calls.
         hand_over: The script that releases several keys and acquires them again; None if there is
-            no such script. Its KEYS and ARGV are as for `each`, but with the token to release
+            no such script. Its KEYS and ARGV are those of `each`, but the token to release comes
             before the varying words of each call.
     """
 

@@ -10,8 +10,8 @@
 --          the slot of its key among the counters.
 -- Returns  twice the number of hand-overs if each key was released and granted again. Else an
 --          array in which answers to releases and acquires alternate. The array ends before the
---          first call that failed, and is empty if the node is not trusted. The caller
---          repeats one by one the calls that got no answer.
+--          first call that failed, and is empty if the node is not trusted. The caller then repeats
+--          the calls without an answer, one by one.
 -- A key with a queue is offered to the first waiter, and the acquire is refused.
 local shared, expected = tonumber(ARGV[1]), ARGV[2]
 local n, width = #KEYS - shared, shared > 0 and 5 or 3

@@ -41,7 +41,7 @@ for i, key in ipairs(keys) do
   if type(token) ~= 'table' then
     answers[i] = {token and redis.call('PTTL', key) or -2, token or ''}
   elseif string.find(token.err, 'WRONGTYPE', 1, true) then
-    -- The call is a pcall, because users of locks need no right to TYPE.
+    -- The call is a pcall, because a user of locks may have no right to TYPE.
     local kind = redis.pcall('TYPE', key)
     answers[i] = {-3, (kind.ok or '') .. ' ' .. redis.call('PTTL', key)}
   else

@@ -36,7 +36,7 @@ Mark = tuple[int, bytes]
 The fence is 0 without fencing."""
 
 Labels = tuple[tuple[bytes, ...], tuple[bytes | int, ...]]
-"""The keys of labels; then, for each label, its ttl in milliseconds and its text."""
+"""A pair: the keys of the labels; and for each label, its ttl in milliseconds and its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +45,9 @@ class LockKind:
 
     Attributes:
         fencing: True if leases have fences.
-        own_marker: The expected marker 'run_id:guard' of each node (see acquire_guarded.lua). Empty
-            without the recovery guard. In place of the run id, the marker has a placeholder. Each
-            connection replaces the placeholder by the run id of its server.
+        own_marker: The expected marker 'run_id:guard' of each node (see acquire_guarded.lua). It is
+            empty without the recovery guard. In place of the run id, the marker has a placeholder.
+            Each connection replaces the placeholder by the run id of its server.
         counters: The key of the fence counters.
         acquire_one: The form (template) of an acquire of one key. Key, token and ttl vary. With
             `own_marker` or fences, the fence and the slot of its counter vary, too.
@@ -120,7 +120,7 @@ class LockKind:
     ) -> Command:
         """Return the command that stores the second fence of an attempt.
 
-        The node acknowledges the fence if its keys still hold the token and its counters are lower.
+        The node acknowledges the fence if the keys still hold the token and the counters are lower.
         """
         return Command(self.confirm, (*keys, self.counters), (token, fence, *slots))
 
@@ -148,7 +148,8 @@ class LockKind:
 
         With fencing, the fence counters in `slots` rise to `fence` or more. A fence above the
         holder's fence keeps the holder from repairing the keys. If `any_key` is True, keys of other
-        types and strings without expiry are deleted, too. Otherwise the node refuses such keys.
+        types and strings without expiry are deleted, too. Otherwise the node refuses to delete
+        these keys.
         """
         args: list[bytes | int] = [len(tokens), int(any_key), *tokens]
         if self.fencing:
@@ -176,8 +177,8 @@ class LockKind:
         """Return the command that checks whether the keys hold their tokens.
 
         The keys may belong to several leases. With `labels`, the node writes a label beside each
-        key that holds its token. From this command on the server tracks the keys. The keys of
-        readers are not tracked, because each change by one reader would be reported to all readers.
+        key that holds its token. The server then tracks the keys. Only the keys of readers are not
+        tracked, because each change by one reader would be reported to all readers.
         """
         return Command(
             self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=not self.shared

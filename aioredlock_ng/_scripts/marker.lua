@@ -13,7 +13,7 @@
 --          clock has reached the ready time. 'run_id:guard:ready:nonce' means founding.
 -- The marker is replaced only if the caller read this same marker at most a second ago. Otherwise a
 -- caller that was paused meanwhile would act on an outdated marker.
--- The ready time is the present time plus the guard time and another second.
+-- The ready time in a new marker is the present time plus the guard time and another second.
 -- The last GET renews the tracking, which SET has ended.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -27,10 +27,10 @@ def standing(
         life_ms: Milliseconds for which the queue lives from now on if this waiter is the first.
             Each waiter before this one makes the queue live `2 * life_ms` longer, but at most 15
             waiters count.
-        kept_ms: Milliseconds for which the node reserves keys for the waiter, counted from now. The
-            reserved keys come before the key for which the waiter queues. With 0, no key is
+        kept_ms: Milliseconds for which the node reserves keys for the waiter, counted from now.
+            The node reserves the keys before the one for which the waiter queues. With 0, no key is
             reserved.
-        tracked: True to have the node notify this connection once when one of the keys changes.
+        tracked: If True, the node notifies this connection once when one of the keys changes.
     """
     return Command(STAND, keys, (claim, life_ms, kept_ms), tracked=tracked)
 

@@ -38,13 +38,13 @@ class Keyspace:
 
     Args:
         address: The server's name in messages.
-        clock: Returns the time in seconds by which keys expire. By default, the clock of the
+        clock: Returns the current time of the server in seconds. By default, the clock of the
             running event loop.
 
     Attributes:
         counters: The fence counters.
         up: False while the server accepts no connections.
-        skew: Seconds by which the server's wall clock differs from `clock`.
+        skew: Seconds by which the server's wall clock is ahead of `clock`.
     """
 
     def __init__(self, address: str = "memory", clock: Callable[[], float] | None = None) -> None:
@@ -55,7 +55,7 @@ class Keyspace:
         self._past: list[bytes] = []
         self.counters: dict[bytes, int] = {}
         self._keys: dict[bytes, tuple[bytes, float]] = {}
-        # The entries of keys held by readers, with the instant of their expiry.
+        # The entries of keys held by readers, each with the instant at which it expires.
         self._entries: dict[bytes, dict[bytes, float]] = {}
         # Dictionaries keep the order of arrival. The order of a set differs between processes, so a
         # simulation with sets could not be repeated from its seed.
@@ -98,7 +98,10 @@ class Keyspace:
         return True
 
     def entries(self, key: bytes) -> dict[bytes, float]:
-        """Return the entries of a key's readers, each with its remaining seconds; {} for none."""
+        """Return the entries of a key's readers, each with its remaining seconds.
+
+        The result is {} if no reader holds the key.
+        """
         if self.get(key) != READERS:
             return {}
         now = self._clock()
@@ -147,7 +150,7 @@ class Keyspace:
         return sha1(name, usedforsecurity=False).hexdigest().encode()
 
     def restart(self, *, forget: bool = True) -> None:
-        """Act as a new server process. All connections are cut, and connect again.
+        """Act as a new server process: cut all connections, and let them connect again.
 
         If `forget` is True, all data are lost, too.
         """

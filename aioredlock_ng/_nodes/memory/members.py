@@ -42,7 +42,7 @@ def admits(value: bytes, claim: bytes) -> bool:
 
 
 def grace_of(member: bytes) -> int:
-    """Return the milliseconds until an offer to a member expires, at most an hour.
+    """Return for how many milliseconds an offer to a member is valid, at most an hour.
 
     The result for a damaged member is 0.
     """
@@ -51,7 +51,7 @@ def grace_of(member: bytes) -> int:
 
 
 def limit_of(member: bytes) -> int:
-    """Return the limit of a member that waits for a semaphore; 0 for any other member."""
+    """Return the highest slot that a waiter for a semaphore accepts; 0 for any other waiter."""
     found = _LIMITED.fullmatch(member)
     return min(int(found[1]), MAX_SLOTS) if found else 0
 
@@ -62,7 +62,7 @@ def takes(member: bytes, slot: int) -> bool:
 
 
 def offer_value(ticket: int, member: bytes) -> bytes:
-    """Return the value of a key while it is offered to a member."""
+    """Return the value of a key that is offered to a member."""
     return b"%b%d:%b" % (OFFER, ticket, member)
 
 

@@ -183,7 +183,7 @@ class MemoryNode:
             asyncio.get_running_loop().call_soon(push)
 
     def _behind_answers(self, push: Callable[[], None]) -> bool:
-        """Queue a push behind the replies under way. Return False if no reply is under way."""
+        """Queue a push message behind the replies under way. Return False if there are none."""
         if not self._answers:
             return False
         self._answers.append(push)

@@ -19,7 +19,7 @@ _NOTIFIED = re.compile(rb"([0-9a-f]+):")
 
 
 class Keys(Protocol):
-    """The methods of a server that queues use to read and change keys."""
+    """The methods of a server by which its queues read and change keys."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key; None if the key does not exist."""
@@ -85,8 +85,8 @@ class QueueStore:
     def enter(self, keys: Keys, queue: bytes, claim: bytes, life: float) -> bool:
         """Add a member, and remove the members just before it whose processes are gone.
 
-        The queue then lives for at least `life` seconds. Each member before the added one adds
-        twice `life` to this time, but members beyond `MOST_AHEAD` add nothing.
+        The queue then lives for at least `life` seconds, and twice `life` longer for each member
+        before the added one. At most `MOST_AHEAD` of these members count.
 
         Return True if the member was not in the queue before.
         """
@@ -110,12 +110,12 @@ class QueueStore:
         return True
 
     def rank(self, queue: bytes, member: bytes) -> int:
-        """Return the number of members before this one; -1 if it is not in the queue."""
+        """Return the number of members before this member; -1 if it is not in the queue."""
         members = enumerate(self.members(queue))
         return next((rank for rank, (_, who) in members if who == member), -1)
 
     def taker(self, queue: bytes, slot: int, at: int = 0) -> bytes | None:
-        """From place `at` on, return the first member that accepts this slot; None if none does."""
+        """Return the first member at place `at` or later that accepts this slot, or None."""
         members = (member for _, member in self.members(queue)[at:])
         return next((member for member in members if takes(member, slot)), None)
 

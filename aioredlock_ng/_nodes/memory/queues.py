@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Queues", "queue_for"]
 
 _DISPLACED_LIFE = 20.0
-"""Shortest life in seconds of a queue that a member enters again after its offer was replaced."""
+"""Least life of a queue, in seconds, after a member whose offer was replaced enters it again."""
 
 _READING = re.compile(rb"[0-9a-f]+:([0-9a-f]+)")
 
@@ -44,7 +44,7 @@ class Queues(QueueStore):
     def highest(self, key: bytes, value: bytes | None) -> int:
         """Return the highest ticket of a key's waiters; 0 without waiters.
 
-        If the value of the key is an offer, its ticket counts, too.
+        If the value of the key is an offer, the ticket in the offer counts, too.
         """
         kept = 0
         if value is not None and value.startswith(OFFER):
@@ -154,7 +154,10 @@ class Queues(QueueStore):
             keys.publish(OWN_KEYS + manager, b"-1 %b %b" % (manager, key))
 
     def leave_readers(self, keys: Keys, key: bytes, entry: bytes) -> bool:
-        """Remove a reader's entry; True if it existed. If no entry is left, offer the key."""
+        """Remove a reader's entry. If no entry is left, offer the key.
+
+        Return True if the entry existed.
+        """
         entries = keys.entries(key)
         last = max(entries, key=lambda entry: (entries[entry], entry), default=None)
         removed = keys.remove_entry(key, entry)
@@ -200,7 +203,7 @@ class Queues(QueueStore):
         return False
 
     def _share_out(self, keys: Keys, slot: tuple[bytes, int], ticket: int, member: bytes) -> bool:
-        """Offer a slot to one more member, and assign all offered slots anew, by order of ticket.
+        """Offer a slot to one more member, and distribute all offered slots again, as in queue.lua.
 
         Return False if the member's process is gone.
         """
@@ -243,7 +246,7 @@ class Queues(QueueStore):
             self.notify_second(keys, queue)
 
     def leave(self, keys: Keys, key: bytes, member: bytes) -> None:
-        """Remove a member that no longer waits for the key. Its offer goes to the next waiter."""
+        """Remove a member that no longer waits. An offer to this member goes to the next waiter."""
         queue, value = queue_for(member, key), keys.get(key)
         if is_reader(member):
             self.step_out(keys, queue, member)
@@ -279,7 +282,7 @@ class Queues(QueueStore):
             _, other = parts_of(before.removeprefix(OFFER))
             if other != member and limit_of(other):
                 # The displaced member belongs to the queue that all slots share. The served member
-                # may have waited in the queue of this key alone.
+                # may have waited in the key's own queue instead.
                 slots = queue_for(other, key)
                 life = max(self.left(slots) / 1000, _DISPLACED_LIFE)
                 self.add(slots, before.removeprefix(OFFER), life)

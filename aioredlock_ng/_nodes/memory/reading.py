@@ -24,7 +24,8 @@ __all__ = ["ReadingServer"]
 class ReadingServer(TrustingServer):
     """A lock server with the scripts for readers.
 
-    The method `_name` has the effect of the script `name`, and returns the same reply.
+    For each script there is a method with its name and a leading underscore. The method has the
+    effect of the script, and returns the same reply.
     """
 
     def _acquire_read(self, command: Command, by: Connection) -> Raw | Refusal:

@@ -32,11 +32,12 @@ __all__ = ["MemoryServer"]
 class MemoryServer(ReadingServer):
     """One server in this process, which several connections may share.
 
-    The method `_name` has the effect of the script `name`, and returns the same reply.
+    For each script there is a method with its name and a leading underscore. The method has the
+    effect of the script, and returns the same reply.
 
     Args:
         address: The server's name in messages.
-        clock: Returns the time in seconds by which keys expire. By default, the clock of the
+        clock: Returns the current time of the server in seconds. By default, the clock of the
             running event loop.
 
     Attributes:
@@ -48,7 +49,7 @@ class MemoryServer(ReadingServer):
         self.refuses: str | None = None
 
     def execute(self, command: Command, by: Connection) -> Raw | Refusal:
-        """Run a script, and return its reply as the wire would carry it."""
+        """Run a script, and return its reply as a real server would send it."""
         if self.refuses is not None:
             return Refusal(self.refuses)
         self._tracks = command.tracked
@@ -103,10 +104,10 @@ class MemoryServer(ReadingServer):
         return self._store(int(fence), slots, granted=0)
 
     def _store(self, fence: int, slots: Sequence[bytes], granted: int) -> Raw | Refusal:
-        """Set each counter that is lower than the fence to the fence.
+        """Raise each counter below the fence to the fence.
 
-        Return 1 if all counters were lower. Otherwise return `granted` and the highest counter that
-        was not lower, as a list.
+        Return 1 if all counters were below the fence. Otherwise return a list: `granted`, and the
+        highest of the other counters.
         """
         highest = 0
         for slot in slots:

@@ -27,7 +27,8 @@ __all__ = ["StandingServer", "as_bytes"]
 class StandingServer(Keyspace):
     """A lock server with the scripts for queues.
 
-    The method `_name` has the effect of the script `name`, and returns the same reply.
+    For each script there is a method with its name and a leading underscore. The method has the
+    effect of the script, and returns the same reply.
     """
 
     _tracks = False
@@ -120,5 +121,5 @@ class StandingServer(Keyspace):
 
 
 def as_bytes(value: bytes | int) -> bytes:
-    """Return a word of a command as the wire would carry it."""
+    """Return an argument of a command as the bytes that a real server would get."""
     return value if isinstance(value, bytes) else str(value).encode()

@@ -1,5 +1,5 @@
 -- Returns two parts of a marker: 'run_id:guard', and the ready time. The ready time of a trusted
--- marker is ''. Returns nil if the marker does not match `expected`, for one of these reasons:
+-- marker is ''. Returns nil if the marker does not match `expected`. There are four cases:
 -- * The key is missing, or its value is not a marker.
 -- * The marker names another process. Zeros in place of the expected run_id match every process.
 -- * The guard time in the marker is shorter than the expected one.

@@ -2,9 +2,9 @@
 -- The slots of a semaphore are keys '<name>#<number>'. The slots share one queue, because a waiter
 -- accepts any slot. Each slot also has a queue of its own, for waiters that want this key as a
 -- lock.
--- Member   '<manager>:<line>:<grace>'. The grace is how many milliseconds an offer to this member
---          lives. The line is the number of a line of waiting tasks in the member's process. The
---          manager is 16 hexadecimal digits, and messages reach it by the channel
+-- Member   '<manager>:<line>:<grace>'. The grace is the life in milliseconds of an offer to this
+--          member. The line is the number that the member's process gave to its line of waiting
+--          tasks. The manager is 16 hexadecimal digits, and receives messages on the channel
 --          'aioredlock_ng:<manager>'. A '-' before the digits marks a member that receives no
 --          messages, and polls the nodes. A waiter for a semaphore is
 --          '<manager>:<line>:<limit>#<grace>', and accepts the slots up to its limit. A waiting
@@ -42,8 +42,8 @@ local function limit_of(member)
   if limit > 0 then return math.min(limit, 1000) end
 end
 
--- Returns the milliseconds of a member's grace, at most an hour. A damaged member in the queue must
--- not produce a number that the caller cannot read.
+-- Returns the milliseconds of a member's grace, at most an hour. Without this limit, the number of
+-- a damaged member could be too large for the caller to read.
 local function grace_of(member)
   return math.min(tonumber(string.match(member, '[:#](%d+)$')) or 0, 3600000)
 end
@@ -82,8 +82,8 @@ end
 -- Returns true if a member accepts this slot. Slot 0 means a lock, which every member accepts.
 local function takes(member, slot) return (limit_of(member) or slot) >= slot end
 
--- From place `at` of a queue on, returns the first member that accepts this slot, and its place.
--- Returns nil if no member accepts the slot.
+-- Returns the first member of a queue that accepts this slot, and the member's place. The search
+-- begins at place `at`. Returns nil if no member accepts the slot.
 local function taker(queue, slot, at)
   while true do
     local member = (ask('ZRANGE', queue, at, at) or {})[1]
@@ -112,14 +112,14 @@ local function notify_first(queue, key, limit)
   until slot > limit
 end
 
--- Sends the second waiter for a lock the time until this node may grant the lock to this waiter.
--- The waiter needs this time if the first waiter and the holder die together. The time is the
--- expiry plus one grace for the first waiter, and one more grace if readers hold the key (see
--- stand.lua). Removes members whose process is gone.
+-- Notifies the second waiter for a lock of the time until this node may grant the lock to it. The
+-- waiter needs this time if the first waiter and the holder crash together. The time is the
+-- remaining time of the key plus one grace for the first waiter. If readers hold the key, one more
+-- grace follows (see stand.lua). Removes members whose process is gone.
 local function notify_second(queue, key)
   local left = ask('PTTL', key) or -1
   if left < 0 then return end
-  -- GET fails for a key held by readers, because this key is not a string.
+  -- A key held by readers is not a string, so GET fails, and two graces apply.
   local before = ask('GET', key) and 1 or 2
   local second
   repeat
@@ -133,8 +133,8 @@ local function reserve(key, ticket, member, milliseconds)
   return ask('SET', key, value, 'PX', math.max(1, milliseconds))
 end
 
--- Offers a key to the first member of the queue that is for this key alone. Returns false if no
--- member gets the offer.
+-- Offers a key to the first member of the key's own queue. Returns false if no member gets the
+-- offer.
 local function offer_lock(key)
   local queue = queue_of(key)
   while true do
@@ -198,7 +198,7 @@ local function share_out(key, slot, ticket, member)
 end
 
 -- Offers a slot to the first member of the shared queue that accepts the slot. Returns false if no
--- member accepts it.
+-- member gets the offer.
 local function offer_slot(key)
   local queue, slot = slots_of(key)
   local at = 0
@@ -221,7 +221,7 @@ local function offer_slot(key)
 end
 
 -- Offers a key to all waiting readers, and empties their queue. If the key holds a writer's token,
--- that token is deleted first. At the end notifies the first waiting writer that it is the first.
+-- that token is deleted first. At the end, notifies the first waiting writer that it is the first.
 -- Returns false if no waiting reader is connected.
 local function offer_readers(key)
   local queue, offered = readers_of(key), false
@@ -244,10 +244,10 @@ local function offer_readers(key)
 end
 
 -- When a writer frees a key, offers the key to all waiting readers. If no reader waits, the first
--- writer gets the offer. The members with an offer are removed from their queue. Otherwise each
--- hand-over would wait for a member whose process has stopped, until the offer to that member
--- expires. A member that lets its offer expire, but still waits, enters again with its old ticket.
--- Returns false if nobody waits.
+-- writer gets the offer. The members with an offer are removed from their queue. Otherwise a member
+-- whose process has stopped would delay each hand-over by the life of an offer. A member that lets
+-- its offer expire, but still waits, enters again with its old ticket. Returns false if no waiter
+-- gets an offer.
 local function offer(key) return offer_readers(key) or offer_lock(key) or offer_slot(key) end
 
 -- When readers free a key, offers the key to the first writer. If no writer waits, all waiting
@@ -279,10 +279,10 @@ local function announce_writer(key)
   end
 end
 
--- Sends the first writer the time until a key held by readers expires, plus one grace as in
--- stand.lua. The writer may have read a later expiry before, and would wait for that expiry.
--- Tracking is not enough, because a write by a reader of the writer's own process ends the tracking
--- without a message. Writers whose processes are gone are removed.
+-- Notifies the first writer of the time until a key held by readers expires, plus one grace as in
+-- stand.lua. The writer may have read a later expiry before. Without this message, it would wait
+-- for that expiry. Tracking is not enough, because a write by a reader of the writer's own process
+-- ends the tracking without a message. Writers whose processes are gone are removed.
 local function notify_expiry(key)
   local queue, left = queue_of(key), redis.call('PTTL', key)
   while true do
@@ -313,7 +313,7 @@ end
 -- Returns true if the member was not in the queue before.
 local function enter(queue, ticket, member, life)
   -- ZRANK fails if the user has no rights to queues. A waiter without these rights must not enter,
-  -- because it could not leave again, and each hand-over would wait for an offer to this waiter.
+  -- because it could not leave again. Each hand-over would then wait for this waiter.
   if ask('ZRANK', queue, member) == nil then return false end
   local is_new = ask('ZADD', queue, ticket, member) == 1
   local rank = ask('ZRANK', queue, member) or 0
@@ -384,8 +384,8 @@ end
 
 -- Returns for each key how many members wait for it; -1 if that is not known. A member to which the
 -- key is offered has left the queue, but still counts as waiting. A waiter for a semaphore counts
--- for each slot. A semaphore may have a thousand slots. So one request tests whether any slot has a
--- queue of its own, and the queue that the slots share is counted once.
+-- as a waiter for each slot. A semaphore may have a thousand slots. So one request tests whether
+-- any slot has a queue of its own, and the queue that the slots share is counted once.
 local function waiting(keys, values)
   local queues, lengths, counts = {}, {}, {}
   for _, key in ipairs(keys) do
@@ -418,7 +418,7 @@ local function refusal(place, keys, values)
   return {0, redis.call('PTTL', keys[place]), place, highest}
 end
 
--- The offers that `take` has replaced. The index of an offer is the place of its key.
+-- The offers that `take` has replaced. The index of an offer is the place of its key in KEYS.
 local displaced = {}
 
 -- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held or
@@ -449,9 +449,9 @@ local function take(n, token, ttl, claim)
 end
 
 -- Removes a claim's member from the queues of the first n keys, which this member holds now.
--- Notifies the new first member of each queue. A waiter for a semaphore whose offer was displaced
--- enters its queue again. If the key is a slot, the claim's member needs no other slot. So other
--- slots that were offered to this member go to the next members.
+-- Notifies the new first member of each queue. If `take` replaced an offer to a waiter for a
+-- semaphore, this waiter enters its queue again. If the key is a slot, the claim's member needs no
+-- other slot. So other slots that were offered to this member go to the next members.
 local function served(n, claim)
   local member = string.match(claim, '^%d+:(.+)$')
   if not member then return end
@@ -460,8 +460,8 @@ local function served(n, claim)
     ask('ZREM', queue, member)
     local ticket, other = string.match(displaced[i] or '', '^aioredlock_ng:offer:(%d+):(.+)$')
     if other and other ~= member and limit_of(other) then
-      -- The displaced member waits for any slot. The claim's member may want this key as a lock,
-      -- and then waited in another queue.
+      -- The displaced member waits for any slot, so it enters the shared queue. The claim's member
+      -- may have waited for this key as a lock, in another queue.
       local slots = queue_for(other, KEYS[i])
       ask('ZADD', slots, ticket, other)
       if (ask('PTTL', slots) or 0) < 20000 then ask('PEXPIRE', slots, 20000) end
