@@ -29,7 +29,7 @@ class Outcome(Protocol[T_contra]):
         """Return True once a result or an exception was set."""
 
     def set_result(self, result: T_contra, /) -> None:
-        """Give the result to the caller. Raise `RuntimeError` if no caller can receive the result."""
+        """Give the result to the caller, or raise `RuntimeError` if no caller can receive it."""
 
     def set_exception(self, exception: BaseException | None, /) -> None:
         """Give an exception to the caller, in place of a result."""

@@ -104,7 +104,7 @@ class EngineThread:
             undo: Makes the coroutine that undoes a result. The undo runs if a signal handler raised
                 an exception before this call could return the result.
             to_end: True to run the coroutine to its end even if a signal handler raises an
-                exception, or if this call raises an error because of greenlets.
+                exception, or if this call refuses greenlets.
 
         Raises:
             RedlockClosed: The thread has ended.
@@ -223,8 +223,7 @@ class EngineThread:
             self._last.add_done_callback(self._end)
 
     def _end(self, last: asyncio.Task[object]) -> None:
-        # Read the exception, because asyncio would log an unread exception. `last` itself has
-        # already reported it.
+        # Read the exception that `last` has already reported. Otherwise asyncio would log it.
         _ = last.cancelled() or last.exception()
         if not self.dead:
             self.dead = _CLOSED
