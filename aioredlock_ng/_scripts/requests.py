@@ -57,7 +57,7 @@ class Command(Request):
 
     Args:
         keys: KEYS of the script. None if `form` is given.
-        owed_until: For a release: the instant at which its keys on the server have expired. Until
+        owed_until: For a release, the instant by which its keys on the server have expired. Until
             then, a release that the server refused is sent again. A release that could not be
             delivered is sent again even later. None: the command is sent only once.
         form: The template of a call about one key; see `Form`. Commands with the same form can be

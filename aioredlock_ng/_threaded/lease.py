@@ -130,7 +130,8 @@ class ThreadedLease(Lease):
 
     def left(self) -> None:
         self._body = self._on_lost = None
-        # Call the observers here. On the engine's loop, they could run only during the next block.
+        # Call the observers here. On the engine's loop, they might not run before the next block
+        # begins.
         reached("released", self)
         self._thread.post(self._leave)
 

@@ -246,8 +246,8 @@ def _die_with_parent() -> None:
 
 def main() -> None:
     """Run one worker process until its standard input ends."""
-    # Ctrl-C reaches the whole process group. Ignore the signal, because the parent process ends this
-    # process in an orderly way.
+    # Ctrl-C reaches the whole process group. Ignore the signal, because the parent process ends
+    # this process in an orderly way.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent()
     try:
