@@ -60,8 +60,8 @@ class Specs:
         keys: Converts names to Redis keys.
         kind: The `LockKind` of locks, semaphores and writers.
         reading: The `LockKind` of readers.
-        usual: Settings, by name, of the locks that use only the manager's own options. The settings
-            are kept, because making them again would cost a microsecond per call of `lock`.
+        usual: Maps the name of a lock to its settings, for locks that have only the manager's own
+            options. Making these settings anew would cost a microsecond per call of `lock`.
     """
 
     def __init__(self, options: Options, run_id: bytes) -> None:
@@ -177,11 +177,11 @@ class Specs:
         life, drift, least = ttl, options.drift(ttl), options.least_validity(ttl)
         if min_hold:
             # A node that lost its memory votes again `max_ttl` plus a second after the loss.
-            # `within` is limited, so that `min_hold` has ended by then.
+            # So `within` plus `min_hold` must not be longer than that.
             within = min(2 * options.node_timeout + _GRANT_SLACK, options.max_ttl + 1.0 - min_hold)
             life = keys_life(ttl, min_hold, within, options.drift_factor)
             # If a grant took longer than `latest` seconds, its keys could expire before the end of
-            # `min_hold`. So this grant must not count, and `least` is raised.
+            # `min_hold`. The raised `least` excludes such a grant.
             latest = life - options.drift(life) - min_hold
             least = max(least, ttl - drift - latest)
         return Life(ttl, b"%d" % ttl_ms(life), drift, least, watch_after(ttl), min_hold)

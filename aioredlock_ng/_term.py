@@ -65,8 +65,8 @@ class Term:
 
     Attributes:
         lease: The leader's lease.
-        task: The task that leads. The term cancels the task, and undoes the cancellation when the
-            term ends, as `asyncio.timeout` does.
+        task: The task that leads. The term cancels this task. When the task has ended its work, the
+            term calls `uncancel`, as `asyncio.timeout` does.
         ended_by: The reason why the task must end; None while it may lead.
         emit: Receives the events.
     """
@@ -100,11 +100,11 @@ class Term:
     def end(self, cause: Literal["step_down", "lost", "resigned"]) -> None:
         """Cancel the task, unless the task itself is the caller.
 
-        A task that resigns, or that finds the loss itself, learns of the end from its own call.
+        A task that resigns, or that finds the loss by a call of its own, needs no cancellation.
         """
         if self._done:
-            # The lease is being released. A cancellation now would stop the holder from waiting for
-            # the answer.
+            # The lease is being released. A cancellation now would interrupt the wait for the
+            # release.
             return
         if self.ended_by is None:
             self.ended_by = cause
@@ -118,8 +118,8 @@ class Term:
             True if this term, and no other code, cancelled the calling task.
         """
         self._done = True
-        # If the loop stood still, no timer has reported that the task still worked after the
-        # deadline. So the event is sent now.
+        # While the event loop stood still, no timer could report that the task worked past the
+        # deadline. So the event is sent here.
         if self._over_since is None and (overdue := self.lease.overdue) > _LAST_WORDS:
             self._outlived(overdue)
         self._stop()
@@ -183,7 +183,7 @@ class Term:
             return
         if left <= 0.0:
             # After a standstill of the loop, this timer may run before the timer of the lease.
-            # Without this check, the task would not be cancelled yet.
+            # So declare the loss here, which cancels the task.
             with suppress(LockLost, LockReleased):
                 self.lease.check()
             return
@@ -226,7 +226,7 @@ def margins_of(
     Raises:
         ConfigurationError: `step_down` is unusable, or the ttl or `max_hold` is too short for it.
     """
-    # A renewal is sent when two thirds of the ttl are left, and takes the node timeout at most.
+    # A renewal is sent when two thirds of the ttl are left, and takes at most the node timeout.
     renewed = ttl * _RENEWED_AT - options.drift(ttl) - options.node_timeout
     least = (
         ttl * _STEP_DOWN_SHARE if step_down is None else positive_seconds("step_down", step_down)

@@ -26,8 +26,8 @@ __all__ = ["ReadKind", "read_side"]
 class ReadKind(LockKind):
     """The kind of lock for readers. Each read grant has an entry of its own under the key.
 
-    The token of a grant is also its entry, and names the manager. When a writer begins to wait, a
-    node notifies the managers that the entries name.
+    The entry is the token of the grant, and contains the identifier of the manager. When a writer
+    begins to wait, a node notifies the managers whose identifiers are in the entries.
     """
 
     __slots__ = ()
@@ -62,10 +62,10 @@ class ReadKind(LockKind):
         ttl: int,
         marks: Sequence[Mark] = (),
     ) -> Command:
-        """Return the command that renews entries, and turns keys of downgraded leases into entries.
+        """Return the command that renews the entries of read grants.
 
-        The keys may belong to several leases. `marks` has one `Mark` for each key. A node stores
-        the fence of the mark if it turns the key into an entry.
+        The keys may belong to several leases. `marks` has one `Mark` for each key. If a lease was
+        downgraded, a node replaces its key by an entry, and stores the fence of the key's `Mark`.
         """
         args: list[bytes | int] = [ttl]
         for at, token in enumerate(tokens):

@@ -4,9 +4,9 @@
 -- ARGV[2]  with labels: how many keys the lock has
 -- Returns  how many of the lock's keys were freed. A key with a queue is offered to the first
 --          waiter; any other key is deleted.
---          {1, ticket} if the lock's only key was offered. The ticket is the highest of the waiters
---          for the key. With this ticket, the process that releases can enter the queue without
---          an attempt.
+--          {1, ticket} if the lock's only key was offered. No waiter for the key has a higher
+--          ticket. With this ticket, the process that releases can enter the queue without an
+--          attempt.
 -- The reason for MGET instead of GET is given in extend.lua.
 -- part: slots
 if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then

@@ -4,8 +4,8 @@
 -- ARGV[i]  token of KEYS[i]
 -- Returns  the number of keys if each was deleted. Else an array with an answer per key: 1 deleted,
 --          {1, ticket} offered to a waiter, 0 not held by the token. The array ends before the
---          first key whose release failed. The caller repeats one by one the releases that got no
---          answer.
+--          first key whose release failed. The caller repeats the releases that got no answer, one
+--          by one.
 -- part: slots
 local deleted, answers, queues, offered = 0, {}, {}, nil
 for i, key in ipairs(KEYS) do

@@ -56,16 +56,16 @@ class Command(Request):
     """One call of a script. The call is packed once for all nodes.
 
     Args:
-        keys: KEYS of the script. None if the command has a form.
-        owed_until: The instant until which a refused release is sent again. By that instant, the
-            keys on the server have expired. A release that could not be delivered is sent even
-            after that instant. None to send the command only once.
+        keys: KEYS of the script. None if `form` is given.
+        owed_until: For a release, the instant by which its keys on the server have expired. Until
+            then, a release that the server refused is sent again. A release that could not be
+            delivered is sent again even later. None: the command is sent only once.
         form: The template of a call about one key; see `Form`. Commands with the same form can be
             merged into one call.
-        blanks: The words to fill in where the form varies.
+        blanks: The words that fill the variable places of `form`.
         tracked: True to have the server track the keys that the script reads. When one of these
-            keys changes, the server notifies this connection once. A write of this connection ends
-            the tracking without a message. A tracked command has no form.
+            keys changes, the server notifies this connection once. If this connection writes such a
+            key itself, the tracking ends without a notification. A tracked command has no form.
     """
 
     __slots__ = ("_args", "_keys", "blanks", "form", "owed_until", "script", "tracked")
@@ -94,8 +94,8 @@ class Command(Request):
     def packed(self) -> bytes:
         """Return the bytes of the call, as an EVALSHA command.
 
-        The first use makes the bytes. A command that is merged with others needs no bytes of
-        its own.
+        The bytes are made at the first access, because a command that is merged with others needs
+        none.
         """
         packed = self._packed
         if packed is None:

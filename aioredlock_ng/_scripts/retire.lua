@@ -1,4 +1,4 @@
--- Ends a lease before its `min_hold` is over. The keys that still hold its token stay taken.
+-- Ends a lease before its `min_hold` is over. Keys that still hold the lease's token stay taken.
 -- KEYS     the lock's keys
 -- ARGV[1]  token
 -- ARGV[2]  milliseconds for which the keys stay taken from now on
@@ -7,7 +7,7 @@
 --          'aioredlock_ng:over:<token>', which is not a token. The keys are offered to no waiter.
 --          The first waiters are notified, because the keys may expire earlier than these waiters
 --          expect.
--- A call that arrives late must not prolong the life of a key, so a shorter remaining time stays.
+-- A call that arrives late must not prolong the life of a key, so a shorter remaining ttl is kept.
 -- The reason for MGET instead of GET is given in extend.lua.
 -- part: queue
 local kept = 0

@@ -35,7 +35,7 @@ class Script:
 
     Attributes:
         source: The source that servers get, with all parts in place.
-        sha: The SHA1 of the source in hexadecimal digits. Servers store a script under this name.
+        sha: The SHA1 of the source in hexadecimal digits. Servers know the script by this SHA1.
     """
 
     __slots__ = ("name", "read", "sha", "source")

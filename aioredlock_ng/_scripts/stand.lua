@@ -4,10 +4,10 @@
 -- KEYS     the lock's keys, in the order in which every waiter asks for them
 -- ARGV[1]  claim, see parts/queue.lua
 -- ARGV[2]  milliseconds for which the queue lives from now on if this waiter is the first. Each
---          waiter before this one makes the queue live twice that time longer, but at most 15
+--          waiter before this one adds twice that time to the life of the queue, but at most 15
 --          waiters count. The life of a queue is never shortened.
 -- ARGV[3]  milliseconds from now for which keys are reserved for the waiter; 0 reserves none. The
---          reserved keys come before the key for which the waiter queues.
+--          reserved keys are those before the key for which the waiter queues.
 -- Returns  {left, place, rank}. `left` is the milliseconds until this node may grant; 0 means now,
 --          -1 unknown. `place` is the number of the key for which the waiter queues, from 1. `rank`
 --          is the number of waiters before this one; -1 if this waiter could not be put in the
@@ -30,8 +30,8 @@ local queue = queue_of(key)
 if enter(queue, ticket, member, ARGV[2]) and values[place] == READERS then announce_writer(key) end
 for i = 1, place - 1 do
   local kept = 'aioredlock_ng:offer:' .. claim
-  -- An unneeded SET would end the tracking of the key, so a key with a long enough offer is not
-  -- set.
+  -- An unneeded SET would end the tracking of the key, so an offer that lives long enough is not
+  -- set again.
   local is_kept = values[i] == kept and redis.call('PTTL', KEYS[i]) > grace_of(member)
   if not is_kept and tonumber(ARGV[3]) > 0 then ask('SET', KEYS[i], kept, 'PX', ARGV[3]) end
   step_out(queue_of(KEYS[i]), member, KEYS[i])
@@ -50,7 +50,7 @@ if rank == 0 and not offered then notify_second(queue, key) end
 if left < 0 or (rank > 1 and not offered) then return {-1, place, rank} end
 -- Each member before this one may let an offer expire, and an offer lives one grace. A writer waits
 -- one grace longer for a set of readers. The set may consist of offers only, and readers request
--- the key when the set expires. A writer with a request at the same time could split the votes with
--- these readers.
+-- the key when the set expires. If a writer requested the key at the same time, neither side might
+-- get enough votes.
 local before = math.max(rank, 0) + (value == READERS and 1 or 0)
 return {left + before * grace_of(member), place, rank}

@@ -6,8 +6,8 @@
 -- ARGV[2]  milliseconds that the queue lives from now on, see stand.lua
 -- Returns  {left, 1, rank}. `left` is the milliseconds until this node may grant; 0 means now, -1
 --          unknown. `rank` is the number of readers before this one; -1 if this reader could not be
---          put in the queue. All readers enter together. Only the reader with rank 0 has the key
---          tracked.
+--          put in the queue. All readers enter together. Only the reader with rank 0 asks the
+--          server to track the key.
 -- part: queue
 local key, claim = KEYS[1], ARGV[1]
 local ticket, member = string.match(claim, '^(%d+):(.+)$')
@@ -21,8 +21,8 @@ if not value or value == READERS and not writer_waits(key) then
   if value == READERS and has_entry(key, offered, now_ms()) then return {0, 1, 0} end
 end
 local rank = ask('ZRANK', queue, member) or -1
--- If readers hold the key here, a waiting writer comes before this reader. The end of that writer's
--- lease is unknown.
+-- If readers hold the key here, a waiting writer comes before this reader. It is unknown when that
+-- writer's lease will begin and end.
 local left = value and value ~= READERS and redis.call('PTTL', key) or -1
 if left < 0 or rank > 1 then return {-1, 1, rank} end
 return {left + math.max(rank, 0) * grace_of(member), 1, rank}

@@ -5,10 +5,10 @@
 -- ARGV[1]  claim, see parts/queue.lua
 -- ARGV[2]  milliseconds that the queue lives from now on, see stand.lua
 -- Returns  {left, rank, slot, slot, ...}. `left` is the milliseconds until this node may grant; 0
---          means now, -1 unknown. The slots are those that this node may grant at that time, eight
---          at most. `rank` is the number of waiters before this one; -1 if this waiter could not be
---          put in the queue. If no waiter before this one accepts this waiter's highest slot, the
---          rank is 0. If exactly one waiter before this one accepts that slot, the rank is 1.
+--          means now, -1 unknown. The slots are those that this node may grant at that time, at
+--          most eight. `rank` is the number of waiters before this one; -1 if this waiter could not
+--          be put in the queue. If no waiter before this one accepts this waiter's highest slot,
+--          the rank is 0. If exactly one waiter before this one accepts that slot, the rank is 1.
 -- The reason for MGET instead of GET is given in extend.lua.
 -- part: queue
 local claim = ARGV[1]

@@ -29,7 +29,7 @@ class Outcome(Protocol[T_contra]):
         """Return True once a result or an exception was set."""
 
     def set_result(self, result: T_contra, /) -> None:
-        """Give the result to the caller. A `RuntimeError` means that no caller can receive it."""
+        """Give the result to the caller, or raise `RuntimeError` if no caller can receive it."""
 
     def set_exception(self, exception: BaseException | None, /) -> None:
         """Give an exception to the caller, in place of a result."""
@@ -155,8 +155,8 @@ class Call(Generic[T]):
     def _give_back(self, task: asyncio.Task[T]) -> None:
         # Read the exception even if it is not needed. Otherwise asyncio would log it as unread.
         if task.cancelled() or task.exception() is not None or self._undo is None:
-            # Other threads may wait for the same outcome, for example for the outcome of an
-            # opening.
+            # Other threads may still wait for this outcome, for example for the opening of the
+            # manager. So set an error.
             self.outcome.set_exception(RedlockClosed("the call was cancelled on its loop"))
             self._set_over()
             return

@@ -27,7 +27,8 @@ class ThreadedEngine:
     """The part of an `Engine` that elections and tools use, callable from any event loop.
 
     Attributes:
-        context: The context of the engine, changed so that the engine's thread sends the events.
+        context: The engine's context, with an `emit` that forwards each event to the engine's
+            thread.
     """
 
     def __init__(self, engine: Engine, thread: EngineThread) -> None:

@@ -101,18 +101,19 @@ class EngineThread:
 
         Args:
             make: Makes the coroutine, on the loop's thread.
-            undo: Makes the coroutine that undoes a result which no caller received, because an
-                exception of a signal handler came first.
-            to_end: True to let the coroutine run to its end even if a signal handler raises an
-                exception, or if greenlets are refused.
+            undo: Makes the coroutine that undoes a result. The undo runs if a signal handler raised
+                an exception before this call could return the result.
+            to_end: True to run the coroutine to its end even if a signal handler raises an
+                exception, or if this call refuses greenlets.
 
         Raises:
             RedlockClosed: The thread has ended.
             RedlockError: The call comes from the loop's own thread, which would wait for itself.
 
         Safety: an exception of a signal handler, such as KeyboardInterrupt, cancels the coroutine,
-        unless `to_end` is True. A result that exists by then is undone. The exception is raised
-        when the coroutine or the undo has ended, or when `UNDONE_WITHIN` seconds have passed.
+        unless `to_end` is True. If the coroutine has already returned a result, the result is
+        undone. The exception is raised when the coroutine or the undo has ended, or when
+        `UNDONE_WITHIN` seconds have passed.
         """
         outcome: Latch[T] = Latch()
         call = Call(self._loop, make, undo, outcome)
@@ -120,7 +121,7 @@ class EngineThread:
             self.refuse_here()
         except ConfigurationError:
             if to_end:
-                # The engine would renew for ever what this call should have released.
+                # This call may be a release. Without it, the engine would renew the lease for ever.
                 self._begin(call)
             raise
         return self._result(call, outcome, to_end=to_end)
@@ -148,8 +149,8 @@ class EngineThread:
 
         Args:
             make: Makes the coroutine, on the loop's thread.
-            undo: Makes the coroutine that undoes a result which the task did not receive, because
-                it was cancelled first.
+            undo: Makes the coroutine that undoes a result. The undo runs if the task was cancelled
+                before it received the result.
 
         Raises:
             RedlockClosed: The thread has ended.
@@ -203,34 +204,34 @@ class EngineThread:
     def end_after(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Let the loop run a last coroutine. Then the loop and its thread end.
 
-        Only the first call has an effect. After the death of the thread, no call has an effect.
+        Only the first call has an effect. If the thread has already ended, nothing happens.
         """
         self.post(self._begin_end, last)
 
     def disown(self) -> None:
         """Mark the thread as ended in a forked child, where the thread does not exist.
 
-        The loop is not closed, because parent and child share the loop's selector. A closing in the
-        child would unregister the parent's sockets.
+        The loop is not closed, because parent and child share the loop's selector. If the child
+        closed the loop, the parent's sockets would be unregistered.
         """
         self.dead = "it belongs to the process before a fork"
 
     def _begin_end(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        # After an unexpected end, the loop runs once more, but only for `last_act`.
+        # If `dead` is set, the loop runs only to finish `last_act`, so do not begin `last`.
         if self._last is None and not self.dead:
             self._last = self._loop.create_task(last())
             self._last.add_done_callback(self._end)
 
     def _end(self, last: asyncio.Task[object]) -> None:
-        # Read the exception, because asyncio logs an unread one. `last` has already reported it.
+        # Read the exception that `last` has already reported. Otherwise asyncio would log it.
         _ = last.cancelled() or last.exception()
         if not self.dead:
             self.dead = _CLOSED
-            # A task of this loop may wait for `last`, and needs one more step before the stop.
+            # A task of this loop may wait for `last`. It must run once more before the loop stops.
             self.post(self._loop.stop)
 
     def _begin(self, call: Call[Any]) -> None:
-        """Begin a call. The outcome fails if the thread has ended."""
+        """Begin a call. If the thread has ended, set an error as the outcome."""
         self._pending.add(call.outcome)
         with suppress(RuntimeError):
             # In a forked child the loop exists, but no thread runs it.
@@ -243,8 +244,8 @@ class EngineThread:
 
     def _result(self, call: Call[T], outcome: Latch[T], *, to_end: bool) -> T:
         try:
-            # A signal handler may raise an exception at any line. So the call begins inside the
-            # `try` that undoes it, and no line follows the `return`.
+            # A signal handler may raise an exception at any line. So begin the call inside the
+            # `try`, whose `except` undoes the call. No line runs after the `return`.
             self._begin(call)
             result = outcome.result()
             self._pending.discard(outcome)
@@ -268,7 +269,7 @@ class EngineThread:
             asyncio.set_event_loop(self._loop)
             self._loop.run_forever()
         except BaseException as error:
-            # Nobody else reports the error of a daemon thread, so the calls raise it.
+            # Nothing else reports the error of a daemon thread, so each call raises it.
             why = f"its thread ended by {type(error).__name__}: {error}"
         finally:
             try:

@@ -23,11 +23,11 @@ The exit functions may still use locks."""
 def at_end_of_child(function: Callable[[], object]) -> None:
     """Call `function` when this process ends, if the process is a child of `multiprocessing`.
 
-    Before Python 3.13, other threads that are no daemons may still run at this moment, and may hold
-    locks. So `function` is not called if there is a thread of this kind.
+    Before Python 3.13, other non-daemon threads may still run at this moment, and may hold locks.
+    So `function` is not called if another non-daemon thread runs.
     """
-    # A child of `multiprocessing` has imported these modules. To spare other processes the import,
-    # look the modules up.
+    # A child of `multiprocessing` has already imported these modules. Other processes need not
+    # import them.
     process = sys.modules.get("multiprocessing.process")
     util = sys.modules.get("multiprocessing.util")
     if process is not None and util is not None and process.parent_process() is not None:

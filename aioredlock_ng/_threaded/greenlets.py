@@ -33,10 +33,11 @@ def refuse_greenlets() -> None:
 
     Raises:
         ConfigurationError: gevent or eventlet has replaced threads, or gevent has replaced `select`
-            or `queue`. The event loop would block all greenlets, or end.
+            or `queue`. In such a process, the engine's event loop would block all greenlets, or
+            would stop.
     """
     for package, module, question, parts, remedy in _PACKAGES:
-        # Another thread may be importing the module, which then lacks the function.
+        # While another thread imports the module, the function may not exist yet.
         is_patched = getattr(sys.modules.get(module), question, None)
         if is_patched is None:
             continue

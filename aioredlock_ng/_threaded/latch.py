@@ -21,9 +21,10 @@ T = TypeVar("T")
 class Latch(Generic[T]):
     """A result or an exception that is set once. Any number of threads and tasks may wait for it.
 
-    `concurrent.futures.Future` and `threading.Event` take their lock in Python code. If a signal
-    handler raises an exception there, the lock stays taken, and the engine's thread would wait for
-    it for ever. Here each waiting thread has a lock of its own.
+    `concurrent.futures.Future` and `threading.Event` are unsuitable, because they take a lock in
+    Python code. If a signal handler raised an exception there, the lock would stay taken, and the
+    engine's thread would wait for the lock for ever. Here each waiting thread has a lock of its
+    own.
     """
 
     __slots__ = ("_outcome", "_turn", "_wakers")
@@ -75,8 +76,8 @@ class Latch(Generic[T]):
         try:
             raise error
         finally:
-            # The traceback of the exception refers to this frame. A reference from the frame to
-            # the exception would be a cycle.
+            # The traceback of the exception refers to this frame. A reference from the frame to the
+            # exception would form a reference cycle.
             del error
 
     def arrival(self) -> asyncio.Future[None]:
@@ -89,7 +90,7 @@ class Latch(Generic[T]):
                 arrived.set_result(None)
 
         def wake() -> None:
-            # Nobody waits on a closed loop.
+            # If the loop is closed, no task waits for the future.
             with suppress(RuntimeError):
                 mailbox.post(arrive)
 
@@ -99,7 +100,7 @@ class Latch(Generic[T]):
         return arrived
 
     async def outlast(self) -> None:
-        """Wait until the latch is set, which must be in bounded time.
+        """Wait until the latch is set. The latch must be set in bounded time.
 
         Safety: a cancellation is raised only after the latch is set.
         """
@@ -110,8 +111,8 @@ class Latch(Generic[T]):
             raise
 
     def _set(self, result: T | None, error: BaseException | None) -> None:
-        # `pop` of an empty list ends this method. `_turn` is empty for every setter except the
-        # first. `_wakers` is empty when all waiters are awake.
+        # `pop` on an empty list raises an IndexError, which ends this method. `_turn` is empty for
+        # every setter except the first. `_wakers` is empty when all waiters have been woken.
         with suppress(IndexError):
             self._turn.pop()
             self._outcome = (result, error)

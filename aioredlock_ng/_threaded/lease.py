@@ -130,7 +130,8 @@ class ThreadedLease(Lease):
 
     def left(self) -> None:
         self._body = self._on_lost = None
-        # An observer must not be called later, during another block.
+        # Call the observers here. On the engine's loop, they might not run before the next block
+        # begins.
         reached("released", self)
         self._thread.post(self._leave)
 

@@ -19,7 +19,7 @@ class Mailbox:
     """The callbacks that other threads have posted to one event loop.
 
     `call_soon_threadsafe` writes to a socket for each call. Here, all calls that come before the
-    loop wakes up share one write. The loop keeps their order.
+    loop wakes up share one write. The callbacks run in the order of the posts.
     """
 
     __slots__ = ("_awake", "_posts", "_waker", "loop")
@@ -50,13 +50,13 @@ class Mailbox:
     def _wake(self) -> None:
         try:
             # A signal handler may interrupt the next lines, call `post`, and wait for an answer.
-            # Because `_waker` is this thread, the post of the handler wakes the loop itself.
+            # `_waker` is then this thread, so the handler's own `post` wakes the loop.
             self._waker = threading.get_ident()
             self._awake = True
             self.loop.call_soon_threadsafe(self._run)
         except BaseException:
-            # A signal handler may have raised the exception before the call. If `_awake`
-            # stayed True, no post would ever wake the loop again.
+            # A signal handler may have raised the exception before `call_soon_threadsafe` ran. If
+            # `_awake` stayed True, no post would ever wake the loop again.
             self._awake = False
             raise
         finally:
@@ -71,8 +71,8 @@ class Mailbox:
             try:
                 callback(*arguments)
             except (SystemExit, KeyboardInterrupt):
-                # The exception ends the loop. The other callbacks must be called if the loop runs
-                # again.
+                # The exception ends the loop. If the loop runs again, it must call the other
+                # callbacks.
                 self._wake()
                 raise
             except BaseException as error:

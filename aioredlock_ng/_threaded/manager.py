@@ -111,7 +111,7 @@ class Threaded(PerProcess[M]):
         here, engine = self.here, self.present
         if here is None or engine is None:
             return ()
-        # The engine's thread may change the set at any time, so `list` copies the set in one step.
+        # The engine's thread may change `leases` at any time, so `list` copies it in one step.
         return tuple(
             ThreadedLease(
                 engine,
@@ -134,7 +134,7 @@ class Threaded(PerProcess[M]):
             return None
 
     def engine(self) -> Engine:
-        """Return the open engine. Outside of its thread, return a wrapper for elections and tools.
+        """Return the open engine. Other threads get a wrapper for elections and tools.
 
         Raises:
             RedlockClosed: The manager is not open, or its thread has ended.

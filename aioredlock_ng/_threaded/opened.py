@@ -46,7 +46,7 @@ class Opened(Generic[M]):
 
     Attributes:
         thread: The thread of the manager's event loop.
-        outcome: A latch that is set when the manager is open, or could not be opened.
+        outcome: A latch that is set when the opening has succeeded or failed.
     """
 
     def __init__(self, redlock: M, begun: Callable[[M], object] | None) -> None:
@@ -72,7 +72,7 @@ class Opened(Generic[M]):
         return self.of_this_process and not self._closing and self.outcome.error is None
 
     def begin_close(self) -> None:
-        """Let the thread close the manager and end. Idempotent."""
+        """Make the thread close the manager, and then end. Idempotent."""
         self._closing = True
         self.thread.end_after(self._close)
 
@@ -105,7 +105,8 @@ class Opened(Generic[M]):
         self._raise_error()
 
     def _raise_error(self) -> None:
-        # A thread whose loop cannot run any more ends without setting `_closed`.
+        # If the loop cannot run any more, `_closed` is never set, and `_closed.result()` would
+        # block.
         if self._closed.error is not None:
             raise self._closed.error
 

@@ -96,8 +96,8 @@ class PerProcess(Generic[M]):
         Raises:
             RedlockError: The call comes from the manager's own thread, and would wait for itself.
 
-        Safety: if the call is interrupted, the closing goes on without it, or a further call begins
-        the closing.
+        Safety: if the call is interrupted, the closing goes on without it. If the closing had not
+        begun yet, a further call begins it.
         """
         opened = self._of_this_process()
         if opened is not None:
@@ -129,7 +129,7 @@ class PerProcess(Generic[M]):
 
     def _begin(self, *, again: bool) -> Opened[M]:
         # Refuse a closed manager without taking `_opening`. A sink that waited for this lock would
-        # block the engine, for which the thread with the lock may wait.
+        # block the engine. The thread that has the lock may itself wait for the engine.
         self._refuse_closed(again=again)
         with self._opening:
             here = self.here
@@ -154,7 +154,8 @@ class PerProcess(Generic[M]):
                 opened.begin_close()
                 return here
             except BaseException:
-                # A signal handler may raise an exception at any line.
+                # A signal handler may have raised this exception. Close the manager that is being
+                # opened.
                 opened.begin_close()
                 raise
 
@@ -165,10 +166,10 @@ class PerProcess(Generic[M]):
             )
 
     def _begin_close(self) -> Opened[M] | None:
-        """Begin the closing, and return the manager for whose end the call must wait."""
+        """Begin to close this process's manager, and return it. Return None if there is none."""
         # This method does not take `_opening`, because a sink may close the manager on the engine's
-        # thread. If that thread waited for the lock, it could wait for ever: a signal handler may
-        # interrupt the code that has the lock, and wait for the engine's thread.
+        # thread. If that thread waited for the lock, it could wait for ever. A signal handler may
+        # interrupt the code that has the lock, and then wait for the engine's thread.
         self._closed = True
         opened = self._of_this_process()
         if opened is not None:
@@ -186,7 +187,7 @@ class PerProcess(Generic[M]):
 
 
 def _prepare_end() -> None:
-    """Let a child of `multiprocessing` close its managers at its end, even without `atexit`."""
+    """Make a child of `multiprocessing` close its managers when it ends, even without `atexit`."""
     global _prepared
     if _prepared != (process := os.getpid()):
         at_end_of_child(_at_exit)

@@ -37,8 +37,8 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
 
     Args:
         words: The command line. If the first word that does not begin with a dash is a command, the
-            app has only that command. Otherwise the app has all commands. Only the
-            modules of these commands are imported, so `run` does not import code for tables.
+            app has only that command. Otherwise the app has all commands. Only the modules of the
+            app's commands are imported, so `run` does not import code for tables.
     """
     app = typer.Typer(
         cls=Group,

@@ -55,7 +55,7 @@ class Child:
     """A forked process that executes a command after `start`, in a process group of its own.
 
     Args:
-        command: The program, searched in PATH, and its arguments. No shell is involved.
+        command: The program, which is looked up in PATH, and its arguments. No shell is involved.
         word: `run` or `elect`, for the error message if the command cannot be executed.
 
     Attributes:
@@ -162,8 +162,8 @@ class Child:
 def _occupy_standard_streams() -> None:
     """Open the null device for each standard stream that is closed.
 
-    If a standard stream stayed closed, a pipe of this process could get its descriptor. Streams
-    that are opened here are closed again when the command starts.
+    If a standard stream stayed closed, a pipe of this process could get the stream's descriptor.
+    Streams that are opened here are closed again when the command starts.
     """
     while (there := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass

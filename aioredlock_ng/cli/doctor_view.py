@@ -96,7 +96,7 @@ def _print_wrapped(console: Console, text: str) -> None:
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Group the findings that differ only in their nodes and in the text of what was found."""
+    """Group the findings that differ only in `nodes` and `what`."""
     groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.severity, finding.code, finding.meaning, finding.remedy].append(finding)

@@ -1,6 +1,6 @@
 -- The readers of a read-write lock. While readers have the lock, its key is a sorted set in place
 -- of a writer's token.
--- Entry    '<token>:<manager>', or '<token>' after a downgrade. Its score is its expiry in
+-- Entry    '<token>:<manager>', or '<token>' after a downgrade. The score is the expiry in
 --          milliseconds, by the clock of this node.
 -- Offer    'aioredlock_ng:offer:<member>', an entry that is reserved for a waiting reader.
 -- The key expires with its latest entry. Waiting readers have a queue of their own, because all of
@@ -13,9 +13,9 @@ local function readers_of(key) return 'aioredlock_ng:readers:' .. key end
 
 local function is_reader(member) return string.find(member, ':r#%d+$') ~= nil end
 
--- Returns true if a key is a sorted set that expires and has entries of readers. Any other set is
--- somebody's data. A user without the right to ZREVRANGE cannot tell the types apart. For this user
--- every key that expires counts as held by readers.
+-- Returns true if a key is a sorted set that expires and has entries of readers. Any other set
+-- belongs to another program. Without permission for ZREVRANGE, the script cannot tell the types
+-- apart. Every key that expires then counts as held by readers.
 local function has_readers(key)
   local latest = redis.pcall('ZREVRANGE', key, 0, 0)
   if latest.err then
@@ -52,7 +52,7 @@ local function prune(key)
 end
 
 -- Deletes the expired entries, and lets the key expire with its latest entry. Returns false if no
--- entry is left. If a call fails, for example because of a missing right, the set may have no
+-- entry is left. If a call fails, for example because of a missing permission, the set may have no
 -- expiry. A set without expiry would keep the lock for ever, so it is deleted. The error is raised
 -- again.
 local function settle(key)

@@ -64,7 +64,7 @@ class Board:
 
 
 class View(Protocol):
-    """A live picture or a log of a board.
+    """A display of a board: a live picture or a log.
 
     A view is a context manager. The demo leaves this context before it prints the summary.
     """

@@ -40,8 +40,7 @@ The ttl is shorter than that of the workers, so that the holder notices the loss
 """
 
 _REFRESH_SECONDS = 0.2
-# Share of a phase that passes before the fault of this phase begins. So the fault affects running
-# work.
+# Share of a phase that passes before its fault begins, so that the fault affects running work.
 _LEAD_IN_SHARE = 0.1
 # Longest wait for an answer of the holder. The holder's own wait for its lock is shorter.
 _ANSWER_SECONDS = 40.0
@@ -52,7 +51,7 @@ _FREEZE_TTLS = 1.5
 
 
 class HolderFailed(RuntimeError):
-    """The process that was to lose its lock did not acquire the lock."""
+    """The process whose lock the demo takes away did not acquire this lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Conductor:
     """The course of the demo: its phases, its faults and its counts.
 
     Args:
-        nodes: The nodes, which receive the faults.
+        nodes: The nodes, some of which the conductor makes fail.
         crew: The started worker processes.
         counters: The shared counters. Their sum shows how many updates are missing.
         board: The board, which the conductor keeps up to date.
@@ -176,8 +175,8 @@ class Conductor:
 
     async def _hang(self, seconds: float) -> None:
         hung = self._nodes.expendable[0]
-        # A node that the user gave comes back by itself after this time. If the next phase takes
-        # away a second node, the first node must stay away until the end of that phase.
+        # A node from `--url` comes back by itself after the time that `hang` gets. If the next
+        # phase takes away a second node, the first node must stay away until that phase ends.
         await self._nodes.hang(hung, 2 * seconds if len(self._nodes.expendable) > 1 else seconds)
         self.event(f"node {hung + 1} hung ({self._nodes.hang_words})")
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Interruption:
-    """Make SIGINT, SIGTERM and SIGHUP unwind the stack, so that every `with` on it cleans up.
+    """Make SIGINT, SIGTERM and SIGHUP unwind the stack, so that every `with` block cleans up.
 
     A signal cancels the coroutine that `run` executes. Without a running coroutine, the signal
     raises `SystemExit` immediately. The exit status is 128 plus the signal's number, as in shells.

@@ -46,7 +46,7 @@ class PhaseLedger:
         locked: True if the workers acquire locks.
         refused: Number of times that a worker did not get a lock in time.
         waits_us: Microseconds from the request of each lock to its grant, as in `Progress`.
-        gained: Increase of the sum of all counters in this phase, read after the last report.
+        gained: Increase of the sum of all counters in this phase, up to the last report.
         seconds: Length of the phase. 0.0 while the phase runs.
     """
 
@@ -92,8 +92,8 @@ class PhaseLedger:
     ) -> None:
         """Add a worker's report about the time since its previous report.
 
-        `gained` is the increase of the sum of all counters since the phase began, read after the
-        report has come.
+        `gained` is the increase of the sum of all counters since the phase began. The caller must
+        read the counters after the report has come.
         """
         self.gained = gained
         self.acknowledged += acknowledged
@@ -103,9 +103,10 @@ class PhaseLedger:
         self.waits_us.extend(waits_us)
 
     def acquire_seconds(self, *shares: float) -> tuple[float | None, ...]:
-        """Return the percentiles `shares` of the seconds from the request of a lock to its grant.
+        """Return percentiles of the seconds from the request of a lock to its grant.
 
-        If no lock was acquired, each percentile is None.
+        Each of `shares` asks for one percentile, as in `percentile`. If no lock was acquired, each
+        percentile is None.
         """
         if len(self._ordered) != len(self.waits_us):
             self._ordered = sorted(self.waits_us)
@@ -135,7 +136,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of the demo. `faults` has every reason for a failure."""
+    """The result of the demo. `faults` lists every reason why it failed."""
 
     faults: tuple[str, ...]
 
@@ -166,7 +167,7 @@ def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
             )
         if phase.unexplained:
             faults.append(
-                f"the counters hold {phase.unexplained:,} more than was written in phase"
+                f"the counters hold {phase.unexplained:,} more updates than were reported in phase"
                 f" '{phase.title}'"
             )
         if not phase.acknowledged:

@@ -41,7 +41,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Tell a worker to start to increment counters, with or without their locks."""
+    """Tell a worker to start incrementing counters, with or without their locks."""
 
     phase: int
     locked: bool

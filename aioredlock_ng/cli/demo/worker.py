@@ -50,8 +50,8 @@ _WORK_SECONDS = 0.001
 _THINK_SECONDS = 0.01
 _RIVAL_PAUSE_SECONDS = 0.04
 _REPORT_SECONDS = 0.1
-# Longest wait of a worker for a lock. The holder's work is shorter, and the demo's wait for the end
-# of a phase is longer.
+# Longest wait of a worker for a lock. This wait is longer than the holder's work, and shorter than
+# the demo's wait for the end of a phase.
 _PATIENCE_SECONDS = 5.0
 # Longest wait of the holder for its lock. The holder waits longer than a worker, because the demo
 # fails if the holder does not get its lock. On a busy machine a single increment can take seconds.
@@ -246,14 +246,14 @@ def _die_with_parent() -> None:
 
 def main() -> None:
     """Run one worker process until its standard input ends."""
-    # Ctrl-C reaches the whole process group. The parent process ends this process in an orderly
-    # way.
+    # Ctrl-C reaches the whole process group. Ignore the signal, because the parent process ends
+    # this process in an orderly way.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent()
     try:
         asyncio.run(_serve())
     except* BrokenPipeError:
-        # The parent process is gone, so there is no reader.
+        # The parent process is gone, so nobody reads the reports.
         os._exit(1)
 
 
