@@ -60,7 +60,8 @@ def inspect(
     Slot 1 of the semaphore "gpu" is the lock "gpu#1".
     """
     with reported("inspect"), Interruption() as interruption:
-        # With the recovery guard, the manager would write a marker to a node without a marker.
+        # `inspect` writes nothing. With the recovery guard, the manager would write a marker to
+        # each node that has none.
         redlock = manager(
             node, node_timeout=node_timeout, key_format=key_format, recovery_guard="none"
         )
