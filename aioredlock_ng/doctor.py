@@ -68,7 +68,8 @@ async def diagnose(
         node if isinstance(node, Connector) or hasattr(node, "ask") else Connector(node)
         for node in nodes
     ]
-    # Each node has its own key. Otherwise two names of the same server would compete for one lock.
+    # Each node has its own key. If one server is given twice, its two examinations must not compete
+    # for the same lock.
     looks = [(node, keys.key(name + b":" + secrets.token_hex(8).encode())) for node in given]
 
     async def look(node: Connector | Node, key: bytes) -> NodeFacts:
