@@ -48,7 +48,7 @@ async def diagnose(
 ) -> Diagnosis:
     """Examine all nodes at the same time, as `Redlock.diagnose` does.
 
-    A server that is named twice leads to a finding here, not to an error.
+    If a server is given twice, the diagnosis contains a finding, and no error is raised.
 
     Raises:
         ConfigurationError: A node or an argument is invalid.

@@ -88,7 +88,7 @@ class Election:
 
     @property
     def leader(self) -> str | None:
-        """The last known label of the leader; None if no leader exists or is known.
+        """The label of the last known leader, or None if no leader exists or is known.
 
         The property does no I/O.
 

@@ -150,7 +150,8 @@ def _lines_of_slots(info: SemaphoreInfo) -> Iterator[str]:
     if info.waiting:
         yield f"  {info.waiting} waiting"
     states = ((number, _state_of_slot(slot)) for number, slot in enumerate(info.slots, 1))
-    # Neighbouring slots in the same state share a line, because a thousand slots may be free.
+    # Neighbouring slots in the same state share a line, so that a thousand free slots need one
+    # line.
     for state, group in groupby(states, key=lambda item: item[1]):
         numbers = [number for number, _ in group]
         last = "" if len(numbers) == 1 else f" to #{numbers[-1]}"

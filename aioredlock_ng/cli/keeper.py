@@ -39,7 +39,7 @@ receive them.
 """
 
 _NOTICE_AFTER: Final = 1.0
-"""Seconds of waiting for the lock until this process reports that no majority of nodes is up."""
+"""After this many seconds of waiting, this process reports if no majority of nodes is up."""
 
 
 _LOOK: Final = 0.01
@@ -55,7 +55,7 @@ _TELL_EVERY: Final = 0.5
 """Longest time in seconds between two messages to the guardian.
 
 Each message contains the time until which the child's group may live. When that time is over, the
-guardian waits one more second for a message, and then kills the group.
+guardian kills the group, unless a further message comes within one to two seconds.
 """
 
 

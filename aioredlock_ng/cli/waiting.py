@@ -185,7 +185,7 @@ async def _wait(
                     info = looked
                 except QuorumUnreachable:
                     # The command fails if no majority answers the first request. Later it fails
-                    # only after `_PATIENCE` seconds without a majority, or at the end of its time.
+                    # only after `_PATIENCE` seconds without a majority, or when `seconds` are over.
                     if info is None or loop.time() >= min(end, seen + _PATIENCE):
                         raise
                     expected = _UNTRACKED_LOOK

@@ -38,7 +38,7 @@ class FenceGuard:
 
     Because names share a limit, the guard may also refuse a current holder, who must then acquire
     the lock again. A refusal of this kind is possible if `max_resources` other resources were
-    checked since the holder's last check, or since the holder acquired the lock.
+    checked since the holder's last check, or since the grant if the holder has not checked yet.
 
     Args:
         max_resources: Number of remembered resources, at least 1. Each needs about 200 bytes.
