@@ -48,7 +48,7 @@ async def diagnose(
 ) -> Diagnosis:
     """Examine all nodes at the same time, as `Redlock.diagnose` does.
 
-    A server that is named twice leads to a finding here, not to an error.
+    If a server is given twice, the diagnosis contains a finding, and no error is raised.
 
     Raises:
         ConfigurationError: A node or an argument is invalid.
@@ -68,7 +68,8 @@ async def diagnose(
         node if isinstance(node, Connector) or hasattr(node, "ask") else Connector(node)
         for node in nodes
     ]
-    # Each node has its own key. Otherwise two names of the same server would compete for one lock.
+    # Each node has its own key. If one server is given twice, its two examinations must not compete
+    # for the same lock.
     looks = [(node, keys.key(name + b":" + secrets.token_hex(8).encode())) for node in given]
 
     async def look(node: Connector | Node, key: bytes) -> NodeFacts:

@@ -88,7 +88,7 @@ class Election:
 
     @property
     def leader(self) -> str | None:
-        """The last known label of the leader; None if no leader exists or is known.
+        """The label of the last known leader, or None if no leader exists or is known.
 
         The property does no I/O.
 
@@ -136,7 +136,7 @@ class Election:
                 random time between half a ttl and a ttl, and tries again.
             LockHeld: This task already holds the lock in an enclosing `async with`.
             ConfigurationError: `main` is not callable.
-            RedlockError: This candidate stands or leads already.
+            RedlockError: This candidate already stands for election or leads.
             RedlockClosed: The manager is not open, is closed meanwhile, or belongs to another loop.
             BaseException: The exception of `main`, raised after the lock was released.
 
@@ -179,7 +179,7 @@ class Election:
             LockNotAcquired: `resign()` was called meanwhile.
             QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure.
             LockHeld: This task already holds the lock in an enclosing `async with`.
-            RedlockError: This candidate stands or leads already.
+            RedlockError: This candidate already stands for election or leads.
             RedlockClosed: The manager is not open, is closed meanwhile, or belongs to another loop.
 
         Safety: a cancelled call leaves nothing behind. To limit the wait, use `asyncio.timeout`.
@@ -234,7 +234,7 @@ class Election:
         Raises:
             RedlockClosed: The body calls this method in a forked process.
 
-        Safety: after a cancellation the resignation goes on, but this call does not wait for it.
+        Safety: a cancelled call does not wait for the end of the resignation, which goes on.
         """
         return await self._candidacy.resign()
 
@@ -243,11 +243,11 @@ class Election:
 
         None means that nobody leads.
 
-        The iterator returns the label of a new leader about a tenth of a second after the grant. A
-        consumer that does not ask for the next label during several changes sees only the last
-        leader. A leader without a label, such as another library's client, is "?". While too few
-        nodes answer, the iterator notices no change. With RESP2 or without tracking, each watcher
-        sends a request to the nodes about once per ttl.
+        The iterator returns the label of a new leader about a tenth of a second after the grant. If
+        the leader changes several times before the consumer asks for the next label, the consumer
+        sees only the last leader. A leader without a label, such as another library's client, is
+        "?". While too few nodes answer, the iterator notices no change. With RESP2 or without
+        tracking, each watcher sends a request to the nodes about once per ttl.
 
         Raises:
             RedlockClosed: Raised by the iteration if the manager is not open, or is closed
@@ -272,7 +272,7 @@ class ElectionOptions(TypedDict, total=False):
     Attributes:
         label: The text by which all processes know this candidate: one printable line of at most
             200 bytes. None: the manager's `owner`, or host and process.
-        ttl: Seconds after which another candidate leads if the leader dies, at most `max_ttl`.
+        ttl: Seconds after which another candidate leads if the leader dies. At most `max_ttl`.
             None: the manager's ttl.
         step_down: Seconds in which a leader can end its work if its lease cannot be renewed. More
             than zero, and less than `ttl * 2 / 3 - drift - node_timeout`, because one slow renewal

@@ -33,7 +33,7 @@ class ConfigurationError(RedlockError, ValueError):
 
     Most methods raise this error before any I/O. Two methods of a manager may raise it after
     requests to the nodes: `open`, if two nodes are the same server, and `force_release`, if the key
-    is not a lock. Neither method has changed a lock then.
+    is not a lock. In both cases, no lock was changed.
     """
 
 
@@ -115,7 +115,7 @@ class AcquireTimeout(LockNotAcquired, TimeoutError):
 
 
 class QuorumUnreachable(LockNotAcquired):
-    """No quorum decided: too few nodes answered in time, or too many could not grant any lock.
+    """Too few nodes answered in time, or too many nodes cannot grant any lock at present.
 
     Attributes:
         retry_after: Seconds until a quorum may grant again: the remaining time of quarantines, or

@@ -152,8 +152,8 @@ class LeaseReleased:
     """The holder released a lease. The requests to the nodes, if any, are queued.
 
     `LossFound` follows if the answers show that a quorum no longer held the key. Each lease of a
-    `LockAcquired` event ends exactly once, as released, abandoned or lost. The deletion of any
-    other token, such as that of a failed attempt, sends no event.
+    `LockAcquired` event ends exactly once, as released, abandoned or lost. No event reports the
+    deletion of another token, such as the token of a failed attempt.
     """
 
     resource: str
@@ -217,7 +217,7 @@ class RenewalFailed:
 class LockHandedOn:
     """A lease of this process ended, and a waiting task of the process gets or requests the lock.
 
-    The task has received the grant, or its request leaves in the same write as the release.
+    Either the task has received the grant, or its request is sent in the same write as the release.
     """
 
     resource: str

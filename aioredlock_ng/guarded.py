@@ -1,4 +1,4 @@
-"""Define the decorator behind `Redlock.guard`, which names a lock by the arguments of a call."""
+"""Define the decorator behind `Redlock.guard`, which names a lock after the arguments of a call."""
 
 from __future__ import annotations
 
@@ -135,13 +135,13 @@ class NameTemplate:
 
     Args:
         template: A text as for `str.format`. Its placeholders are parameters of the function, or
-            attributes of parameters. Positions and indexing are not allowed.
+            attributes of parameters. Positions, such as `{0}`, and indexing, such as `{ids[0]}`,
+            are not allowed.
         function: The function with these parameters.
         decorator: Name of the decorator in errors.
 
     Raises:
-        ConfigurationError: A placeholder names no parameter, or two placeholders stand side by
-            side.
+        ConfigurationError: A placeholder names no parameter, or no text separates two placeholders.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class NameTemplate:
                 )
 
     def name(self, *args: Any, **kwargs: Any) -> str:
-        """Return the lock's name for a call with these arguments, completed by the defaults.
+        """Return the lock's name for a call with these arguments and the function's defaults.
 
         Values with different texts never give the same name. For this reason, a value is refused if
         it contains the separator that follows its placeholder.
@@ -187,8 +187,8 @@ class NameTemplate:
         except SeparatorInText as error:
             raise self._error(
                 f"the value {error.text!r} of {error.placeholder} contains"
-                f" {error.separator!r}, which ends the placeholder: other arguments could"
-                " give the same name; use a separator that no value contains"
+                f" {error.separator!r}, the separator that follows: other arguments could give the"
+                " same name; use a separator that no value contains"
             ) from None
 
     def _text(self, placeholder: Placeholder, arguments: Mapping[str, object]) -> str:

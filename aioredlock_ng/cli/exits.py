@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["HELD", "LOST", "NO_OUTPUT", "NO_QUORUM", "USAGE", "reported", "say"]
 
 HELD: Final = 1
-"""Another client holds the lock, the user declined, or an error has no status of its own.
+"""Another client holds the lock, the user answered no, or an error without its own status occurred.
 
-`flock` ends with the same status if another client holds the lock.
+The command `flock` also ends with 1 if another client holds the lock.
 """
 
 USAGE: Final = 2
@@ -42,8 +42,8 @@ LOST: Final = 75
 
 def say(command: str, words: str) -> None:
     """Write one line to standard error, or nothing if standard error is closed."""
-    # `sys.stderr` is None if standard error was closed when this process started. A failed write
-    # must not change the exit status.
+    # `sys.stderr` is None if standard error was closed when this process started. A failed write of
+    # the error line must not change the exit status.
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"aioredlock-ng {command}: {' '.join(words.split())}\n")
         sys.stderr.flush()
@@ -51,7 +51,7 @@ def say(command: str, words: str) -> None:
 
 @contextmanager
 def reported(command: str) -> Iterator[None]:
-    """Turn a library error into an error line and an exit status. The library's log stays silent.
+    """Turn a library error into an error line and an exit status. Hide the library's log messages.
 
     Raises:
         typer.Exit: The library raised an error.

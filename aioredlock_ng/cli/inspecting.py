@@ -60,7 +60,8 @@ def inspect(
     Slot 1 of the semaphore "gpu" is the lock "gpu#1".
     """
     with reported("inspect"), Interruption() as interruption:
-        # With the recovery guard, the manager would write a marker to a node without a marker.
+        # `inspect` writes nothing. With the recovery guard, the manager would write a marker to
+        # each node that has none.
         redlock = manager(
             node, node_timeout=node_timeout, key_format=key_format, recovery_guard="none"
         )
@@ -149,7 +150,8 @@ def _lines_of_slots(info: SemaphoreInfo) -> Iterator[str]:
     if info.waiting:
         yield f"  {info.waiting} waiting"
     states = ((number, _state_of_slot(slot)) for number, slot in enumerate(info.slots, 1))
-    # Neighbouring slots in the same state share a line, because a thousand slots may be free.
+    # Neighbouring slots in the same state share a line, so that a thousand free slots need one
+    # line.
     for state, group in groupby(states, key=lambda item: item[1]):
         numbers = [number for number, _ in group]
         last = "" if len(numbers) == 1 else f" to #{numbers[-1]}"

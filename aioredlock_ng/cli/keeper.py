@@ -39,7 +39,7 @@ receive them.
 """
 
 _NOTICE_AFTER: Final = 1.0
-"""Seconds of waiting for the lock until this process reports that no majority of nodes is up."""
+"""After this many seconds of waiting, this process reports if no majority of nodes is up."""
 
 
 _LOOK: Final = 0.01
@@ -54,8 +54,8 @@ In some containers no process reaps killed processes, which then stay as zombies
 _TELL_EVERY: Final = 0.5
 """Longest time in seconds between two messages to the guardian.
 
-Each message contains the time until which the child's group may live. After that time, the guardian
-waits for a late message for a second, and then kills the group.
+Each message contains the time until which the child's group may live. When that time is over, the
+guardian kills the group, unless a further message comes within one to two seconds.
 """
 
 
@@ -66,8 +66,8 @@ class Job:
     Attributes:
         conflict_code: Exit status if another client holds the lock.
         lost_code: Exit status if the lock was lost.
-        grace: Seconds between SIGTERM and SIGKILL, after a loss and for processes that outlive the
-            child.
+        grace: Seconds between SIGTERM and SIGKILL, if the lock was lost, or if other processes of
+            the child's group outlive the child.
         margin: If the lease is not renewed, the child receives SIGTERM this many seconds before the
             deadline.
         command: `run` or `elect`, for messages.
@@ -88,7 +88,7 @@ class Keeper:
     Attributes:
         lost: True if the lock was lost, or if the child was ended because at most `margin` seconds
             of the lease were left.
-        stopped: True if a signal of `_STOPPING` came after the child was started.
+        stopped: True if one of the signals in `_STOPPING` came after the child was started.
     """
 
     def __init__(self, redlock: Redlock, lock: Lock, child: Child, job: Job) -> None:
@@ -107,7 +107,7 @@ class Keeper:
         """Acquire the lock, run the child, and return the exit status.
 
         Raises:
-            RedlockError: The acquire failed for a reason other than another holder.
+            RedlockError: The acquire failed, but not because another client holds the lock.
 
         Safety: when this call ends, even by an exception, a started command has ended, and an
         acquired lock is released or lost.
@@ -117,7 +117,7 @@ class Keeper:
         task = asyncio.current_task()
         assert task is not None
         loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
-        # If the child ended before the handler was set, the handler is not called for this end.
+        # The child may have ended before the handler was set. Then no signal calls the handler.
         self._child_changed()
         for number in (*_TO_THE_GROUP, *_TO_THE_CHILD):
             # A signal that is ignored from the start (nohup, a background job of a script) stays
@@ -235,7 +235,7 @@ class Keeper:
         number = os.WTERMSIG(status)
         if self._terminal.given and number in (signal.SIGINT, signal.SIGQUIT):
             # A keystroke, such as Control-C, sent the signal to the child's group only. A script
-            # that runs this process is in this process's group, and must receive the signal too.
+            # that runs this process is in this process's group, so this group gets the signal too.
             self._terminal.take()
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
@@ -269,9 +269,9 @@ class Keeper:
             self._suspend()
 
     def _suspend(self) -> None:
-        """Suspend this process after the child, so that the shell shows its prompt.
+        """Suspend this process because the child was suspended, so that the shell shows its prompt.
 
-        After SIGCONT, both processes go on. If the lock was lost meanwhile, the child is ended.
+        SIGCONT resumes both processes. If the lock was lost meanwhile, the child is ended.
         """
         self._stop_asked = False
         given = self._terminal.given

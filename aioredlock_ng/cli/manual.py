@@ -101,7 +101,7 @@ PAGES = {
     "release": Page(
         (
             ("0", "The lock is free."),
-            ("1", "The answer was no, or the lease ended before the answer."),
+            ("1", "You answered no, or the lease ended before you answered."),
             _USAGE,
             _NO_QUORUM,
         ),
@@ -110,9 +110,9 @@ PAGES = {
     "wait": Page(
         (
             ("0", "The lock, or a slot, is free."),
-            ("1", "The lock, or every slot, was still held after -w. -E sets another status."),
+            ("1", "When -w ended, the lock or every slot was still held. -E sets another status."),
             _USAGE,
-            ("69", "No majority of the nodes answered at the start, or later for 30 seconds."),
+            ("69", "No majority of the nodes answered the first request, or later for 30 seconds."),
         ),
         (
             "aioredlock-ng wait deploy && echo free",
@@ -124,7 +124,7 @@ PAGES = {
         (
             ("0", "--once has shown its frame."),
             _USAGE,
-            ("69", "No majority of the nodes answered --once."),
+            ("69", "With --once: no majority of the nodes answered."),
             ("130", "Control-C ended top."),
         ),
         ("aioredlock-ng top 'order:*'", "aioredlock-ng top --once"),

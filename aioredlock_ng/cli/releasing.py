@@ -73,7 +73,7 @@ def release(
                 raise typer.Exit(HELD)
             deleted = interruption.run(_release_from(redlock, name_of(name), info, any_key=any_key))
             if not deleted:
-                say("release", "the lease ended before the answer; a later holder was left alone")
+                say("release", "the lease ended before you answered; a later holder was left alone")
                 raise typer.Exit(HELD)
     if as_json:
         print_json({"resource": name, "deleted": deleted, "total": len(redlock.nodes)})

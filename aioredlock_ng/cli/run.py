@@ -101,7 +101,7 @@ def run(
             metavar="SECONDS",
             help=(
                 "Keep the lock taken for this long after its grant, even if the command ends"
-                " earlier. Use this option for jobs that run once per interval in the fleet."
+                " earlier. Use this option for a job that only one host may run per interval."
             ),
             show_default=False,
         ),
@@ -112,8 +112,8 @@ def run(
             min=0,
             metavar="SECONDS",
             help=(
-                "Time from SIGTERM to SIGKILL, after a loss of the lock and for processes that the"
-                " command left behind."
+                "Time from SIGTERM to SIGKILL if the lock is lost, or if the command ends and"
+                " leaves processes behind."
             ),
         ),
     ] = 5.0,
@@ -138,7 +138,7 @@ def run(
     Without --shared and --slots the command runs alone. Other commands with the same NAME wait,
     even those with --shared. With --slots N, up to N commands run at the same time.
 
-    The command runs without a shell, in a process group of its own. Its environment has
+    The command runs without a shell, in a process group of its own. The command's environment has
     AIOREDLOCK_NG_NAME, AIOREDLOCK_NG_TOKEN, AIOREDLOCK_NG_FENCE and AIOREDLOCK_NG_SLOT. Signals are
     passed on to the command. If this process is killed, the command is killed too.
     """

@@ -67,7 +67,7 @@ class Scan:
         self.silent: dict[str, str] = {}
 
     async def sizes(self) -> int:
-        """Return the number of keys to scan: all keys of the nodes that answer, once per type."""
+        """Return how many keys to scan: the keys of each node that answers, once per type."""
         nodes = Operator(self._redlock).nodes
         replies = await asyncio.gather(
             *(ask(node, index, words("DBSIZE")) for index, node in enumerate(nodes))
@@ -157,8 +157,8 @@ class Scan:
         )
         if any(isinstance(reply, Refusal) for reply in replies):
             # One key that the connection's user may not read makes the whole request fail. So each
-            # key gets a request of its own. If this request fails too, it is repeated without the
-            # key's label.
+            # key gets a request of its own. If the request for one key fails too, ask again without
+            # the key's label.
             if len(keys) > 1:
                 return [lock for key in keys for lock in await self._look([key])]
             if labelled:

@@ -71,7 +71,7 @@ def slots_as_dict(info: SemaphoreInfo) -> dict[str, Any]:
 
 
 def is_lock(info: LockInfo) -> bool:
-    """Return True if a node has the token of `info` under a key that can be a lock of this library.
+    """Return True if the token of `info` comes from a key that can be a lock of this library.
 
     The result is also True if the lock has readers.
     """
@@ -102,7 +102,8 @@ def holder_of(info: LockInfo) -> str:
     """Return a lock's holder in words.
 
     The words are the beginning of the token, the number of readers, "offered" if the lock is
-    reserved for a waiter, or "-" without a holder. If the lease is over, "over" follows the token.
+    reserved for a waiter, or "-" if there is no holder. If the lease is over, "over" follows the
+    token.
     """
     if info.offered:
         return "offered"

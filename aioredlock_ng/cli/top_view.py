@@ -54,7 +54,7 @@ On a short line the fence is left out first, and the owner last.
 
 _STEPS = "▁▂▃▄▅▆▇█"
 _FASTEST, _FACTOR = 0.0005, 2.0
-"""Longest round trip in seconds that has the lowest mark, and the factor to the next mark."""
+"""Longest round trip with the lowest mark, in seconds. Each further mark means twice that time."""
 
 _STYLES = {"up": "green", "quarantined": "yellow", "suspect": "yellow", "connecting": "yellow"}
 

@@ -142,8 +142,9 @@ def _locks(info: LockInfo | SemaphoreInfo) -> tuple[LockInfo, ...]:
 def _is_free(info: LockInfo) -> bool:
     """Return True if no client holds the lock, and none is about to hold it.
 
-    Between two holders, the lock is not free, although no quorum of nodes has the same token. In
-    this time a node offers its key to a waiter, or a quorum has keys with different tokens.
+    While the lock goes from one holder to the next, perhaps no quorum of nodes has the same token.
+    The lock is not free then: a node offers its key to a waiter, or a quorum has keys with
+    different tokens.
     """
     taken = sum(
         answer.token is not None or answer.foreign != "" or answer.readers > 0
@@ -184,7 +185,7 @@ async def _wait(
                     info = looked
                 except QuorumUnreachable:
                     # The command fails if no majority answers the first request. Later it fails
-                    # only after `_PATIENCE` seconds without a majority, or at the end of its time.
+                    # only after `_PATIENCE` seconds without a majority, or when `seconds` are over.
                     if info is None or loop.time() >= min(end, seen + _PATIENCE):
                         raise
                     expected = _UNTRACKED_LOOK

@@ -17,7 +17,7 @@ __all__ = ["FenceGuard"]
 
 # Number of floors. When the guard forgets a name, it raises one floor to the fence of the name. The
 # floor applies to all names with the same hash modulo this number. With only one floor, one fence
-# from a clock that is an hour ahead could make the guard refuse other names for an hour.
+# from a clock that is an hour ahead could make the guard refuse all forgotten names for an hour.
 _FLOORS: Final = 1024
 
 
@@ -38,7 +38,7 @@ class FenceGuard:
 
     Because names share a limit, the guard may also refuse a current holder, who must then acquire
     the lock again. A refusal of this kind is possible if `max_resources` other resources were
-    checked since the holder's last check, or since the holder acquired the lock.
+    checked since the holder's last check, or since the grant if the holder has not checked yet.
 
     Args:
         max_resources: Number of remembered resources, at least 1. Each needs about 200 bytes.
@@ -74,8 +74,8 @@ class FenceGuard:
         Raises:
             StaleFence: The guard has seen a newer fence.
             ConfigurationError: The fence is None (a lock without fencing), is not an int, is
-                negative or is above `MAX_FENCE`. Or the name is empty, or is neither text nor
-                bytes.
+                negative or is above `MAX_FENCE`. Also raised if the name is empty, or is neither
+                text nor bytes.
         """
         shown = usable_fence(fence)
         name = name_bytes("resource", resource)

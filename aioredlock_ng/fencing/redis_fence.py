@@ -1,4 +1,4 @@
-"""Check fences inside a Redis server, in one script with the read or write that they permit."""
+"""Check a fence inside a Redis server, in the script that also reads or writes the data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RedisFence:
 
     The key of the fence never expires before the data. With the argument `keep`, the key of the
     fence expires `keep` seconds after the data expired or was deleted. After the fence has expired,
-    an outdated holder can write the missing key again.
+    an outdated holder can create the data again.
 
     Args:
         client: The client of the primary server or cluster that has the data. The client's own
@@ -87,7 +87,7 @@ class RedisFence:
         Raises:
             StaleFence: The key has seen a newer fence.
             ConfigurationError: The fence is None (a lock without fencing), is not an int, is
-                negative or is above `MAX_FENCE`. Or another argument is invalid.
+                negative or is above `MAX_FENCE`. Also raised if another argument is invalid.
             redis.exceptions.RedisError: The server refused the command or was not reachable.
         """
         return await self.execute("GET", key, fence=fence)
@@ -149,7 +149,7 @@ class RedisFence:
         Raises:
             StaleFence: The key has seen a newer fence. The script read and wrote nothing.
             ConfigurationError: The fence is None (a lock without fencing), is not an int, is
-                negative or is above `MAX_FENCE`. Or another argument is invalid.
+                negative or is above `MAX_FENCE`. Also raised if another argument is invalid.
             redis.exceptions.RedisError: The server refused the command or was not reachable.
         """
         shown = usable_fence(fence)

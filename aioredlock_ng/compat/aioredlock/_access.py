@@ -109,7 +109,7 @@ class Access:
             Seconds for which the lock is certainly held.
 
         Raises:
-            LockLost: So many nodes lack a key with this identifier that no majority is possible.
+            LockLost: Too many nodes have no key with this identifier, so no majority is possible.
             QuorumUnreachable: No majority confirmed the extension.
             ConfigurationError: The ttl is invalid.
             LockRuntimeError: The manager is destroyed.

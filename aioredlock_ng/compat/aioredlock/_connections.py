@@ -143,7 +143,7 @@ def _from_url(url: str) -> Redis:
                 )
     except ConfigurationError:
         raise
-    except ValueError:  # not shown, because it quotes text that may be part of a password
+    except ValueError:  # The error may quote a part of a password, so it is not shown.
         pass
     raise ConfigurationError(
         f"connection {_shown(url)} is not a URL of a Redis server; write redis://host:6379/0,"
@@ -210,7 +210,8 @@ def _shown(connection: Any) -> str:
         case str():
             scheme, separator, rest = connection.partition("://")
             place, _, query = (rest or scheme).partition("?")
-            # If an "@" follows the "?", any part of the URL may belong to a password.
+            # If an "@" follows the "?", any part of the URL may belong to a password, so show only
+            # the scheme.
             shown = "…" if "@" in query else place.rpartition("@")[2]
             return f"{scheme}{separator}{shown}" if separator else shown
         case dict():

@@ -19,7 +19,7 @@ _FORGET_FROM: Final = 64
 
 
 class OwnLocks:
-    """The locks of one manager by their keys."""
+    """The locks that one manager has acquired, by name."""
 
     def __init__(self) -> None:
         self._by_key: dict[Any, Lock] = {}
@@ -43,8 +43,8 @@ class OwnLocks:
     def lease_of(self, lock: Lock) -> Lease | None:
         """Return the lease of a lock. Return None if another manager acquired the lock.
 
-        A user may construct the object `lock` for a lock that this manager has acquired. In this
-        case, `lock` is bound to the lease first.
+        A user may make the object `lock` by hand, with the name and the identifier of a lock that
+        this manager has acquired. The call then sets `lock.lease` to the lease of that lock.
         """
         own = self.get(lock.resource)
         if (

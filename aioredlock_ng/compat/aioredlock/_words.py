@@ -43,7 +43,7 @@ def naming(**arguments: str) -> Iterator[None]:
     """Replace this library's argument names in a `ConfigurationError` with the caller's names.
 
     Args:
-        arguments: The caller's name for each of this library's argument names.
+        arguments: For each argument name of this library, the name that the caller used.
     """
     try:
         yield

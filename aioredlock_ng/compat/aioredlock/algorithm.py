@@ -101,8 +101,8 @@ class Aioredlock:
                 managers cannot use the identifier, because the nodes store a random token.
 
         Raises:
-            LockAcquiringError: Some nodes hold another identifier, and together with the nodes that
-                do not answer, they make a majority impossible.
+            LockAcquiringError: Some nodes hold another identifier, and the other nodes that
+                answered make no majority.
             LockRuntimeError: No majority of the nodes answered, or the manager is destroyed.
             ValueError: An argument is invalid.
 
@@ -139,8 +139,8 @@ class Aioredlock:
     async def extend(self, lock: Lock, lock_timeout: float | None = None) -> None:
         """Renew a lock, with its own ttl or another ttl.
 
-        The lock of another manager is found by its identifier. The remaining time of another
-        manager's lock is never shortened, because the holder relies on this time.
+        If another manager acquired the lock, the call extends the keys that hold the lock's
+        identifier. Their remaining time is never shortened, because the holder relies on it.
 
         Args:
             lock: A lock returned by `lock` or `get_lock`, or a lock made by hand with `valid=True`.
@@ -186,8 +186,8 @@ class Aioredlock:
     async def unlock(self, lock: Lock) -> None:
         """Release a lock. The lock is invalid afterwards, even if the call fails.
 
-        The lock of another manager is found by the identifier. The holder of that lock loses the
-        lock immediately. If no node has the lock, the call raises no error.
+        If another manager acquired the lock, the call deletes the keys that hold the lock's
+        identifier. The holder then loses the lock. If no node has the lock, no error is raised.
 
         Args:
             lock: A lock returned by `lock` or `get_lock`, or a lock made by hand from a name and an
@@ -199,8 +199,8 @@ class Aioredlock:
                 majority of the nodes answered.
 
         Safety: as `aioredlock_ng.Lease.release`, and for another manager's lock as
-        `aioredlock_ng.Redlock.force_release`. If a node does not answer, it executes the
-        release of this manager's lock later. This is not an error.
+        `aioredlock_ng.Redlock.force_release`. A node that does not answer is no error: the release
+        of this manager's lock is sent to this node later.
         """
         lease = self._locks.lease_of(lock.ending_in(0.0))
         if lease is not None:

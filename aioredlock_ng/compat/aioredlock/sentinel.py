@@ -21,7 +21,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 class SentinelConfigError(Exception):
-    """The arguments of a `Sentinel` are invalid, or name no Sentinel or no service."""
+    """The arguments of a `Sentinel` are invalid or incomplete."""
 
 
 class Sentinel:
