@@ -59,7 +59,7 @@ class Work:
         _current.set(self)
 
     def leave(self) -> bool:
-        """End the request, so that no further thread begins.
+        """Mark the request as ended, so that no further thread begins.
 
         Return True if a thread still works.
         """
@@ -70,7 +70,7 @@ class Work:
             return self._running > 0
 
     def still_used(self, then: Callable[[], None]) -> bool:
-        """End the request, and return True if a thread still works.
+        """Mark the request as ended, and return True if a thread still works.
 
         If the result is True, the callback `then` is called on the event loop after the end of the
         last thread.
@@ -89,7 +89,8 @@ class Work:
             LockReleased: The request and its lock ended before the thread began.
         """
         with self._mutex:
-            # If a request is cancelled after anyio's last check, its thread still starts.
+            # If a request is cancelled after anyio's last check, its thread still starts. The
+            # endpoint must not run then, because the lock is released.
             if self._over:
                 raise LockReleased("the request was over before its endpoint began in a thread")
             self._running += 1
@@ -111,7 +112,10 @@ class Work:
 
 
 def watched(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the endpoint so that `Work.run` runs it. A wrapped endpoint is returned unchanged."""
+    """Wrap the endpoint so that `Work.run` runs it.
+
+    An endpoint that is wrapped already is returned unchanged.
+    """
     if getattr(call, "_is_watched", False):
         return call
 

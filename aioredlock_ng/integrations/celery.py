@@ -59,10 +59,10 @@ def locked(
         template: The lock's name, with parameters of the function: "account:{account}".
         held: The effect on a task that does not get its lock. "raise": the task fails with the
             error. "retry": the task is repeated, as its `max_retries` and `default_retry_delay`
-            say. "skip": the task is not run, and its state is REVOKED. A task with "skip" still
+            say. "skip": the task is not run, and its state is REVOKED. Even with "skip", the task
             fails if no quorum of nodes can grant the lock.
         limit: Number of tasks, 1 to 1,000, that may run at a time under one name. The tasks then
-            share a semaphore in place of a lock. None: one task, under a lock.
+            share a semaphore in place of a lock. None: one task at a time, under a lock.
         shared: True: the lock is `rwlock(name).read()`. Tasks with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
         options: As for `Redlock.lock`. `blocking_timeout` is the longest wait in seconds. Its
