@@ -43,7 +43,7 @@ class ViewOptions(TypedDict, total=False):
     Attributes:
         limit: Number of requests, 1 to 1,000, that may run at a time under one name. The view then
             uses a semaphore in place of a lock. A semaphore has only one name. Default: a lock.
-        shared: True: the lock is `rwlock(name).read()`. Requests with the same lock name may
+        shared: If True, the lock is `rwlock(name).read()`. Requests with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer. With
             `shared`, several names, `limit`, `min_hold` and `fair` are not possible. Default:
             False.
@@ -66,8 +66,8 @@ class ViewOptions(TypedDict, total=False):
             function receives the values that it names as parameters. A label is one printable line
             of at most 200 bytes. If the text is anything else, the client receives 400. Default:
             the manager's label.
-        fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
-            of waiting for `blocking_timeout`. Default: True.
+        fail_fast: If no quorum of nodes can grant, answer 503 after one attempt instead of waiting
+            for `blocking_timeout`. Default: True.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
             The option makes requests slower, and has no effect on a request that does not wait.
             Default: False.

@@ -112,12 +112,12 @@ def locked(
             function receives the values that it names as parameters. A placeholder or parameter
             `request` receives the request itself. A label is one printable line of at most 200
             bytes. If the text is anything else, the client receives 400. None: the manager's label.
-        fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
-            of waiting for `blocking_timeout`.
+        fail_fast: If no quorum of nodes can grant, answer 503 after one attempt instead of waiting
+            for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
             The option makes requests slower, and has no effect with `blocking_timeout=0`.
-        shared: True: the lock is `rwlock(name).read()`, for example in a GET handler. Requests
-            with the same lock name may then run at the same time. A lock of the same name
+        shared: If True, the lock is `rwlock(name).read()`. Use it, for example, in a GET handler.
+            Requests with the same lock name may then run at the same time. A lock of the same name
             without `shared` is a writer. With `shared`, `more`, `min_hold` and `fair` are not
             possible.
 
