@@ -98,14 +98,11 @@ def log_event(event: Event) -> None:
             )
         case QuorumRegained():
             able, nodes, needed = event.able, event.nodes, event.needed
-            _log.info(
+            words = (
                 "a quorum is back: %d of %d nodes can grant locks, %d are needed;"
-                " there was no quorum for %.1f s",
-                able,
-                nodes,
-                needed,
-                event.after,
+                " there was no quorum for %.1f s"
             )
+            _log.info(words, able, nodes, needed, event.after)
         case NodeUp():
             _log.info("node %s is up (%s)", event.node, event.server)
         case TaskFailed():

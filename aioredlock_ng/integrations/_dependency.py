@@ -57,7 +57,7 @@ async def get_redlock(connection: HTTPConnection) -> Redlock:
 
 
 class LockDependency:
-    """The result of `lock_for` or `semaphore_for`: a dependency that FastAPI calls per request.
+    """A dependency made by `lock_for` or `semaphore_for`. FastAPI calls it for every request.
 
     Attributes:
         responses: The lock's error answers for OpenAPI. `check_locks` adds these answers to the

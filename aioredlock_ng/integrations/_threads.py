@@ -77,8 +77,8 @@ class Work:
         """
         if not self.leave():
             return False
-        # When the thread ends, it queues `_ended` on this event loop. So `_ended` runs only after
-        # this method has returned, and finds `then`.
+        # When the thread ends, it queues `_ended` on this event loop. So `_ended` runs after this
+        # method has returned, and calls `then`.
         self._waiting.append(then)
         return True
 

@@ -63,9 +63,9 @@ class ViewOptions(TypedDict, total=False):
             slot (all other statuses).
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
             "order {order_id}". A function returns the label, or None for the manager's label. The
-            function receives the values that it names as parameters. A label is one printable line
-            of at most 200 bytes. If the text is anything else, the client receives 400. Default:
-            the manager's label.
+            function's parameters name the values that it receives. A label is one printable line of
+            at most 200 bytes. If the text is anything else, the client receives 400. Default: the
+            manager's label.
         fail_fast: If no quorum of nodes can grant, answer 503 after one attempt instead of waiting
             for `blocking_timeout`. Default: True.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.

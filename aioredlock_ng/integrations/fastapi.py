@@ -121,7 +121,7 @@ def lock_for(
             quarantined (status 503), and while `min_hold` keeps the lock (status `held_status`).
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
             "order {order_id}". A function returns the label, or None for the manager's label. The
-            function receives the values that it names as parameters. A placeholder or parameter
+            function's parameters name the values that it receives. A placeholder or parameter
             `request` receives the request itself. A label is one printable line of at most 200
             bytes. If the text is anything else, the client receives 422. None: the manager's label.
         fail_fast: If no quorum of nodes can grant, answer 503 after one attempt instead of waiting
