@@ -53,7 +53,8 @@ class Lease(Held):
 
         The value is a time in microseconds since 1970, below 2**53. The time may lie slightly in
         the future. Send the fence to the resource with every write, and with every read that
-        precedes a write. The resource refuses a fence below the highest that it has seen.
+        precedes a write. The resource must refuse a fence that is lower than the highest fence that
+        it has seen.
 
         The value is None only with `Redlock(fencing=False)`. A type checker treats `int | Any` as
         an int, so code with fencing needs no check for None.
@@ -90,7 +91,7 @@ class Lease(Held):
     def ended_lost(self) -> bool:
         """Return `lost`. If the engine has a thread of its own, also end a lost lease there.
 
-        Internal: for `Lock` and elections, after `left`.
+        Internal: `Lock` and elections call this method after `left`.
         """
         return self.lost
 
@@ -144,7 +145,7 @@ class Lease(Held):
         yes = sum(vote.outcome is Outcome.GRANTED for vote in votes)
         no = sum(vote.outcome is Outcome.HELD for vote in votes)
         self.check()
-        # A lease that was abandoned during the request is not lost.
+        # If the lease was abandoned during the request, raise LockReleased, not LockLost.
         self._raise_if_over()
         match verdict(len(votes), context.quorum, yes, no):
             case Verdict.LOST:
@@ -157,8 +158,8 @@ class Lease(Held):
         """Renew the lease now, in addition to the renewals in the background.
 
         Args:
-            ttl: New ttl in seconds from now, which later renewals use as well. None: the present
-                ttl.
+            ttl: New ttl in seconds, counted from now. Later renewals use this ttl, too. None: the
+                present ttl.
 
         Raises:
             LockLost: The lease is lost.
@@ -233,10 +234,11 @@ class Lease(Held):
         Raises:
             RedlockClosed: The call comes from another loop or a forked process.
 
-        Safety: the release is queued before the first await. By then the next waiter of this
-        process has the grant, or its request is in the same write. A cancelled call still waits for
-        the release, for at most `node_timeout`, and then raises the cancellation. A node that does
-        not answer executes the release once it answers or is connected again.
+        Safety: the release is queued before the first await. At that point, the next waiter of this
+        process already has the grant, or its request is sent together with the release. A cancelled
+        call still waits for the release, for at most `node_timeout`, and then raises the
+        cancellation. A node that does not answer executes the release once it answers or is
+        connected again.
         """
         reached("released", self)
         engine, record = self._engine, self._record

@@ -61,7 +61,7 @@ class Lock:
     One task may enter an `async with`, and another task may leave the block, as in fixtures and
     exit stacks. The entry must then be the only open entry of the `Lock` object. Otherwise the exit
     raises `RedlockError` and releases nothing. The lease stays held until its holder releases it,
-    or until the tasks have left the other entries.
+    or until all open blocks of the `Lock` object are left.
 
     If a task that leaves an `async with` has entries of its own, the newest of these entries ends.
     One task must therefore leave its entries of a `Lock` object in the reverse order of entering.

@@ -98,7 +98,10 @@ def log_event(event: Event) -> None:
             )
         case QuorumRegained():
             able, nodes, needed = event.able, event.nodes, event.needed
-            words = "a quorum is back: %d of %d nodes can grant locks, %d are needed; after %.1f s"
+            words = (
+                "a quorum is back: %d of %d nodes can grant locks, %d are needed;"
+                " there was no quorum for %.1f s"
+            )
             _log.info(words, able, nodes, needed, event.after)
         case NodeUp():
             _log.info("node %s is up (%s)", event.node, event.server)
@@ -159,8 +162,9 @@ class Sinks:
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException:
-                # A sink may also raise `CancelledError` or the failure of a test. An exception that
-                # leaves this method would end a timer of the engine, on which other leases depend.
+                # A sink may also raise `CancelledError`, or the exception of a failed test. An
+                # exception that leaves this method would end a timer of the engine, on which other
+                # leases depend.
                 if id(sink) not in self._reported:
                     self._reported.add(id(sink))
                     # A filter or a handler of the log may raise an exception, too.

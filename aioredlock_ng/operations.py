@@ -53,7 +53,7 @@ class Operator:
         """Send a command to all nodes, and wait for their answers.
 
         Returns:
-            The answer of each node; None for a node that has not answered before the node timeout.
+            The answer of each node; None for a node that has not answered within `node_timeout`.
 
         Raises:
             RedlockClosed: The manager is closed, or belongs to another loop or process.

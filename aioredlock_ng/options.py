@@ -50,7 +50,7 @@ def check_shared(options: Mapping[str, object], names: int = 1, limit: object = 
 def positive_seconds(
     name: str, value: object, *, zero: bool = False, unit: str = " of seconds"
 ) -> float:
-    """Return a number given by a user, such as a time, as a float. Error messages contain `unit`.
+    """Return a user's number, for example a time, as a float. Error messages contain `unit`.
 
     Raises:
         ConfigurationError: `value` is not a finite number above zero. With `zero`, the number zero
@@ -89,8 +89,8 @@ class Options:
     Attributes:
         ttl: Seconds until a lock expires without renewal. Default of every `lock()`.
         node_timeout: Longest time in seconds for which a round waits for the answer of a node.
-        drift_factor: Share of the ttl that is subtracted because clocks run at different rates, 0
-            to 0.5. The published description of Redlock uses 0.01.
+        drift_factor: Share of the ttl, 0 to 0.5, that is subtracted because clocks run at different
+            rates. The published description of Redlock uses 0.01.
         min_validity: A grant counts only if at least this many seconds of the ttl remain. None: a
             twentieth of the ttl.
         key_format: Format of the Redis keys of locks, with `{name}` exactly once.
@@ -229,5 +229,5 @@ class Options:
         return drift_of(ttl, self.drift_factor)
 
     def least_validity(self, ttl: float) -> float:
-        """Return the shortest remaining time, in seconds, with which a grant counts."""
+        """Return the least remaining time, in seconds, that a grant must have to count."""
         return ttl * MIN_VALIDITY_SHARE if self.min_validity is None else self.min_validity

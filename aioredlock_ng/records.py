@@ -111,8 +111,9 @@ class LockInfo:
             types. After a lease with `min_hold`, the value stays True until the end of `min_hold`.
         token: The token of the quorum, or else the most frequent token. None if no node has a
             token, or if keys of other types are on more nodes than any token.
-        nodes: Number of nodes with that token, with the most frequent read grant, or with keys of
-            other types.
+        nodes: Number of nodes with that token. If a quorum has a read grant, the number of nodes
+            with the most frequent read grant. If `token` is None because of keys of other types,
+            the number of nodes with such keys.
         total: Number of all nodes.
         remaining: Seconds until fewer nodes than a quorum have the key, if the lease is not
             renewed. For a quorum of q nodes, the value is the q-th largest remaining time among the
@@ -121,9 +122,9 @@ class LockInfo:
         owner: The holder's label. None if the holder has written no label yet, or writes none.
         waiting: Number of clients in the queue: the lower median of the numbers that nodes report.
             The maximum is not used, because a node that was cut off may still have dead processes
-            in its queue. A process counts once for each set of names. With `fair=True` each task of
-            the process counts. Clients without a place in the queue are not counted, for example
-            those of other libraries. None if no node reports a number.
+            in its queue. A process counts once for each set of names that its tasks wait for. With
+            `fair=True` each task of the process counts. Clients without a place in the queue are
+            not counted, for example those of other libraries. None if no node reports a number.
         offered: True if nobody holds the lock and a node reserves its key for a waiter.
         over: True if the lease of the token has ended, and `min_hold` keeps the lock. `owner` then
             names the last holder.
@@ -156,12 +157,12 @@ class SemaphoreInfo:
         held: Number of slots that are held, including slots that `min_hold` keeps after the
             release.
         waiting: Number of clients that wait for a slot: the lower median of the numbers that nodes
-            report. Clients to which a node offers a slot now are included. A process counts once
-            for each limit. With `fair=True` each task of the process counts. None if no node
-            reports a number.
+            report. Clients to which a node offers a slot now are included. A process that waits
+            with several limits counts once for each limit. With `fair=True` each task of the
+            process counts. None if no node reports a number.
         slots: The state of each slot, from slot 1 upwards. The `resource` of slot 1 is the
             semaphore's name with "#1". The `waiting` of a slot counts the clients that wait for the
-            semaphore, and the clients that want this slot as a lock.
+            semaphore, and the clients that wait for an ordinary lock with the slot's name.
     """
 
     resource: str
@@ -196,24 +197,26 @@ class Stats:
         acquired: Leases granted.
         attempts: Attempts to acquire locks.
         refused: Attempts that no quorum granted in time.
-        unreachable: Attempts that reached no quorum, and after which the caller waited.
+        unreachable: Attempts that reached no quorum, after which the caller continued to wait.
         timeouts: Acquisitions that ended by `blocking_timeout`.
         cancelled: Acquisitions whose caller was cancelled.
         released: Leases released by their holder.
         lost: Leases lost, including leases whose release found the loss.
-        stalled: Lost leases that were not renewed because the event loop stood still.
-        renewals: Renewed leases, summed over all renewals.
+        stalled: Lost leases that were not renewed because the event loop did not run in time.
+        renewals: Renewals that a quorum confirmed, counted per lease.
         renewals_failed: Renewals that no quorum confirmed in time.
-        handoffs: Ends of leases after which a waiting task of this process received the grant, or
-            began an attempt, in the same tick.
-        passed_on: Leases that a task received from a grant of another task, without a request to
-            the nodes. Readers that share a grant count as well.
-        wakeups: Attempts of waiters after messages or answers which say that a quorum may grant.
-        wakeups_expiry: Attempts of waiters after the remaining time of a holder or an offer was
-            over.
-        wakeups_fallback: Attempts of waiters after a request that no quorum had answered. Also
-            counts refreshes while no quorum of nodes can notify the waiter.
-        looks: Attempts of waiters after any wake-up.
+        handoffs: Ends of leases that let a waiting task of this process continue in the same tick:
+            the task received the grant, or began an attempt.
+        passed_on: Leases that a task received without a request to the nodes, because another task
+            passed its grant on. Readers that share a grant count as well.
+        wakeups: Attempts that waiters began because messages or answers of nodes said that a quorum
+            may grant.
+        wakeups_expiry: Attempts that waiters began because the remaining time of a holder or an
+            offer was over.
+        wakeups_fallback: Attempts that waiters began because no quorum had answered the request
+            that keeps their place in the queues. While no quorum can notify a waiter, each such
+            request counts as well.
+        looks: Attempts that waiters began after a wake-up of any kind.
         second_rounds: Attempts whose fence needed a second round.
         repairs: Keys or fences restored on nodes.
         held: Leases held now.
@@ -221,8 +224,8 @@ class Stats:
         standing: Places in the nodes' queues now. Tasks of this process that wait for the same
             names share one place, and only one of them sends requests. With `fair=True` each task
             has its own place.
-        queued: One record for each place that `standing` counts. `inspect` counts all clients that
-            wait for a lock.
+        queued: One record for each place that `standing` counts. To count the waiting clients of
+            all processes, use `inspect`.
     """
 
     acquired: int

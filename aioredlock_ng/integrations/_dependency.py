@@ -40,8 +40,8 @@ class LockUnavailable(HTTPException):
 async def get_redlock(connection: HTTPConnection) -> Redlock:
     """Return the app's manager. Declare it as `Annotated[Redlock, Depends(get_redlock)]`.
 
-    Locks use the same dependency, so `app.dependency_overrides[get_redlock]` replaces the manager
-    of endpoints and locks.
+    Locks get their manager from this dependency as well. So an override in
+    `app.dependency_overrides[get_redlock]` applies to endpoints and to locks.
 
     Raises:
         ConfigurationError: The app has no manager.
@@ -57,11 +57,12 @@ async def get_redlock(connection: HTTPConnection) -> Redlock:
 
 
 class LockDependency:
-    """A dependency made by `lock_for` or `semaphore_for`, which FastAPI calls for every request.
+    """A dependency made by `lock_for` or `semaphore_for`. FastAPI calls it for every request.
 
     Attributes:
         responses: The lock's error answers for OpenAPI. `check_locks` adds these answers to the
-            routes of its app. To any other route, pass this value as the argument `responses`.
+            routes of its app. For any other route, pass this value to the route's decorator as
+            `responses`.
     """
 
     def __init__(self, policy: Policy, declared: dict[str, Any]) -> None:
@@ -141,8 +142,8 @@ class LockDependency:
         Internal: for `check_locks`.
 
         Raises:
-            ConfigurationError: The route lacks a value or declares it differently, or the manager
-                does not accept the options.
+            ConfigurationError: The route lacks a value, or the route and the lock declare it
+                differently, or the manager does not accept the options.
         """
         parameters = self._parameters_of(endpoint)
         named = self._policy.placeholders

@@ -18,20 +18,20 @@ _WORK: Final = "aioredlock_ng.work"
 
 
 def work_of(connection: HTTPConnection) -> Work:
-    """Return the `Work` of a request, and let the `Work` count the threads of a `def` endpoint."""
+    """Return the request's `Work`, which counts the running threads of a `def` endpoint."""
     scope = connection.scope
     # A router may be included in several places. FastAPI keeps a separate `dependant` of the
-    # endpoint for each place, so the `dependant` for this request's place is looked up.
+    # endpoint for each place, so take the one of the place that matched this request.
     route = scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")
     dependant = getattr(route, "dependant", None)
     if dependant is not None and not (is_async(dependant.call) or yields(dependant.call)):
-        # FastAPI decided to use a thread before it saw the wrapper, so it calls the wrapper in a
-        # thread as well.
+        # FastAPI decided to use a thread before this wrapper replaced the endpoint, so it calls the
+        # wrapper in a thread as well.
         dependant.call = watched(dependant.call)
     work: Work | None = scope.get(_WORK)
     if work is None or work.over:
-        # If a middleware handles a request twice, the scope still has the `Work` of the first time.
-        # That `Work` has ended, so the second time needs a new one.
+        # If a middleware passes a request to the app twice, the scope still has the `Work` of the
+        # first call. That `Work` has ended, so the second call needs a new one.
         work = scope[_WORK] = Work()
     work.enter()
     return work

@@ -118,7 +118,7 @@ class Locks:
         return call  # type: ignore[return-value]
 
     def check(self, where: str, variables: frozenset[str], redlock: Redlock | None) -> None:
-        """Check that a route has all values for name and label, and that the options are valid.
+        """Check that a route has all values for the lock's name and label. Check the options too.
 
         Args:
             where: The route, for errors.
@@ -131,8 +131,8 @@ class Locks:
         if unknown := self._from_path.keys() - variables:
             raise ConfigurationError(
                 f"{where}: the lock {self} needs {', '.join(sorted(unknown))}; variables of"
-                f" this path are: {', '.join(sorted(variables)) or 'none'}; name values from"
-                " the query in query="
+                f" this path are: {', '.join(sorted(variables)) or 'none'}; if a value comes"
+                " from the query, name it in query="
             )
         if redlock is not None:
             self._policy.check(redlock)
@@ -161,7 +161,8 @@ class Locks:
                 raise
             raise self._unavailable(error) from error
         except LockLost as error:
-            # If a response has begun, the client would read a second response as a part of it.
+            # If a response has begun, send no error response. The client would read it as a part of
+            # the first one.
             if lease is None or not lease.was_gone or request.writer.output_size > 0:
                 raise
             raise self._unavailable(error) from error

@@ -22,8 +22,8 @@ def check_makers(argument: str, makers: Any, bare: set[str]) -> None:
     Args:
         argument: Name of the argument in errors.
         makers: The converters, as the user gave them.
-        bare: Names of the placeholders without attributes. For such a placeholder, the lock's name
-            contains the result of the converter itself.
+        bare: Names of the placeholders without attributes. The converter's result for such a
+            placeholder becomes a part of the lock's name.
 
     Raises:
         ConfigurationError: `makers` is not a mapping, a converter cannot be called, or its results

@@ -207,7 +207,7 @@ class Parameters:
 
 
 def _marker(parameter: inspect.Parameter) -> Any:
-    """Return the source that a parameter declares, such as `Query()`, or None without a source."""
+    """Return the source that a parameter declares, such as `Query()`, or None."""
     given = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
     return next(
         (
@@ -250,13 +250,13 @@ def _textual(annotation: Any) -> bool:
 
 
 def _declarable(annotation: Any) -> bool:
-    """Return True for a type that passes `_textual`, or a model with attributes that may pass."""
+    """Return True for a type that passes `_textual`, and for a model: its attributes may pass."""
     plain = _plain(annotation)
     return _textual(plain) or (isinstance(plain, type) and issubclass(plain, BaseModel))
 
 
 def _remedy(parameter: inspect.Parameter) -> str:
-    """Return the text of a declaration that gives the lock the same value as the endpoint."""
+    """Return, as text for an error, the declaration that gives the lock the endpoint's value."""
     marker, written = _marker(parameter), _written(parameter.annotation)
     if isinstance(marker, params.Depends):
         return f"Depends({getattr(marker.dependency, '__name__', '...')})"

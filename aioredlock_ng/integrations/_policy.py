@@ -83,7 +83,7 @@ class Policy:
     """The locks and the answers that one call of `lock_for`, `locked` or `semaphore_for` defines.
 
     Args:
-        templates: Names of the locks, which are acquired together. A semaphore has one name.
+        templates: Names of the locks. The locks are acquired together. A semaphore has one name.
         options: Arguments of `Redlock.lock`: times, `fail_fast` and `fair`.
         held_status: HTTP status if other requests hold the lock or all slots: 409 or 423, and for a
             semaphore also 429. None: 423 for a lock, 429 for a semaphore.
@@ -151,7 +151,7 @@ class Policy:
         self.held_when = "Another request holds the lock"
         self._held_detail = "locked by another request; try again"
         if shared:
-            self.held_when = "Another request holds the lock to write, or waits for it"
+            self.held_when = "Another request holds the write lock, or waits for it"
         if limit is not None:
             self.held_when = "Other requests hold all slots"
             self._held_detail = "too many requests at a time; try again"
@@ -163,7 +163,8 @@ class Policy:
 
         Args:
             templates: Names of the locks.
-            given: All arguments of that call by name. Arguments that are not options are ignored.
+            given: All arguments of the call, by name. Arguments that a policy does not use are
+                ignored.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -211,7 +212,8 @@ class Policy:
         Args:
             redlock: The manager, for asyncio or for threads.
             values: The objects that the templates use, by name.
-            provided: Values for the label alone, which replace `values` of the same name.
+            provided: Values for the label only. In the label, they replace `values` of the same
+                name.
 
         Raises:
             UnusableValue: The request's values cannot form a name of a lock, or a label.
@@ -228,7 +230,8 @@ class Policy:
         try:
             return self._described(redlock, names, label)
         except ConfigurationError as error:
-            # If an option is the reason, this call raises the error. Otherwise the name is invalid.
+            # If an option caused the error, this call raises it again. Otherwise the name is
+            # invalid.
             self.check(redlock)
             raise UnusableValue(f"not possible as a lock's name: {error}") from error
 
@@ -246,9 +249,9 @@ class Policy:
     def _taken_for(self, error: LockNotAcquired) -> float | None:
         """Return the longest time for which `min_hold` may keep the lock, or None if unknown.
 
-        The keys do not expire before the end of `min_hold`. They may expire later, because a holder
-        that still works renews them. Without `min_hold`, the expiry of the keys does not show when
-        the lock becomes free.
+        The result is at most `min_hold`, because the keys may live longer: a holder that still
+        works renews them. Without `min_hold` the result is None, because the holder may release the
+        lock long before the keys expire.
         """
         left, min_hold = getattr(error, "retry_after", None), self._options.get("min_hold")
         return None if left is None or min_hold is None else min(left, min_hold)

@@ -45,8 +45,8 @@ class Template:
     may contain any characters.
 
     Args:
-        text: The template. A literal brace is written {{ or }}. A placeholder must not have a
-            position, an index, a format or a private name.
+        text: The template. A literal brace is written {{ or }}. A placeholder needs a public name.
+            Positions, indexes and formats are not allowed.
 
     Raises:
         ConfigurationError: The text is not a template, a placeholder is not allowed, or there is no

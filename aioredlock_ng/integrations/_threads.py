@@ -59,7 +59,7 @@ class Work:
         _current.set(self)
 
     def leave(self) -> bool:
-        """End the request, so that no further thread begins.
+        """Mark the request as ended, so that no further thread begins.
 
         Return True if a thread still works.
         """
@@ -70,15 +70,15 @@ class Work:
             return self._running > 0
 
     def still_used(self, then: Callable[[], None]) -> bool:
-        """End the request, and return True if a thread still works.
+        """Mark the request as ended, and return True if a thread still works.
 
         If the result is True, the callback `then` is called on the event loop after the end of the
         last thread.
         """
         if not self.leave():
             return False
-        # When the thread ends, it queues `_ended` on this event loop. So `_ended` runs only after
-        # this method has returned, and finds `then`.
+        # When the thread ends, it queues `_ended` on this event loop. So `_ended` runs after this
+        # method has returned, and calls `then`.
         self._waiting.append(then)
         return True
 
@@ -89,7 +89,8 @@ class Work:
             LockReleased: The request and its lock ended before the thread began.
         """
         with self._mutex:
-            # If a request is cancelled after anyio's last check, its thread still starts.
+            # If a request is cancelled after anyio's last check, its thread still starts. The
+            # endpoint must not run then, because the lock is released.
             if self._over:
                 raise LockReleased("the request was over before its endpoint began in a thread")
             self._running += 1
@@ -111,7 +112,10 @@ class Work:
 
 
 def watched(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the endpoint so that `Work.run` runs it. A wrapped endpoint is returned unchanged."""
+    """Wrap the endpoint so that `Work.run` runs it.
+
+    An endpoint that is wrapped already is returned unchanged.
+    """
     if getattr(call, "_is_watched", False):
         return call
 

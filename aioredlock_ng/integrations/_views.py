@@ -43,7 +43,7 @@ class ViewOptions(TypedDict, total=False):
     Attributes:
         limit: Number of requests, 1 to 1,000, that may run at a time under one name. The view then
             uses a semaphore in place of a lock. A semaphore has only one name. Default: a lock.
-        shared: True: the lock is `rwlock(name).read()`. Requests with the same lock name may
+        shared: If True, the lock is `rwlock(name).read()`. Requests with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer. With
             `shared`, several names, `limit`, `min_hold` and `fair` are not possible. Default:
             False.
@@ -58,16 +58,16 @@ class ViewOptions(TypedDict, total=False):
         held_status: Status if another request holds the lock: 423 (default) or 409. With `limit`,
             the status if other requests hold all slots: 429 (default), 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423, 429 and 503. Default: 1.
-            The header has a larger value, up to an hour, if a longer wait is likely. The wait is
-            longer while nodes are quarantined (503), and while `min_hold` keeps the lock or the
-            slot (the other statuses).
+            The header has a larger value, up to an hour, if a longer wait is likely. That is so
+            while nodes are quarantined (status 503), and while `min_hold` keeps the lock or the
+            slot (all other statuses).
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
             "order {order_id}". A function returns the label, or None for the manager's label. The
-            function receives the values that it names as parameters. A label is one printable line
-            of at most 200 bytes. If the text is anything else, the client receives 400. Default:
-            the manager's label.
-        fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
-            of waiting for `blocking_timeout`. Default: True.
+            function's parameters name the values that it receives. A label is one printable line of
+            at most 200 bytes. If the text is anything else, the client receives 400. Default: the
+            manager's label.
+        fail_fast: If no quorum of nodes can grant, answer 503 after one attempt instead of waiting
+            for `blocking_timeout`. Default: True.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
             The option makes requests slower, and has no effect on a request that does not wait.
             Default: False.
@@ -168,10 +168,11 @@ class ViewLock:
         kwargs: Mapping[str, Any],
         more: Mapping[str, Any],
     ) -> R:
-        """Run `call`, which calls the view, under the view's lock, and return the result.
+        """Run `call` under the view's lock, and return its result.
 
-        A placeholder in the lock's name or label gets its value from an argument of the view, as
-        given in `args` and `kwargs`. If the view has no such argument, the value comes from `more`.
+        `call` is a function that calls the view. A placeholder in the lock's name or label gets its
+        value from an argument of the view, as given in `args` and `kwargs`. If the view has no such
+        argument, the value comes from `more`.
 
         Raises:
             Refused: The request's values cannot form a name or a label, or the lock was not

@@ -38,7 +38,7 @@ H = TypeVar("H", bound="Callable[..., Awaitable[web.StreamResponse]]")
 
 
 def redlock_ctx(redlock: Redlock | None = None) -> Callable[[web.Application], AsyncIterator[None]]:
-    """Return a cleanup context that opens a manager as `app[REDLOCK]` and closes it.
+    """Return a cleanup context that opens a manager, sets `app[REDLOCK]`, and closes the manager.
 
     Add the context by `app.cleanup_ctx.append(redlock_ctx())`.
 
@@ -93,9 +93,9 @@ def locked(
         template: The lock's name. A placeholder such as `{id}` is a variable of the route's path.
             If the argument `query` contains `id`, the value comes from the query instead.
         more: Names of further locks, which are acquired together: all or nothing.
-        path: Converters from the text of a path variable to a value: `{"id": int}` gives /7 and /07
-            the same lock. The value must be a str, int, UUID, date or Enum. If a converter raises
-            ValueError, the answer is 400. Default: the text itself.
+        path: Converters from the text of a path variable to a value. With `{"id": int}`, /7 and /07
+            get the same lock. The value must be a str, int, UUID, date or Enum. If a converter
+            raises ValueError, the answer is 400. Default: the text itself.
         query: The placeholders that come from the query, with their converters: `{"size": str}`.
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:
@@ -105,19 +105,19 @@ def locked(
         min_hold: Shortest time in seconds for which the lock stays taken; see `Redlock.lock`.
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
-            larger value, up to an hour, if a longer wait is likely. The wait is longer while nodes
-            are quarantined (503), and while `min_hold` keeps the lock (`held_status`).
+            larger value, up to an hour, if a longer wait is likely. That is so while nodes are
+            quarantined (status 503), and while `min_hold` keeps the lock (status `held_status`).
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
             "account {id}". A function returns the label, or None for the manager's label. The
-            function receives the values that it names as parameters. A placeholder or parameter
+            function's parameters name the values that it receives. A placeholder or parameter
             `request` receives the request itself. A label is one printable line of at most 200
             bytes. If the text is anything else, the client receives 400. None: the manager's label.
-        fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
-            of waiting for `blocking_timeout`.
+        fail_fast: If no quorum of nodes can grant, answer 503 after one attempt instead of waiting
+            for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
             The option makes requests slower, and has no effect with `blocking_timeout=0`.
-        shared: True: the lock is `rwlock(name).read()`, for example in a GET handler. Requests
-            with the same lock name may then run at the same time. A lock of the same name
+        shared: If True, the lock is `rwlock(name).read()`. Use it, for example, in a GET handler.
+            Requests with the same lock name may then run at the same time. A lock of the same name
             without `shared` is a writer. With `shared`, `more`, `min_hold` and `fair` are not
             possible.
 

@@ -59,24 +59,23 @@ def locked(
         template: The lock's name, with parameters of the function: "account:{account}".
         held: The effect on a task that does not get its lock. "raise": the task fails with the
             error. "retry": the task is repeated, as its `max_retries` and `default_retry_delay`
-            say. "skip": the task is not run, and its state is REVOKED. A task with "skip" still
+            say. "skip": the task is not run, and its state is REVOKED. Even with "skip", the task
             fails if no quorum of nodes can grant the lock.
         limit: Number of tasks, 1 to 1,000, that may run at a time under one name. The tasks then
-            share a semaphore in place of a lock. None: one task, under a lock.
-        shared: True: the lock is `rwlock(name).read()`. Tasks with the same lock name may
-            then run at the same time. A lock of the same name without `shared` is a writer.
-        options: As for `Redlock.lock`. `blocking_timeout` is the longest wait in seconds. Its
-            default with "retry" and "skip" is 0, no wait. With "raise", the default is to wait
+            share a semaphore in place of a lock. None: one task at a time, under a lock.
+        shared: If True, the lock is `rwlock(name).read()`. Tasks with the same lock name may then
+            run at the same time. A lock of the same name without `shared` is a writer.
+        options: As for `Redlock.lock`. `blocking_timeout` is the longest wait in seconds. With
+            "retry" and "skip", its default is 0, no wait. With "raise", the default is to wait
             without limit. `min_hold` is the shortest time for which the lock or slot stays taken,
-            even if the task is shorter.
-            `owner` is a text with placeholders like those of the name, or a function with some of
-            the task's parameters. With `bind=True`, `owner="task {self.request.id}"` shows the
-            task's id.
+            even if the task is shorter. `owner` is a text with placeholders like those of the name,
+            or a function with some of the task's parameters. With `bind=True`,
+            `owner="task {self.request.id}"` shows the task's id.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the task raises this error if a value
-            contains the separator that follows its placeholder, or has a text that can differ
-            between processes. A call also raises this error if the text for `owner` is not one
+            contains the separator that follows its placeholder, or has no text that is the same in
+            all processes. A call also raises this error if the text for `owner` is not one
             printable line of at most 200 bytes.
 
     Safety: the lock is released when the task returns or raises, at its soft time limit, and at

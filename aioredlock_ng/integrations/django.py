@@ -64,10 +64,11 @@ A process has one manager, because Django has one set of settings.
 
 
 def get_redlock() -> Redlock:
-    """Return the manager of this project, which opens at its first use in each process.
+    """Return the manager of this project.
 
-    The setting `AIOREDLOCK_NG` is a dict of `nodes` and the options of `Redlock`. Without this
-    setting, nodes and options come from the environment, as in `Redlock.from_env()`.
+    The manager opens at its first use in each process. The setting `AIOREDLOCK_NG` is a dict of
+    `nodes` and the options of `Redlock`. Without this setting, nodes and options come from the
+    environment, as in `Redlock.from_env()`.
 
     Raises:
         ConfigurationError: A setting is invalid.
@@ -118,7 +119,7 @@ def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callabl
                 response = view(*args, **kwargs)
                 if getattr(response, "streaming", False) and not isinstance(response, FileResponse):
                     raise ConfigurationError(
-                        "a stream is made after the view has returned, without its lock; use `with"
+                        "a stream is produced after the view has released its lock; use `with"
                         " get_redlock().lock(...)` in the generator"
                     )
                 return response
@@ -155,8 +156,8 @@ def locked_command(
             its status is 0.
         limit: Number of commands, 1 to 1,000, that may run at a time under one name. The commands
             then share a semaphore in place of a lock. `held` applies while other commands hold all
-            slots. None: one command, under a lock.
-        shared: True: the lock is `rwlock(name).read()`. Commands with the same lock name may
+            slots. None: one command at a time, under a lock.
+        shared: If True, the lock is `rwlock(name).read()`. Commands with the same lock name may
             then run at the same time. A lock of the same name without `shared` is a writer.
         options: As for `Redlock.lock`. `blocking_timeout` limits the wait. Default: 0, no wait.
             `min_hold` is the shortest time for which the lock or slot stays taken, even if the

@@ -39,8 +39,8 @@ def redlock_lifespan(
     """Return a lifespan that opens a manager as `app.state.redlock` and closes it at the end.
 
     Use the lifespan as `FastAPI(lifespan=redlock_lifespan())`, or inside your own lifespan:
-    `async with redlock_lifespan()(app): ...`. The lifespan yields a state, which mounted apps
-    receive as well.
+    `async with redlock_lifespan()(app): ...`. The lifespan yields the manager as lifespan state, so
+    that mounted apps receive it too.
 
     Args:
         redlock: A manager that is not open yet. None: the result of `Redlock.from_env()` at the
@@ -105,9 +105,9 @@ def lock_for(
 
     Args:
         template: The lock's name. A placeholder such as `{order_id}` names a path or query
-            parameter of the endpoint. The value that the endpoint gets replaces the placeholder.
-            The value must be a str, int, UUID, date or Enum, because equal values of these types
-            always have the same text.
+            parameter of the endpoint. The placeholder is replaced by the value that the endpoint
+            receives. The value must be a str, int, UUID, date or Enum, because equal values of
+            these types always have the same text.
         more: Names of further locks, which are acquired together: all or nothing.
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:
@@ -117,26 +117,27 @@ def lock_for(
         min_hold: Shortest time in seconds for which the lock stays taken; see `Redlock.lock`.
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The header has a
-            larger value, up to an hour, if a longer wait is likely. The wait is longer while nodes
-            are quarantined (503), and while `min_hold` keeps the lock (`held_status`).
+            larger value, up to an hour, if a longer wait is likely. That is so while nodes are
+            quarantined (status 503), and while `min_hold` keeps the lock (status `held_status`).
         owner: Label of the holder, which `inspect` shows. A text may have placeholders, as in
             "order {order_id}". A function returns the label, or None for the manager's label. The
-            function receives the values that it names as parameters. A placeholder or parameter
+            function's parameters name the values that it receives. A placeholder or parameter
             `request` receives the request itself. A label is one printable line of at most 200
             bytes. If the text is anything else, the client receives 422. None: the manager's label.
-        fail_fast: True: while no quorum of nodes can grant, answer 503 after one attempt instead
-            of waiting for `blocking_timeout`.
+        fail_fast: If no quorum of nodes can grant, answer 503 after one attempt instead of waiting
+            for `blocking_timeout`.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
             The option makes requests slower, and has no effect with `blocking_timeout=0`.
-        shared: True: the lock is `rwlock(name).read()`, for example in a GET endpoint. Requests
-            with the same lock name may then run at the same time. A lock of the same name
+        shared: If True, the lock is `rwlock(name).read()`. Use it, for example, in a GET endpoint.
+            Requests with the same lock name may then run at the same time. A lock of the same name
             without `shared` is a writer. With `shared`, `more`, `min_hold` and `fair` are not
             possible.
-        declared: Sources of the other values in the lock's name and label, declared like the
-            parameters of a dependency. Examples: `user=Depends(current_user)`,
-            `tenant=Annotated[str, Header()]`, or `order=Order` for the body's model, which the
-            endpoint receives as `order`. A placeholder with the name of an option, such as
-            `{owner}`, gets its value from the endpoint.
+        declared: Sources of the name's and label's values that come neither from the path nor from
+            the query. Declare them like the parameters of a dependency. Examples:
+            `user=Depends(current_user)`, `tenant=Annotated[str, Header()]`, or `order=Order` for
+            the body's model, which the endpoint receives as `order`. A placeholder with the name of
+            an option, such as `{owner}`, always gets its value from the endpoint's parameter of
+            that name.
 
     Raises:
         ConfigurationError: An argument is invalid. Errors that depend on the route are found by
@@ -200,7 +201,7 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
             try:
                 if websocket:
                     raise ConfigurationError(
-                        "a WebSocket cannot receive this answer; use `async with"
+                        "a WebSocket cannot receive the lock's error answers; use `async with"
                         " redlock.lock(...)` in the endpoint"
                     )
                 if dependency.scope == "function" and yields(route.endpoint):

@@ -125,7 +125,7 @@ def locked(
                 response = flask.make_response(result)
                 if response.is_streamed and not response.direct_passthrough:
                     raise ConfigurationError(
-                        "a stream is made after the view has returned, without its lock; use `with"
+                        "a stream is produced after the view has released its lock; use `with"
                         " get_redlock().lock(...)` in the generator"
                     )
                 return response

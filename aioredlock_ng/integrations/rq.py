@@ -47,10 +47,10 @@ def locked(
     shared: bool = False,
     **options: Unpack[GuardOptions],
 ) -> Guard:
-    """Run each call of a job's function under a lock. The lock's name may contain the arguments.
+    """Run each call of a job's function under a lock.
 
-    Write the decorator directly above the `def`, below `@job`. In the function,
-    `redlock.current_lease` is the lease.
+    The lock's name may contain the function's arguments. Write the decorator directly above the
+    `def`, below `@job`. In the function, `redlock.current_lease` is the lease.
 
     Args:
         redlock: The manager, made at import time. A worker forks a process for each job, and each
@@ -59,22 +59,22 @@ def locked(
         held: The effect on a job that does not get its lock. "raise": the job fails with the error.
             `Retry(max=20, interval=5)`: the job is repeated up to 20 times, every 5 seconds.
             "skip": the function is not called, the job finishes, and `job.meta` has the key
-            `SKIPPED`. A job with "skip" still fails if no quorum of nodes can grant the lock.
+            `SKIPPED`. Even with "skip", the job fails if no quorum of nodes can grant the lock.
         limit: Number of jobs, 1 to 1,000, that may run at a time under one name. The jobs then
-            share a semaphore in place of a lock. None: one job, under a lock.
-        shared: True: the lock is `rwlock(name).read()`. Jobs with the same lock name may
-            then run at the same time. A lock of the same name without `shared` is a writer.
-        options: As for `Redlock.lock`. `blocking_timeout` is the longest wait in seconds. Its
-            default with a `Retry` and "skip" is 0, no wait. With "raise", the default is to wait
+            share a semaphore in place of a lock. None: one job at a time, under a lock.
+        shared: If True, the lock is `rwlock(name).read()`. Jobs with the same lock name may then
+            run at the same time. A lock of the same name without `shared` is a writer.
+        options: As for `Redlock.lock`. `blocking_timeout` is the longest wait in seconds. With a
+            `Retry` or "skip", its default is 0, no wait. With "raise", the default is to wait
             without limit. `min_hold` is the shortest time for which the lock or slot stays taken,
-            even if the job is shorter.
-            `owner` is a text with placeholders like those of the name, or a function with some of
-            the job's parameters. `owner=lambda: rq.get_current_job().id` shows the job's id.
+            even if the job is shorter. `owner` is a text with placeholders like those of the name,
+            or a function with some of the job's parameters. `owner=lambda: rq.get_current_job().id`
+            shows the job's id.
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the function raises this error if a
-            value contains the separator that follows its placeholder, or has a text that can differ
-            between processes. A call also raises this error if the text for `owner` is not one
+            value contains the separator that follows its placeholder, or has no text that is the
+            same in all processes. A call also raises this error if the text for `owner` is not one
             printable line of at most 200 bytes.
 
     Safety: the lock is released when the function returns or raises, at the job's timeout, and at

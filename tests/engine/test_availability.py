@@ -56,7 +56,7 @@ async def test_a_majority_that_is_lost_is_told_once_and_once_when_it_is_back(
     down = "memory-1: down (not connected); memory-2: down (not connected)"
     assert told == [
         ("WARNING", f"no quorum: 1 of 3 nodes can grant locks, 2 are needed: {down}"),
-        ("INFO", "a quorum is back: 2 of 3 nodes can grant locks, 2 are needed; after 3.0 s"),
+        ("INFO", "a quorum is back: 2 of 3 nodes can grant locks, 2 are needed; there was no quorum for 3.0 s"),
     ]
 
 

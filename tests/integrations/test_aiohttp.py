@@ -141,7 +141,7 @@ async def test_a_request_whose_text_cannot_be_a_label_is_answered_by_400(nodes: 
 @pytest.mark.parametrize(
     ("owner", "told"),
     [
-        ("{user}", r"the lock account:\{id\} needs user; variables of this path are: id; name values from the query"),
+        ("{user}", r"the lock account:\{id\} needs user; variables of this path are: id; if a value comes from the query"),
         (lambda user, request: user, r"needs user; variables of this path are: id"),
         ("{id", "owner '{id': expected"),
         (names, "coroutine function; use a plain function"),

@@ -157,7 +157,7 @@ def test_openapi_lists_the_answer_to_a_request_that_may_not_read_now() -> None:
 
     for_fastapi.check_locks(app)
     responses = app.openapi()["paths"]["/catalogs/{shop}"]["get"]["responses"]
-    assert responses["423"]["description"] == "Another request holds the lock to write, or waits for it"
+    assert responses["423"]["description"] == "Another request holds the write lock, or waits for it"
     assert repr(dependency) == "lock_for('catalog:{shop}', shared=True)"
 
 
