@@ -21,7 +21,8 @@ class Lease:
     """A granted lock. Made by `Lock.acquire`, never by hand.
 
     All times are seconds. Every method may be called from any thread. The lease renews itself
-    unless the lock has `auto_extend=False`. The renewals do not depend on the program's threads.
+    unless the lock has `auto_extend=False`. The renewals go on while the program's threads are
+    busy.
     """
 
     __slots__ = ("__weakref__", "_lease", "_thread")

@@ -174,7 +174,7 @@ class Lock:
         if not mine:
             unknown = RedlockError(
                 f"the `with` of the lock {self.resource!r} ended in a thread that did not enter it,"
-                " so nothing was released; use `acquire` and `release` where a lease changes threads"
+                " so nothing was released; use `acquire` and `release` if a lease changes threads"
             )
             if exc is None:
                 raise unknown

@@ -1,8 +1,8 @@
 """Run a candidate on the engine's loop, while the calling thread does the work of its terms.
 
-The asyncio `Election` decides when each term begins and when it must end. Its `main` is
-`Stand._lead`, which gives the lease to the calling thread, and waits until the work of that thread
-has ended.
+The asyncio `Election` decides when each term begins and when it must end. It calls
+`Stand._lead` with the lease of each term. `_lead` gives the lease to the calling thread, and waits
+until the work of that thread has ended.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["Campaign", "Over", "Seat", "Stand", "single_term"]
 
 Lead = Callable[[aioredlock_ng.Lease], Coroutine[Any, Any, object]]
 Campaign = Callable[[aioredlock_ng.Election, Lead], Coroutine[Any, Any, object]]
-"""A function that lets a candidate stand for election on the engine's loop, and awaits the given
-`Lead` under each lease."""
+"""A function that lets a candidate stand for election on the engine's loop. It calls and awaits the
+given `Lead` with each lease."""
 
 
 class Over(NamedTuple):
