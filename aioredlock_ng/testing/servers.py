@@ -251,7 +251,7 @@ class LocalServer:
             return False
         tail = "\n".join(words.splitlines()[-8:])
         raise ServerFailed(
-            f"the server {command_line[0]} did not start on {self.address}; its last words:\n{tail}"
+            f"the server {command_line[0]} did not start on {self.address}; end of its log:\n{tail}"
         )
 
     def _command_line(self) -> list[str]:
