@@ -47,14 +47,15 @@ _RIGHT_USE = (
 class Redlock(Kinds):
     """Locks over N independent Redis nodes.
 
-    Use `async with Redlock([...]) as redlock:`, or `await open()` and `await aclose()`, which may
-    run in different tasks of one event loop. The manager keeps one connection per node open in the
-    background.
+    Use `async with Redlock([...]) as redlock:`, or call `await open()` and later `await aclose()`.
+    The two calls may run in different tasks of one event loop. The manager keeps one connection per
+    node open in the background.
 
     Args:
         nodes: URLs (`redis://`, `rediss://`, `unix://`), `redis.asyncio.Redis` clients or node
-            objects. The manager copies the settings of a client, but not its connections. Use an
-            odd number of nodes. A single node works as well, but its failure stops all locks.
+            objects such as those of `aioredlock_ng.testing.MemoryNodes`. The manager copies the
+            settings of a client, but not its connections. Use an odd number of nodes. A single node
+            works as well, but its failure stops all locks.
         ttl: Seconds until a lock expires without renewal.
         node_timeout: Longest time in seconds for which a round waits for the answer of a node.
         drift_factor: Share of the ttl that is subtracted for clock drift, 0 to 0.5.
@@ -67,21 +68,22 @@ class Redlock(Kinds):
         fencing: Give every lease a fencing token, `lease.fence`; see `Options.fencing`.
         recovery_guard: Protection against nodes that lost their memory: "auto", "strict" or None;
             see `Options.recovery_guard`.
-        owner: Label of the holder, which `inspect` shows: True, False or a text; see
-            `Options.owner`.
+        owner: Label of the holder, which `inspect` shows. A text, True for host, process and task,
+            or False for no label; see `Options.owner`.
         sinks: Callables that receive every event in addition to the log; see
             `aioredlock_ng.events`. A sink must return quickly and must not block.
         clock: A function that returns seconds and never jumps back. Set it in simulations only.
             Default: the boot time, which advances even while the machine is suspended.
-        wall_clock: Returns seconds since 1970. The value of a fence depends on this clock, but the
-            order of fences does not.
-        rng: Source of randomness for tokens and jitter. Set it in simulations only. Default: tokens
-            come from the operating system.
-        thread: Run the engine on an event loop in a daemon thread of its own. Leases are then
-            renewed while the loop of their holder is blocked, and the manager may be used from
-            several loops and threads. Sinks are called in that thread.
-        stall_limit: Seconds after which a loop that stands still loses its leases. Needs
-            `thread=True`. None: a loop that stands still keeps its leases.
+        wall_clock: A function that returns the seconds since 1970. The value of a fence depends on
+            this clock, but the order of fences does not.
+        rng: Source of randomness for tokens and jitter. Set it in simulations only. By default,
+            the operating system generates the tokens.
+        thread: Run the manager's requests and renewals on an event loop in a separate daemon
+            thread. Leases are then renewed even while the event loop of their holder is blocked,
+            and the manager may be used from several loops and threads. Sinks are called in that
+            thread.
+        stall_limit: If the event loop of a holder is blocked for this many seconds, its leases are
+            lost. Needs `thread=True`. None: a blocked loop keeps its leases.
 
     Raises:
         ConfigurationError: A node or a setting is invalid. The message names the argument, the
@@ -141,14 +143,14 @@ class Redlock(Kinds):
     def from_env(cls, environ: Mapping[str, str] = os.environ, **options: Any) -> Self:
         """Make a manager from environment variables.
 
-        `AIOREDLOCK_NG_NODES` has the URLs, separated by commas. A comma in a password is %2C.
-        Optional variables with seconds: `AIOREDLOCK_NG_TTL`, `_NODE_TIMEOUT`, `_MIN_VALIDITY`,
+        `AIOREDLOCK_NG_NODES` has the URLs, separated by commas. In a password, write a comma as
+        %2C. Optional variables with seconds: `AIOREDLOCK_NG_TTL`, `_NODE_TIMEOUT`, `_MIN_VALIDITY`,
         `_MAX_TTL`, `_CONNECT_TIMEOUT` and `_CLOSE_TIMEOUT`. Other optional variables:
         `_DRIFT_FACTOR` (a share), `_KEY_FORMAT` (a text), `_FENCING` (true or false),
         `_RECOVERY_GUARD` (auto, strict or none) and `_OWNER` (a text, true or false).
 
         Args:
-            environ: The variables. The log names variables that may be misspelt settings.
+            environ: The environment variables. The log names variables that may be misspelt.
             options: Settings that override the environment; see the class `Redlock`.
 
         Raises:
@@ -172,7 +174,7 @@ class Redlock(Kinds):
                 parent of this forked process. Also raised if no asyncio event loop runs, for
                 example under trio.
 
-        Safety: a cancelled call closes everything again.
+        Safety: a cancelled call closes the connections that it has opened.
         """
         if self._threaded is not None:
             await self._threaded.begin()

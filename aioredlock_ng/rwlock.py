@@ -41,13 +41,13 @@ class RWLock:
     """A named read-write lock, made by `Redlock.rwlock`.
 
     `read()` and `write()` return locks, which are used like a `Lock`. Any number of readers, or one
-    writer, hold the lock at a time. `redlock.lock(name)` is a writer too, as are the locks of other
-    libraries.
+    writer, hold the lock at a time. A holder of `redlock.lock(name)` counts as a writer. So
+    does the holder of a lock that another library has set on the same key.
 
-    Readers and writers take turns. A writer that waits keeps new readers out, and after a writer
-    all readers that wait enter together. So neither side starves.
+    Readers and writers take turns. A waiting writer keeps new readers out. After a writer, all
+    waiting readers enter together. So neither side starves.
 
-    A reader that dies keeps writers out until its own ttl is over.
+    A reader that dies keeps writers out until the ttl of its lease is over.
     """
 
     __slots__ = ("_blocking_timeout", "_on_lost", "_source", "_writing")
@@ -66,7 +66,7 @@ class RWLock:
         return self._writing.resource
 
     def read(self) -> ReadLock:
-        """Return the readers' side.
+        """Return the lock for readers.
 
         The fence of a read lease is not below the fence of any earlier writer, and is below the
         fence of every later writer. So the fence can serve as the version of the data that the
@@ -82,7 +82,7 @@ class RWLock:
         return ReadLock(self._source, reading, self._blocking_timeout, self._on_lost)
 
     def write(self) -> WriteLock:
-        """Return the writers' side.
+        """Return the lock for writers.
 
         `await lease.downgrade()` turns a write lease into a read lease.
         """

@@ -45,8 +45,8 @@ class Semaphore(Lock):
     async def inspect(self) -> SemaphoreInfo:
         """Ask all nodes, in one round, who holds each slot and how many clients wait.
 
-        Nothing is written. The result contains no slots above this limit, which processes with a
-        greater limit may hold.
+        Nothing is written. Processes with a greater limit may hold slots above this limit. The
+        result does not contain these slots.
 
         Raises:
             QuorumUnreachable: Too few nodes answered.

@@ -20,7 +20,7 @@ _TRAPS: Final[dict[Use, tuple[str, tuple[str, ...]]]] = {
     "await": ("cannot be awaited", ("__await__",)),
     "acquire": ("has no acquire", ("acquire", "try_acquire")),
 }
-"""For each wrong use: the words of the error, and the methods that raise the error."""
+"""The words of the error and the methods that raise the error, by wrong use."""
 
 
 def call_of(method: str, name: str | bytes, more: str = "") -> str:

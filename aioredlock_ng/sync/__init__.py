@@ -1,8 +1,8 @@
 """Provide the manager, locks and leases for threads, with `with` in place of `async with`.
 
 An event loop in a separate thread renews the leases, even while the program's threads are busy. One
-manager serves all threads of a process. A forked child opens the manager anew at its first use. In
-the child, the leases of the parent count as lost.
+manager serves all threads of a process. In a forked child, the first use of the manager opens it
+anew, and the leases of the parent count as lost.
 
 A thread cannot be cancelled. A loss is reported by `Lease.check`, by the `on_lost` callback, and at
 the end of `with`.
@@ -42,7 +42,7 @@ __all__ = [
     "WriteLock",
 ]
 
-# anyio would import its asyncio backend at the first use, which takes a tenth of a second. Each
-# forked child would repeat the import.
+# Import anyio's asyncio backend now. At its first use, anyio would import the backend by itself,
+# which takes a tenth of a second, and every forked child would repeat the import.
 with suppress(ImportError):
     import_module("anyio._backends._asyncio")

@@ -36,14 +36,15 @@ class Election:
 
     `election.run(main)` is the usual way: `main(lease)` runs in the calling thread whenever this
     candidate leads. `with election as lease:` is a single term. A candidate has at most one term at
-    a time. A second `run` or `with` meanwhile raises `RedlockError`.
+    a time. A second `run` or `with` at the same time raises `RedlockError`.
 
-    A thread cannot be cancelled. The body must end soon after it learns that its term must end. The
-    term must end when `lease.remaining()` falls to `step_down` seconds, when the lease is lost, and
-    after `resign()`. From then on `leading` is False, `lease.check()` raises an error,
-    `lease.wait_lost()` returns, and `on_lost` is called. If the body ends within `step_down`
-    seconds, it ends before another candidate can lead. If the body works on after the loss of its
-    lease, the event `TermOutlived` is sent, and two leaders may work at the same time.
+    A thread cannot be cancelled. So the body, which is `main` or the block of the `with`, must end
+    soon after it learns that its term must end. The term must end when `lease.remaining()` falls to
+    `step_down` seconds, when the lease is lost, and after `resign()`. From then on `leading` is
+    False, `lease.check()` raises an error, `lease.wait_lost()` returns, and `on_lost` is called. If
+    the body ends within `step_down` seconds, it ends before another candidate can lead. If the body
+    works on after the loss of its lease, the event `TermOutlived` is sent, and two leaders may work
+    at the same time.
 
     All methods may be called from any thread.
     """
@@ -65,7 +66,7 @@ class Election:
 
     @property
     def label(self) -> str:
-        """The text that names this candidate to all others."""
+        """The text by which the other candidates know this candidate."""
         return self._described().label
 
     @property
@@ -138,8 +139,8 @@ class Election:
             BaseException: The exception of `main`, raised after the lock was released.
 
         Safety: an exception of a signal handler, such as KeyboardInterrupt, ends the wait and
-        withdraws the candidate. If `main` raises the exception, the lock is released before `run`
-        raises it.
+        withdraws the candidate. If the exception interrupts `main`, the lock is released before
+        `run` raises the exception.
         """
         _check_main(main)
         stand = self._stand(lambda election, lead: election.run(lead), rejoin=self._rejoin)
@@ -149,7 +150,7 @@ class Election:
                 step = self._lead(stand, step, main)
             return cast("R | None", step.result)
         except BaseException:
-            # A signal handler may raise an exception before a term begins or ends on the loop.
+            # The exception may come from a signal handler while the candidate still stands.
             self._withdraw(stand)
             raise
 
@@ -174,7 +175,7 @@ class Election:
             self._enter(lease)
             return lease
         except BaseException:
-            # A signal handler may raise an exception between the grant and the body.
+            # After an exception here, `__exit__` does not run. So withdraw the candidate.
             self._withdraw(stand)
             raise
 
@@ -197,8 +198,8 @@ class Election:
         stand = self._seat.stand
         if stand is None or not any(entry.owner is self for entry in self._manager.inside):
             unknown = RedlockError(
-                f"the election {self.name!r} is left in a thread that did not enter it, so nothing"
-                " was released"
+                f"the `with` of the election {self.name!r} ended in a thread that did not enter it,"
+                " so nothing was released"
             )
             if exc is None:
                 raise unknown
@@ -207,7 +208,7 @@ class Election:
         try:
             self._leave(stand, exc)
         except BaseException:
-            # A signal handler may raise an exception before the term ends on the loop.
+            # The exception may come from a signal handler before the term has ended.
             self._withdraw(stand)
             raise
 
@@ -223,10 +224,9 @@ class Election:
             True if this candidate led.
 
         Raises:
-            RedlockClosed: The manager is closed meanwhile.
+            RedlockClosed: The manager is closed, or was closed during the call.
 
-        Safety: if the call is interrupted, the resignation goes on, but this call does not wait for
-        it.
+        Safety: if the call is interrupted, the resignation continues in the background.
         """
         stand = self._seat.stand
         if self._seat.lease is not None and stand is not None and stand.here:
@@ -243,7 +243,7 @@ class Election:
         Raises:
             RedlockClosed: Raised by the iteration if the manager is closed.
 
-        Safety: an interrupted or abandoned iteration leaves nothing behind, and may be continued.
+        Safety: an interrupted iteration may be continued. An abandoned one needs no cleanup.
         """
         return Watch(self._manager, self._seat)
 

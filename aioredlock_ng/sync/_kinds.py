@@ -93,7 +93,8 @@ class Kinds:
             options: See `aioredlock_ng.sync.ElectionOptions`.
 
         Raises:
-            ConfigurationError: An argument is invalid, or this manager writes no labels.
+            ConfigurationError: An argument is invalid. Or this manager writes no labels, for
+                example because of `owner=False`.
         """
         return Election(self, name, *_split(options))
 
@@ -110,8 +111,8 @@ class Kinds:
         Args:
             template: The lock's name, with placeholders for parameters, their attributes and
                 formats: "report:{user.id}:{day:%F}".
-            limit: Number of calls that may run at a time under one name. A `semaphore` then
-                replaces the `lock`. None: one call, under the `lock`.
+            limit: Number of calls that may run at a time under one name, by a `semaphore` of this
+                limit. None: one call at a time, by a `lock`.
             shared: If True, the lock is `rwlock(name).read()`. Calls with the same lock name
                 may then run at the same time. A call of a guard without `shared` is a writer.
             options: As for `lock`. With `shared`, the options of `rwlock`. `owner` may have the
@@ -120,9 +121,10 @@ class Kinds:
         Raises:
             ConfigurationError: Raised at decoration if the function is not a plain function, or if
                 an argument is invalid. `limit` and `shared` exclude each other. Raised at a call if
-                a value has no text that is the same in every process, or contains the separator
-                that follows its placeholder. Raised also if the text for `owner` is not one
-                printable line of at most 200 bytes. An error of the function `owner` propagates.
+                the value for a placeholder has no text that is the same in every process, or
+                contains the separator that follows the placeholder. Raised also if the text for
+                `owner` is not one printable line of at most 200 bytes. An error of the function
+                `owner` propagates.
 
         A call raises the errors of `with redlock.lock(…)`. After `LockNotAcquired` the function has
         not begun. After `LockLost` the function has finished, and its result is discarded.
@@ -141,8 +143,8 @@ class Kinds:
 
         The limit holds for all processes together. A call returns True if it ran the function. The
         function's own result is discarded. The call returns False if another call with the same
-        name runs the function, or began the function less than `within` seconds ago. A run that
-        fails, or whose process dies, counts as begun. See `aioredlock_ng.Redlock.once`.
+        name runs the function, or began the function less than `within` seconds ago. A run
+        counts even if it fails or its process dies. See `aioredlock_ng.Redlock.once`.
 
         Args:
             template: The name, as for `guard`.
@@ -162,7 +164,7 @@ class Kinds:
         )
 
     def opened(self) -> EngineThread:
-        """Return the thread of the locks' event loop. Open the manager at the first call.
+        """Return the thread that runs the event loop of the locks. Open the manager if needed.
 
         Internal: for `Lock`.
 
@@ -173,7 +175,9 @@ class Kinds:
 
     @property
     def known(self) -> aioredlock_ng.Redlock:
-        """The manager that is open in this process, else the manager that only describes locks.
+        """The asyncio manager that is open in this process.
+
+        Without an open manager, the value is an unopened manager, which only describes locks.
 
         Internal: for `Lock`.
         """
@@ -182,7 +186,7 @@ class Kinds:
 
     @property
     def inside(self) -> list[Entry]:
-        """The open `with` entries of the current thread, oldest first.
+        """The `with` blocks that the current thread is in, oldest first.
 
         Internal: for `Lock`.
         """
@@ -192,7 +196,7 @@ class Kinds:
 def _split(
     options: ElectionOptions | LockOptions | RWLockOptions,
 ) -> tuple[dict[str, Any], OnLost | None]:
-    """Check the callback `on_lost`. Return the options of the asyncio lock, and the callback."""
+    """Return the options without `on_lost`, for the asyncio lock, and the callback `on_lost`."""
     on_lost = options.pop("on_lost", None)
     if on_lost is not None and not callable(on_lost):
         raise ConfigurationError(

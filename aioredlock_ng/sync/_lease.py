@@ -21,7 +21,8 @@ class Lease:
     """A granted lock. Made by `Lock.acquire`, never by hand.
 
     All times are seconds. Every method may be called from any thread. The lease renews itself
-    unless the lock has `auto_extend=False`. The renewals do not depend on the program's threads.
+    unless the lock has `auto_extend=False`. The renewals go on while the program's threads are
+    busy.
     """
 
     __slots__ = ("__weakref__", "_lease", "_thread")
@@ -68,7 +69,7 @@ class Lease:
         return self._lease.ttl
 
     def remaining(self) -> float:
-        """Return how long the lock is certainly held, in seconds of the local clock."""
+        """Return how much longer the lock is certainly held, in seconds of the local clock."""
         return self._lease.remaining()
 
     @property
@@ -144,7 +145,7 @@ class Lease:
         Raises:
             LockLost: The lease is lost.
             LockReleased: The lease was released or abandoned, before the call or during it.
-            ConfigurationError: The lease is not that of a read-write lock.
+            ConfigurationError: The lease does not belong to a read-write lock.
             RedlockClosed: The manager is closed.
 
         Safety: if the call is interrupted, the downgrade goes on.
@@ -157,7 +158,7 @@ class Lease:
 
         Returns:
             True if the lock was ours until now. False if the lease had already ended, or if the
-            answers show that a quorum of nodes no longer held it.
+            answers show that no quorum of nodes had its keys any more.
 
         Safety: if the call is interrupted, the release is sent nevertheless.
         """
@@ -186,7 +187,8 @@ class Lease:
             timeout: Longest wait in seconds. None: for ever.
 
         Returns:
-            True if the lease has ended, False after `timeout`. `lost` is True after a loss.
+            True if the lease has ended, False after `timeout`. `lost` distinguishes a loss from the
+            other ends.
 
         Raises:
             RedlockClosed: The manager is closed.
@@ -221,7 +223,7 @@ class Lease:
 
     @property
     def granted(self) -> aioredlock_ng.Lease:
-        """The lease of the asyncio lock.
+        """The asyncio lease behind this lease.
 
         Internal: for `Lock`.
         """
@@ -229,7 +231,7 @@ class Lease:
 
     @property
     def was_gone(self) -> bool:
-        """True if the lease was lost, or if its release found that a quorum no longer held it.
+        """True if the lease was lost, or if its release found that no quorum held its keys.
 
         Internal: for `Lock` and integrations.
         """
@@ -248,14 +250,14 @@ class Lease:
 
 
 class Entry(NamedTuple):
-    """One open `with`: its lock and its lease."""
+    """One `with` block that a thread is in: its lock or election, and its lease."""
 
     owner: object
     lease: Lease
 
 
 class Inside(threading.local):
-    """The open `with` entries of the current thread, in the current process."""
+    """The `with` blocks that the current thread is in."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -264,7 +266,8 @@ class Inside(threading.local):
     @property
     def entries(self) -> list[Entry]:
         """The entries, oldest first."""
-        # A forked child inherits the entries of the thread that forked, but holds no lease.
+        # A forked child inherits the entries of the thread that forked, but holds no lease. So
+        # forget these entries.
         if self._process != (process := os.getpid()):
             self._process, self._entries = process, []
         return self._entries

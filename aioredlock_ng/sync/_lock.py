@@ -1,4 +1,4 @@
-"""A named lock for threads: each acquire gives a lease of its own."""
+"""Define the lock for threads. Each `acquire` returns a new lease."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Manager(Protocol):
     """The part of a `Redlock` that its locks need."""
 
     def opened(self) -> EngineThread:
-        """Return the thread of the locks' event loop. Open the manager at the first call."""
+        """Return the thread that runs the event loop of the locks. Open the manager if needed."""
 
     @property
     def known(self) -> aioredlock_ng.Redlock:
@@ -37,11 +37,11 @@ class Manager(Protocol):
 
     @property
     def inside(self) -> list[Entry]:
-        """The open `with` entries of the current thread, oldest first."""
+        """The `with` blocks that the current thread is in, oldest first."""
 
 
 def right_use(call: str) -> str:
-    """Return the part of an error message that shows the right code in threads and coroutines."""
+    """Return the right code for threads and for coroutines, as a part of an error message."""
     return f"`with {call}:`, or `aioredlock_ng.Redlock` in a coroutine"
 
 
@@ -55,7 +55,7 @@ def right_use(call: str) -> str:
 class Lock:
     """A named lock, made by `Redlock.lock`. Many threads may use the object at once.
 
-    A `with` must be left by the thread that entered it.
+    The thread that enters a `with` must also leave it.
     """
 
     __slots__ = ("_manager", "_on_lost", "_options", "_resources")
@@ -149,7 +149,7 @@ class Lock:
             self._manager.inside.append(Entry(self, lease))
             return lease
         except BaseException:
-            # A signal handler may raise an exception between the grant and the body.
+            # After an exception here, `__exit__` does not run. So release the lock.
             if lease is not None:
                 lease.granted.forgo_min_hold()
                 self._leave(lease)
@@ -173,8 +173,8 @@ class Lock:
         mine = [entry.lease for entry in self._manager.inside if entry.owner is self]
         if not mine:
             unknown = RedlockError(
-                f"the lock {self.resource!r} is left in a thread that did not enter it, so nothing"
-                " was released; use `acquire` and `release` where a lease changes threads"
+                f"the `with` of the lock {self.resource!r} ended in a thread that did not enter it,"
+                " so nothing was released; use `acquire` and `release` if a lease changes threads"
             )
             if exc is None:
                 raise unknown
@@ -185,7 +185,8 @@ class Lock:
             released = False
             released = self._leave(lease)
         except BaseException:
-            # A signal handler may have raised the exception before the release began.
+            # A signal handler may have raised the exception before the release began. So release
+            # the lock here.
             self._leave(lease)
             raise
         if released:
@@ -218,7 +219,7 @@ class Lock:
                 return None
             lease = Lease(granted, thread)
             if self._on_lost is not None:
-                # The watch begins here, on the loop. If the caller began the watch after `run`, an
+                # Begin the watch here, on the loop. If the calling thread began it after `run`, an
                 # interrupt in between would leave a granted lease that nobody releases.
                 _watch(granted, lease, self._on_lost)
             return lease

@@ -59,7 +59,7 @@ class LockOptions(RWLockOptions, total=False):
 
 
 class GuardOptions(_CommonOptions, total=False):
-    """The options of `Redlock.lock` for the calls of a function.
+    """The options of `Redlock.guard` for the locks that the calls of the function acquire.
 
     `owner` is a text with placeholders, or a function; see `aioredlock_ng.guarded.GuardOptions`.
     """
@@ -75,9 +75,9 @@ class ElectionOptions(aioredlock_ng.ElectionOptions, total=False):
     The arguments are those of `aioredlock_ng.Redlock.election`, and one more.
 
     Attributes:
-        on_lost: A function that takes the leader's lease. The function is called once per term, in
-            a thread made for the call, when the body must end. A resignation by the body itself
-            does not call the function. None: no function.
+        on_lost: A function that takes the leader's lease. The function is called when the body of a
+            term must end, at most once per term, in a thread made for the call. A resignation by
+            the body itself does not call the function. None: no function.
     """
 
     on_lost: OnLost | None

@@ -70,7 +70,7 @@ class Redlock(Kinds):
     def from_env(
         cls, environ: Mapping[str, str] = os.environ, **options: Unpack[RedlockOptions]
     ) -> Self:
-        """Read nodes and options from the environment, as `aioredlock_ng.Redlock.from_env` does.
+        """Make a manager from environment variables, as `aioredlock_ng.Redlock.from_env` does.
 
         Raises:
             ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is invalid. The error
@@ -96,7 +96,7 @@ class Redlock(Kinds):
             ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
                 time.
 
-        Safety: if the call is interrupted, the opening is undone, or the manager stays open until
+        Safety: an interrupted call either undoes the opening, or leaves the manager open until
         `close()` or the end of the process.
         """
         self._process.open(again=True)
@@ -105,10 +105,10 @@ class Redlock(Kinds):
     def close(self) -> None:
         """Release the held leases, end the waiting acquisitions and disconnect.
 
-        Further calls have no effect, unless the first was interrupted.
+        A further call has no effect, unless the first call was interrupted.
 
-        Safety: if the call is interrupted, the closing goes on without it, or a further call begins
-        the closing.
+        Safety: if the call is interrupted, the closing continues in the background, or has not
+        begun. Call `close` again to be sure.
         """
         self._process.close()
 

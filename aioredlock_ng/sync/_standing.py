@@ -1,8 +1,8 @@
 """Run a candidate on the engine's loop, while the calling thread does the work of its terms.
 
-The asyncio `Election` decides when each term begins and when it must end. Its `main` is
-`Stand._lead`, which gives the lease to the calling thread, and waits until the work of that thread
-has ended.
+The asyncio `Election` decides when each term begins and when it must end. It calls
+`Stand._lead` with the lease of each term. `_lead` gives the lease to the calling thread, and waits
+until the work of that thread has ended.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = ["Campaign", "Over", "Seat", "Stand", "single_term"]
 
 Lead = Callable[[aioredlock_ng.Lease], Coroutine[Any, Any, object]]
 Campaign = Callable[[aioredlock_ng.Election, Lead], Coroutine[Any, Any, object]]
-"""A function that lets a candidate stand for election on the engine's loop, and awaits the given
-`Lead` under each lease."""
+"""A function that lets a candidate stand for election on the engine's loop. It calls and awaits the
+given `Lead` with each lease."""
 
 
 class Over(NamedTuple):
     """The end of a `Stand`.
 
     Attributes:
-        result: The result of the body. None if the candidate resigned.
+        result: The result of the body; None if there is none.
         failed: True if the body's own exception must propagate.
     """
 
@@ -53,7 +53,7 @@ class Seat:
     """The asyncio candidate of one `Election` in this process, and the last `Stand` that led.
 
     Args:
-        make: Makes the asyncio candidate of a manager.
+        make: Takes an asyncio manager, and makes a candidate of that manager.
     """
 
     def __init__(self, make: Callable[[aioredlock_ng.Redlock], aioredlock_ng.Election]) -> None:
@@ -63,7 +63,7 @@ class Seat:
 
     @property
     def lease(self) -> TermLease | None:
-        """The lease under which a body works in this process, even if the lease has ended."""
+        """The lease of a body that has not ended, even if the lease has; None without a body."""
         stand = self.stand
         works = stand is not None and stand.works and stand.process == os.getpid()
         return stand.lease if stand is not None and works else None
@@ -74,7 +74,7 @@ class Seat:
         return made[1] if made is not None and made[0] is redlock else None
 
     def of(self, redlock: aioredlock_ng.Redlock) -> aioredlock_ng.Election:
-        """Return the candidate of this manager, which the first call makes.
+        """Return the candidate of this manager. The first call makes the candidate.
 
         The manager's loop runs this method.
 
@@ -146,7 +146,7 @@ class Stand:
         return self._caller == threading.get_ident()
 
     def begin(self) -> TermLease | Over:
-        """Wait until the candidate leads, and return its lease, or an `Over` if it resigned.
+        """Wait until the candidate leads. Return its lease, or an `Over` after a resignation.
 
         Safety: an exception of a signal handler withdraws the candidate.
         """
@@ -163,7 +163,8 @@ class Stand:
             The lease of the next term, or an `Over` if there is none.
 
         Raises:
-            LockLost, LockReleased: The term was over, and the candidate does not stand again.
+            LockLost, LockReleased: The term had to end before the body ended, and the candidate
+                does not stand again.
             RedlockClosed: The manager is closed, so the candidate cannot stand again.
 
         Safety: an exception of a signal handler withdraws the candidate.
@@ -192,7 +193,7 @@ class Stand:
             self._error = self._result = None
 
     def resign(self) -> bool:
-        """Release the lock, while the body goes on. The body itself calls this method."""
+        """Release the lock for the body, which calls this method. Return False after a loss."""
         election = self._seat.made_by(self._redlock)
         assert election is not None
 

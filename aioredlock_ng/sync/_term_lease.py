@@ -26,7 +26,7 @@ class TermLease(Lease):
         super().__init__(granted, thread)
         self._term = term
         self._must_end = asyncio.Event()
-        # The errors of `check`. A body that raises one of them has obeyed the end of its term.
+        # The errors that `check` raised. A body that raises one has obeyed the end of its term.
         self._raised: WeakSet[BaseException] = WeakSet()
 
     @property

@@ -71,7 +71,7 @@ def guarded(
         lock: Takes a name and a label, and returns the lock.
         template: The name, with placeholders for arguments; see
             `aioredlock_ng.guarded.NameTemplate`.
-        owner: The template of the label.
+        owner: The template of the label. None: the label of the manager.
         decorator: Name of the decorator in errors.
         example: The beginning of a correct use, shown in errors.
         refused: Called with the error, in place of the function, if the lock is not acquired. The

@@ -1,4 +1,4 @@
-"""Define the bounds of the histograms in seconds, for Prometheus and OpenTelemetry alike."""
+"""Define the bucket bounds, in seconds, of the histograms for Prometheus and OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ A leader may hold its lock for longer than the largest bound.
 """
 
 ROUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0)
-"""Bounds for the time of a renewal's round.
+"""Bounds for the time that a renewal takes.
 
-A round usually ends within the node timeout, 0.1 s by default. A round with late answers takes
-longer.
+A renewal is one round, which usually ends within the node timeout, 0.1 s by default. A round with
+late answers takes longer.
 """

@@ -34,7 +34,7 @@ class Kinds:
     def __init__(self, kind: Callable[[str], str] | None) -> None:
         if kind is not None and not callable(kind):
             raise ConfigurationError(
-                "kind must be a callable from a lock's name to its kind, or None, not"
+                "kind must be a callable that returns the kind of a lock's name, or None, not"
                 f" {type(kind).__name__}"
             )
         self._kind = kind
@@ -50,8 +50,8 @@ class Kinds:
 
         Args:
             resource: The lock's name.
-            shared: True for the read side of a read-write lock. Its kind is the kind of the name,
-                followed by " read".
+            shared: True for a read lease of a read-write lock. The result is then the kind of the
+                name, followed by " read".
         """
         if self._kind is None:
             return ""

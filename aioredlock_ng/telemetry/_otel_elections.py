@@ -32,13 +32,13 @@ class Elections:
         self._prefix = prefix
         self._kind = kind
         self._leading = meter.create_up_down_counter(
-            f"{prefix}election.leading", "{election}", "Elections led now."
+            f"{prefix}election.leading", "{election}", "Elections that the process leads now."
         )
 
         def counter(name: str, unit: str, text: str) -> Counter:
             return meter.create_counter(f"{prefix}election.{name}", unit, text)
 
-        self._terms = counter("terms", "{term}", "Terms of leaders that have ended.")
+        self._terms = counter("terms", "{term}", "Ended terms of leaders.")
         self._transitions = counter(
             "transitions",
             "{transition}",

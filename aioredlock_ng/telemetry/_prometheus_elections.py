@@ -43,10 +43,10 @@ class Elections:
     ) -> None:
         self._kinds = kinds
         label = ("kind",) if kinds.wanted else ()
-        self._leading = gauge("election_leading", "Elections led now.", "livesum", *label)
-        self._terms = counter(
-            "election_terms", "Terms of leaders that have ended.", "cause", *label
+        self._leading = gauge(
+            "election_leading", "Elections that the process leads now.", "livesum", *label
         )
+        self._terms = counter("election_terms", "Ended terms of leaders.", "cause", *label)
         self._transitions = counter(
             "election_transitions",
             "Changes of leader, as a candidate or a watcher saw them.",

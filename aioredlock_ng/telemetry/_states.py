@@ -21,9 +21,9 @@ __all__ = ["STATES", "Change", "NodeEvent", "NodeStates", "State"]
 State = Literal["up", "suspect", "quarantined", "down"]
 
 STATES: Final[tuple[State, ...]] = ("up", "suspect", "quarantined", "down")
-"""The states of `redlock.nodes`, with two differences.
+"""The states that a sink shows. They are the states of `redlock.nodes`, with two differences.
 
-A refused node counts as down, and a node has no state before its first event.
+The state "refused" is shown as "down", and a node has no state before its first event.
 """
 
 NodeEvent = NodeUp | NodeDown | NodeSuspect | NodeAnswers | NodeQuarantined | NodeTrusted
@@ -47,8 +47,8 @@ class Change(NamedTuple):
 class NodeStates:
     """The states of all nodes.
 
-    A single state shows two independent facts, which are kept apart here: whether a node answers,
-    and whether it is in quarantine.
+    The state of a node combines two independent facts: whether the node answers, and whether it is
+    quarantined. This object stores the two facts separately.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class NodeStates:
         else:
             self._reached[node] = _REACHED[type(event)]
             if isinstance(event, NodeUp):
-                # A closed manager does not report the end of a quarantine that it reported. So a
+                # A manager may report a quarantine and be closed before the quarantine ends. So a
                 # new connection ends the quarantine here. A manager that connects to a quarantined
                 # node reports the quarantine anew.
                 self._quarantined.discard(node)

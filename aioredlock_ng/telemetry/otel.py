@@ -76,11 +76,11 @@ class OpenTelemetrySink:
             later.
         meter_provider: Provider of the meter. None takes the global provider, even if it is set
             later.
-        kind: Returns the kind of a lock's name, for the attribute `aioredlock_ng.kind` of spans and
-            metrics: `lambda name: name.partition(":")[0]`. The function must be quick and always
-            return the same kind for a name. A read lease has a kind of its own, for example "order
-            read" if the kind of the name is "order". Each kind after the first hundred is replaced
-            by "other". With None, there is no attribute.
+        kind: Returns the kind of a lock's name, for example `lambda name: name.partition(":")[0]`.
+            Spans and metrics get the kind as their attribute `aioredlock_ng.kind`. The function
+            must be quick and always return the same kind for a name. A read lease has a kind of its
+            own, for example "order read" if the kind of the name is "order". Each kind after the
+            first hundred is replaced by "other". None: spans and metrics have no such attribute.
 
     Raises:
         ConfigurationError: `kind` is not callable.

@@ -82,17 +82,17 @@ class PrometheusSink(Collector):
     docs/telemetry.md has the table of the metrics. One sink serves every manager of a process. In
     the multiprocess mode of prometheus_client, the counters and histograms of all processes are
     added, and so are the held leases of live processes. If live processes see different states of a
-    node, the node has all these states. The application must call `mark_process_dead` at the end of
-    a process, as for any gauge of live processes.
+    node, `node_state` is 1 for each of these states. The application must call `mark_process_dead`
+    at the end of a process, as for any gauge of live processes.
 
     Args:
         registry: The registry that gets the metrics, by default the global one of
             prometheus_client.
-        kind: Returns the kind of a lock's name, for the label `kind`:
-            `lambda name: name.partition(":")[0]`. The function must be quick and always return the
-            same kind for a name. A read lease has a kind of its own, for example "order read" if
-            the kind of the name is "order". Each kind after the first hundred is replaced by
-            "other". With None, there is no label.
+        kind: Returns the kind of a lock's name, for example `lambda name: name.partition(":")[0]`.
+            The metrics get the kind as their label `kind`. The function must be quick and always
+            return the same kind for a name. A read lease has a kind of its own, for example "order
+            read" if the kind of the name is "order". Each kind after the first hundred is replaced
+            by "other". None: the metrics have no such label.
 
     Raises:
         ConfigurationError: `registry` is not a registry, `registry` already has metrics of these

@@ -1,7 +1,7 @@
-"""Provide nodes in memory, real servers, faults and forced losses for tests of code with locks.
+"""Provide nodes in memory, real servers, faults and forced losses, to test code that uses locks.
 
-The import of this package needs neither pytest nor an extra. The fixtures are in
-`pytest_aioredlock_ng`. docs/testing.md has examples.
+The import of this package needs neither pytest nor an optional dependency. The pytest fixtures are
+in `pytest_aioredlock_ng`. docs/testing.md has examples.
 """
 
 from .binaries import SERVER_ENV, ServerNotFound, find_server

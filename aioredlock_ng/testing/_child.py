@@ -58,8 +58,8 @@ class Child:
         """Stop the process (SIGSTOP) and return once it has stopped."""
         self.signal(signal.SIGSTOP)
         if hasattr(os, "waitid"):
-            # The signal may still be on its way when kill() returns, and the process could still
-            # answer.
+            # os.kill() may return before the process has stopped, and the process could still
+            # answer. So wait here.
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 

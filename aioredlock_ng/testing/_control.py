@@ -16,10 +16,10 @@ class ServerRefused(RuntimeError):
 
 
 def command(path: Path, *args: str, password: str | None = None, timeout: float = 5.0) -> bytes:
-    """Send one command over a connection of its own, and return the payload of the reply.
+    """Send one command over a new connection, and return the payload of the reply.
 
-    The reply is a simple string, an integer or a bulk string. The connection and each read may take
-    `timeout` seconds.
+    The reply must be a simple string, an integer or a bulk string. Connecting and each read may
+    take up to `timeout` seconds.
 
     Raises:
         ServerRefused: The server answered with an error.

@@ -21,8 +21,8 @@ def run_on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], object], with
         within: Longest wait in seconds.
 
     Raises:
-        TimeoutError: The loop was busy for longer. The function will not run any more, unless it
-            has begun already.
+        TimeoutError: The function did not end within this time. If it has not begun, it will not
+            run any more.
     """
     done: Future[None] = Future()
 

@@ -78,9 +78,9 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
 
 @contextmanager
 def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
-    """Lose a lease of the lock or semaphore `name` at a given point of the code in this block.
+    """Lose a lease of the lock or semaphore `name` when its holder reaches a given point.
 
-    The lease may belong to any manager.
+    Only points that are reached during the `with` block count. The lease may belong to any manager.
 
     Args:
         name: Name of the lock, or one of several names of the lock. For a semaphore, its name or
@@ -90,7 +90,7 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
             which raises `LockLost`. "released": the `async with` of the holder ends, or the holder
             calls `release()`. By then the holder has done its work, but another holder may have
             worked at the same time.
-        nth: The lease is lost when the point is reached for the nth time inside this block.
+        nth: The lease is lost when the point is reached for the nth time.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -116,10 +116,11 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
 
 
 class _Plan:
-    """The lease that `lose_at` must lose, and whether the lease was lost.
+    """The condition under which `lose_at` loses a lease, and the lease once the condition is met.
 
     Attributes:
-        loop: Event loop of the last acquire, else the event loop on which `lose_at` was entered.
+        loop: Event loop of the last acquire. Before an acquire, the loop on which `lose_at` was
+            entered, or None.
     """
 
     def __init__(self, name: str | bytes, point: Point, nth: int) -> None:
@@ -154,8 +155,8 @@ class _Plan:
         if not lease.valid:
             return False
         if point == "released":
-            # The end of an `async with` calls `left` and `release`, and the holder may call
-            # `release` again. So each lease counts only once.
+            # A lease may reach this point several times, because both `Lease.left` and each call of
+            # `Lease.release` report it. So each lease counts only once.
             if lease in self._released:
                 return False
             self._released.add(lease)

@@ -1,4 +1,4 @@
-"""Provide nodes that live in this process, for tests of code with locks."""
+"""Provide nodes in the memory of this process, for tests of code that uses locks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MemoryNodes"]
 
 _FAULT_SECONDS = 5.0
-"""Longest time in seconds that a fault from another thread waits for the event loop.
+"""Longest time in seconds that a call such as `crash` in another thread waits for the event loop.
 
 If the loop is busy for longer, the call raises `TimeoutError`, and the fault does not happen.
 """
@@ -44,7 +44,7 @@ class MemoryNodes:
 
     Args:
         count: Number of nodes.
-        latency: Seconds that each direction of each command takes, at least 0.
+        latency: Seconds that each command takes to the node, and each reply back. At least 0.
         appendonly: Keep the keys over `crash` and `restart`.
 
     Raises:
@@ -173,16 +173,16 @@ class MemoryNodes:
             node.server.keys()
 
     def _do(self, fault: Callable[[], object]) -> None:
-        """Run a fault on the event loop of the managers, to which the connections belong."""
+        """Run a fault on the event loop of the managers, because their connections belong to it."""
         loop = self._live_loop()
         if loop is None or loop is _running_loop():
             fault()
         elif loop.is_running():
             run_on_loop(loop, fault, _FAULT_SECONDS)
         else:
-            # Between two runs of the loop, for example in a fixture, the fault waits for the next
-            # run. Another thread may begin that run now, so the call must be safe for threads and
-            # wake the loop.
+            # The loop does not run now, for example between two fixtures. So the fault waits until
+            # the loop runs again. Another thread may start the loop at any time, so the call must
+            # be thread-safe and wake the loop.
             loop.call_soon_threadsafe(fault)
 
 

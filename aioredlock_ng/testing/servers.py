@@ -112,7 +112,7 @@ class LocalServer:
 
     @property
     def socket_path(self) -> Path:
-        """The Unix socket of the server. Every server has one, for its start-up and for `wipe`."""
+        """Path of the Unix socket, which this object uses for its commands to every server."""
         if self._dir is None:
             raise RuntimeError("the server has no socket before its first start()")
         return self._dir / "socket"
@@ -184,7 +184,9 @@ class LocalServer:
         return info(self.socket_path, password=self._password)
 
     def command(self, *args: str) -> bytes:
-        """Send one command over a connection of its own, and return the payload of a plain reply.
+        """Send one command over a new connection, and return the payload of the reply.
+
+        The reply must not be an array.
 
         Raises:
             RuntimeError: The server answered with an error. The message contains the server's
@@ -233,8 +235,8 @@ class LocalServer:
         log.write_bytes(b"")
         (self._dir / "socket").unlink(missing_ok=True)
         if not self._appendonly:
-            # A snapshot may exist, because a command or a replica has caused it. The server would
-            # read the snapshot and not be empty.
+            # A command or a replica may have caused a snapshot. A server that reads a snapshot
+            # would not be empty.
             (self._dir / "dump.rdb").unlink(missing_ok=True)
         command_line = self._command_line()
         child = self._child = Child(command_line, log)
@@ -249,7 +251,7 @@ class LocalServer:
             return False
         tail = "\n".join(words.splitlines()[-8:])
         raise ServerFailed(
-            f"the server {command_line[0]} did not start on {self.address}; its last words:\n{tail}"
+            f"the server {command_line[0]} did not start on {self.address}; end of its log:\n{tail}"
         )
 
     def _command_line(self) -> list[str]:

@@ -465,7 +465,7 @@ def test_one_of_two_threads_stands_for_one_candidate(redlock: Redlock, pool: Thr
         with pytest.raises(RedlockError, match="stands or leads already"):
             stand()
     assert election.leading
-    with pytest.raises(RedlockError, match="is left in a thread that did not enter it"):
+    with pytest.raises(RedlockError, match="ended in a thread that did not enter it"):
         election.__exit__(None, None, None)
     assert election.leading
     work.finish.set()

@@ -81,7 +81,7 @@ def test_a_paused_server_can_be_stopped(start_server: Callable[..., LocalServer]
 
 
 def test_a_server_that_cannot_start_says_why_in_its_own_words() -> None:
-    with pytest.raises(ServerFailed, match=r"(?s)last words.*no-such-setting"):
+    with pytest.raises(ServerFailed, match=r"(?s)end of its log.*no-such-setting"):
         LocalServer(["--no-such-setting", "1"]).start()
 
 
