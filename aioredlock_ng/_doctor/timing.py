@@ -24,7 +24,7 @@ _TIMES = 5
 _TIMES_WITHIN = 0.1
 """Seconds after which a reading of the clock sends no further TIME request.
 
-A reading sends up to `_TIMES` requests, because the fastest answer has the smallest error.
+A reading sends up to `_TIMES` requests and uses the fastest answer, which has the smallest error.
 """
 
 
@@ -33,8 +33,8 @@ async def measure(
 ) -> RoundTrips | None:
     """Measure round trips of a request. A refusal ends a round trip like any other answer.
 
-    The measurement ends after `_ROUND_TRIPS` round trips, or after `within` seconds if there are
-    `_FEWEST_ROUND_TRIPS` by then.
+    The measurement ends after `_ROUND_TRIPS` round trips. It ends earlier if `within` seconds have
+    passed, but not before `_FEWEST_ROUND_TRIPS` round trips.
     """
     began = clock()
     seconds: list[float] = []
