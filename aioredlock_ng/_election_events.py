@@ -110,7 +110,9 @@ class TermOutlived:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """An `Election` of this process learned, by its own term or `watch()`, that the leader changed.
+    """An `Election` of this process learned that the leader changed.
+
+    It learns this from its own terms, and from the nodes during `watch()`.
 
     Attributes:
         resource: The election's name.

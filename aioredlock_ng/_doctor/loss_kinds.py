@@ -108,14 +108,15 @@ MAY_FORGET: Final = (
     Kind(
         "unmarked",
         INFO,
-        "It is new to the recovery guard. It votes as soon as all nodes answer, or after max_ttl.",
-        "Do nothing if the set is new. Otherwise follow the advice for the finding quarantined.",
+        "The node looks new, so the recovery guard does not trust it yet. It votes as soon as all"
+        " nodes answer, or after max_ttl.",
+        "Do nothing if the set is new. Otherwise do as for the finding 'quarantined'.",
     ),
     Kind(
         "other-keys",
         WARNING,
-        "A lock with the name of such a key can never be acquired. A program that writes or"
-        " deletes keys of that name breaks a lock.",
+        "A lock whose name is such a key can never be acquired. A program that writes or"
+        " deletes the key of a lock breaks the lock.",
         "Set key_format, such as 'lock:{name}', in all processes at once: locks of two"
         " formats do not exclude each other.",
     ),

@@ -50,7 +50,7 @@ async def measure(
 async def look_at_clock(
     interview: Interview, clock: Callable[[], float], wall: Callable[[], float]
 ) -> TimeSample | Reply:
-    """Return the most exact reading of the node's clock, or the first answer without a time."""
+    """Return the most exact reading of the node's clock, or the first answer that is no time."""
     samples: list[TimeSample] = []
     while len(samples) < _TIMES and not (
         samples and samples[-1].received - samples[0].sent > _TIMES_WITHIN

@@ -48,5 +48,5 @@ def acting_inside() -> Callable[[Any], bool] | None:
 
 
 def in_words() -> tuple[str, str]:
-    """Return the words by which messages name the caller and its block."""
+    """Return the words for the caller and its block, such as "task" and "async with"."""
     return ("thread", "with") if asyncio.current_task() in threads else ("task", "async with")

@@ -89,7 +89,7 @@ class Engine(Parts):
         if self._forked:
             raise RedlockClosed(
                 "this Redlock was opened before a fork: its connections belong to the parent"
-                " process; open one here"
+                " process; open a new one in the child"
             )
         if running_loop() is not self._loop:
             raise RedlockClosed(
@@ -117,7 +117,7 @@ class Engine(Parts):
         Raises:
             LockHeld: Raised if the calling task holds the lock through an enclosing `async with`,
                 and would wait for itself for ever.
-            UpgradeRefused: Raised if the calling task reads the lock, and now asks to write.
+            UpgradeRefused: Raised if the calling task has a read lease, and asks for a write lease.
             RedlockClosed: Raised if the caller cannot use the manager; see `usable`.
         """
         self.usable()

@@ -1,4 +1,4 @@
-"""The description of a lock or a semaphore, which is checked once for all its acquisitions."""
+"""The description of a lock or a semaphore. It is checked once, not at each acquisition."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Numbered:
 # assigning the attributes. Programs call `lock()` for each acquisition.
 @dataclass(slots=True, eq=False)
 class LockSpec:
-    """The description of a lock, a semaphore or one slot, which never changes.
+    """The description of a lock, of a semaphore or of one slot. A description never changes.
 
     Attributes:
         kind: The kind of the lock, which builds its commands.

@@ -122,7 +122,7 @@ class Call(SecondRound):
 
         Raises:
             LockHeld: Raised if the calling task or thread holds the lock in an enclosing block.
-            UpgradeRefused: Raised if the caller reads the lock that it wants to write.
+            UpgradeRefused: Raised if the caller has a read lease, and asks for a write lease.
         """
         inside = acting_inside()
         if inside is None:

@@ -59,7 +59,8 @@ class Releases:
     def retire(self, command: Command, replies: list[Reply], now: float) -> Round:
         """Instead of a release, send a command that keeps the keys taken until `min_hold` is over.
 
-        All KEYS of the command must be keys of the lock. `send` describes the other arguments.
+        The command must have no KEYS besides the keys of the lock. `send` describes the other
+        arguments.
         """
         return self._send(command, len(command.keys), replies, now)
 

@@ -216,8 +216,8 @@ class Round:
     def decided(self) -> asyncio.Future[None]:
         """Return a future that is done after the decision.
 
-        The decision resolves only the future of the latest call. In a round with `on_decided`, the
-        decision resolves no future.
+        After several calls, the decision resolves only the latest future. In a round with
+        `on_decided`, it resolves no future.
         """
         self._waiter = future = self._context.loop.create_future()
         if not self.open:

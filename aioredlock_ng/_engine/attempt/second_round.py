@@ -36,7 +36,7 @@ class SecondRound(Attempts):
     def _fence_again(self, attempt: Round, now: float) -> None:
         """Begin the second round: propose a fence above every counter that a node has reported.
 
-        For a read lease, the second round stores the fence of `_agree` instead. The request goes to
+        For a read lease, it instead stores the fence that `_agree` has chosen. The request goes to
         the nodes that granted. It also goes to the nodes that have not answered yet, because they
         may grant later. On each node the request arrives after the acquire. A node confirms the
         fence only if its key holds the token of the attempt.

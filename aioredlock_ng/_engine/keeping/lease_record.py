@@ -26,7 +26,7 @@ __all__ = ["Ballot", "Counted", "LeaseRecord"]
 
 
 class Ballot(Protocol):
-    """The round or batch that granted or renewed a lease last."""
+    """The round or batch that granted a lease, or renewed it most recently."""
 
     def held(self, lease: object, /) -> int:
         """Return how many nodes granted or renewed the lease, late answers included."""
@@ -62,7 +62,7 @@ class LeaseRecord(LeaseState):
         line: The waiting line that the lease belongs to.
         run_until: Instant until which the process may pass the grant on without asking the nodes;
             see `passing_on.py`.
-        ballot: The round or batch that granted or renewed the lease last.
+        ballot: The round that granted the lease, or the batch that renewed it most recently.
         granted: The latest answer of each node to the acquire or to a repair. `GRANTED` means that
             the node has our keys and our fence. None means that the node may have our keys.
         fence: The fence of this lease; None without fencing.
@@ -85,8 +85,8 @@ class LeaseRecord(LeaseState):
         still_used: Called with a callback, before the lease is released or the manager is closed.
             Returns True while a thread works under the lease. In this case the callback runs on the
             event loop when the thread has ended. None if no thread can use the lease.
-        expires_at_close: True if the keys must expire, instead of being released, when the manager
-            is closed during the `async with`.
+        expires_at_close: True if the keys must be left to expire when the manager is closed during
+            the `async with`. Otherwise they are released.
         forsaken: True if the lease was lost and its keys were left to expire.
         taken: True once a caller has the lease. Until then, listeners get no report on its end.
         read_grant: All read leases of the same grant, this lease included; None for locks with one

@@ -25,8 +25,8 @@ class ReadGrant(Generic[_H]):
 
     Attributes:
         leases: The leases that have not ended, in the order in which they began.
-        expires: True if a lease of the grant was left to expire. The grant is not released then,
-            because a thread may still work under that lease.
+        expires: True if a lease of the grant was left to expire. In this case the grant is never
+            released, because a thread may still work under that lease.
     """
 
     __slots__ = ("_labelled_until", "_longest_ttl", "_repairing", "expires", "leases")

@@ -129,7 +129,7 @@ class Renewals:
         context = self._context
         context.counters.renewals += len(confirmed)
         # The next renewal must be in a later slot than this renewal. Otherwise leases with the
-        # shortest ttl would be renewed in a loop.
+        # shortest ttl would be renewed again and again without a pause.
         at = max(
             renew_at(renewal.started, renewal.ttl, context.draw()), context.clock() + RENEW_WIDTH
         )
@@ -185,8 +185,8 @@ class Renewals:
     def _again(self, lease: LeaseRecord, share: float) -> None:
         self._context.counters.renewals_failed += 1
         now = self._context.clock()
-        # The next renewal must be in a later slot than this renewal. Otherwise refusals, which
-        # arrive immediately, would cause renewals in a loop.
+        # The next renewal must be in a later slot than this renewal. Otherwise refusals, which may
+        # arrive immediately, would cause renewals without a pause.
         at = min(now + max(lease.shortest_ttl * share, 2 * RENEW_WIDTH), lease.deadline)
         self.schedule.put(lease, at if lease.spec.auto_extend else lease.deadline)
         # The report comes last, because a listener may end the lease.
