@@ -53,10 +53,10 @@ def candidate(
 
 
 def _label_of(label: str | None, options: Options) -> str:
-    """Return the argument `label`, else the manager's label, else host and process.
+    """Return `label`. If it is None, return the manager's label, else a text of host and process.
 
     Raises:
-        ConfigurationError: The label is unusable, or the manager writes no labels.
+        ConfigurationError: The label is invalid, or the manager writes no labels.
     """
     if not options.labelled:
         raise ConfigurationError(

@@ -78,7 +78,8 @@ class SteppingDown:
     Attributes:
         resource: The election's name.
         fence: The fence of the leader's lease; None without fencing.
-        remaining: Seconds in which the leader can end its work before another candidate can lead.
+        remaining: Seconds until another candidate can lead. The leader should end its work in this
+            time.
         cause: "unrenewed": no renewal succeeded in time. "max_hold": the `max_hold` is nearly over.
     """
 
@@ -90,7 +91,7 @@ class SteppingDown:
 
 @dataclass(frozen=True, slots=True)
 class TermOutlived:
-    """A leader worked on after its lease was lost. Another candidate may lead at the same time.
+    """A leader went on working after its lease was lost. Another candidate may lead meanwhile.
 
     The event is sent once per term. If the event loop stood still, the event is sent when the loop
     runs again, and the work may be over by then. `Election.check()` raises `LockLost` until the
@@ -109,7 +110,9 @@ class TermOutlived:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """An `Election` of this process learned, by its own term or `watch()`, that the leader changed.
+    """An `Election` of this process learned that the leader changed.
+
+    It learns this from its own terms, and from the nodes during `watch()`.
 
     Attributes:
         resource: The election's name.

@@ -38,7 +38,7 @@ async def ask_for_labels(
     `ttl` is the ttl of the lock and of its labels in milliseconds.
 
     Returns:
-        The answers to the commands, and the answers to the scripts.
+        Two lists: the answers to the commands, and the answers to the scripts.
 
     Raises:
         NoAnswer: No answer came in time, or the connection was lost.
@@ -65,5 +65,5 @@ async def ask_for_labels(
 
 
 def _labels(key: bytes, token: bytes) -> tuple[bytes, bytes]:
-    """Return the keys of a holder's label and of a reader's label."""
+    """Return two keys: the key of a writer's label, and the key of a reader's label."""
     return MUTEX.label_key(key, token), _READERS.label_key(key, token)

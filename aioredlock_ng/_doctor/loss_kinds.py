@@ -12,16 +12,16 @@ MAY_FORGET: Final = (
     Kind(
         "eviction-policy",
         ERROR,
-        "At its memory limit it evicts held locks, and grants them to others. The volatile-*"
-        " policies evict them first, because locks expire.",
+        "At its memory limit the node evicts held locks, and grants them to others. The"
+        " volatile-* policies evict locks first, because locks have an expiry.",
         "Set maxmemory-policy to noeviction, by CONFIG SET and in the configuration file. Keep"
         " caches on other servers.",
     ),
     Kind(
         "evicted-keys",
         ERROR,
-        "Some of these keys may have been locks. An evicted lock is granted to others while it is"
-        " held.",
+        "Some of these keys may have been locks. A lock that is evicted while it is held can be"
+        " granted to others.",
         "Set maxmemory-policy to noeviction. CONFIG RESETSTAT resets the count.",
     ),
     Kind(
@@ -33,9 +33,9 @@ MAY_FORGET: Final = (
         " restart.",
         "A restart loses every lock: each holder has one vote less, and the recovery guard"
         " keeps the node out for max_ttl.",
-        "A restart loses every lock. The recovery guard keeps the node out for max_ttl if a"
-        " process that used it before reconnects before a new process does. Otherwise the node"
-        " grants locks that are held.",
+        "A restart loses every lock. The recovery guard keeps the node out for max_ttl if the first"
+        " process that connects had used the node before the restart. Otherwise the node grants"
+        " locks that are held.",
     ),
     Kind(
         "fsync",
@@ -43,7 +43,7 @@ MAY_FORGET: Final = (
         "A power cut loses the locks of the last moments. A crash of the server alone does not.",
         "Set appendfsync always if two holders of a lock would be worse than slower writes.",
         "A power cut loses the locks of the last moments: each holder has one vote less. The"
-        " node is then quarantined, so no other client gets them.",
+        " node is then quarantined, so it does not grant these locks to others.",
         "A power cut loses the locks of the last moments. The file keeps the marker of the"
         " recovery guard, so the node then grants nothing for max_ttl, even if all processes are"
         " new.",
@@ -52,7 +52,8 @@ MAY_FORGET: Final = (
         "fsync-unknown",
         INFO,
         "It is unknown whether a power cut loses locks.",
-        "Check its appendfsync yourself. Only this examination needs the right to CONFIG GET.",
+        "Check the server's setting appendfsync yourself. Locks do not need the right to CONFIG"
+        " GET; only the doctor does.",
     ),
     Kind(
         "persistence-failing",
@@ -66,33 +67,33 @@ MAY_FORGET: Final = (
         WARNING,
         "A failover to a replica loses the locks that the replica did not have yet, and they"
         " are granted to others.",
-        "A lock server needs no replicas, because the other nodes replace it. If it must have"
-        " one, keep the node out for max_ttl after a failover.",
+        "A lock server needs no replicas, because the other nodes replace it. If it must have a"
+        " replica, keep the node out for max_ttl after a failover.",
         "A failover to a replica loses locks, and the recovery guard then keeps the node out"
         " for max_ttl.",
         "A failover to a replica loses locks. The recovery guard then keeps the node out for"
-        " max_ttl if the replica had the marker. Without the marker, a process that used the"
-        " primary must connect before a new process does.",
+        " max_ttl if the replica had the marker, or if the first process that connects had used"
+        " the primary.",
     ),
     Kind(
         "restarted",
         WARNING,
-        "Locks granted before its start may still be held, although the node does not know them.",
-        "Restart nodes one by one, a max_ttl and a third of it apart. Examine the node again after"
-        " a max_ttl.",
+        "The node may have lost locks that it granted before its start and that are still held.",
+        "Restart one node at a time, and wait for max_ttl plus a third of it between two restarts."
+        " Examine the node again after max_ttl.",
     ),
     Kind(
         "quarantined",
         WARNING,
-        "It grants nothing for now, because it may have forgotten locks that are still held."
-        " The set tolerates one loss less.",
-        "Wait. In future, restart nodes one by one, a max_ttl, a second and a third of the longest"
-        " ttl apart.",
+        "The node grants nothing for now, because it may have forgotten locks that are still held."
+        " Meanwhile, the set tolerates one failed node less.",
+        "Wait. In future, restart one node at a time. Between two restarts, wait for max_ttl, plus"
+        " one second, plus a third of the longest ttl.",
     ),
     Kind(
         "guard-time",
         WARNING,
-        "The marker is damaged, and no manager copies it. Each manager that reads it keeps"
+        "The marker is damaged, so no manager copies it. Each manager that reads it keeps"
         " the node out for another max_ttl.",
         "Find the program that writes to the library's own keys (aioredlock_ng:*). Nothing"
         " else needs to be done.",
@@ -107,14 +108,15 @@ MAY_FORGET: Final = (
     Kind(
         "unmarked",
         INFO,
-        "It is new to the recovery guard. It votes as soon as all nodes answer, or after max_ttl.",
-        "Do nothing if the set is new. Otherwise follow the advice for the finding quarantined.",
+        "The node looks new, so the recovery guard does not trust it yet. It votes as soon as all"
+        " nodes answer, or after max_ttl.",
+        "Do nothing if the set is new. Otherwise do as for the finding 'quarantined'.",
     ),
     Kind(
         "other-keys",
         WARNING,
-        "A lock with the name of such a key can never be acquired. A program that writes or"
-        " deletes keys of that name breaks a lock.",
+        "A lock whose name is such a key can never be acquired. A program that writes or"
+        " deletes the key of a lock breaks the lock.",
         "Set key_format, such as 'lock:{name}', in all processes at once: locks of two"
         " formats do not exclude each other.",
     ),

@@ -36,10 +36,10 @@ _OPTIONAL: Final = {
     "TIME": "clock-unknown",
     "CONFIG GET": "fsync-unknown",
 }
-"""Maps each request that a node may refuse, and still vote, to the code of the finding."""
+"""Maps each request that voting does not need to the code of the finding for its refusal."""
 
 _OPTIONAL_GROUPS: Final = {"queue": "no-queue", "readers": "no-readers", "labels": "no-labels"}
-"""Maps each group of requests that a node may refuse, and still vote, to the code of the finding.
+"""Maps each group of requests that voting does not need to the code of the finding.
 
 The first word of a step, for example "queue" in "queue ZADD", names the group.
 """
@@ -194,7 +194,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
                 facts.address, f"{', '.join(steps)}: {words}", remedy=cure_of(words)
             )
         # A refusal that does not name the missing right is reported only if no other refusal names
-        # one.
+        # a right.
         elif right not in told and (right or not any(rights.values())):
             told.add(right)
             own_keys = right == KEYS and _ON_OWN_KEYS.issuperset(steps)
@@ -204,7 +204,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     for refused in facts.refusals:
         right = missing_right(refused.words)
         if right is not None and refused.step == "CLIENT CACHING":
-            # The refusal of Redis 6.2 does not name the subcommand, so this line names the right.
+            # Redis 6.2 does not name the subcommand in its refusal, so the right is set here.
             right = "client|caching"
         if (code := _optional(refused.step)) and right not in told - {None}:
             # One missing right may cause several refusals, as for SUBSCRIBE and PUBLISH. The right
@@ -222,7 +222,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 
 
 def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = False) -> Finding:
-    """Return the finding with the code `missing-right`, and with a remedy for the missing right."""
+    """Return a copy of the finding with the code `missing-right` and the remedy for that right."""
     if own_keys:
         what = f"its user has no right to the library's own keys: {words}"
         remedy = "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"

@@ -25,10 +25,10 @@ COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[
     "TIME": lambda key, counters, token, ttl: (),
     "DEL": lambda key, counters, token, ttl: (key, counters),
 }
-"""Commands of the scripts, with arguments to try each command by itself.
+"""Maps each command that the scripts send to a function that returns its arguments.
 
-The refusal of a script names at most one of the forbidden commands. DEL is the last command, so
-that no key is left.
+The refusal of a script names at most one of the forbidden commands. So the doctor also tries each
+command by itself. DEL is the last command, so that no key is left.
 """
 
 COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
@@ -41,7 +41,7 @@ COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...
     "ZREM": lambda queue, member, ttl: (queue, member),
     "DEL": lambda queue, member, ttl: (queue,),
 }
-"""Commands by which scripts access the key of a queue, with arguments.
+"""Maps each command that scripts send for a queue to a function that returns its arguments.
 
 If one of these commands is refused, a script continues without it. So no reply of a script shows
 the refusal.
@@ -54,7 +54,7 @@ COMMANDS_OF_READERS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ..
     "PEXPIREAT": lambda key, entry, ttl: (key, 1),
     "TIME": lambda key, entry, ttl: (),
 }
-"""Commands by which scripts access a key held by readers, with arguments.
+"""Maps each command that scripts send for the key of a read-write lock to its arguments.
 
 ZREM and ZREVRANGE are left out, because `COMMANDS_OF_QUEUES` tests them.
 """
@@ -65,7 +65,7 @@ COMMANDS_OF_LABELS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...
     "MGET": lambda label, text, ttl: (label,),
     "DEL": lambda label, text, ttl: (label,),
 }
-"""Commands by which scripts access the key of an owner's label, with arguments.
+"""Maps each command that scripts send for a label to a function that returns its arguments.
 
 If SET, GET or MGET is refused, a script continues without it. DEL is the last command, so that no
 label is left.

@@ -24,7 +24,7 @@ _TIMES = 5
 _TIMES_WITHIN = 0.1
 """Seconds after which a reading of the clock sends no further TIME request.
 
-A reading sends up to `_TIMES` requests, because the fastest answer has the smallest error.
+A reading sends up to `_TIMES` requests and uses the fastest answer, which has the smallest error.
 """
 
 
@@ -33,8 +33,8 @@ async def measure(
 ) -> RoundTrips | None:
     """Measure round trips of a request. A refusal ends a round trip like any other answer.
 
-    The measurement ends after `_ROUND_TRIPS` round trips, or after `within` seconds if there are
-    `_FEWEST_ROUND_TRIPS` by then.
+    The measurement ends after `_ROUND_TRIPS` round trips. It ends earlier if `within` seconds have
+    passed, but not before `_FEWEST_ROUND_TRIPS` round trips.
     """
     began = clock()
     seconds: list[float] = []
@@ -50,7 +50,7 @@ async def measure(
 async def look_at_clock(
     interview: Interview, clock: Callable[[], float], wall: Callable[[], float]
 ) -> TimeSample | Reply:
-    """Return the most exact reading of the node's clock, or the first answer without a time."""
+    """Return the most exact reading of the node's clock, or the first answer that is no time."""
     samples: list[TimeSample] = []
     while len(samples) < _TIMES and not (
         samples and samples[-1].received - samples[0].sent > _TIMES_WITHIN

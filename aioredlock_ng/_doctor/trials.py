@@ -189,7 +189,8 @@ class Trials:
         if not _is_about_keys(reply):
             self.refused("script stand_slots", reply)
             await self._call(leaving(slot, member))
-        # A user may have the right to the queues of locks, but not to other queues.
+        # A user may have the right to the queues of locks, but not to the queues of semaphores and
+        # readers. So these queues are tried, too.
         for queue, whose in ((SLOT_QUEUE_KEYS, "semaphores"), (READER_QUEUE_KEYS, "readers")):
             reply = await self._interview.ask("DEL", queue + self._key)
             if _is_about_keys(reply):
@@ -232,7 +233,7 @@ class Trials:
                 self.refused(f"readers {command.script.name}", reply)
 
     async def _try_labels(self) -> None:
-        """Try all requests on the keys of labels, which a user's key pattern may exclude.
+        """Try all requests on the keys of labels. A user's key pattern may exclude these keys.
 
         A refused script is recorded if the refusal concerns keys, or if no other request was
         refused.
@@ -249,9 +250,9 @@ class Trials:
     async def _let_counters_expire(self) -> None:
         """Create the doctor's counters with an expiry, before a script adds a counter.
 
-        Without this expiry, a lost connection would leave the counters for ever, because no script
-        lets counters expire. The reply is ignored, because the scripts themselves show a missing
-        right.
+        Without this expiry, the counters would stay for ever after a lost connection, because no
+        script sets an expiry for them. The reply is ignored, because the replies of the scripts
+        also show a missing right.
         """
         words: tuple[Any, ...] = ("EVAL", _EXPIRING, 1, self._counters, _COUNTERS_LIVE)
         await self._interview.call("EVAL", Request(pack_command(words)))

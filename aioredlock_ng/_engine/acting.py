@@ -14,9 +14,9 @@ callers: Final[dict[asyncio.Task[Any], asyncio.Task[Any]]] = {}
 """Maps a task of the engine's loop to the task of another event loop that called the library."""
 
 threads: Final[dict[asyncio.Task[Any], frozenset[object]]] = {}
-"""Maps each task that acts for a thread to the leases of the `with` blocks that the thread is in.
+"""Maps the task that acts for a thread to the leases whose `with` blocks the thread is in.
 
-A thread outside of all `with` blocks has no entry.
+While a thread is outside all `with` blocks, its task has no entry.
 """
 
 
@@ -33,7 +33,7 @@ def acting_name() -> str:
 
 
 def acting_inside() -> Callable[[Any], bool] | None:
-    """Return a function that takes a lease, and returns True if the caller is in the lease's block.
+    """Return a function that tells whether the caller is inside the block of a given lease.
 
     The result is None in a callback of the event loop, where no task runs.
     """
@@ -48,5 +48,5 @@ def acting_inside() -> Callable[[Any], bool] | None:
 
 
 def in_words() -> tuple[str, str]:
-    """Return the words by which messages name the caller and its block."""
+    """Return the words for the caller and its block, such as "task" and "async with"."""
     return ("thread", "with") if asyncio.current_task() in threads else ("task", "async with")

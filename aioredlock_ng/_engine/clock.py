@@ -21,8 +21,8 @@ _NAMES: Final = (
 
 If the clock stood still during sleep, a lease would outlive its keys by the duration of the sleep.
 macOS has no CLOCK_BOOTTIME, and Python's `time.monotonic` stands still during sleep there. On
-macOS, CLOCK_MONOTONIC_RAW is mach_continuous_time, which advances during sleep. On Linux,
-CLOCK_MONOTONIC_RAW stands still.
+macOS, CLOCK_MONOTONIC_RAW is mach_continuous_time, which advances during sleep. On Linux, it stands
+still during sleep, so it is not used there.
 """
 
 _CLOCK: Final[int | None] = next(
@@ -30,8 +30,8 @@ _CLOCK: Final[int | None] = next(
 )
 
 
-# A partial calls the system's function directly. A Python function would double the cost of each
-# call.
+# A partial calls the system's function directly. A Python function instead would double the cost of
+# each call.
 boottime: Final[Callable[[], float]] = (
     time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
 )

@@ -75,14 +75,16 @@ class Context:
         labels: Composes the labels of this manager, and reads the labels of other managers. None if
             labels are off, or if a node refuses them.
         doubt: Called when a node has answered that it is in quarantine.
-        quarantine: Returns the reason for a node's quarantine if its server refuses the marker, or
-            if the set of nodes is new. Returns "" in all other cases.
+        quarantine: Gets the index of a node, and returns the reason for its quarantine. Only two
+            reasons are returned: its server refuses the marker, or the set of nodes is new. Returns
+            "" otherwise.
         quarantined: Returns True if a node is known to be in quarantine.
         no_quorum: Returns True if it is known that no quorum can grant.
         back_in: Returns the seconds until a quorum may grant; None if unknown.
         last_ticket: The highest ticket that this manager has seen or chosen for any lock, as in a
-            Lamport clock. A waiter for several names keeps one ticket in all queues. If tickets
-            began at 1 in each empty queue, a later waiter could get a lower ticket there.
+            Lamport clock. A waiter for several names has the same ticket in all queues. If tickets
+            began at 1 in each empty queue, a later waiter could get a lower ticket in one of these
+            queues, and overtake it.
         manager: 16 hexadecimal digits that name this manager to other processes.
     """
 

@@ -34,17 +34,17 @@ class Engine(Parts):
     """The engine of one manager. See `Parts` for its arguments."""
 
     async def open(self) -> None:
-        """Start connecting to all nodes, and wait for the first try of each node.
+        """Start connecting to all nodes, and wait for the end of each node's first try.
 
-        Once a quorum is up, the wait also ends if no further try finishes within a node timeout.
-        The method then waits for the probes for duplicate nodes, and after that for the first
+        Once a quorum is connected, the wait also ends if no other try ends within a node timeout.
+        The method then waits for the search for duplicate nodes, and after that for the first
         reading of the markers. Each of these two waits lasts at most three node timeouts.
 
         Safety: after a cancellation, the nodes go on connecting until `aclose`.
         """
         context = self.context
-        # The first `CancelScope` imports the backend of anyio. Without this line, the import would
-        # delay the first release that is cancelled.
+        # The first `CancelScope` imports the backend of anyio. Without this line, the first
+        # cancelled release would have to wait for the import.
         anyio.CancelScope()
         first_tries = [
             asyncio.ensure_future(
@@ -79,8 +79,8 @@ class Engine(Parts):
             RedlockClosed: Raised if the manager is closed, was opened before a fork, or belongs to
                 another event loop than the caller.
         """
-        # One condition covers the usual case, because this method runs at each acquisition. In a
-        # forked child, `_closed` is set, too.
+        # This method runs at each acquisition, so one fast condition covers the usual case. In a
+        # forked child, `_closed` is True, too.
         try:
             if not self._closed and asyncio.get_running_loop() is self._loop:
                 return
@@ -89,7 +89,7 @@ class Engine(Parts):
         if self._forked:
             raise RedlockClosed(
                 "this Redlock was opened before a fork: its connections belong to the parent"
-                " process; open one here"
+                " process; open a new one in the child"
             )
         if running_loop() is not self._loop:
             raise RedlockClosed(
@@ -111,17 +111,17 @@ class Engine(Parts):
         The caller awaits the `future` of the acquisition. If the wait is cancelled, the caller must
         call `cancelled`.
 
-        `blocking_timeout` is the longest wait in seconds. None waits for ever. With 0, the call
-        does not wait for another holder.
+        `blocking_timeout` is the longest wait in seconds. With None, the call waits for ever. With
+        0, the call does not wait for another holder.
 
         Raises:
             LockHeld: Raised if the calling task holds the lock through an enclosing `async with`,
                 and would wait for itself for ever.
-            UpgradeRefused: Raised if the calling task reads the lock, and now asks to write.
+            UpgradeRefused: Raised if the calling task has a read lease, and asks for a write lease.
             RedlockClosed: Raised if the caller cannot use the manager; see `usable`.
         """
         self.usable()
-        # While the quorum is lost, a call with `fail_fast` must not wait in a line. Once a quorum
+        # While no quorum can grant, a call with `fail_fast` must not wait in a line. Once a quorum
         # answers, the call still waits for the holder of the lock.
         alone = blocking_timeout == 0 or (spec.fail_fast and self.availability.lost)
         acquisition = Acquisition(
@@ -243,8 +243,8 @@ class Engine(Parts):
     async def aclose(self) -> None:
         """End all leases and acquisitions, and disconnect.
 
-        Leases are released. If a thread works under a lease, or if `expires_at_close` requires it,
-        the keys are left to expire instead.
+        Leases are released. The keys of a lease are left to expire instead if a thread works under
+        the lease, or if the lease has `expires_at_close`.
 
         Safety: the releases are queued before the first await. A cancellation is raised only after
         the connections are closed, which takes at most `close_timeout`.
@@ -289,8 +289,8 @@ class Engine(Parts):
     def doubt(self, key: bytes) -> None:
         """Prepare for a forced release of the key by this manager.
 
-        Present grants of the key are no longer passed on, and the leases of the key are watched.
-        The reason: a node does not report a deletion to the connection that made it (NOLOOP).
+        The grants of the key are no longer passed on, and its leases are watched. This is necessary
+        because a node does not report a deletion to the connection that made it (NOLOOP).
         """
         self.lines.doubt(key)
         for acquisition in self._past_the_lines:

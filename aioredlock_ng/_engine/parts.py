@@ -73,8 +73,8 @@ class Parts:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
-        # Two votes for each node: one for a grant, one for a missing answer. Making new votes for
-        # each `LockAcquired` would take longer than all other work for this event.
+        # Two votes for each node: one for a grant, one for a missing answer. If new votes were made
+        # for each `LockAcquired`, this would take longer than all other work for the event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [
             (acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for"))
@@ -137,8 +137,8 @@ class Parts:
     def disown(self) -> None:
         """End all parts in a forked child, and send nothing.
 
-        The connections and leases belong to the parent, but the child may go on to run the event
-        loop. Active parts would write to the parent's connections and release its leases.
+        The connections and leases belong to the parent, but the child may go on running the event
+        loop. Parts that stay active would write to the parent's connections and release its leases.
         """
         self._forked = self._closed = True
         self.reports.stop()
@@ -199,7 +199,7 @@ class Parts:
             self.guard.doubt()
 
     def _trusted(self, index: int) -> None:
-        """Let the waiting lines refresh their entries on a node that may vote from now on."""
+        """Let the lines refresh their places in the queues of a node that may vote from now on."""
         self.lines.changed(index, None)
 
 

@@ -94,8 +94,8 @@ class Reports:
         """Record the run id of the server at node `index`. `run_id` is "" if it is unknown.
 
         Returns:
-            The address of another node that has the same run id; nothing is recorded in this case.
-            "" if there is no such node.
+            The address of another node with this run id; "" if there is none. If there is one,
+            nothing is recorded.
         """
         for other, known in self._run_ids.items():
             if run_id and known == run_id and other != index:
@@ -109,8 +109,8 @@ class Reports:
         """Record whether node `index` gets its commands through the outbox; see `Fleet`."""
         self._context.fleet.present(index, is_present)
         if is_present:
-            # Each connected node that hides its run id may be the same server as the new node, and
-            # is probed.
+            # A connected node that hides its run id may be the same server as the new node. So each
+            # of these nodes is probed.
             for other, node in enumerate(self._context.fleet.nodes):
                 if node.ready and not node.state().run_id:
                     self._duplicates.suspect(other)

@@ -1,4 +1,4 @@
-"""The description of a lock or a semaphore, which is checked once for all its acquisitions."""
+"""The description of a lock or a semaphore. It is checked once, not at each acquisition."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ class Life:
     Attributes:
         ttl_word: The first ttl of the keys in milliseconds, as sent to the nodes. `min_hold` can
             make it longer than `ttl`.
-        drift: The part of the ttl that is subtracted because clocks may run at different rates.
-        least_validity: When a quorum has granted, at least this time must be left until the
-            deadline. If less is left, the attempt has failed.
+        drift: The time by which a lease ends before its keys, because clocks may run at different
+            rates.
+        least_validity: The shortest time that must be left until the deadline when a quorum has
+            granted. If less is left, the attempt has failed.
         watch_after: The time from the beginning of a lease until its keys are first watched.
-        min_hold: The shortest time after the grant for which the keys stay taken.
+        min_hold: After the grant, the keys stay taken for at least this time.
     """
 
     ttl: float
@@ -42,7 +43,7 @@ class Life:
 class Numbered:
     """The slots of a semaphore. Each slot is a lock with one key.
 
-    The function `make` gets the number of a slot, and returns the description of this slot.
+    The argument `make` is a function that gets the number of a slot and returns its description.
     """
 
     __slots__ = ("_made", "_make", "key", "limit")
@@ -61,11 +62,11 @@ class Numbered:
         return made
 
 
-# The class is not frozen. Otherwise `Redlock.lock()`, which programs call for each acquisition,
-# would spend a third of its time on assigning the attributes.
+# The class is not frozen, because `Redlock.lock()` would then spend a third of its time on
+# assigning the attributes. Programs call `lock()` for each acquisition.
 @dataclass(slots=True, eq=False)
 class LockSpec:
-    """The description of a lock, a semaphore or one slot, which never changes.
+    """The description of a lock, of a semaphore or of one slot. A description never changes.
 
     Attributes:
         kind: The kind of the lock, which builds its commands.
@@ -77,14 +78,14 @@ class LockSpec:
         life: The ttl and the times that follow from it.
         auto_extend: True if leases are renewed in the background.
         max_hold: Seconds after which a lease ends even if it is renewed; None for no limit.
-        owner: The text of the label. None takes the text of the manager.
+        owner: The text of the label. None means the text of the manager.
         fail_fast: True if an acquisition does not wait while it is known that no quorum can grant.
         fair: True if each acquisition has a place of its own in the queues, and gets no grant from
             another task of its process.
         slots: The slots of a semaphore; None for a lock and for one slot.
         number: The number of one slot; None for a lock and for a semaphore.
-        reading: The description of the read lease that a writer's lease becomes by a downgrade;
-            None for other locks.
+        reading: For a writer's lock, the description of the read lease after a downgrade; otherwise
+            None.
     """
 
     kind: LockKind

@@ -52,8 +52,8 @@ def pool_of(node: object) -> tuple[Any, str]:
                 raise ValueError(
                     "its host has a ','; a node is one server, and options follow a '?'"
                 )
-            # Without these checks, redis-py would use localhost for a socket URL without a path, and
-            # database 0 for any other URL whose path is not a number.
+            # Without these checks, redis-py would use localhost for a socket URL without a path,
+            # and database 0 for any other URL whose path is not a number.
             if parts.scheme == "unix" and not parts.path:
                 raise ValueError("it names no socket; write unix:///path/of/the/socket")
             if (

@@ -426,14 +426,11 @@ def test_a_missing_right_is_said_with_its_name_and_the_command_that_grants_it() 
     assert channel.remedy == "ACL SETUSER <user> &aioredlock_ng:* (docs/acl.md)"
 
 
-WITNESS_FIRST = "keeps the node out for max_ttl if a process that used it before reconnects before a new process does"
+WITNESS_FIRST = "keeps the node out for max_ttl if the first process that connects had used the node before the restart"
 MARKER_KEPT = (
     "keeps the marker of the recovery guard, so the node then grants nothing for max_ttl, even if all processes are new"
 )
-MARKER_OR_WITNESS = (
-    "max_ttl if the replica had the marker. Without the marker, a process that used the primary must connect before a new"
-    " process does"
-)
+MARKER_OR_WITNESS = "max_ttl if the replica had the marker, or if the first process that connects had used the primary"
 
 
 @pytest.mark.parametrize(

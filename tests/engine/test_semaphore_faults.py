@@ -203,7 +203,7 @@ async def test_slots_that_no_quorum_has_shown_do_not_count_as_held(rig: Rig) -> 
     # The first attempt is answered, and the question for free slots is not.
     await asyncio.sleep(TRIP + WAY / 2)
     rig.hang(0, 1, 2)
-    with pytest.raises(QuorumUnreachable, match="no quorum showed its slots"):
+    with pytest.raises(QuorumUnreachable, match="no quorum reported which slots are free"):
         await call
     rig.resume(0, 1, 2)
 

@@ -33,6 +33,7 @@ asyncio.run(cron_once.main())
 """
 
 
+@pytest.mark.slow
 async def test_one_of_several_hosts_does_a_run(nodes: NodeSet) -> None:
     pipe = asyncio.subprocess.PIPE
     hosts = [

@@ -249,6 +249,7 @@ def test_a_loop_that_ends_while_a_tls_server_is_silent_in_mid_handshake_leaves_n
         run(loop_kind, main(url, heard))
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 def test_close_timeout_is_for_all_that_a_hung_tls_server_owes_together(loop_kind: str, tls_server: LocalServer) -> None:
     async def main() -> None:

@@ -51,6 +51,7 @@ def full(case: str) -> object:
     return pytest.param(case, marks=pytest.mark.full)
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.parametrize("how", ["after the release", *map(full, ("during the release", "before the release"))])
 async def test_a_process_that_is_killed_around_its_release_leaves_the_lock_taken_until_min_hold_is_over(

@@ -384,7 +384,8 @@ async def sentinel_names(sentinel: Sentinel, name: str, address: tuple[str, int]
         return False
 
 
-@pytest.mark.parametrize("planned", [pytest.param(False, marks=pytest.mark.slow), True], ids=["killed", "planned"])
+@pytest.mark.slow
+@pytest.mark.parametrize("planned", [False, True], ids=["killed", "planned"])
 async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet, planned: bool) -> None:
     sentinel = Sentinel([sentinel_set.address])
     client = sentinel.master_for(sentinel_set.name)

@@ -61,6 +61,7 @@ async def test_writers_and_locks_wait_for_readers_and_hand_over_to_them(managers
         pass
 
 
+@pytest.mark.slow
 async def test_a_refused_downgrade_keeps_the_key_until_the_loss_is_told(managers: tuple[Redlock, Redlock]) -> None:
     older, newer = managers
     writer = await older.rwlock("catalog", ttl=3).write().acquire()

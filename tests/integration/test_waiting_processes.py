@@ -90,6 +90,7 @@ async def run_processes(
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waiters", [pytest.param(1, marks=pytest.mark.full), 5])
 async def test_four_processes_never_overlap_and_every_waiter_gets_its_turns(
     waiters: int, five_nodes: NodeSet, tmp_path: Path

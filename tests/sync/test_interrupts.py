@@ -149,6 +149,7 @@ def engine_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("aioredlock_ng:")]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_manager_whose_opening_was_interrupted_at_any_line_can_be_opened_and_closed(three_nodes: NodeSet) -> None:
     def spared(frame: FrameType) -> bool:
@@ -164,6 +165,7 @@ def test_a_manager_whose_opening_was_interrupted_at_any_line_can_be_opened_and_c
         wait_until(lambda: not engine_threads())
 
 
+@pytest.mark.slow
 def test_a_manager_whose_closing_was_interrupted_at_any_line_can_be_closed_again(three_nodes: NodeSet) -> None:
     for interrupt in interrupts(everywhere=True):
         redlock = Redlock(three_nodes.urls, node_timeout=1.0)

@@ -1,9 +1,8 @@
 """One acquisition, from the call of `acquire()` to a lease or an error.
 
-The caller awaits one future. After `start`, an acquisition runs in callbacks only. Nothing is
-awaited between sending a request to a node and registering the receiver of the answer. So an
-acquisition is atomic under cancellation: `give_up` undoes an acquisition in any state, within one
-tick of the event loop.
+The caller awaits one future. After `start`, an acquisition runs in callbacks only. A request is
+sent, and the receiver of its answers is registered, without an await in between. So an acquisition
+is atomic under cancellation: `give_up` undoes it in any state, within one tick of the event loop.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Acquisition"]
 
 MOST_TRIES = 5
-"""Largest number of attempts of a call that asks for a semaphore without waiting. One attempt is
-not enough, because another client may take a free slot first."""
+"""Largest number of attempts if a call asks for a semaphore and must not wait. One attempt is not
+enough, because another client may take the chosen slot first."""
 
 
 class Acquisition(Call):
@@ -52,8 +51,8 @@ class Acquisition(Call):
         if self._blocking_timeout:
             loop = self.context.loop
             ends_at = loop.time() + self._blocking_timeout
-            # The label of the holder is read before the time limit, so that the error names the
-            # holder but is not late.
+            # The label of the holder is requested some time before the limit. So the error can name
+            # the holder, and is still raised at the limit.
             early = min(self.context.options.node_timeout, self._blocking_timeout / 2)
             self._limit = loop.call_at(ends_at - early, self._nearly_time_out, ends_at)
         if self._alone:
@@ -103,8 +102,9 @@ class Acquisition(Call):
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition, in any state.
 
-        The keys of an attempt under way are released, and the next task in line continues. If
-        `error` is None, the caller was cancelled, and a lease granted meanwhile is released.
+        The keys of an attempt under way are released. The next task in line replaces a contender
+        that gives up. If `error` is None, the caller was cancelled. In this case, a lease that was
+        granted in the same tick is released.
         """
         future = self.future
         if future.done() and not future.cancelled():
@@ -113,10 +113,11 @@ class Acquisition(Call):
                 self._extender.release(future.result())
             return
         self._stop()
-        # `leave` reads whether an attempt is under way, so the attempt is closed only afterwards.
+        # `leave` must see that an attempt is under way, so the attempt is closed only after this
+        # call.
         self._lines.leave(self)
         attempt, self.round = self.round, None
-        # `name_holder` finds the refused key in the attempt `before`.
+        # The attempt is kept in `before`, because `name_holder` reads there which key was refused.
         self.before = attempt or self.before
         second, self._second = self._second, None
         if attempt is not None and (attempt.open or (second is not None and second.open)):
@@ -163,8 +164,8 @@ class Acquisition(Call):
                 )
                 self.take(lease)
                 if self._doubted:
-                    # Without this watch the holder would notice lost keys only after `watch_after`
-                    # seconds.
+                    # The keys may have changed. Without this watch, lost keys would stay unnoticed
+                    # for `watch_after` seconds.
                     self._extender.watch(lease)
                 self.round = self._second = None
                 self._lines.granted(self, lease, now, attempt)
@@ -182,7 +183,7 @@ class Acquisition(Call):
 
         `trouble` is the reason why a quorum of grants was not enough; "" if there was no quorum.
         `granted` are the answers to the acquire, before a second round changed them. These answers
-        show which nodes may have set keys, and must get a release.
+        show which nodes may have set keys. These nodes get a release.
         """
         context = self.context
         context.counters.refused += 1
@@ -201,13 +202,13 @@ class Acquisition(Call):
             return
         self._undo(attempt, granted)
         if counted.hopeless:
-            why = "waiting does not cure what the nodes refuse"
+            why = "refused for a reason that waiting does not cure"
             self.give_up(not_acquired(QuorumUnreachable, why, self))
         elif not waits:
             self._fail(attempt, trouble, counted)
         elif self._alone:
-            # When the call began, no quorum could grant, so the call joined no line. Now a quorum
-            # may grant.
+            # No quorum could grant when the call began, so the call joined no line. Now a quorum
+            # may grant, so the call joins its line.
             self._alone = False
             self.round = self._second = None
             if self._lines.join(self):
@@ -253,7 +254,9 @@ class Acquisition(Call):
             self._ask(self.context.clock(), b"", number)
             self.context.fleet.hurry()
         elif not look.won:
-            self.give_up(not_acquired(QuorumUnreachable, "no quorum showed its slots", self))
+            self.give_up(
+                not_acquired(QuorumUnreachable, "no quorum reported which slots are free", self)
+            )
         else:
             left = soonest(look.replies)
             self.give_up(held_by_another(LockHeld, self._held_by, self, (), retry_after=left))
@@ -261,8 +264,8 @@ class Acquisition(Call):
     def _try_again(self) -> None:
         """Make a second attempt after a split vote. For a semaphore, look for a free slot first.
 
-        If several clients ask at the same instant, the votes can be split, and no client gets a
-        quorum. Without a second attempt after a random pause, the lock would stay free.
+        If several clients ask at the same instant, each may get some votes, but none a quorum.
+        Without a second attempt after a random pause, no client would get the free lock.
         """
         self._limit = None
         if self.future.cancelled():
@@ -276,8 +279,8 @@ class Acquisition(Call):
 
     def _time_out(self) -> None:
         self.context.counters.timeouts += 1
-        # Only the first task of a line, its contender, asks the nodes. For the tasks behind it, the
-        # contender's attempt decides which error is raised.
+        # Only the first task of a line, its contender, asks the nodes. For the tasks behind it,
+        # `left_behind` reads from the contender's attempts which error to raise.
         if self.unreachable if self.round is not None else self._lines.left_behind(self):
             why = f"no quorum answered within {self._blocking_timeout:g} s"
             self.give_up(not_acquired(QuorumUnreachable, why, self))

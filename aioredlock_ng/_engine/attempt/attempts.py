@@ -23,14 +23,15 @@ __all__ = ["Attempts"]
 class Attempts:
     """The requests that an acquisition has sent to the nodes so far.
 
-    The constructor of `Call` sets all attributes. A constructor here would make each acquisition
-    slower by one more call.
+    The constructor of `Call` sets all attributes. A second constructor here would slow down each
+    acquisition.
 
     Attributes:
         spec: The lock or the semaphore that is wanted.
         target: The lock that the latest attempt asks for: `spec`, or a slot of the semaphore.
         called_at: Instant at which `acquire` was called, by the engine's clock.
-        round: The latest attempt; None before the first attempt and after the acquisition.
+        round: The latest attempt; None before the first attempt and after the end of the
+            acquisition.
         before: The attempt before `round`. After a failed acquisition, the latest attempt.
     """
 
@@ -83,9 +84,10 @@ class Attempts:
         return any(round_ is not None and round_.open for round_ in (self.round, self._second))
 
     def doubt(self, index: int | None = None) -> None:
-        """Forbid passing on the grant of the current attempt, and watch its keys after the grant.
+        """Record that the keys of the current attempt may have changed.
 
-        If node `index` reported a change but has not granted yet, the call does nothing.
+        If the attempt is granted, the grant is not passed on, and its keys are watched immediately.
+        If node `index` reported the change but has not granted yet, the call does nothing.
         """
         if (
             index is not None
@@ -100,7 +102,7 @@ class Attempts:
         """Return a new attempt that is not sent yet.
 
         Each attempt has a fresh token. If several attempts had the same token, a lock could have
-        two holders: the model checker finds a case with 11 steps.
+        two holders. The model checker finds an example with 11 steps.
 
         If `followed` is True, other tasks wait in the same line. Each node then also returns the
         counter that the fence replaces. All leases of the grant get fences above the highest of

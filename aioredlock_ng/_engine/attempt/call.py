@@ -37,13 +37,14 @@ class Call(SecondRound):
     Args:
         releases: Sends the releases that undo failed attempts.
         extender: Owns the lease after the grant.
-        blocking_timeout: Longest wait in seconds. None waits for ever. With 0, the call does not
-            wait in a line or in the queues.
-        alone: True if the call makes its first attempt outside of any line.
+        blocking_timeout: Longest wait in seconds. With None, the call waits for ever. With 0, it
+            does not wait in a line or in the queues.
+        alone: True if the call makes its first attempt without waiting in a line.
 
     Attributes:
-        unreachable: True until a quorum has answered, and after an attempt that reached no quorum.
-            While the attribute is True, a time-out may raise `QuorumUnreachable`.
+        unreachable: True until a quorum has answered, and again after an attempt that reached no
+            quorum. While it is True, a call that asks the nodes raises `QuorumUnreachable` at its
+            time limit.
         future: Resolved with the lease or the error of the call.
     """
 
@@ -116,12 +117,12 @@ class Call(SecondRound):
         """Raise an error if the caller would wait for ever for a lock that it holds itself.
 
         The holder of a semaphore waits for itself only if it holds all slots. A call with a time
-        limit ends by itself, so it is not refused. A call to write is refused if its caller reads
-        the lock in an enclosing block, even if the call has a time limit.
+        limit ends by itself, so it is not refused. There is one exception: a call for a write lease
+        is always refused if its caller reads the lock in an enclosing block.
 
         Raises:
             LockHeld: Raised if the calling task or thread holds the lock in an enclosing block.
-            UpgradeRefused: Raised if the caller reads the lock that it wants to write.
+            UpgradeRefused: Raised if the caller has a read lease, and asks for a write lease.
         """
         inside = acting_inside()
         if inside is None:

@@ -64,8 +64,8 @@ def held_by_another(
 
     The error has the label of the holder if the label is known. `holders` are the leases of this
     process for any of the wanted keys. `retry_after` is the number of seconds until a held key may
-    expire. For a lock, None takes the remaining time from the latest refusals. The refusals of a
-    semaphore concern only one slot, so their remaining time is not used.
+    expire. If it is None, the remaining time of a lock is taken from the latest refusals. For a
+    semaphore, this is not possible, because the refusals concern only one slot.
     """
     left = retry_after
     if asked.spec.slots is None:
@@ -82,7 +82,7 @@ def held_by_another(
 
 
 def ask_for_label(asked: Attempts) -> Look | None:
-    """Ask the nodes for the label of the holder, and return the request; None if labels are off."""
+    """Request the label of the holder, and return the request; None if labels are off."""
     labels = asked.context.labels
     if labels is None:
         return None
@@ -121,7 +121,8 @@ def _most_telling(latest: Round | None, before: Round | None) -> Round | None:
         and before is not None
         and not any(map(_is_news, latest.replies))
     ):
-        # The latest attempt has no answers yet. The votes of the previous attempt explain more.
+        # The latest attempt has no answers yet, so the error shows the votes of the previous
+        # attempt.
         return before
     return latest
 

@@ -1,4 +1,4 @@
-"""Releases of attempts and leases. A release is queued in the same tick in which it is decided.
+"""Releases of attempts and leases. Each release is queued at once, without an await.
 
 A caller may wait for the answers to a release, or continue without them.
 """
@@ -59,15 +59,16 @@ class Releases:
     def retire(self, command: Command, replies: list[Reply], now: float) -> Round:
         """Instead of a release, send a command that keeps the keys taken until `min_hold` is over.
 
-        All KEYS of the command must be keys of the lock. `send` describes the other arguments.
+        The command must have no KEYS besides the keys of the lock. `send` describes the other
+        arguments.
         """
         return self._send(command, len(command.keys), replies, now)
 
     def _send(self, command: Command, keys: int, replies: list[Reply], now: float) -> Round:
         context = self._context
         for reply in replies:
-            # Usually each reply is a grant or still missing. The release then goes to all nodes,
-            # and `may_have_set` need not be called for each reply.
+            # Usually each node has granted or has not answered yet. The release then goes to all
+            # nodes, without the slower call of `may_have_set` for each reply.
             if reply is not GRANTED and reply is not None:
                 indexes = [i for i, reply in enumerate(replies) if may_have_set(reply)]
                 release = Round(
@@ -90,8 +91,9 @@ async def outlast_cancellation(
             bounded time.
         wait: Waits until the result of `unfinished` may have changed.
     """
-    # anyio repeats the cancellation of a scope at each await. The shield stops these cancellations,
-    # and the loop continues after further calls of `task.cancel`.
+    # anyio repeats the cancellation of a scope at each await, so the shield keeps this cancellation
+    # out. A call of `task.cancel` passes the shield and interrupts the wait, so the loop waits
+    # again.
     with anyio.CancelScope(shield=True):
         while unfinished():
             try:

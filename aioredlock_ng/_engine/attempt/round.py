@@ -26,10 +26,10 @@ rounds in one slot of the timer wheel."""
 
 
 _STILL_ASKING = 1 << 30
-"""Placeholder for the number of asked nodes until the command is queued on all of them.
+"""Replaces the number of asked nodes until the command is queued on all of them.
 
-A node that is down delivers its failure immediately. If such early failures decided the round, the
-release of an attempt would be queued on the other nodes before the acquire.
+A node that is down delivers its failure while the command is still being queued. If these failures
+decided the round, other nodes would get the release of an attempt before its acquire.
 """
 
 
@@ -53,7 +53,8 @@ class Round:
         before: The highest counter that the fence of an acquire has replaced on a node. None until
             a node has answered with its counter.
         agreed: The fence of an attempt for a read lease, if the counters of all nodes that granted
-            equal the fence; 0 otherwise. A later answer with this counter acknowledges the fence.
+            equal the fence; 0 otherwise. A late answer with the same counter acknowledges the
+            fence, too.
         decider: Index of the node whose grant completed the quorum, if the node did not store the
             fence; otherwise None.
         open: True until the decision.
@@ -145,8 +146,8 @@ class Round:
                 self._look_at(index, reply)
             if self.on_late is not None:
                 self.on_late(index)
-        # Most replies are shared records, so `is` usually saves a comparison of fields. A release
-        # of more than 32 keys gets a new record each time; see `replies.released`.
+        # Equal replies are usually the same object, so `is` saves a comparison of fields. The reply
+        # to a release of more than 32 keys is a new object each time; see `replies.released`.
         elif reply is self._full or reply == self._full:
             self.yes = yes = self.yes + 1
             # A yes never makes a quorum impossible, so `is_decided` is not needed.
@@ -171,7 +172,7 @@ class Round:
                 self._decide()
 
     def _look_at(self, index: int, reply: Reply) -> None:
-        """Act on a late answer to an acquire, or on an answer that does not count as a yes.
+        """Act on an answer to an acquire that came late, or that does not count as a yes.
 
         A late acknowledgement of the fence is stored as `GRANTED`. A node in quarantine, or with a
         damaged counter, is reported even if a quorum of other nodes has granted.
@@ -215,8 +216,8 @@ class Round:
     def decided(self) -> asyncio.Future[None]:
         """Return a future that is done after the decision.
 
-        The decision resolves only the future of the latest call. In a round with `on_decided`, the
-        decision resolves no future.
+        After several calls, the decision resolves only the latest future. In a round with
+        `on_decided`, it resolves no future.
         """
         self._waiter = future = self._context.loop.create_future()
         if not self.open:
@@ -226,8 +227,8 @@ class Round:
     def _decide(self) -> None:
         self.open = False
         self._slot.discard(self)
-        # Without this line, the callback (a bound method of the owner) and the round would form a
-        # reference cycle.
+        # The callback is a bound method of the round's owner. If the round kept it, owner and round
+        # would form a reference cycle.
         on_decided, self._on_decided = self._on_decided, None
         if on_decided is not None:
             on_decided(self)

@@ -1,4 +1,4 @@
-"""The second round of an attempt: it stores a fence that too few nodes have stored."""
+"""The second round of an attempt, for the case that too few nodes have stored its fence."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ __all__ = ["SecondRound"]
 
 
 class SecondRound(Attempts):
-    """Attempts with a second round, for the case that too few nodes stored the fence."""
+    """Adds a second round to the attempts. It stores a fence on a quorum of nodes."""
 
     __slots__ = ()
 
     def _agree(self, attempt: Round) -> bool:
         """Set the fence of an attempt for a read lease to the highest counter in the grants.
 
-        If all nodes that granted have the same counter, each of them acknowledges the fence. See
-        docs/model.md for the proof.
+        If all nodes that granted reported the same counter, no second round is needed. The reports
+        then count as acknowledgements of the fence. See docs/model.md for the proof.
 
         Returns:
-            True if the counters are equal. False if they differ, so that a second round must store
-            the fence.
+            True if the counters are equal. False if a second round must store the fence.
         """
         counters = set(map(counter_of, filter(is_granted, attempt.replies)))
         self._fence = max(counters)
@@ -37,10 +36,10 @@ class SecondRound(Attempts):
     def _fence_again(self, attempt: Round, now: float) -> None:
         """Begin the second round: propose a fence above every counter that a node has reported.
 
-        For a read lease, the second round stores the fence of `_agree` instead. The request goes to
-        the nodes that granted. It also goes to the nodes that have not answered yet, which can
-        still be part of the quorum. On each node the request arrives after the acquire. A node
-        confirms the fence only if its key holds the token of the attempt.
+        For a read lease, it instead stores the fence that `_agree` has chosen. The request goes to
+        the nodes that granted. It also goes to the nodes that have not answered yet, because they
+        may grant later. On each node the request arrives after the acquire. A node confirms the
+        fence only if its key holds the token of the attempt.
         """
         context, spec = self.context, self.target
         context.counters.second_rounds += 1
@@ -85,8 +84,8 @@ class SecondRound(Attempts):
     def _without_fence(self, attempt: Round, second: Round) -> None:
         """Replace the grants of a failed attempt by the nodes' answers to its second round.
 
-        Late answers to the second round replace grants, too. `_undo` still releases every grant,
-        because it gets an earlier copy of the replies.
+        Late answers to the second round replace grants, too. The release must still reach every
+        node that granted. So `_undo` gets a copy of the replies that was made before.
         """
 
         def count(_index: int = 0) -> None:

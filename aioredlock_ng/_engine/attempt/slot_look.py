@@ -49,9 +49,9 @@ class SlotLook(Round):
             self._decide()
 
     def _all_shown(self) -> bool:
-        """Return True if no slot can turn out to be free on a quorum any more.
+        """Return True if the missing answers cannot show a slot that is free on a quorum.
 
-        The result is False until a quorum has answered, or cannot answer any more.
+        The result is False while it is open whether a quorum will answer.
         """
         asked, quorum, yes, no = self._asked, self._quorum, self.yes, self._no
         pending = asked - yes - no

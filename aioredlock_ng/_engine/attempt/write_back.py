@@ -18,7 +18,7 @@ __all__ = ["WriteBack"]
 
 
 class WriteBack(Round):
-    """A round that also accepts a node whose counter has risen above the fence since the grant.
+    """A round that also counts a node as a yes if its counter rose above the fence after the grant.
 
     `first` is the round of the acquire. The replies to the acquire have the counters of the nodes
     that granted. `fence` is the fence of the attempt. `Round` describes the other arguments.
@@ -40,12 +40,12 @@ class WriteBack(Round):
         self._fence = fence
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Turn an answer into a yes if its counter has risen above the fence since the grant.
+        """Count an answer as a yes if the node's counter rose above the fence after the grant.
 
-        The node still has the attempt's entry, so no writer has had the key there since the grant.
-        The next writer gets a fence above the counter. If the counter was already above the fence
-        at the grant, the last writer may have a higher fence. Then the answer is a no. See
-        docs/model.md.
+        In this case, the node still has the attempt's entry, so no writer has had the key there
+        since the grant. The next writer gets a fence above the counter. If the counter was already
+        above the fence at the grant, the last writer may have a higher fence. Then the answer is a
+        no. See docs/model.md.
         """
         if type(reply) is Unacknowledged and reply.counter > self._fence:
             answer = self._first.replies[index]

@@ -28,7 +28,7 @@ with more keys has a command of its own."""
 
 
 def parts(leases: Sequence[LeaseRecord]) -> Iterator[Sequence[LeaseRecord]]:
-    """Yield the leases in groups. The keys of a group fit into one command, see `BATCH`."""
+    """Yield the leases in groups that fit into one command each; see `BATCH`."""
     start = keys = 0
     widths = [len(lease.spec.keys) for lease in leases]
     if sum(widths) <= BATCH:
@@ -51,13 +51,13 @@ class Batch:
     meanwhile.
 
     Args:
-        command: A command whose keys begin with the keys of the leases, in order.
+        command: The command. Its first keys are the keys of the leases, in the order of the leases.
         started: Instant before the first byte is queued, by the engine's clock.
         on_yes: Called with the batch, and with leases whose keys a quorum of nodes has. No lease is
             passed twice.
-        on_no: Called within the node timeout for each lease whose keys no quorum can have.
-        on_unsure: Called within the node timeout for each undecided lease that no outstanding
-            answer can decide any more.
+        on_no: Called within the node timeout for each lease for which too many nodes lack a key.
+        on_unsure: Called within the node timeout for each lease that is undecided, and that the
+            missing answers cannot decide.
         on_late: Called at the node timeout for each lease that is not decided.
         on_missing: Called with leases whose keys a node lacks, and with the node's index. A late
             answer causes this call, too.
@@ -156,10 +156,10 @@ class Batch:
             self._judge()
 
     def stands(self) -> bool:
-        """Return True also after the batch is decided.
+        """Return True while a node that lacks the script should get the command again.
 
-        A node may report only after the decision that it lacks the script. If the command were not
-        sent to this node again, the keys would expire there.
+        The decision of the batch does not matter here. If the command were not sent again after the
+        decision, the keys would expire on this node.
         """
         return self._stands()
 
@@ -178,8 +178,8 @@ class Batch:
     def held(self, lease: object) -> int:
         """Return how many nodes have the keys of the lease, late answers included."""
         if not self._partial:
-            # Each answer applies to all leases of the batch alike. A search for the position of
-            # each lease would take quadratic time when many leases end together.
+            # Each counted answer confirms all leases, so no search for the position of the lease is
+            # needed. When many leases end together, the searches would take quadratic time.
             return self._full
         return next(
             (self._count(at, known)[0] for at, known in self._positions() if known is lease), 0

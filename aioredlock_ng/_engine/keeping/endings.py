@@ -54,8 +54,8 @@ class Endings:
         counters, now = self._context.counters, self._context.clock()
         counters.lost += 1
         counters.stalled += STOOD_STILL in reason
-        # `lost_at` is set before the phase. Another thread may read `lost_at` as soon as the phase
-        # says that the lease is lost.
+        # `lost_at` is set before the phase, because another thread may read `lost_at` as soon as
+        # the phase is LOST.
         lease.lost_at = min(now, lease.deadline)
         lease.end(Phase.LOST, reason)
         return now

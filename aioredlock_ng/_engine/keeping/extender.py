@@ -86,7 +86,7 @@ class Extender(Endings):
             self.watcher.watch([lease])
 
     def pass_on(self, lease: LeaseRecord) -> bool:
-        """End a lease without a release on the nodes, if its grant goes on.
+        """End a lease without a release on the nodes, if its grant is still needed.
 
         Either the next task in line gets a lease of the grant, or a read grant outlives the lease.
 
@@ -170,8 +170,8 @@ class Extender(Endings):
             return
         now = self._lost(lease, reason)
         self._end(lease, now)
-        # If the body waits in `Lease.extend` or `Lease.downgrade`, the waiting call raises
-        # `LockLost`. So the body is not cancelled as well.
+        # If the body waits in `Lease.extend` or `Lease.downgrade`, this call raises `LockLost`. So
+        # the body need not be cancelled.
         if lease.asking is None:
             lease.notify_body()
         if lease.taken:
@@ -231,7 +231,7 @@ class Extender(Endings):
     def downgrade(self, lease: LeaseRecord) -> Batch:
         """Turn a writer's lease into a read lease, and send the change to the nodes.
 
-        The lease becomes a read lease before the first request is sent, and stays a read lease even
+        The lease becomes a read lease before the first request is sent. It stays a read lease even
         if no node answers.
         """
         if lease.watched:
@@ -249,9 +249,9 @@ class Extender(Endings):
             self._lines.freed(lease)
             return None
         if lease.repairing:
-            # The release must reach each node that is being repaired. A repair sets
-            # `granted[index]` to None for this purpose, but a late answer to the acquire may have
-            # replaced the None. So None is set again.
+            # The release must reach each node that is being repaired, so `granted` must have None
+            # for this node. The repair has set None, but a late answer to the acquire may have
+            # replaced it. So None is set again.
             for index in range(len(lease.granted)):
                 if lease.repairing & (1 << index):
                     lease.granted[index] = None

@@ -47,7 +47,7 @@ class Looks:
         self._open: dict[bytes, Look] = {}
 
     def ask(self, context: Surroundings, kind: LockKind, key: bytes) -> Look:
-        """Return the request for the label of the key's holder. A request under way is reused."""
+        """Request the label of the key's holder, or return the request that is under way."""
         look = self._open.get(key)
         if look is None:
             look = self._open[key] = Look(context, kind, key, self._open)
@@ -90,7 +90,7 @@ class Look:
     async def ended(self) -> str | None:
         """Wait for the end of the request, and return the label.
 
-        Safety: a cancelled call changes nothing.
+        Safety: a cancellation ends only the wait.
         """
         if self.stands():
             waiter = self._loop.create_future()

@@ -37,8 +37,8 @@ class Labels:
     """Makes the labels of one manager's leases.
 
     Args:
-        owner: The text of the labels, unless a lock has a text of its own. True makes a text of
-            host, process and task.
+        owner: The text of the labels, unless a lock has a text of its own. With True, the text
+            consists of host, process and task.
         clock: The engine's clock, in seconds.
         wall_us: The wall clock, in microseconds.
 
@@ -75,7 +75,8 @@ class Labels:
     ) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
         """Return the keys of the labels, and for each key its ttl in milliseconds and its value.
 
-        The call also sets `labelled_until`, the instant at which a label must be written again.
+        The call also sets `labelled_until` of each lease, the instant at which its label must be
+        written again.
         """
         now, wall_us = self._clock(), self._wall_us()
         keys: list[bytes] = []

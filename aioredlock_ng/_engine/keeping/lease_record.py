@@ -26,14 +26,14 @@ __all__ = ["Ballot", "Counted", "LeaseRecord"]
 
 
 class Ballot(Protocol):
-    """The round or batch that granted or renewed a lease last."""
+    """The round or batch that granted a lease, or renewed it most recently."""
 
     def held(self, lease: object, /) -> int:
         """Return how many nodes granted or renewed the lease, late answers included."""
 
 
 class Counted:
-    """The number of nodes that held a lease at its end. This object replaces the lease's `Batch`.
+    """The number of nodes that had the keys of a lease at its end. It replaces the lease's `Batch`.
 
     A batch refers to all leases that it renewed. An ended lease that kept its batch would keep all
     these leases in memory.
@@ -62,7 +62,7 @@ class LeaseRecord(LeaseState):
         line: The waiting line that the lease belongs to.
         run_until: Instant until which the process may pass the grant on without asking the nodes;
             see `passing_on.py`.
-        ballot: The round or batch that granted or renewed the lease last.
+        ballot: The round that granted the lease, or the batch that renewed it most recently.
         granted: The latest answer of each node to the acquire or to a repair. `GRANTED` means that
             the node has our keys and our fence. None means that the node may have our keys.
         fence: The fence of this lease; None without fencing.
@@ -85,8 +85,8 @@ class LeaseRecord(LeaseState):
         still_used: Called with a callback, before the lease is released or the manager is closed.
             Returns True while a thread works under the lease. In this case the callback runs on the
             event loop when the thread has ended. None if no thread can use the lease.
-        expires_at_close: True if the keys must expire, instead of being released, when the manager
-            is closed during the `async with`.
+        expires_at_close: True if the keys must be left to expire when the manager is closed during
+            the `async with`. Otherwise they are released.
         forsaken: True if the lease was lost and its keys were left to expire.
         taken: True once a caller has the lease. Until then, listeners get no report on its end.
         read_grant: All read leases of the same grant, this lease included; None for locks with one
@@ -142,7 +142,7 @@ class LeaseRecord(LeaseState):
         since = started if since is None else since
         ends_at = None if spec.max_hold is None else since + spec.max_hold
         life = spec.life
-        # Without `super()`, the call saves a tenth of the time of a grant.
+        # A call through `super()` would make a grant a tenth slower.
         LeaseState.__init__(
             self, started, life.ttl, deadline_of(started, life.ttl, life.drift), ends_at
         )
@@ -181,8 +181,8 @@ class LeaseRecord(LeaseState):
         renewed, repaired or labelled.
 
         A read grant is shared even after a renewal, because nodes never shorten the life of its
-        entry. Once the next renewal of the grant is due, the grant is not shared. A new lease could
-        end before its own first renewal.
+        entry. Once the next renewal of the grant is due, the grant is not shared. Otherwise a new
+        lease could end before its own first renewal.
         """
         life, fence = spec.life, self.fence
         if (
@@ -221,9 +221,9 @@ class LeaseRecord(LeaseState):
     def read_again(self, spec: LockSpec, now: float) -> LeaseRecord | None:
         """Return another lease of the grant for the task that reads under this lease.
 
-        The result is None after the deadline of this lease. Until its first renewal, the new lease
-        has the ttl of this lease, and ends no later than this lease. The nodes must not be asked,
-        because the task could wait for a writer that waits for this task.
+        The result is None after the deadline of this lease. The new lease has the ttl of this
+        lease. Until its first renewal, it ends no later than this lease. The nodes must not be
+        asked. The task could wait for a writer, which in turn waits for the task.
         """
         if self.deadline <= now:
             return None

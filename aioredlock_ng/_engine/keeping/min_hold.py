@@ -36,8 +36,8 @@ def kept_for(context: Context, lease: LeaseRecord, now: float) -> float:
 def retirement(context: Context, lease: LeaseRecord, now: float) -> Command | None:
     """Return the command that replaces the release of a lease; None if the keys may be freed.
 
-    If no caller has received the lease, its keys are freed immediately, unless the lease was lost.
-    The caller may still receive a lost lease.
+    If no caller has received the lease, its keys are freed immediately. The keys of a lost lease
+    stay taken, because its caller may still receive the lease.
     """
     left = kept_for(context, lease, now)
     if not left or not (lease.taken or lease.phase is Phase.LOST):

@@ -25,8 +25,8 @@ class ReadGrant(Generic[_H]):
 
     Attributes:
         leases: The leases that have not ended, in the order in which they began.
-        expires: True if a lease of the grant was left to expire. The grant is not released then,
-            because a thread may still work under that lease.
+        expires: True if a lease of the grant was left to expire. In this case the grant is never
+            released, because a thread may still work under that lease.
     """
 
     __slots__ = ("_labelled_until", "_longest_ttl", "_repairing", "expires", "leases")
@@ -58,7 +58,8 @@ class ReadGrant(Generic[_H]):
         lease takes over the repairs, the longest ttl and the label of the ended leases.
         """
         self.leases.pop(lease, None)
-        # A repair of an ended lease may still write the entry of the grant to a node.
+        # A repair of the ended lease may still write the entry of the grant to a node, so the
+        # release must reach this node.
         self._repairing |= lease.repairing
         self._longest_ttl = max(self._longest_ttl, lease.longest_ttl)
         self._labelled_until = max(self._labelled_until, lease.labelled_until)

@@ -66,8 +66,8 @@ class Renewals:
         After the answers, a lease has a new deadline, is scheduled for another try, or is lost.
 
         The leases must be of the same kind of lock. `ttl` is in seconds from now. The command gives
-        all keys the same life, which covers the longest minimum hold. So the minimum holds of the
-        leases should end at about the same time.
+        all keys the same life, which covers the longest minimum hold. So leases whose minimum holds
+        end at very different times should not be renewed together.
         """
         context = self._context
         options = context.options
@@ -94,8 +94,8 @@ class Renewals:
             lease.asked(renewal)
             if ttl > lease.longest_ttl:
                 lease.longest_ttl = ttl
-            # The callbacks of the batch schedule the lease again. If the deadline of the lease may
-            # pass before that, it is scheduled here. Otherwise the deadline would pass unnoticed.
+            # The callbacks of the batch schedule the lease again. If the deadline may pass before
+            # these callbacks, the deadline is scheduled here, so that it does not pass unnoticed.
             if lease.deadline < decided_by:
                 self.schedule.put(lease, lease.deadline)
             elif lease.slot is not None or lease.timer is not None:
@@ -130,7 +130,7 @@ class Renewals:
         context = self._context
         context.counters.renewals += len(confirmed)
         # The next renewal must be in a later slot than this renewal. Otherwise leases with the
-        # shortest ttl would be renewed in a loop.
+        # shortest ttl would be renewed again and again without a pause.
         at = max(
             renew_at(renewal.started, renewal.ttl, context.draw()), context.clock() + RENEW_WIDTH
         )
@@ -155,10 +155,10 @@ class Renewals:
             report(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
     def _answered(self, stands: Callable[[], bool], reply: Reply, index: int) -> None:
-        """Report a node that refuses renewals, but only once until the node has renewed a key.
+        """Report a node that refuses renewals. Report it again only after it has renewed a key.
 
-        If all keys are missing, the script writes nothing. So its answer does not show whether the
-        node accepts renewals again.
+        If a node lacks all keys, the script writes nothing. Its answer then does not show whether
+        the node accepts renewals again.
         """
         if isinstance(reply, Refusal):
             if str(reply).startswith("NOSCRIPT") and not stands():
@@ -189,8 +189,8 @@ class Renewals:
     def _again(self, lease: LeaseRecord, share: float) -> None:
         self._context.counters.renewals_failed += 1
         now = self._context.clock()
-        # The next renewal must be in a later slot than this renewal. Otherwise refusals, which
-        # arrive immediately, would cause renewals in a loop.
+        # The next renewal must be in a later slot than this renewal. Otherwise refusals, which may
+        # arrive immediately, would cause renewals without a pause.
         at = min(now + max(lease.shortest_ttl * share, 2 * RENEW_WIDTH), lease.deadline)
         self.schedule.put(lease, at if lease.spec.auto_extend else lease.deadline)
         # The report comes last, because a listener may end the lease.
@@ -212,7 +212,7 @@ class Renewals:
         unwatched: list[LeaseRecord] = []
         due: dict[tuple[float, int, bool], list[LeaseRecord]] = {}
         for lease in here:
-            # A listener may have ended this lease when another lease was lost.
+            # `_overdue` above calls listeners, which may have ended this lease.
             if lease.phase is not Phase.HELD:
                 continue
             last = not lease.spec.auto_extend or lease.deadline == lease.ends_at
@@ -246,8 +246,8 @@ class Renewals:
 def _stands(renewal: Renewal, leases: Sequence[LeaseRecord]) -> bool:
     """Return True while a node that has not executed a renewal should still execute it.
 
-    A renewal that is sent again after a later renewal would undo the later one. An abandoned or
-    forsaken lease must expire at its deadline.
+    A renewal must not be sent again after a later renewal, because it would undo the later one. It
+    must not renew an abandoned or forsaken lease, which must expire at its deadline.
     """
     for lease in leases:
         if lease.phase is Phase.ABANDONED or lease.forsaken or not lease.is_latest(renewal):

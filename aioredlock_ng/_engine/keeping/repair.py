@@ -29,8 +29,8 @@ __all__ = ["Repairs"]
 
 REPAIR_AFTER = 0.05
 """Delay in seconds from the report of missing keys to their repair. A forced release deletes the
-keys on one node after the other. An earlier repair would set a deleted key again, and so delay the
-notification of the holder."""
+keys on one node after the other. A repair during this time would set a deleted key again, so the
+holder would be notified later."""
 
 
 class Repairs:
@@ -87,11 +87,11 @@ class Repairs:
         context, spec = self._context, lease.spec
         context.counters.repairs += 1
         lease.repairing |= 1 << index
-        # The node may have our keys from now on. The release must not skip this node.
+        # The node may have our keys from now on. With None, the release does not skip it.
         lease.granted[index] = None
-        # The repair stores the fence of the grant, because the grant itself may have raised a
-        # counter above the lease's fence. If a node's counter is above the grant's fence, for
-        # example after a forced release, the node sets no missing key.
+        # The repair stores the fence of the grant, not the fence of the lease. The grant itself may
+        # have raised the counter above the fence of the lease. If a node's counter is above the
+        # grant's fence, for example after a forced release, the node sets no missing key.
         life = max(lease.ttl, kept_for(context, lease, context.clock()))
         command = spec.kind.repairing_of(
             spec.keys, spec.counters, lease.token, ttl_ms(life), lease.stored

@@ -57,8 +57,8 @@ class Schedule(Wheel[LeaseRecord]):
     def renew_before_deadline(self, lease: LeaseRecord) -> None:
         """Call `due` for a lease after half of the time to its deadline.
 
-        The deadline is so near that the wheel is too coarse. The slot in which the next renewal
-        should be sent may have begun already.
+        An exact timer is used, because the deadline is near. The slot of the wheel in which the
+        next renewal is due may have begun already.
         """
         lease.unschedule()
         left = max(0.0, lease.deadline - self._context.clock())
@@ -67,8 +67,8 @@ class Schedule(Wheel[LeaseRecord]):
     def watch_deadline(self, lease: LeaseRecord) -> None:
         """Call `overdue` at the lease's deadline.
 
-        A lease must not be declared lost before its deadline, but the wheel may call one slot too
-        early.
+        An exact timer is used, because the wheel may call one slot too early. A lease must not be
+        declared lost before its deadline.
         """
         lease.unschedule()
         delay = max(0.0, lease.deadline - self._context.clock())

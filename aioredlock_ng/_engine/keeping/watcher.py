@@ -1,8 +1,8 @@
 """Detect missing keys of held leases as soon as the nodes report a change.
 
 A lease is watched when it is held for longer than `validity.watch_after`. To watch a lease, the
-watcher reads its keys. Unless readers share the lock, the server then tracks the keys for our
-connection. After a report of a change, the watcher reads the keys on all nodes again. The lease is
+watcher reads its keys. The server then tracks these keys for our connection, but not the keys of
+read leases. After a report of a change, the watcher reads the keys on all nodes again. The lease is
 lost if no quorum has the keys.
 """
 
@@ -111,7 +111,7 @@ class Watcher:
             self._doubted[lease] = None
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """Stop writing labels if a node refuses access to their keys.
+        """Stop writing labels if a node refuses access to the keys of labels.
 
         Otherwise the node would refuse every watch and every release of a labelled lease.
         """

@@ -281,8 +281,7 @@ class Queues(QueueStore):
         if before.startswith(OFFER):
             _, other = parts_of(before.removeprefix(OFFER))
             if other != member and limit_of(other):
-                # The displaced member belongs to the queue that all slots share. The served member
-                # may have waited in the key's own queue instead.
+                # The displaced member is in the queue of all slots, perhaps unlike the served one.
                 slots = queue_for(other, key)
                 life = max(self.left(slots) / 1000, _DISPLACED_LIFE)
                 self.add(slots, before.removeprefix(OFFER), life)
