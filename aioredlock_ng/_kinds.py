@@ -147,8 +147,9 @@ class Kinds(Operations):
     ) -> Guard:
         """Return a decorator that runs each call inside `async with redlock.lock(name)`.
 
-        docs/workers.md has examples. A call raises the errors of `async with redlock.lock(…)`. If a
-        call raises `LockLost`, the function was cancelled, or the function's result was discarded.
+        docs/workers.md has examples. A call raises the errors of `async with redlock.lock(…)`. After
+        a loss, a call raises `LockLost`. The function was then cancelled, or its result was
+        discarded.
 
         Args:
             template: The lock's name. A placeholder names a parameter, or an attribute of a

@@ -202,7 +202,7 @@ class Lease(Held):
             RedlockClosed: The manager is closed or belongs to another loop.
 
         Safety: after a cancellation, the downgrade goes on. After `node_timeout` without answers
-        the call returns. A later renewal downgrades the nodes that did not answer.
+        the call returns. A later renewal downgrades the keys on the nodes that did not answer.
         """
         self._engine.usable()
         record = self._record

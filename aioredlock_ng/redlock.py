@@ -150,7 +150,8 @@ class Redlock(Kinds):
         `_RECOVERY_GUARD` (auto, strict or none) and `_OWNER` (a text, true or false).
 
         Args:
-            environ: The environment variables. The log names variables that may be misspelt.
+            environ: The environment variables. Variables that may be misspelt are reported in the
+                log.
             options: Settings that override the environment; see the class `Redlock`.
 
         Raises:

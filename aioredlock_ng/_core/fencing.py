@@ -51,10 +51,11 @@ An acquire takes longer than `STEP` microseconds, so the reserved fences do not 
 next client's clock."""
 
 BLOCK = 1024 * STEP
-"""A grant owns at most this number of fences below its proposal. Hardly any grant has that many
-leases.
+"""Greatest number of fences below its proposal that a grant owns. Each lease of the grant uses one
+fence, and hardly any grant has that many leases.
 
-Without a bound, a grant could own fences of earlier leases if a node has forgotten a counter."""
+Without this bound, a grant could own the fences of earlier leases if a node has forgotten its
+counter."""
 
 
 def slot_of(key: bytes) -> bytes:

@@ -1,8 +1,8 @@
 """The marker of a node: the run id of a server process, a guard time, and a state.
 
-The file `recovery_guard.py` describes the purpose of markers. In a marker, the guard time is
-`max_ttl`, without the additional second of the glossary. The script `marker.lua` adds this second
-to the ready time.
+The file `recovery_guard.py` describes the purpose of markers. The guard time in a
+marker is `max_ttl`. The guard time in the glossary is a second longer: the script `marker.lua` adds
+this second to the ready time.
 """
 
 from __future__ import annotations

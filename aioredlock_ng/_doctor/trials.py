@@ -97,7 +97,8 @@ class Trials:
         """
         keys, token, ttl = (self._key,), self._token, b"%d" % self._ttl
         taking, freeing = MUTEX.acquire_one, MUTEX.release_one
-        self._leaves = True  # True until the server confirms the deletion of the keys.
+        # The trial leaves keys behind until the server confirms their deletion.
+        self._leaves = True
         reply = await self._call(MUTEX.acquiring(keys, (), token, ttl, 0))
         self.facts["granted"] = is_granted(reply)
         if not self.facts["granted"] and not isinstance(reply, Refusal):

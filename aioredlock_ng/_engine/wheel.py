@@ -41,8 +41,8 @@ class Wheel(Generic[T]):
         loop: The event loop of the timer.
         clock: The clock of the engine, by which the instants of items are given.
         width: Seconds per slot.
-        fire: Called with the set of items of each slot that is due. During the call, items may
-            still be discarded from that set.
+        fire: Called once for each slot that is due, with the set of its items. During the call,
+            items may still be discarded from that set.
     """
 
     __slots__ = (

@@ -189,7 +189,7 @@ def _why_no_tracking(replies: Sequence[Reply]) -> str:
 
 
 def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[str]:
-    """Return the commands among `needed`, EVAL and EVALSHA that the server does not know.
+    """Return the commands that the server does not know, of EVAL, EVALSHA and those in `needed`.
 
     `replies` are the replies to `TRIES`. A command that is refused for another reason, such as a
     missing right, counts as known.

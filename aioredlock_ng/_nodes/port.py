@@ -55,7 +55,7 @@ class NodeListener(Protocol):
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
         """Process the notice of node `index` that tracked keys changed.
 
-        If `keys` is None, any key may have changed, or tracking was lost.
+        `keys` is None if any key may have changed, for example because tracking was lost.
         """
 
     def notified(self, index: int, message: bytes) -> None:

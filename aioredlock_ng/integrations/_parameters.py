@@ -49,7 +49,7 @@ class Parameters:
         Raises:
             ConfigurationError: The placeholder has attributes, or is not a parameter from the path
                 or the query. The error is also raised if the lock's value may differ from the
-                endpoint's value, or if equal values of the type may have different texts.
+                endpoint's value, or if two equal values of the type could give different names.
         """
         name = placeholder.name
         if name not in self._found:
@@ -98,13 +98,13 @@ class Parameters:
         """Check that `lock_for` and the endpoint declare a placeholder's value in the same way.
 
         The result of a dependency is not checked. The value must have the attributes that the
-        placeholder names. If `textual` is True, equal values of the declared type must have equal
-        texts.
+        placeholder names. If `textual` is True, two equal values of the declared type must
+        always give the same name.
 
         Raises:
-            ConfigurationError: The declarations differ, a model lacks an attribute, or equal values
-                of the type may have different texts. The error is also raised if the lock uses a
-                value from the query or the body that the endpoint does not use.
+            ConfigurationError: The declarations differ, a model lacks an attribute, or two equal
+                values of the type could give different names. The error is also raised if the
+                lock uses a value from the query or the body that the endpoint does not use.
         """
         if isinstance(declared.default, params.Depends):
             return
@@ -237,7 +237,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _textual(annotation: Any) -> bool:
-    """Return True if equal values of this type always have the same text.
+    """Return True if two equal values of this type always give the same name.
 
     A parameter without annotation receives the text from the request, so the result is True.
     """

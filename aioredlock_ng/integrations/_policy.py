@@ -84,7 +84,7 @@ class Policy:
 
     Args:
         templates: Names of the locks. The locks are acquired together. A semaphore has one name.
-        options: Arguments of `Redlock.lock`: times, `fail_fast` and `fair`.
+        options: Arguments of `Redlock.lock`, such as `ttl`, `fail_fast` and `fair`.
         held_status: HTTP status if other requests hold the lock or all slots: 409 or 423, and for a
             semaphore also 429. None: 423 for a lock, 429 for a semaphore.
         retry_after: Whole seconds for the Retry-After header. The header has a larger value if a

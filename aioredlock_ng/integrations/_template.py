@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Template", "UnusableValue", "is_textual"]
 
 _TEXTUAL: Final = (str, int, UUID, date, Enum)
-"""Types whose equal values always have the same text.
+"""The allowed types: two equal values of these types always give the same name.
 
-Equal values of other types can have different texts: the decimals 1.0 and 1.00, the floats 0.0 and
+Equal values of other types can give different names: the decimals 1.0 and 1.00, the floats 0.0 and
 -0.0, or times in different zones.
 """
 
@@ -33,7 +33,7 @@ class UnusableValue(ValueError):
 
 
 def is_textual(kind: type) -> bool:
-    """Return True if equal values of this type always have the same text."""
+    """Return True if two equal values of this type always give the same name."""
     return issubclass(kind, _TEXTUAL) and not issubclass(kind, datetime)
 
 
@@ -81,8 +81,8 @@ class Template:
 
         Raises:
             UnusableValue: A value contains the separator that follows its placeholder.
-            ConfigurationError: A value lacks an attribute, or has a type whose equal values may
-                have different texts.
+            ConfigurationError: A value lacks an attribute that the template names. Or its type is
+                not allowed, because two equal values of the type could give different names.
         """
         try:
             return self._template.fill(
@@ -101,7 +101,7 @@ class Template:
         if not is_textual(type(value)):
             raise ConfigurationError(
                 f"lock name {self.text!r}: {placeholder} is a {type(value).__name__}, and"
-                " equal values of this type may have different texts; name an attribute of"
+                " two equal values of this type may give different names; name an attribute of"
                 " it, or convert it to a str, int, UUID, date or Enum"
             )
         return format(value)

@@ -177,8 +177,8 @@ class ViewLock:
         Raises:
             Refused: The request's values cannot form a name or a label, or the lock was not
                 acquired or was lost.
-            ConfigurationError: The view has no value for a placeholder, or the value has a type
-                whose equal values may have different texts.
+            ConfigurationError: The view has no value for a placeholder. Or the type of a value is
+                not allowed, because two equal values of the type could give different names.
         """
         try:
             lock = self._policy.lock(redlock, self._values(args, kwargs, more))

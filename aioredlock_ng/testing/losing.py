@@ -54,17 +54,18 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
     All readers of a read-write lock lose it. Each slot of a semaphore is a lock. Slot 2 of "gpu"
     has the name "gpu#2".
 
-    When this call returns, a holder that acquired the lock through `redlock` itself has lost it.
-    Inside the holder's own `async with`, this call cancels the body. A holder in another manager or
-    process is notified by the nodes, within a tenth of a second plus a round trip.
+    A holder that acquired the lock through the manager `redlock` learns of the loss before this
+    call returns. If the holder itself makes the call inside its `async with`, the call cancels the
+    body. A holder in another manager or process is notified by the nodes, within a tenth of a
+    second plus a round trip.
 
     Raises:
         ConfigurationError: Nobody holds the lock.
         QuorumUnreachable: Too few nodes answered to be sure that the lock is gone.
         RedlockClosed: `redlock` is not open, or belongs to another event loop.
 
-    Safety: even if this call is cancelled, a holder that acquired the lock through `redlock` itself
-    loses it. The keys are deleted on all nodes that answer, or on none.
+    Safety: even if this call is cancelled, a holder that acquired the lock through the manager
+    `redlock` loses it. The keys are deleted on all nodes that answer, or on none.
     """
     own = [lease for lease in redlock.leases if _key(name) in _locks_of(lease)]
     for lease in own:

@@ -197,7 +197,7 @@ def test_an_exception_of_the_view_releases_the_lock_and_an_inner_lock_has_its_ow
 def test_a_stream_is_refused_and_a_file_is_not(project: Callable[..., None], nodes: NodeSet) -> None:
     project("stream", locked("a")(lambda request: StreamingHttpResponse(iter("ab"))))
     project("file", locked("a")(lambda request: FileResponse(io.BytesIO(b"a"))))
-    with pytest.raises(ConfigurationError, match="without its lock"):
+    with pytest.raises(ConfigurationError, match="after the view has released its lock"):
         Client().get("/stream")
     answer = Client().get("/file")
     assert answer.status_code == 200

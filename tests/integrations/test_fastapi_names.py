@@ -266,7 +266,7 @@ def test_a_lock_around_a_websocket_is_told_at_start() -> None:
     @app.websocket("/edit/{name}", dependencies=[Depends(lock_for("edit:{name}"))])
     async def edit(name: str) -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"/edit/\{name\}: .*a WebSocket cannot receive this answer"):
+    with pytest.raises(ConfigurationError, match=r"/edit/\{name\}: .*a WebSocket cannot receive the lock's error answers"):
         check_locks(app)
 
 

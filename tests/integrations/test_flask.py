@@ -235,7 +235,7 @@ def test_a_stream_is_refused_and_a_file_is_not(app: flask.Flask, nodes: NodeSet)
     def file() -> Any:
         return flask.send_file(__file__)
 
-    with pytest.raises(ConfigurationError, match="without its lock"):
+    with pytest.raises(ConfigurationError, match="after the view has released its lock"):
         app.test_client().get("/stream")
     with app.test_client().get("/file") as answer:
         assert answer.status_code == 200

@@ -61,7 +61,7 @@ def test_what_is_no_template_is_refused_when_it_is_written(template: str, told: 
 
 @pytest.mark.parametrize("value", [1.5, Decimal("1.0"), None, b"x", [1], datetime(2026, 11, 21, tzinfo=UTC), object()])
 def test_a_value_without_one_text_is_refused(value: object) -> None:
-    with pytest.raises(ConfigurationError, match="different texts"):
+    with pytest.raises(ConfigurationError, match="different names"):
         Template("order:{id}").fill({"id": value})
 
 

@@ -246,8 +246,8 @@ class Renewals:
 def _stands(renewal: Renewal, leases: Sequence[LeaseRecord]) -> bool:
     """Return True while a node that has not executed a renewal should still execute it.
 
-    A renewal must not be sent again after a later renewal, because it would undo the later one. It
-    must not renew an abandoned or forsaken lease, which must expire at its deadline.
+    A renewal that is sent again after a later renewal would undo the later one. An abandoned or
+    forsaken lease must expire at its deadline, so it must not be renewed again.
     """
     for lease in leases:
         if lease.phase is Phase.ABANDONED or lease.forsaken or not lease.is_latest(renewal):

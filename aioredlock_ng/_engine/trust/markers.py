@@ -73,7 +73,7 @@ class Markers:
     def admits(self, index: int) -> bool:
         """True if the last reading of a node's marker allows the node to vote.
 
-        A node that refuses its marker may not vote.
+        A node that refuses to show or keep its marker does not vote.
         """
         return not self.refuses(index) and self.left(index) is None
 

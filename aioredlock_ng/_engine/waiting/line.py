@@ -106,7 +106,7 @@ class Line(Generic[_H]):
         trip: Duration in seconds of the round that granted the lock last. 0.0 if the line got this
             grant without standing in the queues.
         released: The answers to the latest release, and the instant at which the release began.
-            None if the answers cannot show the tickets of other waiters.
+            None if no answer shows the tickets of other waiters.
         taken: The slots that this process holds or asks for.
         recent: The slots that this process has released, the latest last.
     """

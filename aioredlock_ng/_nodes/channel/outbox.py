@@ -87,7 +87,7 @@ class Outbox:
             self._schedule()
 
     def has_own(self, channel: Outlet) -> None:
-        """Move the collected commands to all channels, before `channel` queues its own."""
+        """Give the collected commands to every channel, before `channel` queues a command alone."""
         self.spill()
         self._single.append(channel)
         if not self._scheduled:

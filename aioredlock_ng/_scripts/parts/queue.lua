@@ -409,7 +409,7 @@ local function waiting(keys, values)
 end
 
 -- Returns a refusal because of the key at `place`: {0, the remaining milliseconds of that key (-1
--- without expiry, -2 without a key), `place`, the highest ticket of the waiters for any key}.
+-- without expiry, -2 without a key), `place`, the highest ticket in the queues of all keys}.
 -- A waiter has one ticket for all its keys. The ticket must be above all tickets in the queues of
 -- these keys. Otherwise later waiters for one of the keys would overtake the waiter for ever.
 local function refusal(place, keys, values)
