@@ -147,8 +147,8 @@ class Kinds(Operations):
     ) -> Guard:
         """Return a decorator that runs each call inside `async with redlock.lock(name)`.
 
-        docs/workers.md has examples. A call raises the errors of `async with redlock.lock(…)`. After
-        a loss, a call raises `LockLost`. The function was then cancelled, or its result was
+        docs/workers.md has examples. A call raises the errors of `async with redlock.lock(…)`.
+        After a loss, a call raises `LockLost`. The function was then cancelled, or its result was
         discarded.
 
         Args:

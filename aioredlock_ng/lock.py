@@ -169,7 +169,7 @@ class Lock:
             raise
         finally:
             # The acquisition refers to the error, and the error's traceback refers to this frame.
-            # Without this line, the frame would keep all of them in a reference cycle.
+            # Without the `del`, acquisition, error, traceback and frame would form a cycle.
             del acquisition
         return Lease(engine, record)
 

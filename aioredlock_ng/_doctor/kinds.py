@@ -148,7 +148,7 @@ _ALL = (
         ERROR,
         "Keys expire by its clock, and leases by their holder's clock. So the key expires, and is"
         " granted to others, before the lease ends.",
-        "Slew its clock, as chrony and ntpd usually do, instead of setting it in steps, or raise"
+        "Let chrony or ntpd slew its clock, instead of setting the clock in steps. Or raise"
         " drift_factor.",
     ),
     Kind(

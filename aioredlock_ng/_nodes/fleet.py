@@ -1,4 +1,4 @@
-"""All nodes of a manager. A command for every node is queued once, not node by node."""
+"""All nodes of a manager. A command that goes to all nodes is queued once for all of them."""
 
 from __future__ import annotations
 

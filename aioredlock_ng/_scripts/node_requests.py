@@ -79,7 +79,7 @@ def replacing_marker(
         marker: The marker as the caller read it, b"" for none. If the marker has changed since
             then, the node keeps its present marker.
         read_ms: The node's time in milliseconds at which the caller read the marker.
-        own_marker: The run id and the guard time that the new marker names.
+        own_marker: The run id and the guard time for the new marker.
         nonce: Distinguishes a founding marker from the founding markers of other managers.
     """
     return Command(

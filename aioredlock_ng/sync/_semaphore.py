@@ -1,4 +1,4 @@
-"""Define the semaphore for threads, which a limited number of clients hold at a time."""
+"""Define the semaphore for threads. At most `limit` clients hold a semaphore at a time."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Stand:
             self._error = self._result = None
 
     def resign(self) -> bool:
-        """Release the lock for the body, which calls this method. Return False after a loss."""
+        """Release the lock. The body calls this method. Return False after a loss."""
         election = self._seat.made_by(self._redlock)
         assert election is not None
 

@@ -55,7 +55,7 @@ class Elections:
         self._slow = counter("election_slow_renewals", "Late renewals of leaders' leases.", *label)
         self._outlived = counter(
             "election_outlived_terms",
-            "Leaders that worked on although their lease was lost.",
+            "Leaders that kept working after the loss of their lease.",
             *label,
         )
         self._counted: dict[str, _Counted] = {}

@@ -178,8 +178,8 @@ class Batch:
     def held(self, lease: object) -> int:
         """Return how many nodes have the keys of the lease, late answers included."""
         if not self._partial:
-            # Each counted answer confirms all leases, so no search for the position of the lease is
-            # needed. When many leases end together, the searches would take quadratic time.
+            # Each counted answer confirms all leases, so the position of the lease does not matter.
+            # If many leases end together, searches for positions would take quadratic time.
             return self._full
         return next(
             (self._count(at, known)[0] for at, known in self._positions() if known is lease), 0

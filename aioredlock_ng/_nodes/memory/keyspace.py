@@ -21,7 +21,7 @@ class Connection(Protocol):
     """One manager's connection to a server."""
 
     def connect(self) -> None:
-        """Connect to the server, which has restarted or is reachable again."""
+        """Connect to the server after it has restarted or has become reachable again."""
 
     def disconnect(self) -> None:
         """Drop the connection, because the server restarts or is unreachable."""

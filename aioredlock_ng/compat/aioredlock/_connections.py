@@ -189,9 +189,9 @@ def _database(value: Any) -> int:
     # The error must not show the text, because it may be a part of a password that contains a "/".
     # The error is raised outside of the `with`, so that it has no context that shows the text.
     raise ConfigurationError(
-        "the database of a connection is not a number; write 0 to 15. aioredis does not"
-        " percent-decode a URL, so a password with a '/' cannot be in one: give a dict with"
-        " 'host', 'port' and 'password'"
+        "the database of a connection must be a number from 0 to 15. If the password contains a"
+        " '/', the text after the '/' was taken for the database, because aioredis does not"
+        " percent-decode a URL: give a dict with 'host', 'port' and 'password'"
     )
 
 
