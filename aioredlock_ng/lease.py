@@ -234,8 +234,8 @@ class Lease(Held):
         Raises:
             RedlockClosed: The call comes from another loop or a forked process.
 
-        Safety: the release is queued before the first await. If a task of this process waits for the
-        lock, it has got the grant by then, or its request is in the same message. A cancelled
+        Safety: the release is queued before the first await. If a task of this process waits for
+        the lock, it has got the grant by then, or its request is in the same message. A cancelled
         call still waits for the release, for at most `node_timeout`, and then raises the
         cancellation. A node that does not answer executes the release once it answers or is
         connected again.

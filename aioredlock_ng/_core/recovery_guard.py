@@ -15,9 +15,9 @@ one founding from another.
 
 A set whose nodes have all forgotten their locks looks new, too. A manager is a *witness* if it read
 a trusted marker less than the guard time ago. A witness neither founds nor promotes nodes. If nodes
-were founded again after a loss, the witness quarantines them. If another manager has already
-made a founded node trusted, the witness quarantines that node, too. After the guard time every earlier lock
-has expired, and the memory of the witness no longer counts.
+were founded again after a loss, the witness quarantines them. If another manager has already made a
+founded node trusted, the witness quarantines that node, too. After the guard time every earlier
+lock has expired, and the memory of the witness no longer counts.
 """
 
 from __future__ import annotations
