@@ -163,6 +163,8 @@ def test_an_entry_that_stays_in_a_queue_is_told() -> None:
 def test_a_waiter_that_is_overtaken_again_and_again_is_told() -> None:
     assert overtaken("one", times=12, waiters=2) == ""
     assert overtaken("one", times=13, waiters=2) == "one was overtaken 13 times, beside 2 that waited"
+    assert overtaken("one", times=16, waiters=2, deaf=True) == ""
+    assert overtaken("one", times=17, waiters=2, deaf=True) == "one was overtaken 17 times, beside 2 that waited"
 
 
 def test_a_waiter_that_waits_for_many_turns_of_the_other_side_is_told() -> None:

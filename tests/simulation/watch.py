@@ -155,6 +155,7 @@ class _Standing:
     since: float
     times: int = 0
     waiters: int = 0
+    deaf: bool = False
     turns: Counter[Process] = field(default_factory=Counter)
     tokens: set[bytes] = field(default_factory=set)
 
@@ -360,8 +361,9 @@ class Watch:
                 mine.turns.clear()
                 rivals = sum(not set(line.keys).isdisjoint(other.keys) for _, _, other in lines)
                 mine.waiters = max(mine.waiters, rivals)
+                mine.deaf = mine.deaf or any(link.deaf for link in process.links)
                 self.most_overtaken = max(self.most_overtaken, mine.times - mine.waiters)
-                self.found("order", overtaken(who, mine.times, mine.waiters))
+                self.found("order", overtaken(who, mine.times, mine.waiters, deaf=mine.deaf))
         self._overtaken = standing
 
     def after_step(self) -> None:
