@@ -122,7 +122,7 @@ class EngineThread:
         except ConfigurationError:
             if to_end:
                 # This call may be a release. Without it, the engine would renew the lease for ever.
-                self._begin(call)
+                self.post(call.begin)
             raise
         return self._result(call, outcome, to_end=to_end)
 

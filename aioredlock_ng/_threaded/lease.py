@@ -158,10 +158,9 @@ class ThreadedLease(Lease):
         extender.forsake(self._record, UNRENEWED)
 
     def let_go(self) -> None:
-        if self._is_used():
-            self.left()
-        else:
-            self._thread.post(super().let_go)
+        self.left()
+        if not self._is_used():
+            self._thread.post(self._engine.extender.release, self._record)
 
     def used_by(self, still_used: Callable[[Callable[[], None]], bool]) -> None:
         self._still_used = still_used

@@ -141,7 +141,13 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
     for row, (lock, _) in zip(locks.rows, shown, strict=True):
         row.style = "" if lock.held else "dim"
     more = len(frame.locks) - len(shown)
-    words = f"and {more} more; give a PATTERN" if more else "" if frame.locks else "no locks"
+    words = (
+        f"and {more} more; give a PATTERN to show fewer"
+        if more
+        else ""
+        if frame.locks
+        else "no locks"
+    )
     return Group(nodes, *reasons, locks, *(problem or [Text(words, style="dim")]))
 
 

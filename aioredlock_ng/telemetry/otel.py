@@ -130,7 +130,7 @@ class OpenTelemetrySink:
         )
         self._renewed = counter("leases.renewed", "{lease}", "Leases that a quorum renewed.")
         self._unrenewed = counter(
-            "renewal.failures", "{lease}", "Renewals of a lease that no quorum confirmed in time."
+            "renewal.failures", "{lease}", "Renewals of a lease that no quorum confirmed."
         )
         self._handoffs = counter(
             "handoffs",

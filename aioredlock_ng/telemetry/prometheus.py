@@ -148,7 +148,7 @@ class PrometheusSink(Collector):
         self._renewed = self._counter("leases_renewed", "Leases that a quorum renewed.")
         self._unrenewed = self._counter(
             "renewal_failures",
-            "Renewals of a lease that no quorum confirmed in time.",
+            "Renewals of a lease that no quorum confirmed.",
         )
         self._handoffs = self._counter(
             "handoffs", "Leases that ended while a task of the same process waited for the lock."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from aioredlock_ng import ConfigurationError
 from aioredlock_ng._core.keys import name_bytes, slot_key
+from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._points import Point, observers
 from aioredlock_ng.options import whole_number
 from aioredlock_ng.testing._on_loop import run_on_loop
@@ -91,7 +92,8 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
             which raises `LockLost`. "released": the `async with` of the holder ends, or the holder
             calls `release()`. By then the holder has done its work, but another holder may have
             worked at the same time.
-        nth: The lease is lost when the point is reached for the nth time.
+        nth: The lease is lost when the point is reached for the nth time. A lease that has already
+            ended does not count.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -153,7 +155,7 @@ class _Plan:
     def _is_due(self, point: Point, lease: Lease) -> bool:
         if point != self._point or self._left == 0 or not _is_of(lease, self._name):
             return False
-        if not lease.valid:
+        if lease._record.phase is not Phase.HELD or not lease.valid:
             return False
         if point == "released":
             # A lease may reach this point several times, because both `Lease.left` and each call of
@@ -185,7 +187,7 @@ class _Plan:
         """Raise `AssertionError` if no lease was lost."""
         if self._lease is None:
             raise AssertionError(
-                f"the block ended before a lease of {self._name!r} was {self._point}"
+                f"the block ended before a valid lease of {self._name!r} was {self._point}"
                 f" {self._left} more time(s), so no lease was lost"
             )
         if not self._lease.lost:

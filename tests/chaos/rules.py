@@ -358,8 +358,12 @@ def _reconnects_late(record: Record, fail: dict[str, Any]) -> bool:
     When the next fault ends the young connection, the pause before the next attempt goes on doubling.
     """
     since = fail["a"] - RECONNECT
-    cut = any(fault["k"] in CUTTING for fault in _faults(record, since, fail["t"]))
-    return cut and any(stop < fail["t"] and go > since for stop, go in record.stops_of(fail["p"]))
+    cuts = [
+        fault["t"]
+        for fault in _faults(record, since, fail["t"])
+        if fault["k"] in CUTTING and (fault["k"] != "stall" or fault.get("drop"))
+    ]
+    return any(go > since and any(stop < cut < fail["t"] for cut in cuts) for stop, go in record.stops_of(fail["p"]))
 
 
 def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
@@ -369,7 +373,7 @@ def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
     for hold in record.holds:
         end = hold.deadline if hold.ended is None else min(hold.ended, hold.deadline)
         released = max(_released(record, hold.process, end), hold.kept + RELEASED)
-        if hold.ended is None and hold.process in record.killed:
+        if hold.ended is None and hold.lost is None and hold.process in record.killed:
             # A renewal may have come after the last line about this hold.
             released = max(released, record.killed[hold.process] + int(record.life * NANO) + RELEASED)
         for name in hold.names:

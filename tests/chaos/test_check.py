@@ -317,15 +317,20 @@ def test_a_failure_of_a_process_that_stood_still_is_counted_apart(story: Story, 
 
 
 @pytest.mark.parametrize(
-    ("resumed", "kind", "found"),
-    [(3_000, "cut", []), (3_000, "fill", ["not acquired"]), (1_500, "cut", ["not acquired"])],
+    ("resumed", "at", "kind", "found"),
+    [
+        (3_000, 3_500, "cut", []),
+        (3_000, 3_500, "fill", ["not acquired"]),
+        (3_000, 2_000, "cut", ["not acquired"]),
+        (1_500, 3_500, "cut", ["not acquired"]),
+    ],
 )
-def test_a_process_that_was_stopped_between_two_cuts_may_reconnect_later(
-    resumed: float, kind: str, found: list[str], story: Story, tmp_path: Path
+def test_a_process_that_was_stopped_before_a_cut_may_reconnect_later(
+    resumed: float, at: float, kind: str, found: list[str], story: Story, tmp_path: Path
 ) -> None:
-    story.nemesis(1_000, "stop", p="one")
+    story.nemesis(resumed - 500, "stop", p="one")
     story.nemesis(resumed, "cont", p="one")
-    story.fault(3_500, 3_510, 4_000, kind, 0)
+    story.fault(at, at + 10, at + 500, kind, 0)
     story.event("one", 6_600, "fail", a=BEGIN + 6_590 * MS, n=["a"], w="try", why="QuorumUnreachable", v="")
     assert story.told() == (found, [])
     assert check(tmp_path)[1].stood_still == (not found)

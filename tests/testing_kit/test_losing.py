@@ -425,6 +425,23 @@ async def test_a_slot_is_lost_at_a_point_by_its_name_and_by_that_of_its_semaphor
     assert await redlock.semaphore("gpu", 1).try_acquire() is not None
 
 
+@pytest.mark.parametrize("thread", [False, True], ids=["loop", "thread"])
+async def test_a_lease_that_was_abandoned_does_not_count(thread: bool) -> None:
+    async with MemoryNodes(3).redlock(thread=thread) as redlock:
+        lease = await redlock.lock("a").acquire()
+        lease.abandon()
+        with pytest.raises(AssertionError, match="ended before a valid lease of 'a' was checked"), lose_at("a", "checked"):
+            lease.check()
+
+
+async def test_a_lease_that_is_let_go_in_a_thread_counts_in_the_block_that_lets_it_go() -> None:
+    async with MemoryNodes(3).redlock(thread=True) as redlock:
+        lease = await redlock.lock("a").acquire()
+        with lose_at("a", "released"):
+            lease.let_go()
+        assert lease.lost
+
+
 @pytest.mark.parametrize("kind", ["lock", "semaphore", "reader", "writer"])
 @pytest.mark.parametrize("thread", [False, True], ids=["loop", "thread"])
 async def test_each_block_loses_its_own_lease_and_not_one_of_an_earlier_block(thread: bool, kind: str) -> None:

@@ -252,4 +252,9 @@ def _stands(renewal: Renewal, leases: Sequence[LeaseRecord]) -> bool:
     for lease in leases:
         if lease.phase is Phase.ABANDONED or lease.forsaken or not lease.is_latest(renewal):
             return False
-    return any(lease.phase is Phase.HELD for lease in leases)
+    return any(
+        lease.phase is Phase.HELD
+        # Other readers of this process may use the keys of a released lease.
+        or (lease.read_grant is not None and lease.read_grant.leases)
+        for lease in leases
+    )
