@@ -19,7 +19,7 @@ from aioredlock_ng._engine.keeping.labels import Labels
 from aioredlock_ng._engine.reports import Reports
 from aioredlock_ng._engine.trust.availability import Availability
 from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
-from aioredlock_ng._engine.trust.recovery_guard import Guard
+from aioredlock_ng._engine.trust.guard_task import Guard
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.wheel import Wheel
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.keeping.watcher import Watcher
     from aioredlock_ng._engine.trust.availability import Availability
     from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
-    from aioredlock_ng._engine.trust.recovery_guard import Guard
+    from aioredlock_ng._engine.trust.guard_task import Guard
     from aioredlock_ng._engine.waiting.lines import Lines
     from aioredlock_ng.events import Event
 
