@@ -8,7 +8,7 @@ local n, claim = #KEYS, ARGV[3] or ''
 if n == 1 and claim == '' and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   return 1
 end
--- part: queue
+-- part: taking
 local refused = take(n, ARGV[1], ARGV[2], claim)
 if refused then return refused end
 served(n, claim)

@@ -24,11 +24,11 @@ local n = #KEYS - 2
 local token, ttl, expected = ARGV[1], ARGV[2], ARGV[3]
 local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
 
--- An uncontended acquire must not spend time on creating the functions of parts/queue.lua. So the
+-- An uncontended acquire must not spend time on creating the functions of parts/taking.lua. So the
 -- part is included in this block only.
 local after = nil
 if n > 1 or claim ~= '' or not redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then
-  -- part: queue
+  -- part: taking
   local held = take(n, token, ttl, claim)
   if held then return held end
   after = function() served(n, claim) end

@@ -19,9 +19,9 @@ local value, after = value_of(key), nil
 local is_free = not value or value == READERS
 
 -- While no writer waits, an acquire must not spend time on creating the functions of
--- parts/queue.lua.
+-- parts/entries.lua.
 if not is_free or claim ~= '' or redis.pcall('EXISTS', 'aioredlock_ng:queue:' .. key) ~= 0 then
-  -- part: queue
+  -- part: entries
   if not is_free then return refusal(1, {key}, {value}) end
   local member = string.match(claim, '^%d+:(.+)$')
   local offered = member and 'aioredlock_ng:offer:' .. member

@@ -37,7 +37,7 @@ for i = 1, n do
       error(problem, 0)
     end
     redis.pcall('DEL', 'aioredlock_ng:owner:' .. key)
-    -- part: queue
+    -- part: offers
     offer_readers(key)
     answers[i] = 1
   elseif known and value == READERS then

@@ -13,7 +13,7 @@
 -- node before the other nodes have deleted the key.
 -- A counter above 8e15 is damage, because no fence is so high. A damaged counter stays as it is,
 -- and raises no other counter.
--- part: queue
+-- part: entries
 local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 2
 for i = 3, last do tokens[ARGV[i]] = true end
 if ARGV[last + 1] then n = n - 1 end

@@ -23,7 +23,7 @@ for i = 1, n do
   queues[#queues + 1] = slots_of(KEYS[i])
 end
 if n > 0 and redis.pcall('EXISTS', unpack(queues)) ~= 0 then
-  -- part: queue
+  -- part: offers
   offered = offer
 end
 

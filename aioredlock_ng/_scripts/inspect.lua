@@ -11,7 +11,7 @@
 --          number of waiters and an array always follow. The number is -1 if queues are not asked
 --          for. The array has three items per read lease: its entry, its remaining milliseconds,
 --          and its label or ''.
--- part: queue
+-- part: counts
 local n = tonumber(ARGV[1] or #KEYS)
 local keys = {unpack(KEYS, 1, n)}
 -- One MGET reads all keys, because a semaphore may have a thousand slots.

@@ -16,7 +16,7 @@ if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
     return redis.call('DEL', KEYS[1])
   end
 end
--- part: queue
+-- part: offers
 local freed, n, offered = 0, tonumber(ARGV[2] or #KEYS), false
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if holder == ARGV[1] then

@@ -14,7 +14,7 @@ for i, key in ipairs(KEYS) do
   queues[#queues + 1] = slots_of(key)
 end
 if redis.pcall('EXISTS', unpack(queues)) ~= 0 then
-  -- part: queue
+  -- part: offers
   offered = function(key) return offer(key) and {1, highest_ticket(key, ask('GET', key))} end
 end
 for i, key in ipairs(KEYS) do

@@ -10,13 +10,13 @@ local key, entry = KEYS[1], ARGV[1]
 local queue = 'aioredlock_ng:queue:' .. key
 local freed = 0
 local waiting = redis.pcall('EXISTS', queue, readers_of(key), (slots_of(key)) or queue)
--- Without waiters a release must not spend time on creating the functions of parts/queue.lua.
+-- Without waiters a release must not spend time on creating the functions of parts/entries.lua.
 local expiry = waiting == 0 and redis.pcall('ZSCORE', key, entry)
 if type(expiry) == 'string' and tonumber(expiry) >= now_ms() then
   freed = redis.call('ZREM', key, entry)
   if redis.call('EXISTS', key) == 1 then settle(key) end
 else
-  -- part: queue
+  -- part: entries
   local value = value_of(key)
   if value == READERS then
     freed = leave_readers(key, entry)

@@ -12,7 +12,7 @@
 --          -1 unknown. `place` is the number of the key for which the waiter queues, from 1. `rank`
 --          is the number of waiters before this one; -1 if this waiter could not be put in the
 --          queue.
--- part: queue
+-- part: entries
 local claim = ARGV[1]
 local ticket, member = string.match(claim, '^(%d+):(.+)$')
 local place, values = #KEYS, {}

@@ -8,7 +8,7 @@
 --          unknown. `rank` is the number of readers before this one; -1 if this reader could not be
 --          put in the queue. All readers enter together. Only the reader with rank 0 asks the
 --          server to track the key.
--- part: queue
+-- part: entries
 local key, claim = KEYS[1], ARGV[1]
 local ticket, member = string.match(claim, '^(%d+):(.+)$')
 local queue, offered = readers_of(key), 'aioredlock_ng:offer:' .. member

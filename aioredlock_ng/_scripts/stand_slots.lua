@@ -10,7 +10,7 @@
 --          be put in the queue. If no waiter before this one accepts this waiter's highest slot,
 --          the rank is 0. If exactly one waiter before this one accepts that slot, the rank is 1.
 -- The reason for MGET instead of GET is given in extend.lua.
--- part: queue
+-- part: entries
 local claim = ARGV[1]
 local ticket, member = string.match(claim, '^(%d+):(.+)$')
 local queue = slots_of(KEYS[1])

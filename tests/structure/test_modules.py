@@ -41,8 +41,9 @@ def circle(needs: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_no_module_is_longer_than_three_hundred_lines() -> None:
-    counted = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in ROOT.rglob("*.py")}
+def test_no_module_and_no_script_is_longer_than_three_hundred_lines() -> None:
+    files = [*ROOT.rglob("*.py"), *ROOT.rglob("*.lua")]
+    counted = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
     assert counted
     assert {str(path): lines for path, lines in counted.items() if lines > LINES} == {}
 

@@ -1,6 +1,6 @@
 """The queues of an in-memory server.
 
-The methods follow `parts/queue.lua` step by step. Methods and script pass the same contract tests.
+The methods follow the scripts in `parts` step by step, and pass the same contract tests.
 """
 
 from __future__ import annotations

@@ -1,0 +1,102 @@
+-- How members enter and leave queues, and how readers leave keys; see parts/queue.lua.
+-- part: offers
+
+-- Returns true if a writer waits for a key. First removes the writers whose processes are gone,
+-- because they would keep readers out.
+local function writer_waits(key)
+  local queue = queue_of(key)
+  while true do
+    local first = taker(queue, 0, 0)
+    if not first then return false end
+    if publish(first, '') or not ask('ZREM', queue, first) then return true end
+  end
+end
+
+-- Notifies the processes of a key's readers that a writer has begun to wait for the key.
+local function announce_writer(key)
+  local notified = {}
+  for _, entry in ipairs(ask('ZRANGE', key, 0, -1) or {}) do
+    local manager = string.match(entry, '^%x+:(%x+)$')
+    if manager and not notified[manager] then
+      notified[manager] = true
+      ask('PUBLISH', 'aioredlock_ng:' .. manager, '-1 ' .. manager .. ' ' .. key)
+    end
+  end
+end
+
+-- Notifies the first writer of the time until a key held by readers expires, plus one grace as in
+-- stand.lua. The writer may have read a later expiry before. Without this message, it would wait
+-- for that expiry. Tracking is not enough, because a write by a reader of the writer's own process
+-- ends the tracking without a message. Writers whose processes are gone are removed.
+local function notify_expiry(key)
+  local queue, left = queue_of(key), redis.call('PTTL', key)
+  while true do
+    local first = taker(queue, 0, 0)
+    if not first or notify(first, left + grace_of(first), key) then return end
+    if not ask('ZREM', queue, first) then return end
+  end
+end
+
+-- Removes an entry of a key held by readers. If no entry is left, offers the key to the next
+-- waiters. Returns 1 if the entry was there, else 0.
+local function leave_readers(key, entry)
+  prune(key)
+  local last = redis.call('ZREVRANGE', key, 0, 0)[1]
+  local removed = redis.call('ZREM', key, entry)
+  if not settle(key) then
+    offer_after_readers(key)
+  elseif entry == last then
+    notify_expiry(key)
+  end
+  return removed
+end
+
+-- Adds a member to a queue, or confirms its place there. Prolongs the life of the queue, because a
+-- release would notify nobody after the queue has expired. If the processes of the members just
+-- before this one are gone, removes these members. Otherwise this member would not learn that it is
+-- the first. An empty message tests whether a process is connected, and the process ignores it.
+-- Returns true if the member was not in the queue before.
+local function enter(queue, ticket, member, life)
+  -- ZRANK fails if the user has no rights to queues. A waiter without these rights must not enter,
+  -- because it could not leave again. Each hand-over would then wait for this waiter.
+  if ask('ZRANK', queue, member) == nil then return false end
+  local is_new = ask('ZADD', queue, ticket, member) == 1
+  local rank = ask('ZRANK', queue, member) or 0
+  while rank > 0 do
+    local before = (ask('ZRANGE', queue, rank - 1, rank - 1) or {})[1]
+    if not before or publish(before, '') or not ask('ZREM', queue, before) then break end
+    rank = rank - 1
+  end
+  life = life * (1 + 2 * math.min(rank, 15))
+  if (ask('PTTL', queue) or 0) < life then ask('PEXPIRE', queue, life) end
+  return is_new
+end
+
+-- Removes a member from a queue. If the member was the first that accepts its slots, the next
+-- member is notified. If the member was the first or the second waiter for a lock, the new second
+-- waiter is notified, too.
+local function step_out(queue, member, key)
+  local limit = limit_of(member) or 0
+  local first, rank = taker(queue, limit, 0), ask('ZRANK', queue, member)
+  if ask('ZREM', queue, member) ~= 1 then return end
+  if first == member then notify_first(queue, key, limit) end
+  if limit == 0 and (first == member or rank == 1) then notify_second(queue, key) end
+end
+
+-- Removes a member that no longer wants the key. An offer to this member goes to the next member.
+-- If a writer leaves and no other writer waits, the waiting readers may enter.
+local function leave(key, member)
+  local value, queue = ask('GET', key), queue_for(member, key)
+  if is_reader(member) then
+    step_out(queue, member, key)
+    if ask('ZSCORE', key, 'aioredlock_ng:offer:' .. member) then
+      leave_readers(key, 'aioredlock_ng:offer:' .. member)
+    end
+  elseif value and is_offer_to(value, member) then
+    ask('ZREM', queue, member)
+    if not offer(key) then ask('DEL', key) end
+  else
+    step_out(queue, member, key)
+    if not value and not taker(queue_of(key), 0, 0) then offer_readers(key) end
+  end
+end
