@@ -10,7 +10,7 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.replies import ALL_OURS, KeyStates, Released, released
 from aioredlock_ng._core.votes import Outcome, Vote, may_have_set, no_vote
 from aioredlock_ng._engine.acting import acting_task, threads
-from aioredlock_ng._engine.attempt.releases import outlast_cancellation
+from aioredlock_ng._outlasting import outlast_cancellation
 from aioredlock_ng._points import reached
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
@@ -126,6 +126,14 @@ class Held:
         Internal: for `Lock`, elections and integrations.
         """
         return self._record.reason != ""
+
+    @property
+    def held(self) -> bool:
+        """True until the lease is released, abandoned or declared lost.
+
+        Internal: for `aioredlock_ng.testing`.
+        """
+        return self._record.phase is Phase.HELD
 
     def forgo_min_hold(self) -> None:
         """Make the release delete the keys immediately, even before the end of `min_hold`.

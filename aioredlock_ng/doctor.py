@@ -7,8 +7,8 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
+from aioredlock_ng._clock import boottime
 from aioredlock_ng._core.keys import KeyFormat
-from aioredlock_ng._engine.clock import boottime
 from aioredlock_ng.options import positive_seconds
 from aioredlock_ng.records import NodeFacts
 

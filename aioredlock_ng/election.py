@@ -97,6 +97,14 @@ class Election:
         """
         return self._label if self.leading else self._candidacy.leader
 
+    @property
+    def candidacy(self) -> Candidacy:
+        """The state of this candidate: its wait for the lock, and its terms.
+
+        Internal: for candidates in threads.
+        """
+        return self._candidacy
+
     def __repr__(self) -> str:
         state = "leads" if self.leading else "idle" if self._candidacy.idle else "stands"
         return f"<Election {self.name!r} {self._label!r} {state}>"

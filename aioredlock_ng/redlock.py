@@ -12,7 +12,7 @@ from aioredlock_ng._arguments import (
     checked_nodes,
     checked_sinks,
 )
-from aioredlock_ng._engine.clock import boottime, wall_us
+from aioredlock_ng._clock import boottime, wall_us
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._kinds import Kinds
 from aioredlock_ng._nodes.channel.outbox import Outbox

@@ -12,11 +12,11 @@ from aioredlock_ng._core.replies import GRANTED
 from aioredlock_ng._core.votes import acquire_vote
 from aioredlock_ng._engine.acting import acting_name
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
-from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng._engine.attempt.round import Round
 from aioredlock_ng._engine.keeping.extender import CLOSED
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.parts import Parts
+from aioredlock_ng._outlasting import outlast_cancellation
 from aioredlock_ng.errors import LockNotAcquired, RedlockClosed
 from aioredlock_ng.events import AcquireCancelled, AcquireFailed, LockAcquired
 

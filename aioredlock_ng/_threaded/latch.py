@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from aioredlock_ng._engine.attempt.releases import outlast_cancellation
+from aioredlock_ng._outlasting import outlast_cancellation
 from aioredlock_ng._threaded.mailbox import home
 
 if TYPE_CHECKING:

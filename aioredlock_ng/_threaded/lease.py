@@ -55,6 +55,11 @@ class ThreadedLease(Lease):
         lease._record.home = home
         return cls(lease._engine, lease._record, thread, home)
 
+    @classmethod
+    def without_loop(cls, lease: Lease, thread: EngineThread) -> ThreadedLease:
+        """Return the lease for a holder that has no event loop. Any thread may call this method."""
+        return cls(lease._engine, lease._record, thread, None)
+
     def refuse_closed(self) -> None:
         """Raise `RedlockClosed` if the manager was closed before the caller got the lease."""
         if self._record.phase is Phase.RELEASED:

@@ -24,7 +24,7 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from aioredlock_ng._engine.clock import boottime
+from aioredlock_ng._clock import boottime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng import AcquireTimeout, LockHeld
-from aioredlock_ng._engine.attempt.releases import outlast_cancellation
+from aioredlock_ng._outlasting import outlast_cancellation
 
 from .exits import say
 from .terminal import Terminal

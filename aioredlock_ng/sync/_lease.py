@@ -28,7 +28,7 @@ class Lease:
     __slots__ = ("__weakref__", "_lease", "_thread")
 
     def __init__(self, lease: aioredlock_ng.Lease, thread: EngineThread) -> None:
-        self._lease = ThreadedLease(lease._engine, lease._record, thread, None)
+        self._lease = ThreadedLease.without_loop(lease, thread)
         self._thread = thread
 
     @property

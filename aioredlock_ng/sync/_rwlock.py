@@ -87,7 +87,7 @@ class ReadLock(Lock):
 
         Internal: for `Lock`.
         """
-        return _described_by(redlock, self).read()
+        return _described_by(redlock, self.resources, self._options).read()
 
 
 @unsupported(
@@ -105,9 +105,11 @@ class WriteLock(Lock):
 
         Internal: for `Lock`.
         """
-        return _described_by(redlock, self).write()
+        return _described_by(redlock, self.resources, self._options).write()
 
 
-def _described_by(redlock: aioredlock_ng.Redlock, side: Lock) -> aioredlock_ng.RWLock:
-    (name,) = side.resources
-    return redlock.rwlock(name, on_lost="flag", **side._options)
+def _described_by(
+    redlock: aioredlock_ng.Redlock, resources: tuple[str | bytes, ...], options: dict[str, Any]
+) -> aioredlock_ng.RWLock:
+    (name,) = resources
+    return redlock.rwlock(name, on_lost="flag", **options)

@@ -199,7 +199,7 @@ class Stand:
 
         async def resign() -> bool:
             self._resigns = True
-            return await election._candidacy.resign(by_body=True)
+            return await election.candidacy.resign(by_body=True)
 
         return self._thread.run(resign, to_end=True)
 
@@ -253,7 +253,7 @@ class Stand:
         """Give the lease to the calling thread, and wait for the end of its work."""
         election = self._seat.made_by(self._redlock)
         assert election is not None
-        term = election._candidacy.term
+        term = election.candidacy.term
         assert term is not None
         lease = self.lease = TermLease(granted, self._thread, term)
         self._ended = asyncio.Event()

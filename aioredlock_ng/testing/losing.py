@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, get_args
 
 from aioredlock_ng import ConfigurationError
 from aioredlock_ng._core.keys import name_bytes, slot_key
-from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._points import Point, observers
 from aioredlock_ng.options import whole_number
 from aioredlock_ng.testing._on_loop import run_on_loop
@@ -155,7 +154,7 @@ class _Plan:
     def _is_due(self, point: Point, lease: Lease) -> bool:
         if point != self._point or self._left == 0 or not _is_of(lease, self._name):
             return False
-        if lease._record.phase is not Phase.HELD or not lease.valid:
+        if not (lease.held and lease.valid):
             return False
         if point == "released":
             # A lease may reach this point several times, because both `Lease.left` and each call of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aioredlock_ng import Options, Redlock
-from aioredlock_ng._engine.clock import boottime
+from aioredlock_ng._clock import boottime
 from aioredlock_ng.environment import PREFIX, settings_from
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"

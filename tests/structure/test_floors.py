@@ -9,6 +9,7 @@ from tests.structure.package import PACKAGE, Import, Module, modules
 # The house, ground floor first. What is on one floor may import each other, but for the top: there each part can be deleted.
 FLOORS = (
     {"errors", "events", "options", "records", "_core", "_diagnosis", "_election_events", "_node_events"},
+    {"_clock", "_outlasting"},
     {"_scripts"},
     {"_nodes"},
     {"_engine"},
@@ -50,6 +51,7 @@ FLOORS = (
 )
 FLOOR_OF = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
 TOP = FLOOR_OF["testing"]
+UPPER = [module for module in modules() if FLOOR_OF.get(module.part, 0) >= FLOOR_OF["sync"]]
 
 # Decisions are pure: what awaits, tells the time, draws lots, writes logs or talks to a server is on a higher floor.
 IMPURE = {"anyio", "asyncio", "logging", "random", "redis", "secrets", "socket", "threading", "time"}
@@ -155,11 +157,51 @@ def test_the_testing_kit_imports_neither_the_engine_nor_anything_optional() -> N
     assert inside == {"", "_core", "_nodes", "_points", "events", "options", "testing"}
 
 
+def own_attributes(module: Module) -> set[str]:
+    """Return the names of the methods of a module, and of the attributes that it sets on `self` or its own functions."""
+    functions = {node.name for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return functions | {
+        node.attr
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node.value) in {"self", *functions}
+    }
+
+
+def foreign_private_uses(module: Module) -> list[str]:
+    """Return where a module of the package uses private state of objects that another of its modules defines."""
+    outside = {found.module for found in module.imports() if found.module.split(".")[0] != PACKAGE}
+    ours = own_attributes(module)
+    return [
+        f"{module.name} line {node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr not in ours
+        and ast.unparse(node.value) not in {"self", "cls", "super()", *outside}
+    ]
+
+
+def test_the_upper_floors_use_no_private_state_of_other_modules() -> None:
+    assert [use for module in UPPER for use in foreign_private_uses(module)] == []
+
+
+def test_the_upper_floors_import_nothing_of_the_engine() -> None:
+    wrong = [
+        f"{module.name} line {found.line}: {found.module}"
+        for module in UPPER
+        for found, part in inner_imports(module)
+        if part == "_engine"
+    ]
+    assert wrong == []
+
+
 def test_the_upper_floors_reach_the_engine_by_operations_alone() -> None:
     reaching = [
         module.name
-        for module in modules()
-        if FLOOR_OF[module.part] >= FLOOR_OF["sync"]
+        for module in UPPER
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "engine"
     ]

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from aioredlock_ng import Redlock
-from aioredlock_ng._engine import clock
+from aioredlock_ng import _clock as clock
 
 
 def test_it_is_boot_time_where_there_is_such_a_clock() -> None:

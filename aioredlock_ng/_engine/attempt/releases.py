@@ -5,24 +5,19 @@ A caller may wait for the answers to a release, or continue without them.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
-
-import anyio
 
 from aioredlock_ng._core.replies import GRANTED, released
 from aioredlock_ng._core.votes import may_have_set
 from aioredlock_ng._engine.attempt.round import Round
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._scripts import Command
 
-__all__ = ["Releases", "outlast_cancellation"]
+__all__ = ["Releases"]
 
 
 class Releases:
@@ -79,24 +74,3 @@ class Releases:
         release = Round(context, command, released(keys), context.quorum, now)
         release.ask()
         return release
-
-
-async def outlast_cancellation(
-    unfinished: Callable[[], bool], wait: Callable[[], Awaitable[object]]
-) -> None:
-    """Wait until some work is finished, even if the task is cancelled several times meanwhile.
-
-    Args:
-        unfinished: Returns True while the work is unfinished. The result must become False in
-            bounded time.
-        wait: Waits until the result of `unfinished` may have changed.
-    """
-    # anyio repeats the cancellation of a scope at each await, so the shield keeps this cancellation
-    # out. A call of `task.cancel` passes the shield and interrupts the wait, so the loop waits
-    # again.
-    with anyio.CancelScope(shield=True):
-        while unfinished():
-            try:
-                await wait()
-            except asyncio.CancelledError:
-                continue

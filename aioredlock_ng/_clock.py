@@ -1,4 +1,4 @@
-"""The real clocks, which the rest of the engine gets as arguments."""
+"""The real clocks, which the engine gets as arguments."""
 
 from __future__ import annotations
 
