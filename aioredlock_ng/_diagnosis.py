@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 __all__ = [
     "ClockReading",
@@ -109,7 +110,7 @@ class NodeFacts:
             the path of a Unix socket.
         server: Name and version of the server.
         run_id: Id of the server process.
-        role: "master" or "slave", in the words of the server.
+        role: "master" or "slave". The text is the server's own, and is not checked.
         primary: Address of the primary if the node is a replica.
         cluster: True if the server runs in cluster mode.
         unknown: Commands that the library needs and the server lacks.
@@ -119,7 +120,8 @@ class NodeFacts:
         maxmemory_policy: The server's eviction policy, which applies at the memory limit.
         evicted_keys: Number of keys evicted since the server's statistics began.
         aof: True if the server keeps an append-only file.
-        fsync: The flush policy of the append-only file: "always", "everysec" or "no".
+        fsync: The flush policy of the append-only file: "always", "everysec" or "no". The text is
+            the server's own, and is not checked.
         failing: The INFO fields that report a failed write to disk.
         resp3: True if the server speaks RESP3.
         tracking: True if the server sends notifications of changed keys.
@@ -140,7 +142,14 @@ class NodeFacts:
     """
 
     address: str
-    problem: str = ""
+    problem: Literal[
+        "",
+        "unreachable",
+        "authentication",
+        "not-ready",
+        "silent",
+        "not-examined",
+    ] = ""
     words: str = ""
     endpoint: str = ""
     server: str = ""
@@ -161,7 +170,7 @@ class NodeFacts:
     tracking: bool | None = None
     messages: bool | None = None
     granted: bool | None = None
-    trust: str = ""
+    trust: Literal["", "trusted", "waiting", "founding", "foreign", "excessive", "none"] = ""
     ready_in: float | None = None
     sampled_keys: int | None = None
     foreign_keys: tuple[str, ...] = ()

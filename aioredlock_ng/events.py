@@ -115,7 +115,9 @@ class AcquireFailed:
     """
 
     resource: str
-    error: str
+    error: Literal[
+        "LockHeld", "UpgradeRefused", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed"
+    ]
     reason: str
     waited: float
     attempts: int
@@ -257,7 +259,7 @@ class LeaseLost:
     token_prefix: str
     reason: str
     held_for: float
-    cause: str = "gone"
+    cause: Literal["gone", "unrenewed", "stalled", "expired", "max_hold", "closed"] = "gone"
     shared: bool = False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from aioredlock_ng._core.keys import KeyFormat
 from aioredlock_ng._core.owners import checked_owner
@@ -123,7 +123,7 @@ class Options:
     connect_timeout: float = 2.0
     close_timeout: float = 1.0
     fencing: bool = True
-    recovery_guard: str | None = "auto"
+    recovery_guard: Literal["auto", "strict"] | None = "auto"
     owner: str | bool = True
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeAlias, TypeGuard
+from typing import Final, Literal, TypeAlias, TypeGuard
 
 from aioredlock_ng._core.refusals import unquoted
 from aioredlock_ng._core.replies import (
@@ -33,6 +33,7 @@ from aioredlock_ng._core.replies import (
 
 __all__ = [
     "BEYOND_CLOCKS",
+    "AcquireError",
     "Dropped",
     "Garbled",
     "Mark",
@@ -100,6 +101,12 @@ Raw: TypeAlias = (
 
 Reply = Record | Mark | Raw
 """A node's answer; None while there is no answer."""
+
+
+AcquireError = Literal[
+    "LockHeld", "UpgradeRefused", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed"
+]
+"""The names of the error classes that a caller may get instead of a lease."""
 
 
 class Outcome(StrEnum):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.replies import GRANTED
-from aioredlock_ng._core.votes import acquire_vote
+from aioredlock_ng._core.votes import AcquireError, acquire_vote
 from aioredlock_ng._engine.acting import acting_name
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._engine.attempt.round import Round
@@ -192,7 +192,7 @@ class Engine(Parts):
             waited, attempts = acquisition.waited, acquisition.attempts
             votes = error.votes if isinstance(error, LockNotAcquired) else ()
             resource, shared = acquisition.resource, acquisition.spec.kind.shared
-            name, reason = type(error).__name__, str(error)
+            name, reason = cast("AcquireError", type(error).__name__), str(error)
             report(AcquireFailed(resource, name, reason, waited, attempts, votes, shared))
 
     async def extend(self, lease: LeaseRecord, ttl: float) -> list[Reply] | None:

@@ -8,7 +8,7 @@ import math
 import os
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from aioredlock_ng import AcquireTimeout, LockHeld
 from aioredlock_ng._outlasting import outlast_cancellation
@@ -77,7 +77,7 @@ class Job:
     lost_code: int
     grace: float
     margin: float = 0.0
-    command: str = "run"
+    command: Literal["run", "elect"] = "run"
 
 
 class Keeper:

@@ -6,7 +6,7 @@ Only the API of OpenTelemetry is imported, never its SDK.
 from __future__ import annotations
 
 from time import time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from aioredlock_ng import __version__
 from aioredlock_ng.events import (
@@ -227,7 +227,7 @@ class OpenTelemetrySink:
     def _span(
         self,
         event: LockAcquired | AcquireFailed | AcquireCancelled,
-        outcome: str,
+        outcome: Literal["acquired", "held", "failed", "cancelled"],
         about: dict[str, str | int],
         votes: tuple[Vote, ...],
         status: trace.Status | None = None,

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, get_args, get_type_hints
 
 import pytest
 
-from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired, Redlock, RedlockClosed, errors
+from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired, Redlock, RedlockClosed, Vote, errors
 from aioredlock_ng._core.tickets import WakeCause
+from aioredlock_ng._core.votes import AcquireError
+from aioredlock_ng._engine.keeping.reasons import LossCause
 from aioredlock_ng.events import (
     AcquireCancelled,
     AcquireFailed,
     AllNodesForgot,
+    LeaseLost,
     NodeAnswers,
     NodeDown,
     NodeQuarantined,
@@ -76,6 +79,16 @@ def test_wake_ups_are_counted_by_the_causes_that_waiters_can_have(registry: Coll
     (metric,) = [metric for metric in registry.collect() if metric.name == "aioredlock_ng_wakeups"]
     causes = {sample.labels["cause"] for sample in metric.samples}
     assert causes == set(get_args(WakeCause)) == set(get_args(get_type_hints(WaiterWoken)["cause"]))
+
+
+def test_failures_and_losses_are_counted_by_the_values_that_events_can_have(registry: CollectorRegistry) -> None:
+    PrometheusSink(registry)
+    samples = {metric.name: metric.samples for metric in registry.collect()}
+    causes = {sample.labels["cause"] for sample in samples["aioredlock_ng_leases_lost"]}
+    assert causes == set(get_args(LossCause)) == set(get_args(get_type_hints(LeaseLost)["cause"]))
+    counted = {sample.labels["error"] for sample in samples["aioredlock_ng_acquire_failures"]}
+    named = get_type_hints(AcquireFailed, localns={"Vote": Vote})["error"]
+    assert counted == set(failures()) == set(get_args(AcquireError)) == set(get_args(named))
 
 
 @pytest.mark.virtual_time
@@ -222,7 +235,7 @@ def failures() -> list[str]:
 
 
 @pytest.mark.parametrize("error", failures())
-def test_every_error_is_counted_by_its_name(error: str, registry: CollectorRegistry) -> None:
+def test_every_error_is_counted_by_its_name(error: AcquireError, registry: CollectorRegistry) -> None:
     sink = PrometheusSink(registry)
     sink(AcquireFailed("a", error, "why", 0.1, 1, ()))
     assert exposed(registry).value("acquire_failures_total", error=error) == 1

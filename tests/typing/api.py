@@ -45,7 +45,7 @@ from aioredlock_ng import (
     WriteLock,
 )
 from aioredlock_ng import sync as threads
-from aioredlock_ng.events import Event, LockAcquired
+from aioredlock_ng.events import AcquireFailed, Event, LeaseLost, LockAcquired
 from aioredlock_ng.fencing import MAX_FENCE, FenceGuard, RedisFence, StaleFence
 from aioredlock_ng.testing import LocalNodes, LocalServer, MemoryNodes, lose, lose_at, lose_lock
 
@@ -90,7 +90,7 @@ def options() -> None:
     assert_type(chosen.min_validity, float | None)
     assert_type(chosen.key_format, str)
     assert_type(chosen.fencing, bool)
-    assert_type(chosen.recovery_guard, str | None)
+    assert_type(chosen.recovery_guard, Literal["auto", "strict"] | None)
     assert_type(chosen.owner, str | bool)
 
 
@@ -305,9 +305,13 @@ async def operators(redlock: Redlock) -> None:
     assert_type((finding.code, finding.severity, finding.nodes), tuple[str, Severity, tuple[str, ...]])
     assert_type((finding.what, finding.meaning, finding.remedy), tuple[str, str, str])
     assert_type(diagnosis.nodes, tuple[NodeFacts, ...])
-    assert_type(diagnosis.nodes[0].round_trips, RoundTrips | None)
-    assert_type(diagnosis.nodes[0].clock, ClockReading | None)
-    assert_type(diagnosis.nodes[0].refusals, tuple[Refused, ...])
+    facts = diagnosis.nodes[0]
+    assert_type(facts.problem, Literal["", "unreachable", "authentication", "not-ready", "silent", "not-examined"])
+    assert_type(facts.trust, Literal["", "trusted", "waiting", "founding", "foreign", "excessive", "none"])
+    assert_type((facts.role, facts.fsync), tuple[str, str])
+    assert_type(facts.round_trips, RoundTrips | None)
+    assert_type(facts.clock, ClockReading | None)
+    assert_type(facts.refusals, tuple[Refused, ...])
 
 
 def errors(error: LockNotAcquired, lost: LockLost, held: LockHeld, late: AcquireTimeout) -> None:
@@ -401,6 +405,13 @@ async def owners_and_events(redlock: Redlock) -> None:
     def sink(event: Event) -> None:
         if isinstance(event, LockAcquired):
             assert_type(event.fence, int | None)
+        elif isinstance(event, AcquireFailed):
+            assert_type(
+                event.error,
+                Literal["LockHeld", "UpgradeRefused", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed"],
+            )
+        elif isinstance(event, LeaseLost):
+            assert_type(event.cause, Literal["gone", "unrenewed", "stalled", "expired", "max_hold", "closed"])
 
     Redlock(["redis://127.0.0.1"], sinks=[sink], owner="billing")
 

@@ -63,8 +63,8 @@ class NotALock:
     """A key that cannot be a lock of this library.
 
     Attributes:
-        kind: The type of the key, as the server names it. "string" for a string without expiry,
-            "other" if the server does not say.
+        kind: The type of the key, as the server names it. Modules of a server define types of
+            their own. "string" for a string without expiry, "other" if the server does not say.
         remaining: Remaining time to live of the key, in seconds; infinite for a key without expiry.
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 __all__ = [
     "CLOSED",
     "EXPIRED",
@@ -10,8 +12,12 @@ __all__ = [
     "STOOD_STILL",
     "UNKEPT",
     "UNRENEWED",
+    "LossCause",
     "cause_of",
 ]
+
+LossCause = Literal["gone", "unrenewed", "stalled", "expired", "max_hold", "closed"]
+"""The values of `LeaseLost.cause`."""
 
 CLOSED = "its Redlock was closed"
 LOOP_CLOSED = "the event loop of its holder was closed"
@@ -20,7 +26,7 @@ UNRENEWED = "its deadline passed before a quorum renewed it"
 MAX_HOLD = "held longer than max_hold"
 EXPIRED = "its deadline passed, and it was not to be renewed (auto_extend=False)"
 STOOD_STILL = "event loop stood still for"
-_CAUSES = {
+_CAUSES: Final[dict[str, LossCause]] = {
     CLOSED: "closed",
     LOOP_CLOSED: "closed",
     UNKEPT: "unrenewed",
@@ -33,7 +39,7 @@ reason that contains `STOOD_STILL` has the cause "stalled". Any other reason tha
 has the cause "gone"."""
 
 
-def cause_of(reason: str) -> str:
+def cause_of(reason: str) -> LossCause:
     if STOOD_STILL in reason:
         return "stalled"
     return _CAUSES.get(reason.partition(";")[0], "gone")
