@@ -1,6 +1,7 @@
 """How the site is built: `make docs`. Neither the build nor a reader needs a network."""
 
 import sys
+import tomllib
 from pathlib import Path
 
 from pygments.lexers.sql import PostgresLexer
@@ -8,7 +9,9 @@ from sphinx.application import Sphinx
 
 import aioredlock_ng
 
-sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
+_PROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 project = "aioredlock_ng"
 author = "aioredlock_ng contributors"
@@ -21,6 +24,7 @@ extensions = [
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
     "reference",
     "repository",
     "sequence",
@@ -31,10 +35,20 @@ html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = ["copy.js"]
 html_favicon = "_static/favicon.svg"
 html_copy_source = False
-html_theme_options = {"navigation_with_keys": True}
+html_theme_options = {
+    "navigation_with_keys": True,
+    # `source_repository` would be a warning while its host is a placeholder: the theme knows three hosts.
+    "source_view_link": f"{_PROJECT['urls']['Source'].rstrip('/')}/blob/main/docs/{{filename}}?plain=1",
+    "top_of_page_buttons": ["view"],
+}
+
+# Commands are copied without their prompts and output.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"
+copybutton_copy_empty_lines = False
 
 # Links to headings, as GitHub names them.
 myst_heading_anchors = 4

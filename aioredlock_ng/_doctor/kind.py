@@ -19,7 +19,7 @@ class Kind:
     """The common part of all findings of one kind.
 
     Attributes:
-        code: Name for machines and for the table in docs/operations.md.
+        code: Name for machines and for the list in docs/operations.md.
         severity: Default severity. The rule may choose another severity.
         meaning: Consequence for locks.
         remedy: Action to take. The rule may choose another action.

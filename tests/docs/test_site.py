@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from importlib import import_module
@@ -129,7 +132,29 @@ def test_no_code_block_is_cropped(site: Path, pages: dict[Path, Page]) -> None:
 def test_every_code_block_has_a_copy_button_and_every_page_an_icon(site: Path, pages: dict[Path, Page]) -> None:
     for path, page in pages.items():
         loaded = {link.partition("?")[0].rpartition("/")[2] for link in page.loaded}
-        assert {"copy.js", "favicon.svg"} <= loaded, path.relative_to(site)
+        assert {"copybutton.js", "clipboard.min.js", "favicon.svg"} <= loaded, path.relative_to(site)
+
+
+def test_a_copied_command_has_no_prompt(site: Path) -> None:
+    script = (site / "_static" / "copybutton.js").read_text(encoding="utf-8")
+    # The three switches: the prompt is a pattern, only lines with a prompt are copied, and without it.
+    (literal,) = re.findall(r"formatCopyText\(text, ('.*?'), true, true, true,", script)
+    prompt = re.compile(f"^({ast.literal_eval(literal)})(.*)")
+    for line in ("$ make test", ">>> make test", "... make test"):
+        assert prompt.sub(r"\2", line) == "make test"
+
+
+def test_each_page_links_to_its_source(site: Path, pages: dict[Path, Page]) -> None:
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sources = [path.relative_to(DOCS) for path in DOCS.rglob("*.md") if not path.relative_to(DOCS).parts[0].startswith("_")]
+    without = [
+        source.as_posix()
+        for source in sources
+        if f"{project['urls']['Source'].rstrip('/')}/blob/main/docs/{source.as_posix()}?plain=1"
+        not in pages[site / source.with_suffix(".html")].links
+    ]
+    assert sources
+    assert without == []
 
 
 def test_the_landing_page_leads_to_installing_an_example_and_all_parts(site: Path) -> None:

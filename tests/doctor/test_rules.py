@@ -130,6 +130,12 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ("INFO refused", {"refusals": (Refused("INFO", "ERR no"),), "server": ""}, {}, [("no-identity", WARNING)]),
     ("INFO, no right", {"refusals": (Refused("INFO", NOPERM.format("info")),)}, {}, [("missing-right", WARNING)]),
     ("SCRIPT LOAD", {"refusals": (Refused("SCRIPT LOAD", "ERR no"),)}, {}, [("no-script-load", INFO)]),
+    (
+        "SCRIPT LOAD, no right",
+        {"refusals": (Refused("SCRIPT LOAD", NOPERM.format("script|load")),)},
+        {},
+        [("missing-right", INFO)],
+    ),
     ("messages", {"refusals": (Refused("PUBLISH", "ERR no"),), "messages": False}, {}, [("no-messages", WARNING)]),
     ("queues", {"refusals": (Refused("queue ZRANK", "ERR no"),)}, {}, [("no-queue", WARNING)]),
     ("readers", {"refusals": (Refused("readers PEXPIREAT", "ERR no"),)}, {}, [("no-readers", WARNING)]),
@@ -486,8 +492,8 @@ def test_those_of_the_same_severity_come_in_the_order_of_the_nodes() -> None:
 
 
 def test_the_docs_explain_every_kind_and_no_other() -> None:
-    table = OPERATIONS.read_text(encoding="utf-8").partition("## The doctor")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\w+(?: or \w+)?)", table, re.MULTILINE)
+    section = OPERATIONS.read_text(encoding="utf-8").partition("## The doctor")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\* `([a-z0-9-]+)` \((\w+(?: or \w+)*)\)\\$", section, re.MULTILINE)
     assert [code for code, _ in rows] == list(KINDS)
     shown: dict[str, set[str]] = {code: set() for code in KINDS}
     for row in [*ONE_NODE, *SETS]:

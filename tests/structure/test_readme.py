@@ -105,6 +105,16 @@ def test_the_readme_is_short_and_has_nothing_that_only_a_test_needs() -> None:
     assert [line for line in TEXT.splitlines() if len(line) > 100 and not line.startswith("|")] == []
 
 
+def test_the_readme_opens_with_one_sentence_and_keeps_its_lists_short() -> None:
+    opening = TEXT.split("\n\n")[1]
+    assert len(re.findall(r"[.!?:](?=\s|$)", opening)) == 1
+    not_promised = TEXT.partition("\n## What it does not promise\n")[2].partition("\n## ")[0]
+    assert 1 <= len(not_promised.strip().splitlines()) <= 5
+    measured = TEXT.partition("\n## Measured\n")[2].partition("\n## ")[0]
+    head, rule, *rows = [line for line in measured.splitlines() if line.startswith("|")]
+    assert (head.count("|"), rule.count("|"), len(rows)) == (4, 4, 10)
+
+
 def test_the_readme_names_every_extra_that_is_meant_for_users() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     install = TEXT.partition("\n## Install\n")[2].partition("\n## ")[0]

@@ -16,6 +16,7 @@ import aioredlock_ng
 pytestmark = pytest.mark.once
 
 ROOT = Path(aioredlock_ng.__file__).parent
+PLUGIN = ROOT.parent / "pytest_aioredlock_ng.py"
 
 # Folders of the package whose texts are not rewritten yet. Remove a folder when its texts are done.
 PENDING: tuple[str, ...] = ()
@@ -132,9 +133,9 @@ def is_pending(path: Path) -> bool:
 
 
 SOURCES = {
-    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in sorted(ROOT.rglob("*"))
-    if path.suffix in {".py", ".lua"} and not is_pending(path)
+    path.relative_to(ROOT.parent).as_posix(): path.read_text(encoding="utf-8")
+    for path in [*(path for path in sorted(ROOT.rglob("*")) if not is_pending(path)), PLUGIN]
+    if path.suffix in {".py", ".lua"}
 }
 
 
