@@ -25,7 +25,7 @@ from aioredlock_ng._engine.keeping import extender, min_hold, renewals
 from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng._engine.keeping.read_grant import ReadGrant
 from aioredlock_ng._engine.keeping.schedule import Schedule
-from aioredlock_ng._engine.trust import markers, recovery_guard
+from aioredlock_ng._engine.trust import guard_task, markers
 from aioredlock_ng._engine.waiting import entry, slot_lines
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
@@ -337,9 +337,9 @@ def _mutants() -> Iterator[Mutant]:
         "founding",
         "a founding leaves out the nodes that do not answer",
         (markers.Markers, "_take", _forget_the_silent),
-        (recovery_guard, "next_steps", _found_without_the_silent),
+        (guard_task, "next_steps", _found_without_the_silent),
     )
-    yield one("witness", "a witness treats nodes that forgot as a new set", (recovery_guard, "next_steps", _remember_nothing))
+    yield one("witness", "a witness treats nodes that forgot as a new set", (guard_task, "next_steps", _remember_nothing))
     yield one("owed", "owed releases are not sent after a reconnect", (RedisNode, "_pay", _forgive_releases))
     yield one("shapes", "the type and range of numbers are not checked", (decoding, "is_int", lambda *_: True))
     yield one("garbled", "an unreadable reply counts as a refusal", (Channel, "_garbled", _refusal))
