@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import ConfigurationError, QuorumUnreachable, Redlock
-from aioredlock_ng._engine.trust import recovery_guard
+from aioredlock_ng._engine.trust import guard_task
 from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
 from aioredlock_ng._nodes import node, silence
 from aioredlock_ng._nodes.connect import Connector
@@ -72,7 +72,7 @@ async def test_a_node_connects_anew_though_an_exception_came_right_after_it_was_
 async def test_the_recovery_guard_goes_on_after_an_unexpected_exception(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fails_once(monkeypatch, recovery_guard, "next_steps")
+    fails_once(monkeypatch, guard_task, "next_steps")
     heard: list[Event] = []
     async with (
         Redlock([start_server().url for _ in range(3)], sinks=[heard.append]) as redlock,
