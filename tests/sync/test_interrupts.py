@@ -68,11 +68,13 @@ class Interrupt:
         self.raised = False
 
     def __enter__(self) -> Interrupt:
+        # The tracer of coverage must go on afterwards.
+        self._before = sys.gettrace()
         sys.settrace(self._called)
         return self
 
     def __exit__(self, *error: object) -> bool:
-        sys.settrace(None)
+        sys.settrace(self._before)
         return error[0] is Interrupted
 
     def _called(self, frame: FrameType, event: str, argument: object) -> Any:
