@@ -6,6 +6,8 @@ from collections import defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from aioredlock_ng._core.backoff import reconnect_delay
+
 from .history import NANO
 from .judgement import Finding, Judgement
 from .kind_rules import judge_kinds, kept_keys
@@ -58,7 +60,7 @@ ASKED: Final = NANO // 10
 FORGETTING: Final = {"kill", "flush", "fill"}
 """Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
 
-RECONNECT: Final = 5 * NANO
+RECONNECT: Final = int(reconnect_delay(16, 1.0) * NANO)
 """Longest pause in nanoseconds between two attempts of the library to connect to a node."""
 
 CUTTING: Final = {"kill", "cut", "refuse", "stall", "client_kill"}
