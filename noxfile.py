@@ -17,7 +17,9 @@ import nox
 
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 FREE_THREADED = "3.14t"
-HERE = f"{sys.version_info.major}.{sys.version_info.minor}" + "t" * bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}" + "t" * bool(
+    sysconfig.get_config_var("Py_GIL_DISABLED")
+)
 
 # What a surrounding can change: connections and loops. The decisions below them are the same everywhere.
 CONTRACT, BASIC = "tests/contract", "tests/integration/test_basic.py"
@@ -25,7 +27,14 @@ ON_THE_WIRE = (CONTRACT, BASIC, "tests/integration/test_cancellation.py")
 FAULTS = ("tests/integration/test_cut_connections.py", "tests/integration/test_node_kinds.py")
 ON_THE_IMAGE = (BASIC, *FAULTS, "tests/fencing/test_redis.py", "tests/containers")
 INTERNALS = "tests/integration/test_redis_py_internals.py"
-BETWEEN = ("tests/engine", "tests/contract", "tests/integration", "tests/fencing", "tests/sync", "tests/threaded")
+BETWEEN = (
+    "tests/engine",
+    "tests/contract",
+    "tests/integration",
+    "tests/fencing",
+    "tests/sync",
+    "tests/threaded",
+)
 
 # On the virtual loop nothing goes over a connection, and no loop but our own is run.
 NO_WIRE = "virtual_time"
@@ -53,7 +62,9 @@ def _interpreters() -> dict[str, str]:
 
 def _runs_as(program: str, version: str) -> bool:
     # A Python without the global lock has a "t" behind its version.
-    version_there = "'%d.%d' % sys.version_info[:2] + 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED'))"
+    version_there = (
+        "'%d.%d' % sys.version_info[:2] + 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED'))"
+    )
     code = f"import sys, sysconfig, venv; print({version_there}, sys.implementation.name)"
     answer = subprocess.run([program, "-c", code], capture_output=True, text=True, check=False)
     return answer.stdout.split() == [version, "cpython"]
@@ -61,7 +72,9 @@ def _runs_as(program: str, version: str) -> bool:
 
 _FOUND = _interpreters()
 # Other sessions run on a Python with the global lock, unless there is none.
-PYTHONS = {version: python for version, python in _FOUND.items() if version != FREE_THREADED} or _FOUND
+PYTHONS = {
+    version: python for version, python in _FOUND.items() if version != FREE_THREADED
+} or _FOUND
 NEWEST = list(PYTHONS.values())[-1]
 OURS = PYTHONS.get(HERE, NEWEST)
 EAGER = next((python for version, python in reversed(PYTHONS.items()) if version != "3.11"), None)
@@ -71,8 +84,12 @@ def _install(session: nox.Session, *more: str) -> None:
     session.install("--quiet", "--editable", ".[demo]", "--group", "test", *more)
 
 
-def _suite(session: nox.Session, *options: str, python: tuple[str, ...] = (), without: str = "") -> None:
-    marked = " and ".join(f"not {marker}" for marker in ("containers", "full", "once", without) if marker)
+def _suite(
+    session: nox.Session, *options: str, python: tuple[str, ...] = (), without: str = ""
+) -> None:
+    marked = " and ".join(
+        f"not {marker}" for marker in ("containers", "full", "once", without) if marker
+    )
     chosen = ("--numprocesses=auto", "--dist=worksteal", "--nodes=local", "-m", marked)
     # Every version of a server is tried by the suite itself: here something else varies.
     one = {"AIOREDLOCK_NG_TEST_ONE_SERVER": "1"}
@@ -104,7 +121,16 @@ def image(session: nox.Session) -> None:
     """Containers of the image AIOREDLOCK_NG_TEST_IMAGE, redis:7 by default. It fails if the image cannot be pulled."""
     _install(session)
     session.run(
-        *("python", "-m", "pytest", "--nodes=docker", "-m", f"not {NO_WIRE}", "--numprocesses=auto", "--dist=worksteal"),
+        *(
+            "python",
+            "-m",
+            "pytest",
+            "--nodes=docker",
+            "-m",
+            f"not {NO_WIRE}",
+            "--numprocesses=auto",
+            "--dist=worksteal",
+        ),
         *(CONTRACT, *ON_THE_IMAGE, *session.posargs),
         env={"AIOREDLOCK_NG_REQUIRE_DOCKER": "1", "AIOREDLOCK_NG_REQUIRE_IMAGE": "1"},
     )
@@ -130,7 +156,15 @@ def redis_oldest(session: nox.Session) -> None:
 def uvloop(session: nox.Session) -> None:
     """The loop with transports of its own."""
     _install(session, "uvloop")
-    _suite(session, "--loop=uvloop", *ON_THE_WIRE, *FAULTS, INTERNALS, "tests/examples", without=NO_WIRE)
+    _suite(
+        session,
+        "--loop=uvloop",
+        *ON_THE_WIRE,
+        *FAULTS,
+        INTERNALS,
+        "tests/examples",
+        without=NO_WIRE,
+    )
 
 
 @nox.session(name="debug", python=OURS)
@@ -147,7 +181,13 @@ def eager(session: nox.Session) -> None:
     if not EAGER:
         session.skip("no CPython 3.12 or newer on this machine")
     _install(session)
-    _suite(session, "--loop=eager", *ON_THE_WIRE, "tests/engine", "tests/integration/test_contention.py")
+    _suite(
+        session,
+        "--loop=eager",
+        *ON_THE_WIRE,
+        "tests/engine",
+        "tests/integration/test_contention.py",
+    )
 
 
 @nox.session(name="wheel", python=OURS)
@@ -162,10 +202,14 @@ def wheel(session: nox.Session) -> None:
         build.mkdir()
         (built,) = Path(given).resolve().glob("*.whl")
     else:
-        session.run_install("uv", "build", "--quiet", "--wheel", "--out-dir", str(build), external=True)
+        session.run_install(
+            "uv", "build", "--quiet", "--wheel", "--out-dir", str(build), external=True
+        )
         (built,) = build.glob("*.whl")
     session.install("--quiet", "--group", "test")
-    session.install("--quiet", "--reinstall-package", "aioredlock-ng", f"aioredlock-ng[demo] @ {built.as_uri()}")
+    session.install(
+        "--quiet", "--reinstall-package", "aioredlock-ng", f"aioredlock-ng[demo] @ {built.as_uri()}"
+    )
     for name in ("tests", "examples", "README.md", "pyproject.toml"):
         if Path(name).exists():
             copy = shutil.copytree if Path(name).is_dir() else shutil.copy
@@ -175,5 +219,11 @@ def wheel(session: nox.Session) -> None:
     if "site-packages" not in str(where):
         session.error(f"the wheel is not what is imported: {where}")
     # What a wheel can be wrong about: a file that is missing, a script that has changed, something that is not imported.
-    installed = ("tests/structure/test_exports.py", "tests/structure/test_scripts.py", "tests/structure/test_readme.py")
-    _suite(session, CONTRACT, BASIC, *installed, "tests/examples", "tests/testing_kit", without=NO_WIRE)
+    installed = (
+        "tests/structure/test_exports.py",
+        "tests/structure/test_scripts.py",
+        "tests/structure/test_readme.py",
+    )
+    _suite(
+        session, CONTRACT, BASIC, *installed, "tests/examples", "tests/testing_kit", without=NO_WIRE
+    )

@@ -29,7 +29,9 @@ def main() -> int:
     asked = _parser().parse_args()
     # A log has no width of its own, and a table squeezed into 80 columns cannot be read.
     console = Console(width=None if sys.stdout.isatty() else 132)
-    clients = named(asked.clients or (list(_QUICK_CLIENTS) if asked.quick else [client.name for client in ALL]))
+    clients = named(
+        asked.clients or (list(_QUICK_CLIENTS) if asked.quick else [client.name for client in ALL])
+    )
     # Environments are made beforehand, so that no pip runs beside a measurement.
     if set(asked.only or SCENARIOS) != {"crowd"}:
         for client in clients:
@@ -39,7 +41,9 @@ def main() -> int:
     machine = describe()
     for name in asked.only or SCENARIOS:
         with console.status(name) as status:
-            settings = Settings(asked.rounds, asked.quick, clients, status.update, asked.cases, asked.library)
+            settings = Settings(
+                asked.rounds, asked.quick, clients, status.update, asked.cases, asked.library
+            )
             outcomes[name] = SCENARIOS[name](settings)
         report.print_outcome(console, outcomes[name])
     bars = [bar for outcome in outcomes.values() for bar in outcome.bars]
@@ -61,15 +65,30 @@ def main() -> int:
     for path in (document, tables, *report.draw_plots(document)):
         console.print(f"written: {path}")
     if asked.rounds < _CLAIM_ROUNDS or asked.quick:
-        console.print(f"figures for tuning: a claim takes a full run of {_CLAIM_ROUNDS} rounds or more")
+        console.print(
+            f"figures for tuning: a claim takes a full run of {_CLAIM_ROUNDS} rounds or more"
+        )
     return 0 if all(bar.kept for bar in bars) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="short windows, three clients: for tuning, not for claims")
-    parser.add_argument("--only", nargs="+", choices=list(SCENARIOS), metavar="SCENARIO", help=", ".join(SCENARIOS))
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=(), metavar="CASE", help=f"of crowd: {', '.join(CASES)}")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="short windows, three clients: for tuning, not for claims",
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=list(SCENARIOS), metavar="SCENARIO", help=", ".join(SCENARIOS)
+    )
+    parser.add_argument(
+        "--cases",
+        nargs="+",
+        choices=CASES,
+        default=(),
+        metavar="CASE",
+        help=f"of crowd: {', '.join(CASES)}",
+    )
     parser.add_argument(
         "--library",
         action="append",
@@ -78,9 +97,22 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="a further tree of the library, for crowd and cycle",
     )
-    parser.add_argument("--clients", nargs="+", choices=[client.name for client in ALL], metavar="CLIENT", help="who runs")
-    parser.add_argument("--rounds", type=int, default=_CLAIM_ROUNDS, help="how often everybody takes a turn (5)")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder for JSON and plots")
+    parser.add_argument(
+        "--clients",
+        nargs="+",
+        choices=[client.name for client in ALL],
+        metavar="CLIENT",
+        help="who runs",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=_CLAIM_ROUNDS, help="how often everybody takes a turn (5)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(__file__).parent / "results",
+        help="folder for JSON and plots",
+    )
     return parser
 
 

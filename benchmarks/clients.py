@@ -37,7 +37,8 @@ __all__ = [
 
 _DRIVERS: Final = Path(__file__).parent / "drivers"
 
-# aioredlock and aioredis import distutils, which Python 3.12 dropped and older setuptools still bring.
+# aioredlock and aioredis import distutils, which Python 3.12 dropped and older setuptools still
+# bring.
 _DISTUTILS: Final = "setuptools<80"
 
 
@@ -48,7 +49,8 @@ class Client:
     Attributes:
         name: As in tables and on the command line.
         driver: The file in `drivers/`.
-        requirements: Installed from PyPI into an environment of its own; empty: runs in the caller's.
+        requirements: Installed from PyPI into an environment of its own; empty: runs in the
+            caller's.
         note: What a reader of its figures must know.
         source: The tree of the library that it imports, where it runs in the caller's environment.
     """
@@ -70,21 +72,39 @@ class Client:
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables of the driver: the checkout is importable only where it is what runs."""
-        variables = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        variables = {
+            key: value for key, value in os.environ.items() if not key.startswith("PYTHON")
+        }
         if not self.requirements:
             variables["PYTHONPATH"] = str(self.source)
         return variables
 
 
 OURS: Final = Client("ours", "drive_ours.py", note="every option at its default")
-SEMAPHORE: Final = Client("semaphore", "drive_semaphore.py", note="ours: a semaphore with a limit of 8 instead of a lock")
-FLOOR: Final = Client("floor", "drive_floor.py", note="no lock library: the speed limit, without any safety")
-BARE: Final = Client("bare", "drive_bare.py", note="no lock library: plain SET NX PX and a compare-and-delete on all nodes")
-FLOOR_IN_LINE: Final = Client("floor", "line_floor.py", note="the same with a queue before it, for the waiting lines")
-THREADS: Final = Client("ours", "threads_ours.py", note="aioredlock_ng.sync, every option at its default")
-PORTAL: Final = Client("anyio's portal", "threads_portal.py", note="our asyncio API, called by anyio's blocking portal")
+SEMAPHORE: Final = Client(
+    "semaphore", "drive_semaphore.py", note="ours: a semaphore with a limit of 8 instead of a lock"
+)
+FLOOR: Final = Client(
+    "floor", "drive_floor.py", note="no lock library: the speed limit, without any safety"
+)
+BARE: Final = Client(
+    "bare",
+    "drive_bare.py",
+    note="no lock library: plain SET NX PX and a compare-and-delete on all nodes",
+)
+FLOOR_IN_LINE: Final = Client(
+    "floor", "line_floor.py", note="the same with a queue before it, for the waiting lines"
+)
+THREADS: Final = Client(
+    "ours", "threads_ours.py", note="aioredlock_ng.sync, every option at its default"
+)
+PORTAL: Final = Client(
+    "anyio's portal", "threads_portal.py", note="our asyncio API, called by anyio's blocking portal"
+)
 THREADSAFE: Final = Client(
-    "run_coroutine_threadsafe", "threads_threadsafe.py", note="our asyncio API, called by asyncio.run_coroutine_threadsafe"
+    "run_coroutine_threadsafe",
+    "threads_threadsafe.py",
+    note="our asyncio API, called by asyncio.run_coroutine_threadsafe",
 )
 PYTHON_REDIS_LOCK: Final = Client(
     "python-redis-lock",
@@ -128,7 +148,9 @@ ALL: Final = (
         "in its faster mode, without its watchdog",
     ),
     Client("pottery", "drive_pottery.py", ("pottery==3.0.1", "redis==8.1.0", "hiredis==3.5.0")),
-    Client("redlock-ng", "drive_redlock_ng.py", ("redlock-ng==2.0.4", "redis==5.3.1", "hiredis==3.5.0")),
+    Client(
+        "redlock-ng", "drive_redlock_ng.py", ("redlock-ng==2.0.4", "redis==5.3.1", "hiredis==3.5.0")
+    ),
     Client(
         "redis-py",
         "drive_redis_py.py",

@@ -18,7 +18,9 @@ _PROXY: Final = Path(__file__).parent / "drivers" / "slow_proxy.py"
 
 
 @contextlib.contextmanager
-def distant(urls: Sequence[str], milliseconds: float, indexes: Collection[int]) -> Iterator[list[str]]:
+def distant(
+    urls: Sequence[str], milliseconds: float, indexes: Collection[int]
+) -> Iterator[list[str]]:
     """Put a proxy before some of the nodes, and yield the URLs of all nodes.
 
     Args:
@@ -30,8 +32,16 @@ def distant(urls: Sequence[str], milliseconds: float, indexes: Collection[int]) 
     with contextlib.ExitStack() as stack:
         for index in indexes:
             parts = urlsplit(urls[index])
-            command = [sys.executable, str(_PROXY), str(parts.hostname), str(parts.port), str(milliseconds)]
-            proxy = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            command = [
+                sys.executable,
+                str(_PROXY),
+                str(parts.hostname),
+                str(parts.port),
+                str(milliseconds),
+            ]
+            proxy = stack.enter_context(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
             assert proxy.stdout is not None
             through[index] = f"redis://127.0.0.1:{int(proxy.stdout.readline())}"
         yield through

@@ -28,7 +28,8 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
     Raises:
         subprocess.CalledProcessError: They could not be installed.
     """
-    # The folder's name changes with what goes in, so that an environment is either complete or not there.
+    # The folder's name changes with what goes in, so that an environment is either complete or not
+    # there.
     wanted = "\n".join((sys.version, *requirements))
     digest = hashlib.sha256(wanted.encode()).hexdigest()[:10]
     folder = _FOLDER / f"{name}-{sys.version_info.major}.{sys.version_info.minor}-{digest}"
@@ -40,7 +41,12 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
             # Another process may have made it meanwhile.
             if not complete.exists():
                 print(f"making the environment of {name}: {', '.join(requirements)}", flush=True)
-                make = [sys.executable, str(ROOT / "tools" / "make_venv.py"), str(folder), *requirements]
+                make = [
+                    sys.executable,
+                    str(ROOT / "tools" / "make_venv.py"),
+                    str(folder),
+                    *requirements,
+                ]
                 subprocess.run(make, check=True)
                 complete.touch()
     return folder / "bin" / "python"
@@ -48,7 +54,11 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
 
 def unpacked(commit: str, folder: Path) -> Path:
     """Put a commit's package into `folder`; the checkout stays as it is."""
-    archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit, "aioredlock_ng"], capture_output=True, check=True)
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", commit, "aioredlock_ng"],
+        capture_output=True,
+        check=True,
+    )
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
         tar.extractall(folder, filter="data")
     return folder

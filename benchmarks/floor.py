@@ -1,13 +1,15 @@
 """The floor: the least a Python client of this protocol can do, to know the speed limit; it never keeps anybody safe.
 
-It sends the library's own scripts, one per lock, over one connection per node, reads with hiredis, and answers at
-quorum. It has no leases, no timeouts, no validity, no clean-up, no reconnecting, and does not look at an error twice.
-What it does have is every known trick for speed but one (the library asks several things in one command): commands
-are packed once and the same bytes go to all nodes, what is asked for in one loop tick leaves in one write, a reply costs
-no task, future or timer, tokens come from a buffer.
+It sends the library's own scripts, one per lock, over one connection per node, reads with hiredis,
+and answers at quorum. It has no leases, no timeouts, no validity, no clean-up, no reconnecting, and
+does not look at an error twice. What it does have is every known trick for speed but one (the
+library asks several things in one command): commands are packed once and the same bytes go to all
+nodes, what is asked for in one loop tick leaves in one write, a reply costs no task, future or
+timer, tokens come from a buffer.
 
-`Bare` is the same client with the commands of the Redlock text: `SET key token NX PX ttl`, and a compare-and-delete script.
-It has no fences and no recovery guard. No client of the Redlock algorithm asks for less.
+`Bare` is the same client with the commands of the Redlock text: `SET key token NX PX ttl`, and a
+compare-and-delete script. It has no fences and no recovery guard. No client of the Redlock
+algorithm asks for less.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ _TOKENS_AT_ONCE = 256
 # hiredis ships stubs that know only tuples of one word, and only bytes to feed.
 _pack: Callable[[tuple[str | int, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
 
-_DELETE_OWN = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+_DELETE_OWN = (
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+)
 
 Grant = tuple[str, str]
 
@@ -51,7 +55,9 @@ class _Round:
 
     __slots__ = ("future", "missing", "result", "yes")
 
-    def __init__(self, future: asyncio.Future[Grant], quorum: int, result: Grant, yes: object) -> None:
+    def __init__(
+        self, future: asyncio.Future[Grant], quorum: int, result: Grant, yes: object
+    ) -> None:
         self.future = future
         self.missing = quorum
         self.result = result
@@ -119,13 +125,17 @@ class Floor:
         wires = []
         for url in urls:
             parts = urlsplit(url)
-            _, wire = await loop.create_connection(_Wire, parts.hostname or "127.0.0.1", parts.port or 6379)
+            _, wire = await loop.create_connection(
+                _Wire, parts.hostname or "127.0.0.1", parts.port or 6379
+            )
             wires.append(wire)
         floor = cls(wires)
         await floor._prepare()
         return floor
 
-    def acquire(self, key: str, ttl_ms: int, future: asyncio.Future[Grant] | None = None) -> asyncio.Future[Grant]:
+    def acquire(
+        self, key: str, ttl_ms: int, future: asyncio.Future[Grant] | None = None
+    ) -> asyncio.Future[Grant]:
         """Ask all nodes for a key with a fresh token.
 
         Args:
@@ -141,13 +151,17 @@ class Floor:
         slot = crc32(key.encode()) % _SLOTS
         keys = (key, _MARKER, _FENCES)
         args = (token, ttl_ms, _RUN_ID + _GUARD, fence, "", "", slot)
-        return self._ask((key, token), ("EVALSHA", self._acquire_sha, len(keys), *keys, *args), future)
+        return self._ask(
+            (key, token), ("EVALSHA", self._acquire_sha, len(keys), *keys, *args), future
+        )
 
     def release(self, grant: Grant) -> asyncio.Future[Grant]:
         """Give a key back on all nodes; the future is done when a quorum has deleted it."""
         return self._ask(grant, ("EVALSHA", self._release_sha, 1, *grant))
 
-    def extend(self, grants: Sequence[Grant], ttl_ms: int, answered: Callable[[object], object]) -> None:
+    def extend(
+        self, grants: Sequence[Grant], ttl_ms: int, answered: Callable[[object], object]
+    ) -> None:
         """Renew many leases by one command per node.
 
         Args:
@@ -167,7 +181,9 @@ class Floor:
         done: asyncio.Future[object] = self._loop.create_future()
         wire.pending += [id, done.set_result]
         wire.transport.set_protocol(protocol)
-        wire.transport.write(_pack(("HELLO", "3")) + _pack(("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP")))
+        wire.transport.write(
+            _pack(("HELLO", "3")) + _pack(("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"))
+        )
         await done
 
     def close(self) -> None:
@@ -200,7 +216,9 @@ class Floor:
         self._asked.append(answered)
 
     def _flush(self) -> None:
-        for pending, write, data in zip(self._pendings, self._writes, self._data(b"".join(self._out)), strict=True):
+        for pending, write, data in zip(
+            self._pendings, self._writes, self._data(b"".join(self._out)), strict=True
+        ):
             pending.extend(self._asked)
             write(data)
         self._out.clear()
@@ -245,7 +263,9 @@ class Floor:
 class Bare(Floor):
     """The floor with plain commands: no fences, no recovery guard, no renewals."""
 
-    def acquire(self, key: str, ttl_ms: int, future: asyncio.Future[Grant] | None = None) -> asyncio.Future[Grant]:
+    def acquire(
+        self, key: str, ttl_ms: int, future: asyncio.Future[Grant] | None = None
+    ) -> asyncio.Future[Grant]:
         """Ask all nodes for a key with a fresh token; see `Floor.acquire`."""
         token = self._tokens.pop() if self._tokens else self._fresh()
         return self._ask((key, token), ("SET", key, token, "NX", "PX", ttl_ms), future, b"OK")

@@ -66,7 +66,12 @@ class Bar:
     def as_json(self) -> dict[str, Any]:
         """Return it for the JSON file."""
         sign = ">=" if self.least else "<="
-        return {"bar": self.text, "measured": self.value, "must_be": f"{sign} {self.limit:g}", "pass": self.kept}
+        return {
+            "bar": self.text,
+            "measured": self.value,
+            "must_be": f"{sign} {self.limit:g}",
+            "pass": self.kept,
+        }
 
 
 def at_least(text: str, value: float | None, limit: float) -> Bar:
@@ -121,7 +126,9 @@ class Outcome:
     @property
     def grids(self) -> list[Grid]:
         """Every table of it that has rows, in order."""
-        return [grid for grid in (Grid(self.title, self.columns, self.rows), *self.further) if grid.rows]
+        return [
+            grid for grid in (Grid(self.title, self.columns, self.rows), *self.further) if grid.rows
+        ]
 
 
 def median(values: Iterable[float | None]) -> float | None:
@@ -139,4 +146,6 @@ def paired_ratio(ours: dict[int, float], theirs: dict[int, float]) -> float | No
         ours: Figures by round.
         theirs: Figures by round; rounds missing in either are left out.
     """
-    return median(ours[number] / theirs[number] for number in ours.keys() & theirs.keys() if theirs[number])
+    return median(
+        ours[number] / theirs[number] for number in ours.keys() & theirs.keys() if theirs[number]
+    )

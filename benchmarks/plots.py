@@ -13,7 +13,9 @@ from typing import Any
 import matplotlib as mpl  # type: ignore[import-not-found]
 from matplotlib.figure import Figure  # type: ignore[import-not-found]
 
-mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True})
+mpl.rcParams.update(
+    {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True}
+)
 
 _COLOURS = {
     "ours": "#c0392b",
@@ -56,7 +58,12 @@ def _cycle(scenario: dict[str, Any]) -> Figure:
     for client in dict.fromkeys(row["client"] for row in medians):
         rows = [row for row in medians if row["client"] == client]
         coroutines = [row["coroutines"] for row in rows]
-        style = {"color": _COLOURS[client], "marker": "o", "markersize": 4, "label": _LABELS.get(client, client)}
+        style = {
+            "color": _COLOURS[client],
+            "marker": "o",
+            "markersize": 4,
+            "label": _LABELS.get(client, client),
+        }
         style |= {"linestyle": "--"} if client in ("bare", "floor") else {}
         left.plot(coroutines, [row["per_second"] for row in rows], **style)
         right.plot(coroutines, [row["p50"] * 1e3 for row in rows], **style)
@@ -80,10 +87,16 @@ def _faults(scenarios: list[dict[str, Any]]) -> Figure:
             colour = _COLOURS[row["client"]]
             axes.bar(place - 0.2, (row["healthy_p50"] or 0) * 1e3, 0.38, color=colour, alpha=0.35)
             if row["p50"] is None:
-                axes.text(place + 0.2, 0.5, "hangs", ha="center", rotation=90, color=colour, weight="bold")
+                axes.text(
+                    place + 0.2, 0.5, "hangs", ha="center", rotation=90, color=colour, weight="bold"
+                )
             else:
                 axes.bar(place + 0.2, row["p50"] * 1e3, 0.38, color=colour)
-        axes.set_xticks(range(len(rows)), [_LABELS.get(row["client"], row["client"]) for row in rows], rotation=20)
+        axes.set_xticks(
+            range(len(rows)),
+            [_LABELS.get(row["client"], row["client"]) for row in rows],
+            rotation=20,
+        )
         axes.set(yscale="log", title=scenario["title"].partition(",")[0])
         axes.grid(axis="y", alpha=0.3)
     grid[0].set_ylabel("cycle p50, ms (pale: healthy)")
@@ -94,8 +107,15 @@ def _memory(scenario: dict[str, Any]) -> Figure:
     figure = Figure(figsize=(6, 3), layout="constrained")
     axes = figure.subplots()
     samples = scenario["raw"][0]["samples"]
-    axes.plot([at for at, _ in samples], [size / 1e6 for _, size in samples], color=_COLOURS["ours"])
-    axes.set(title=scenario["title"], xlabel="seconds since the node hung", ylabel="resident memory, MB", ylim=(0, None))
+    axes.plot(
+        [at for at, _ in samples], [size / 1e6 for _, size in samples], color=_COLOURS["ours"]
+    )
+    axes.set(
+        title=scenario["title"],
+        xlabel="seconds since the node hung",
+        ylabel="resident memory, MB",
+        ylim=(0, None),
+    )
     axes.grid(alpha=0.3)
     return figure
 

@@ -36,7 +36,9 @@ class Driver:
         task: Its task; see `drivers.load`.
     """
 
-    def __init__(self, command: Sequence[str], variables: Mapping[str, str], task: Mapping[str, Any]) -> None:
+    def __init__(
+        self, command: Sequence[str], variables: Mapping[str, str], task: Mapping[str, Any]
+    ) -> None:
         self._process = subprocess.Popen(
             [*command, json.dumps(task)],
             env=variables,
@@ -120,7 +122,12 @@ class Driver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
 
@@ -138,7 +145,8 @@ def run_client(
     """Run one client through a single phase; `options` are for ours alone, `every` and `servers` are those of `drivers.load`.
 
     Returns:
-        The phase's figures, or `{"failed": why}`: a client that cannot run is a finding, not the end of the run.
+        The phase's figures, or `{"failed": why}`: a client that cannot run is a finding, not the
+        end of the run.
     """
     task = {
         "urls": urls,
@@ -150,6 +158,9 @@ def run_client(
     try:
         with Driver(client.command(), client.variables(), task) as driver:
             about = driver.ready()
-            return driver.phase(seconds) | {"versions": about["versions"], "python": about["python"]}
+            return driver.phase(seconds) | {
+                "versions": about["versions"],
+                "python": about["python"],
+            }
     except DriverFailed as failure:
         return {"failed": str(failure)}

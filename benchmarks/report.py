@@ -37,7 +37,11 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
 def _print_grid(console: Console, grid: Grid) -> None:
     table = Table(title=grid.title, box=box.SIMPLE_HEAD, title_justify="left")
     for number, column in enumerate(grid.columns):
-        text = any(not row[number][:1].isdigit() for row in grid.rows if row[number] not in ("", "-", "hangs"))
+        text = any(
+            not row[number][:1].isdigit()
+            for row in grid.rows
+            if row[number] not in ("", "-", "hangs")
+        )
         table.add_column(column, justify="left" if text else "right")
     previous = None
     for row in grid.rows:
@@ -92,7 +96,9 @@ def write_tables(path: Path, outcomes: Mapping[str, Outcome]) -> None:
     """
     parts = []
     for outcome in outcomes.values():
-        parts += [f"**{grid.title}**\n\n{_markdown(grid.columns, grid.rows)}" for grid in outcome.grids]
+        parts += [
+            f"**{grid.title}**\n\n{_markdown(grid.columns, grid.rows)}" for grid in outcome.grids
+        ]
         if outcome.notes:
             parts.append("\n".join(f"* {note}" for note in outcome.notes))
     bars = [bar for outcome in outcomes.values() for bar in outcome.bars]
@@ -103,12 +109,20 @@ def write_tables(path: Path, outcomes: Mapping[str, Outcome]) -> None:
 
 
 def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, ["---"] * len(columns), *rows))
+    return "\n".join(
+        f"| {' | '.join(cells)} |" for cells in (columns, ["---"] * len(columns), *rows)
+    )
 
 
 def _cells(bar: Bar) -> tuple[str, str]:
     """Return what was measured and what it must be."""
-    measured = "nothing" if bar.value is None else f"{bar.value:,.3g}" if abs(bar.value) < 1000 else f"{bar.value:,.0f}"
+    measured = (
+        "nothing"
+        if bar.value is None
+        else f"{bar.value:,.3g}"
+        if abs(bar.value) < 1000
+        else f"{bar.value:,.0f}"
+    )
     return measured, f"{'≥' if bar.least else '≤'} {bar.limit:,g}"
 
 

@@ -39,7 +39,8 @@ html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_theme_options = {
     "navigation_with_keys": True,
-    # `source_repository` would be a warning while its host is a placeholder: the theme knows three hosts.
+    # `source_repository` would be a warning while its host is a placeholder: the theme knows three
+    # hosts.
     "source_view_link": f"{_PROJECT['urls']['Source'].rstrip('/')}/blob/main/docs/{{filename}}?plain=1",
     "top_of_page_buttons": ["view"],
 }

@@ -21,7 +21,11 @@ from tests.support.coverage import pytest_runtest_call
 from tests.support.pool import Pool, VersionPools
 from tests.support.sentinel import SentinelSet
 from tests.support.tiers import pytest_ignore_collect, pytest_itemcollected
-from tests.support.workers import pytest_deselected, pytest_testnodedown, pytest_xdist_auto_num_workers
+from tests.support.workers import (
+    pytest_deselected,
+    pytest_testnodedown,
+    pytest_xdist_auto_num_workers,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,7 +52,8 @@ __all__ = [
 
 pool_key = pytest.StashKey[Pool]()
 
-# The time of an example depends on the load of the machine. The suite's own timeout ends a test that hangs.
+# The time of an example depends on the load of the machine. The suite's own timeout ends a test
+# that hangs.
 settings.register_profile("aioredlock_ng", settings(), deadline=None)
 settings.load_profile("aioredlock_ng")
 
@@ -60,17 +65,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("docker", "local", "urls"),
         help="what the nodes run on; else: URLs in AIOREDLOCK_NG_TEST_NODES, containers, local processes",
     )
-    group.addoption("--loop", choices=loops.KINDS, default="plain", help="the event loop that tests run on")
-    group.addoption("--tier", choices=tiers.TIERS, help="the tests of `make test`, or all others; else: both")
+    group.addoption(
+        "--loop", choices=loops.KINDS, default="plain", help="the event loop that tests run on"
+    )
+    group.addoption(
+        "--tier", choices=tiers.TIERS, help="the tests of `make test`, or all others; else: both"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if os.environ.get(REQUIRE_DOCKER) == "1" and config.getoption("--nodes") != "local" and not docker_answers():
+    if (
+        os.environ.get(REQUIRE_DOCKER) == "1"
+        and config.getoption("--nodes") != "local"
+        and not docker_answers()
+    ):
         raise pytest.UsageError(f"{REQUIRE_DOCKER}=1, but no Docker engine answers")
     if os.environ.get("CI") == "true" and server_versions.with_tls() is None:
-        raise pytest.UsageError("CI=true, but no server with TLS is at hand, and every test of TLS would be left out")
+        raise pytest.UsageError(
+            "CI=true, but no server with TLS is at hand, and every test of TLS would be left out"
+        )
     workers.check(config)
-    # A shell lets programs in the background ignore SIGINT, and the programs that tests start would inherit that.
+    # A shell lets programs in the background ignore SIGINT, and the programs that tests start would
+    # inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[pool_key] = Pool(lambda: choose(config.getoption("--nodes")))
@@ -95,7 +111,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize("server_version", [None], ids=["image"])
         else:
             versions = server_versions.at_hand()
-            metafunc.parametrize("server_version", tiers.ends(versions), ids=[version.id for version in versions])
+            metafunc.parametrize(
+                "server_version", tiers.ends(versions), ids=[version.id for version in versions]
+            )
 
 
 @pytest.hookimpl(trylast=True)
@@ -110,11 +128,15 @@ def _lacking(config: pytest.Config, item: pytest.Item) -> str:
     fixtures = set(getattr(item, "fixturenames", ()))
     if item.get_closest_marker("containers") and not _docker_is_there():
         return "a Docker engine"
-    if ("tls_server" in fixtures or item.get_closest_marker("tls")) and server_versions.with_tls() is None:
+    if (
+        "tls_server" in fixtures or item.get_closest_marker("tls")
+    ) and server_versions.with_tls() is None:
         return "a server with TLS"
     if item.get_closest_marker("promtool") and shutil.which("promtool") is None:
         return "promtool"
-    if wanted := max((_NODE_FIXTURES[name] for name in fixtures & _NODE_FIXTURES.keys()), default=0):
+    if wanted := max(
+        (_NODE_FIXTURES[name] for name in fixtures & _NODE_FIXTURES.keys()), default=0
+    ):
         backend = config.stash[pool_key].backend
         if wanted > backend.limit:
             return "more nodes than are given"
@@ -127,7 +149,9 @@ _docker_is_there = cache(docker_answers)
 
 
 def pytest_collection_finish() -> None:
-    """Leave the collected tests out of all later garbage collections, each of which would visit them."""
+    """Leave the collected tests out of all later garbage collections, each of which would visit
+    them.
+    """
     gc.collect()
     gc.freeze()
 
@@ -135,11 +159,17 @@ def pytest_collection_finish() -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     lines = [f"loop: {config.getoption('--loop')}"]
     # This process collects nothing then: it cannot know what the tests need.
-    return [*lines, *_told(config, {*_NODE_FIXTURES, *_VERSION_FIXTURES})] if workers.is_shared(config) else lines
+    return (
+        [*lines, *_told(config, {*_NODE_FIXTURES, *_VERSION_FIXTURES})]
+        if workers.is_shared(config)
+        else lines
+    )
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    """Say what the nodes are once it is known that tests need any: a test that needs none starts and asks nothing."""
+    """Say what the nodes are once it is known that tests need any: a test that needs none starts
+    and asks nothing.
+    """
     return _told(config, {name for item in items for name in getattr(item, "fixturenames", ())})
 
 
@@ -149,11 +179,15 @@ def _told(config: pytest.Config, fixtures: set[str]) -> list[str]:
     if fixtures & {*_NODE_FIXTURES, *versions_of_image}:
         lines.append(f"nodes: {config.stash[pool_key].backend.headline()}")
     if fixtures & _VERSION_FIXTURES.keys() and config.getoption("--nodes") != "docker":
-        lines.append(f"server versions: {', '.join(version.name for version in server_versions.at_hand())}")
+        lines.append(
+            f"server versions: {', '.join(version.name for version in server_versions.at_hand())}"
+        )
     return [*lines, *left_out.told(config)]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Say what is left out where others have collected, who have told it only now."""
     if workers.is_shared(config):
         for line in left_out.told(config):
@@ -180,8 +214,16 @@ def _version_pools() -> Iterator[VersionPools]:
 
 
 @pytest.fixture
-def _version_pool(request: pytest.FixtureRequest, server_version: ServerVersion | None, _version_pools: VersionPools) -> Pool:
-    return request.config.stash[pool_key] if server_version is None else _version_pools.of(server_version)
+def _version_pool(
+    request: pytest.FixtureRequest,
+    server_version: ServerVersion | None,
+    _version_pools: VersionPools,
+) -> Pool:
+    return (
+        request.config.stash[pool_key]
+        if server_version is None
+        else _version_pools.of(server_version)
+    )
 
 
 @pytest.fixture
@@ -200,7 +242,9 @@ def nodes_of_each_version(_version_pool: Pool) -> Iterator[NodeSet]:
 
 @pytest.fixture
 def start_server() -> Iterator[Callable[..., LocalServer]]:
-    """Start a server of the test's own, with the arguments of `LocalServer`; it is gone when the test ends."""
+    """Start a server of the test's own, with the arguments of `LocalServer`; it is gone when the
+    test ends.
+    """
     servers: list[LocalServer] = []
 
     def start(*args: Any, **settings: Any) -> LocalServer:
@@ -210,7 +254,8 @@ def start_server() -> Iterator[Callable[..., LocalServer]]:
 
     yield start
     for server in servers:
-        # In good order it would end at its next tick, a tenth of a second later. It may have ended already.
+        # In good order it would end at its next tick, a tenth of a second later. It may have ended
+        # already.
         with contextlib.suppress(RuntimeError):
             server.crash()
         server.close()

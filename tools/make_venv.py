@@ -1,7 +1,7 @@
 """Makes a virtual environment and installs into it, from nothing but Python's standard library and a package index.
 
-Debian's Python comes without ensurepip, and an old pip knows no dependency groups: `uv` is fetched by whichever pip there
-is, or by the newest pip's own wheel, which runs as it is.
+Debian's Python comes without ensurepip, and an old pip knows no dependency groups: `uv` is fetched
+by whichever pip there is, or by the newest pip's own wheel, which runs as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import venv
 from pathlib import Path
 
 INDEX = "https://pypi.org/simple/pip/"
-WHEEL = re.compile(r'href="(?P<url>[^"#]*/pip-(?P<version>[\d.]+)-py3-none-any\.whl)#sha256=(?P<sha256>[0-9a-f]{64})"')
+WHEEL = re.compile(
+    r'href="(?P<url>[^"#]*/pip-(?P<version>[\d.]+)-py3-none-any\.whl)#sha256=(?P<sha256>[0-9a-f]{64})"'
+)
 
 
 def main() -> None:
@@ -35,15 +37,24 @@ def main() -> None:
             subprocess.run([python, "-m", "pip", "install", *quiet, "uv"], check=True)
         else:
             with tempfile.TemporaryDirectory() as download:
-                subprocess.run([python, f"{_pip_wheel(Path(download))}/pip", "install", *quiet, "uv"], check=True)
-    subprocess.run([python, "-m", "uv", "pip", "install", "--quiet", "--python", python, *wanted], check=True)
+                subprocess.run(
+                    [python, f"{_pip_wheel(Path(download))}/pip", "install", *quiet, "uv"],
+                    check=True,
+                )
+    subprocess.run(
+        [python, "-m", "uv", "pip", "install", "--quiet", "--python", python, *wanted], check=True
+    )
 
 
 def _pip_wheel(folder: Path) -> Path:
     with urllib.request.urlopen(INDEX, timeout=60) as answer:
         page, base = answer.read().decode(), answer.url
     version, url, sha256 = max(
-        (tuple(map(int, match["version"].split("."))), urllib.parse.urljoin(base, match["url"]), match["sha256"])
+        (
+            tuple(map(int, match["version"].split("."))),
+            urllib.parse.urljoin(base, match["url"]),
+            match["sha256"],
+        )
         for match in WHEEL.finditer(page)
     )
     with urllib.request.urlopen(url, timeout=60) as answer:

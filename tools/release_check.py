@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 
 PLACEHOLDER = ".invalid"
-"""The top-level domain of every placeholder in `[project.urls]`. No such host can exist (RFC 2606)."""
+"""The top-level domain of every placeholder in `[project.urls]`.
+
+No such host can exist (RFC 2606).
+"""
 
 
 def main() -> None:
@@ -44,7 +47,9 @@ def reasons(tag: str, changelog: Path, dist: Path) -> list[str]:
     newest = re.search(r"^## (.+)$", changelog.read_text(encoding="utf-8"), re.MULTILINE)
     heading = newest[1] if newest else ""
     if not re.fullmatch(rf"{re.escape(tag.removeprefix('v'))} \(\d{{4}}-\d\d-\d\d\)", heading):
-        found.append(f"The changelog begins with {heading!r}, not with the version of {tag} and a date.")
+        found.append(
+            f"The changelog begins with {heading!r}, not with the version of {tag} and a date."
+        )
     names = sorted(path.name for path in dist.glob("*.*") if not path.name.startswith("."))
     wheels = list(dist.glob("*.whl"))
     if len(wheels) != 1 or len(names) != 2 or not any(name.endswith(".tar.gz") for name in names):

@@ -23,7 +23,8 @@ class Shape:
         quick: The same in a quick run.
         base: The case that its rate is compared with; "" for none.
         hung: Whether one node is stopped throughout.
-        alone: An `asyncio.Lock` in place of the library; with a limit, an `asyncio.Semaphore` in each process, which has
+        alone: An `asyncio.Lock` in place of the library; with a limit, an `asyncio.Semaphore` in
+            each process, which has
             its share of the limit.
         limit: Of the semaphore; 0 for a lock.
     """
@@ -99,7 +100,8 @@ _CROWD: Final = (
 _SLACK: Final = 1.2
 
 _SEMAPHORE: Final = (
-    # Eight slots for 5 ms each serve 1,600 holders a second at most. The sleep of a holder takes longer.
+    # Eight slots for 5 ms each serve 1,600 holders a second at most. The sleep of a holder takes
+    # longer.
     Limit("rate", "holders per second", 0.85 * 1_600, least=True),
     Limit("ratio", "rate / that of semaphores of asyncio", 0.85, least=True),
     Limit("most_inside", "holders at the same time", 8.0),
@@ -123,10 +125,19 @@ BARS: Final[dict[str, tuple[Limit, ...]]] = {
         Limit("handoff_ms", "hand-off p50, ms", 0.15),
     ),
     "hung": tuple(
-        Limit(bar.figure, bar.text, round(bar.limit * (2 - _SLACK if bar.least else _SLACK), 2), bar.least) for bar in _CROWD
+        Limit(
+            bar.figure,
+            bar.text,
+            round(bar.limit * (2 - _SLACK if bar.least else _SLACK), 2),
+            bar.least,
+        )
+        for bar in _CROWD
     ),
     "semaphore": _SEMAPHORE,
-    "semaphore-hung": (Limit("ratio", "rate / that without a hung node", 0.8, least=True), _SEMAPHORE[2]),
+    "semaphore-hung": (
+        Limit("ratio", "rate / that without a hung node", 0.8, least=True),
+        _SEMAPHORE[2],
+    ),
     "killed": (
         Limit("killed_gap", "nobody had the lock after three of twelve were killed, s", 0.05),
         Limit("stopped_gap", "nobody had the lock after one was stopped, s", 0.2),
@@ -134,7 +145,11 @@ BARS: Final[dict[str, tuple[Limit, ...]]] = {
     ),
     "handover": (Limit("ratio", "hand-over / two round trips of the floor", 1.3),),
     "woken": (
-        Limit("redis_py_over", "after redis-py's release: p50 / (1.5 round trips of the floor + 0.3 ms)", 1.0),
+        Limit(
+            "redis_py_over",
+            "after redis-py's release: p50 / (1.5 round trips of the floor + 0.3 ms)",
+            1.0,
+        ),
         Limit("deleted_over", "after DEL: p50 / (1.5 round trips of the floor + 0.3 ms)", 1.0),
         Limit("expiry_ms", "after the expiry of a killed holder's key: p50, ms", 120.0),
     ),

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Figures", "Hold", "Process", "crowd", "gaps", "longest_gap", "most_inside", "reached", "switches", "wire_only"]
+__all__ = [
+    "Figures",
+    "Hold",
+    "Process",
+    "crowd",
+    "gaps",
+    "longest_gap",
+    "most_inside",
+    "reached",
+    "switches",
+    "wire_only",
+]
 
 Hold = tuple[float, float]
 """When a process got the lock, and when it began to give it back."""
@@ -71,7 +82,18 @@ class Figures(TypedDict):
 
 
 # A script cannot call these, so that each call came over the wire.
-_WIRE_ONLY = {"eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro", "subscribe", "unsubscribe", "hello", "multi"}
+_WIRE_ONLY = {
+    "eval",
+    "evalsha",
+    "eval_ro",
+    "evalsha_ro",
+    "fcall",
+    "fcall_ro",
+    "subscribe",
+    "unsubscribe",
+    "hello",
+    "multi",
+}
 
 
 def wire_only(commandstats: str) -> int:
@@ -108,8 +130,13 @@ def crowd(processes: Sequence[Process], waiters: int, nodes: int, served: int) -
     return {
         "rate": rate,
         "attempts": sum(process["attempts"] for process in processes) / leases if leases else None,
-        "commands": max(sum(process["replies"] for process in processes) / total, served / in_all) / nodes if total else None,
-        "pushes": sum(process["pushes"] for process in processes) / total / nodes if total else None,
+        "commands": max(sum(process["replies"] for process in processes) / total, served / in_all)
+        / nodes
+        if total
+        else None,
+        "pushes": sum(process["pushes"] for process in processes) / total / nodes
+        if total
+        else None,
         "share_least": min(acquired) / fair if total else 0.0,
         "share_most": max(acquired) / fair if total else 0.0,
         "wait": wait,
@@ -140,7 +167,10 @@ def longest_gap(holds: Iterable[Hold], since: float, until: float) -> float:
 
 
 def most_inside(holds: Iterable[Hold]) -> int:
-    """Return the largest number of holds at the same time. One that ends when another begins is over."""
+    """Return the largest number of holds at the same time.
+
+    One that ends when another begins is over.
+    """
     changes = sorted(change for got, left in holds for change in ((got, 1), (left, -1)))
     inside = most = 0
     for _, change in changes:
@@ -168,5 +198,11 @@ def switches(traces: Mapping[int, Iterable[Hold]], since: float) -> list[float]:
         traces: The holds of each process.
         since: What was got earlier does not count.
     """
-    merged = sorted((got, left, process) for process, holds in traces.items() for got, left in holds)
-    return [after[0] - before[1] for before, after in pairwise(merged) if before[2] != after[2] and before[0] >= since]
+    merged = sorted(
+        (got, left, process) for process, holds in traces.items() for got, left in holds
+    )
+    return [
+        after[0] - before[1]
+        for before, after in pairwise(merged)
+        if before[2] != after[2] and before[0] >= since
+    ]

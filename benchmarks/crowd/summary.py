@@ -65,7 +65,12 @@ _OTHERS: Final[dict[str, tuple[tuple[str, str, float, int], ...]]] = {
         ("expiry_ms", "woken by the expiry of a killed holder's key, p50, ms", 1.0, 1),
     ),
     "herd": (
-        ("commands_per_second", "1,000 waiters, held elsewhere: calls of scripts per second in all", 1.0, 1),
+        (
+            "commands_per_second",
+            "1,000 waiters, held elsewhere: calls of scripts per second in all",
+            1.0,
+            1,
+        ),
         ("traced_kib", "memory per waiter, traced, KiB", 1.0, 2),
         ("resident_kib", "memory per waiter, resident, KiB", 1.0, 2),
         ("connections", "connections per node", 1.0, 0),
@@ -85,7 +90,9 @@ _NOTES: Final = (
 )
 
 
-def summarise(rows: Sequence[dict[str, Any]], names: Sequence[str], codes: Sequence[str]) -> Outcome:
+def summarise(
+    rows: Sequence[dict[str, Any]], names: Sequence[str], codes: Sequence[str]
+) -> Outcome:
     """Return the outcome of a run.
 
     Args:
@@ -93,14 +100,22 @@ def summarise(rows: Sequence[dict[str, Any]], names: Sequence[str], codes: Seque
         names: The cases, in order.
         codes: The trees of the library; "ours" alone has bars.
     """
-    outcome = Outcome("Crowds of processes on one lock, five nodes; per acquisition and node", _COLUMNS, raw=list(rows))
-    others = Grid("Gaps, hand-overs, wake-ups and a herd, five nodes", ("case", "code", "figure", "measured"))
+    outcome = Outcome(
+        "Crowds of processes on one lock, five nodes; per acquisition and node",
+        _COLUMNS,
+        raw=list(rows),
+    )
+    others = Grid(
+        "Gaps, hand-overs, wake-ups and a herd, five nodes", ("case", "code", "figure", "measured")
+    )
     outcome.further.append(others)
     for name in names:
         for code in codes:
             mine = [row for row in rows if (row["case"], row["code"]) == (name, code)]
             there = [row for row in mine if "failed" not in row]
-            outcome.notes.extend(f"{name}, {code}: {row['failed']}" for row in mine if "failed" in row)
+            outcome.notes.extend(
+                f"{name}, {code}: {row['failed']}" for row in mine if "failed" in row
+            )
             summary = _crowd(rows, name, code, there) if name in SHAPES else _other(name, there)
             outcome.medians.append({"case": name, "code": code} | summary)
             if name in OTHERS:
@@ -116,9 +131,13 @@ def summarise(rows: Sequence[dict[str, Any]], names: Sequence[str], codes: Seque
     return outcome
 
 
-def _crowd(rows: Sequence[dict[str, Any]], name: str, code: str, mine: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _crowd(
+    rows: Sequence[dict[str, Any]], name: str, code: str, mine: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     def rates(of: str) -> dict[int, float]:
-        chosen = [row for row in rows if (row["case"], row["code"]) == (of, code) and "failed" not in row]
+        chosen = [
+            row for row in rows if (row["case"], row["code"]) == (of, code) and "failed" not in row
+        ]
         return {row["round"]: row["rate"] for row in chosen}
 
     base = SHAPES[name].base
@@ -150,7 +169,10 @@ def _woken(row: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"trip_ms": trip, "expiry_ms": p50(row["expiry"])}
     for figure, way in (("redis_py", "redis-py"), ("deleted", "redis-cli")):
         delay = p50(row[way])
-        found |= {f"{figure}_ms": delay, f"{figure}_over": None if delay is None else delay / (1.5 * trip + 0.3)}
+        found |= {
+            f"{figure}_ms": delay,
+            f"{figure}_over": None if delay is None else delay / (1.5 * trip + 0.3),
+        }
     return found
 
 
@@ -185,4 +207,6 @@ def _set_bars(outcome: Outcome, name: str, summary: dict[str, Any]) -> None:
         bar = at_least if limit.least else at_most
         outcome.bars.append(bar(f"crowd {name}: {limit.text}", summary[limit.figure], limit.limit))
     if name in SHAPES:
-        outcome.bars.append(at_most(f"crowd {name}: acquires and releases that failed", summary["errors"], 0))
+        outcome.bars.append(
+            at_most(f"crowd {name}: acquires and releases that failed", summary["errors"], 0)
+        )

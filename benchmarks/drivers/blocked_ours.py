@@ -1,7 +1,7 @@
 """Holds leases of aioredlock_ng while its event loop does nothing but block; it counts the leases that are left.
 
-The task: `urls`, `leases`, `ttl`, `thread`, `seconds`. It prints one JSON line when all leases are held, and after a line on
-stdin it blocks and prints another one.
+The task: `urls`, `leases`, `ttl`, `thread`, `seconds`. It prints one JSON line when all leases are
+held, and after a line on stdin it blocks and prints another one.
 """
 
 from __future__ import annotations

@@ -100,7 +100,9 @@ class Crowd(Line):
         self._before = self.client.counted()
 
     def closes(self) -> None:
-        self.counted = {name: count - self._before[name] for name, count in self.client.counted().items()}
+        self.counted = {
+            name: count - self._before[name] for name, count in self.client.counted().items()
+        }
 
 
 async def _work(task: dict[str, Any], index: int, gate: int) -> None:

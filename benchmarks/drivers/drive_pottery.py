@@ -10,7 +10,8 @@ import load
 from pottery import AIORedlock
 from redis.asyncio import BlockingConnectionPool, Redis
 
-# aioredlock's own upper limit per node; without one, pottery's clients run out of connections with an error.
+# aioredlock's own upper limit per node; without one, pottery's clients run out of connections with
+# an error.
 _CONNECTIONS = 100
 
 
@@ -18,7 +19,10 @@ class Client:
     """A lock object per cycle: pottery keeps the token on the object, so that one cannot serve two tasks."""
 
     def __init__(self, task: dict[str, Any]) -> None:
-        pools = [BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None) for url in task["urls"]]
+        pools = [
+            BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None)
+            for url in task["urls"]
+        ]
         self._masters = [Redis(connection_pool=pool) for pool in pools]
         self._ttl = task["ttl"]
         self.versions = {name: version(name) for name in ("pottery", "redis", "hiredis")}

@@ -17,7 +17,9 @@ class Client(OneNode):
         self._limit = task["limit"]
 
     async def acquire(self, key: str) -> Semaphore:
-        semaphore = Semaphore(self._redis, SemaphoreConfig(name=key, limit=self._limit, lock_timeout=self._ttl))
+        semaphore = Semaphore(
+            self._redis, SemaphoreConfig(name=key, limit=self._limit, lock_timeout=self._ttl)
+        )
         await semaphore.aacquire()
         return semaphore
 

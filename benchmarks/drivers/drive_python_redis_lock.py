@@ -20,7 +20,9 @@ def main() -> None:
     task = json.loads(sys.argv[1])
     client = redis.Redis.from_url(task["urls"][0], max_connections=500)
     versions = {name: version(name) for name in ("python-redis-lock", "redis", "hiredis")}
-    _say({"ready": True, "pid": os.getpid(), "python": sys.version.split()[0], "versions": versions})
+    _say(
+        {"ready": True, "pid": os.getpid(), "python": sys.version.split()[0], "versions": versions}
+    )
     for phase in task["phases"]:
         if not sys.stdin.readline():
             return
@@ -76,7 +78,9 @@ def _phase(client: redis.Redis, task: dict[str, Any], phase: dict[str, Any]) -> 
         "acquired_in_all": seen["all"],
         "turns_least": min(turns),
         "turns_most": max(turns),
-        "delay": {"p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)]} if ordered else None,
+        "delay": {"p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)]}
+        if ordered
+        else None,
         "errors": 0,
         "first_error": "",
         "stuck": 0,

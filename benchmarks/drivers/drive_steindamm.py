@@ -19,7 +19,11 @@ class Client(OneNode):
     async def acquire(self, key: str) -> AsyncSemaphore:
         # A `max_sleep` of 0 is no limit.
         semaphore = AsyncSemaphore.create(
-            name=key, capacity=self._limit, expiry=int(self._ttl), max_sleep=0, connection=self._redis
+            name=key,
+            capacity=self._limit,
+            expiry=int(self._ttl),
+            max_sleep=0,
+            connection=self._redis,
         )
         await semaphore.__aenter__()
         return semaphore

@@ -1,6 +1,7 @@
 """Two managers of aioredlock_ng whose wall clocks are apart take turns on shared names; counts second fence rounds.
 
-Reads its task as JSON from `argv[1]`: `urls`, `apart` (seconds), `learn` and `seconds`. Prints one JSON line.
+Reads its task as JSON from `argv[1]`: `urls`, `apart` (seconds), `learn` and `seconds`. Prints one
+JSON line.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ async def main(task: dict[str, Any]) -> None:
                 highest[name] = lease.fence
 
     async with Redlock(task["urls"]) as slow, Redlock(task["urls"], wall_clock=shifted) as fast:
-        workers = [asyncio.create_task(work(redlock, number)) for number in range(WORKERS) for redlock in (slow, fast)]
+        workers = [
+            asyncio.create_task(work(redlock, number))
+            for number in range(WORKERS)
+            for redlock in (slow, fast)
+        ]
         await asyncio.sleep(task["learn"])
         before = [slow.stats(), fast.stats()]
         await asyncio.sleep(task["seconds"])

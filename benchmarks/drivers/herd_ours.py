@@ -51,7 +51,9 @@ async def _wait(task: dict[str, Any]) -> None:
         tracemalloc.stop()
         resident = _resident_bytes() - resident
         waiting = redlock.stats().waiting
-        _say({"ready": True, "waiting": waiting, "traced_bytes": traced, "resident_bytes": resident})
+        _say(
+            {"ready": True, "waiting": waiting, "traced_bytes": traced, "resident_bytes": resident}
+        )
         await _told()
         attempts = redlock.stats().attempts
         await asyncio.wait_for(asyncio.gather(first, *crowd), 30)
@@ -69,7 +71,11 @@ def _say(line: dict[str, Any]) -> None:
 
 def _resident_bytes() -> int:
     statm = Path("/proc/self/statm")
-    return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
+    return (
+        int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        if statm.exists()
+        else 0
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Holds thousands of leases and measures what keeping them alive costs; stdlib only, and it never renews one itself.
 
-The task: `urls`, `leases`, `ttl`, `settle`, `seconds`, `probe_seconds`. It prints one JSON line when all leases are held,
-then, after a line on stdin each time, one with the process's CPU time in a window without any probe, and one with the
-event loop's stalls in a second window, in which a timer of one millisecond watches it.
+The task: `urls`, `leases`, `ttl`, `settle`, `seconds`, `probe_seconds`. It prints one JSON line
+when all leases are held, then, after a line on stdin each time, one with the process's CPU time in
+a window without any probe, and one with the event loop's stalls in a second window, in which a
+timer of one millisecond watches it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def main(connect: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
     """Run a driver: connect, hold, measure, print, end.
 
     Args:
-        connect: Given the task, returns a client with `hold(count)`, `valid()`, `lost()` (reasons and how many of each),
+        connect: Given the task, returns a client with `hold(count)`, `valid()`, `lost()` (reasons
+            and how many of each),
             `close()` and `versions`.
     """
     asyncio.run(_drive(connect, json.loads(sys.argv[1])))
@@ -65,7 +67,15 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
     started = time.perf_counter()
     await client.hold(task["leases"])
     took = time.perf_counter() - started
-    _say({"ready": True, "pid": os.getpid(), "python": sys.version.split()[0], "versions": client.versions, "took": took})
+    _say(
+        {
+            "ready": True,
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "versions": client.versions,
+            "took": took,
+        }
+    )
 
     if not await loop.run_in_executor(None, sys.stdin.readline):
         # Whoever started this is gone.
@@ -74,7 +84,14 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
     started, cpu = time.perf_counter(), _cpu_seconds()
     await asyncio.sleep(task["seconds"])
     seconds, cpu = time.perf_counter() - started, _cpu_seconds() - cpu
-    _say({"seconds": seconds, "cpu_seconds": cpu, "cpu_share": cpu / seconds, "valid": client.valid()})
+    _say(
+        {
+            "seconds": seconds,
+            "cpu_seconds": cpu,
+            "cpu_share": cpu / seconds,
+            "valid": client.valid(),
+        }
+    )
 
     if not await loop.run_in_executor(None, sys.stdin.readline):
         # Whoever started this is gone.

@@ -34,7 +34,9 @@ class Client:
         return sum(lease.valid for lease in self._leases)
 
     def lost(self) -> dict[str, int]:
-        return Counter(str(lease.lost_error()).rpartition(": ")[2] for lease in self._leases if lease.lost)
+        return Counter(
+            str(lease.lost_error()).rpartition(": ")[2] for lease in self._leases if lease.lost
+        )
 
     async def close(self) -> None:
         await self._redlock.aclose()

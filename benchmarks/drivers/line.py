@@ -1,9 +1,10 @@
 """Many coroutines that wait for one lock: the closed loop for contention, for any Python since 3.9; it never judges a figure.
 
-A phase of it has `same` (the lock's name), `hold` (seconds) and maybe `register` (a file that shows overlaps between
-processes), `trace` (a folder for `tracing.py`), `open` and `grace` (seconds to wait for the first acquisition, and for
-the last), `pause` (seconds between a waiter's release and its next acquire), beside `name` and `seconds`.
-A hand-over is an acquisition by a waiter that is not the one that held it before.
+A phase of it has `same` (the lock's name), `hold` (seconds) and maybe `register` (a file that shows
+overlaps between processes), `trace` (a folder for `tracing.py`), `open` and `grace` (seconds to
+wait for the first acquisition, and for the last), `pause` (seconds between a waiter's release and
+its next acquire), beside `name` and `seconds`. A hand-over is an acquisition by a waiter that is
+not the one that held it before.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Line:
     """The waiters of one phase and what they saw.
 
     Args:
-        client: What the driver's `connect` returned: `acquire(key)` and `release(handle)` give awaitables.
+        client: What the driver's `connect` returned: `acquire(key)` and `release(handle)` give
+            awaitables.
         waiters: How many coroutines.
         phase: The phase's JSON.
     """

@@ -1,6 +1,7 @@
 """Drives the floor client in a waiting line of its own process: one is inside, the others queue; it adds nothing else.
 
-The release of one and the acquire of the next leave in one write, as ours do: the least that handing over can cost.
+The release of one and the acquire of the next leave in one write, as ours do: the least that
+handing over can cost.
 """
 
 from __future__ import annotations

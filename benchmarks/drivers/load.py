@@ -1,15 +1,17 @@
 """The closed loop that drives every client alike: stdlib only, for any Python since 3.9; it never judges a figure.
 
-A driver is a process. It reads its task as JSON from `argv[1]`: `urls`, `coroutines`, `phases`, `ttl`. Each phase has a
-`name`, `seconds`, and maybe `record: false` (only count: nothing of the loop's own grows), `warm: false` and
-`servers` (URLs of those whose CPU time counts); one with `same` is a waiting line on one name and belongs to `line.py`.
-It prints one JSON line when connected, then waits for a line on stdin before each phase and prints one JSON line after it.
-So whoever started it can hang or kill a node between two phases.
+A driver is a process. It reads its task as JSON from `argv[1]`: `urls`, `coroutines`, `phases`,
+`ttl`. Each phase has a `name`, `seconds`, and maybe `record: false` (only count: nothing of the
+loop's own grows), `warm: false` and `servers` (URLs of those whose CPU time counts); one with
+`same` is a waiting line on one name and belongs to `line.py`. It prints one JSON line when
+connected, then waits for a line on stdin before each phase and prints one JSON line after it. So
+whoever started it can hang or kill a node between two phases.
 
-In a phase every coroutine takes and releases a lock of its own name, again and again; with `every` (seconds), only once in
-so long, all in one and the same instant, so that clients of different speed do the same. What ends inside the window is
-counted. The window opens when every coroutine has done its first cycle, so that connecting is in no figure, and
-the coroutines keep running until it has closed, so that no figure has an idle tail in it.
+In a phase every coroutine takes and releases a lock of its own name, again and again; with `every`
+(seconds), only once in so long, all in one and the same instant, so that clients of different speed
+do the same. What ends inside the window is counted. The window opens when every coroutine has done
+its first cycle, so that connecting is in no figure, and the coroutines keep running until it has
+closed, so that no figure has an idle tail in it.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class Loop:
     """The coroutines of one phase and what they saw.
 
     Args:
-        client: What the driver's `connect` returned: `acquire(key)` and `release(handle)` give awaitables.
+        client: What the driver's `connect` returned: `acquire(key)` and `release(handle)` give
+            awaitables.
         keys: One name per coroutine.
         phase: The phase's JSON.
     """
@@ -115,7 +118,9 @@ class Loop:
         if self.every:
             self.go_on(asyncio.get_running_loop().time())
         if self.phase.get("warm", True):
-            await asyncio.wait([asyncio.ensure_future(self.all_begun.wait())], timeout=_FIRST_CYCLE_SECONDS)
+            await asyncio.wait(
+                [asyncio.ensure_future(self.all_begun.wait())], timeout=_FIRST_CYCLE_SECONDS
+            )
             await asyncio.sleep(self.phase.get("warmup", 0.2))
         servers = self.phase.get("servers") or []
         server_cpu = sum(map(_server_cpu_seconds, servers))
@@ -126,7 +131,9 @@ class Loop:
         seconds, cpu = time.perf_counter() - opened, _cpu_seconds() - cpu
         server_cpu = sum(map(_server_cpu_seconds, servers)) - server_cpu
         _, stuck = await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
-        longest = max((time.perf_counter() - self.since[tasks.index(task)] for task in stuck), default=0.0)
+        longest = max(
+            (time.perf_counter() - self.since[tasks.index(task)] for task in stuck), default=0.0
+        )
         for task in stuck:
             task.cancel()
         if stuck:
@@ -151,7 +158,8 @@ def main(connect: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
     """Run a driver: connect, run the phases asked for, print, end.
 
     Args:
-        connect: Given the task, returns the client with its connections made as far as it makes them beforehand.
+        connect: Given the task, returns the client with its connections made as far as it makes
+            them beforehand.
     """
     asyncio.run(_drive(connect, json.loads(sys.argv[1])))
     sys.stdout.flush()
@@ -161,14 +169,23 @@ def main(connect: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
 
 async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict[str, Any]) -> None:
     client = await connect(task)
-    _say({"ready": True, "pid": os.getpid(), "python": sys.version.split()[0], "versions": client.versions})
+    _say(
+        {
+            "ready": True,
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "versions": client.versions,
+        }
+    )
     keys = [f"{task.get('prefix', 'bench')}:{index}" for index in range(task["coroutines"])]
     loop = asyncio.get_running_loop()
     for phase in task["phases"]:
         if not await loop.run_in_executor(None, sys.stdin.readline):
             # Whoever started this is gone.
             return
-        loop_of_phase: Any = Line(client, len(keys), phase) if "same" in phase else Loop(client, keys, phase)
+        loop_of_phase: Any = (
+            Line(client, len(keys), phase) if "same" in phase else Loop(client, keys, phase)
+        )
         _say(await loop_of_phase.run())
     await asyncio.wait([asyncio.ensure_future(client.close())], timeout=_CLOSE_SECONDS)
 
@@ -197,9 +214,14 @@ def _cpu_seconds() -> float:
 
 
 def _server_cpu_seconds(url: str) -> float:
-    """Ask a server for its CPU time. The event loop stands still meanwhile, so that nothing is counted beside it."""
+    """Ask a server for its CPU time.
+
+    The event loop stands still meanwhile, so that nothing is counted beside it.
+    """
     parts = urlsplit(url)
-    with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 6379), _INFO_SECONDS) as connection:
+    with socket.create_connection(
+        (parts.hostname or "127.0.0.1", parts.port or 6379), _INFO_SECONDS
+    ) as connection:
         connection.sendall(b"INFO cpu\r\n")
         with connection.makefile("rb") as lines:
             text = lines.read(int(lines.readline()[1:]))

@@ -19,7 +19,9 @@ class OneNode:
     """
 
     def __init__(self, task: dict[str, Any], *package: str) -> None:
-        pool = BlockingConnectionPool.from_url(task["urls"][0], max_connections=_CONNECTIONS, timeout=None)
+        pool = BlockingConnectionPool.from_url(
+            task["urls"][0], max_connections=_CONNECTIONS, timeout=None
+        )
         self._redis = Redis(connection_pool=pool)
         self._ttl = task["ttl"]
         self.versions = {name: version(name) for name in (*package, "redis", "hiredis")}

@@ -33,11 +33,24 @@ async def _run(task: dict[str, Any]) -> None:
         ends = begins + task["seconds"]
         if task.get("held"):
             async with lock.read():
-                reads = await asyncio.gather(*(_repeat(lock, "read", 0.0, begins, ends) for _ in range(task["readers"])))
-            _say({"reads": [len(waits) for waits, _ in reads], "writes": [], "waits": [], "longest": [0.0]})
+                reads = await asyncio.gather(
+                    *(_repeat(lock, "read", 0.0, begins, ends) for _ in range(task["readers"]))
+                )
+            _say(
+                {
+                    "reads": [len(waits) for waits, _ in reads],
+                    "writes": [],
+                    "waits": [],
+                    "longest": [0.0],
+                }
+            )
             return
-        sides = [("read", task["hold"], 0.0)] * task["readers"] + [("write", task["hold"], task["every"])] * task["writers"]
-        entries = await asyncio.gather(*(_repeat(lock, side, hold, begins, ends, every) for side, hold, every in sides))
+        sides = [("read", task["hold"], 0.0)] * task["readers"] + [
+            ("write", task["hold"], task["every"])
+        ] * task["writers"]
+        entries = await asyncio.gather(
+            *(_repeat(lock, side, hold, begins, ends, every) for side, hold, every in sides)
+        )
         read, written = entries[: task["readers"]], entries[task["readers"] :]
         _say(
             {
@@ -52,7 +65,10 @@ async def _run(task: dict[str, Any]) -> None:
 async def _repeat(
     lock: RWLock, side: str, hold: float, begins: float, ends: float, every: float = 0.0
 ) -> tuple[list[float], float]:
-    """Enter again and again. Return how long each entry inside the window took, and the longest hold."""
+    """Enter again and again.
+
+    Return how long each entry inside the window took, and the longest hold.
+    """
     waits, longest = [], 0.0
     half = lock.read() if side == "read" else lock.write()
     while (called := time.monotonic()) < ends:

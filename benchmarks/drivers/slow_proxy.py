@@ -1,6 +1,7 @@
 """A TCP proxy in front of one node whose answers arrive late; it never changes, loses or reorders a byte.
 
-Usage: `slow_proxy.py HOST PORT MILLISECONDS`. It prints the port on which it listens and ends when its stdin closes.
+Usage: `slow_proxy.py HOST PORT MILLISECONDS`. It prints the port on which it listens and ends when
+its stdin closes.
 """
 
 from __future__ import annotations
@@ -80,13 +81,17 @@ class _Client(asyncio.Protocol):
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server, _ = await loop.create_connection(lambda: _Server(self._client, self._delay), *self._address)
+        self._server, _ = await loop.create_connection(
+            lambda: _Server(self._client, self._delay), *self._address
+        )
         self._server.write(b"".join(self._early))
 
 
 async def _serve(host: str, port: int, milliseconds: float) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Client(host, port, milliseconds / 1000), "127.0.0.1", 0)
+    server = await loop.create_server(
+        lambda: _Client(host, port, milliseconds / 1000), "127.0.0.1", 0
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 

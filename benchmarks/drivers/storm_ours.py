@@ -65,10 +65,15 @@ async def main(task: dict[str, Any], say: Callable[[object], None]) -> None:
                 book.refused += 1
 
     began = time.monotonic()
-    await asyncio.gather(*(work(redlock, number) for number in range(WORKERS) for redlock in managers))
+    await asyncio.gather(
+        *(work(redlock, number) for number in range(WORKERS) for redlock in managers)
+    )
     took = time.monotonic() - began
     repairs = sum(redlock.stats().repairs for redlock in managers)
-    say({key: value for key, value in vars(book).items() if isinstance(value, int)} | {"repairs": repairs, "seconds": took})
+    say(
+        {key: value for key, value in vars(book).items() if isinstance(value, int)}
+        | {"repairs": repairs, "seconds": took}
+    )
     for redlock in managers:
         await redlock.aclose()
 

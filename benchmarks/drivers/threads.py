@@ -1,8 +1,9 @@
 """The loop that drives every client with blocking calls alike; stdlib only, for any Python since 3.9.
 
-A driver is a process, and speaks as those of `load.py` do. Its task has `urls`, `coroutines` (here the number of threads),
-`phases` and `ttl`. A phase has a `name` and `seconds`. In a phase every thread takes and releases a lock of its own name,
-again and again. The window opens after every thread has done its first cycle. Cycles that end inside of it are counted.
+A driver is a process, and speaks as those of `load.py` do. Its task has `urls`, `coroutines` (here
+the number of threads), `phases` and `ttl`. A phase has a `name` and `seconds`. In a phase every
+thread takes and releases a lock of its own name, again and again. The window opens after every
+thread has done its first cycle. Cycles that end inside of it are counted.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Phase:
     """The threads of one phase and what they saw.
 
     Args:
-        client: What the driver's `connect` returned, with the blocking methods `acquire(key)` and `release(handle)`.
+        client: What the driver's `connect` returned, with the blocking methods `acquire(key)` and
+            `release(handle)`.
         keys: One name per thread.
         phase: The phase's JSON.
     """
@@ -42,7 +44,9 @@ class Phase:
         self._running = True
         self._recording = False
         self._all_begun = threading.Barrier(len(keys) + 1)
-        self._threads = [threading.Thread(target=self._work, args=at, daemon=True) for at in enumerate(keys)]
+        self._threads = [
+            threading.Thread(target=self._work, args=at, daemon=True) for at in enumerate(keys)
+        ]
         self._cycles = [array("d") for _ in keys]
         self._errors: list[str] = []
 
@@ -91,7 +95,9 @@ class Phase:
             "errors": len(self._errors),
             "first_error": self._errors[0] if self._errors else "",
             "stuck": sum(thread.is_alive() for thread in self._threads),
-            "cycle": {"p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)]} if ordered else None,
+            "cycle": {"p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)]}
+            if ordered
+            else None,
         }
 
 
@@ -99,11 +105,19 @@ def main(connect: Callable[[dict[str, Any]], Any]) -> None:
     """Run a driver: connect, run the phases asked for, print, end.
 
     Args:
-        connect: Given the task, returns the client with its connections made as far as it makes them beforehand.
+        connect: Given the task, returns the client with its connections made as far as it makes
+            them beforehand.
     """
     task = json.loads(sys.argv[1])
     client = connect(task)
-    _say({"ready": True, "pid": os.getpid(), "python": sys.version.split()[0], "versions": client.versions})
+    _say(
+        {
+            "ready": True,
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "versions": client.versions,
+        }
+    )
     keys = [f"threads:{os.getpid()}:{index}" for index in range(task["coroutines"])]
     for phase in task["phases"]:
         if not sys.stdin.readline():

@@ -26,7 +26,9 @@ class Client:
         self.versions = VERSIONS
 
     def acquire(self, key: str) -> Lease:
-        return asyncio.run_coroutine_threadsafe(self._redlock.lock(key).acquire(), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(
+            self._redlock.lock(key).acquire(), self._loop
+        ).result()
 
     def release(self, lease: Lease) -> bool:
         return asyncio.run_coroutine_threadsafe(lease.release(), self._loop).result()

@@ -58,7 +58,10 @@ async def _run(task: dict[str, Any]) -> None:
         lived = 0
         for number in range(task["samples"]):
             name = f"told:{number}"
-            for way, count, command in (("deleted", 5, ("DEL", name)), ("flushed", 3, ("FLUSHALL",))):
+            for way, count, command in (
+                ("deleted", 5, ("DEL", name)),
+                ("flushed", 3, ("FLUSHALL",)),
+            ):
                 delay = await _hold(redlock, name, at_once(count, *command), 2.0)
                 answered(count)
                 if way == "flushed":
@@ -70,7 +73,9 @@ async def _run(task: dict[str, Any]) -> None:
         _say(told | {"lived": lived, "of": task["samples"]})
 
 
-async def _hold(redlock: Redlock, name: str, strike: Callable[[], None], then: float) -> float | None:
+async def _hold(
+    redlock: Redlock, name: str, strike: Callable[[], None], then: float
+) -> float | None:
     """Return how long after the strike the body was cancelled; None when it was not."""
     delay = None
     try:

@@ -17,7 +17,9 @@ from urllib.parse import urlsplit
 
 import hiredis
 
-_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
+_DELETE = (
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
+)
 _KEY, _TOKEN, _TTL_MS = "floor:trip", "0123456789abcdef0123456789abcdef", "10000"
 
 
@@ -82,7 +84,13 @@ async def _run(task: dict[str, Any]) -> None:
             await trips.ask(*command)
             times.append(time.perf_counter() - began)
     times.sort()
-    _say({"trips": len(times), "p50": times[len(times) // 2], "p99": times[int((len(times) - 1) * 0.99)]})
+    _say(
+        {
+            "trips": len(times),
+            "p50": times[len(times) // 2],
+            "p99": times[int((len(times) - 1) * 0.99)],
+        }
+    )
 
 
 def _say(line: dict[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""Waits for locks that others hold and end; it prints how late each waiter ran, in seconds. What waits is given to it."""
+"""Waits for locks that others hold and end; it prints how late each waiter ran, in seconds.
+
+What waits is given to it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ __all__ = ["Connect", "Wait", "main"]
 Wait = Callable[[str], Awaitable[Awaitable[float]]]
 Connect = Callable[[list[str]], AbstractAsyncContextManager[Wait]]
 
-# Takes the lock that it is told, on all nodes, and then releases it; says when a majority may be free.
+# Takes the lock that it is told, on all nodes, and then releases it; says when a majority may be
+# free.
 _RELEASER = """
 import sys, time
 import redis
@@ -58,7 +62,8 @@ def main(connect: Connect) -> None:
     """Run each way of ending a lock and print the delays.
 
     Args:
-        connect: A context of the client at these addresses: called with the name of a lock that is held, it returns once
+        connect: A context of the client at these addresses: called with the name of a lock that is
+            held, it returns once
             its waiter sleeps, and what it returns tells when that one ran, by `time.perf_counter`.
     """
     asyncio.run(_run(json.loads(sys.argv[1]), connect))

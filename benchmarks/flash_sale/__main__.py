@@ -35,7 +35,15 @@ _PAGE: Final = ROOT / "docs" / "flash-sale.md"
 _IMAGE: Final = ROOT / "docs" / "images" / "flash-sale.png"
 _DRAWING: Final = Path(__file__).with_name("drawing.py")
 _DRAWING_NEEDS: Final = ("matplotlib==3.10.7",)
-_QUICK: Final = ["no lock", "GETSET, no sleep", "GETSET, 0.1 s", "Redlock in sequence", "redis-py", "ours, 1", "ours, 5"]
+_QUICK: Final = [
+    "no lock",
+    "GETSET, no sleep",
+    "GETSET, 0.1 s",
+    "Redlock in sequence",
+    "redis-py",
+    "ours, 1",
+    "ours, 5",
+]
 _ENDLESS: Final = 10**9
 
 
@@ -51,7 +59,9 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--page takes a full run, with its plot")
     # A log has no width of its own, and a table squeezed into 80 columns cannot be read.
     console = Console(width=None if sys.stdout.isatty() else 180)
-    results: Path = (asked.out or _RESULTS) / ("flash_sale-quick.json" if asked.quick else "flash_sale.json")
+    results: Path = (asked.out or _RESULTS) / (
+        "flash_sale-quick.json" if asked.quick else "flash_sale.json"
+    )
     if asked.from_results:
         document = json.loads(results.read_text(encoding="utf-8"))
     else:
@@ -62,7 +72,9 @@ def main(arguments: Sequence[str]) -> int:
     rows = medians(document["turns"])
     for sale in dict.fromkeys(row["sale"] for row in rows):
         mine = [row for row in rows if row["sale"] == sale]
-        print_outcome(console, Outcome(sale, COLUMNS, rows=[cells(row) for row in mine], notes=_notes(mine)))
+        print_outcome(
+            console, Outcome(sale, COLUMNS, rows=[cells(row) for row in mine], notes=_notes(mine))
+        )
     found = bars(rows)
     print_bars(console, found)
     for ceiling in ceilings(rows):
@@ -93,7 +105,9 @@ def _measured(asked: argparse.Namespace, console: Console) -> dict[str, Any]:
                 # The longer sale once: a whole round of it takes minutes.
                 for sale in _sales(asked)[: 1 if number else 2]:
                     status.update(f"round {number + 1}, {contestant.name}, {sale.name}")
-                    turns.append({"round": number, "contestant": contestant.name, "sale": sale.name})
+                    turns.append(
+                        {"round": number, "contestant": contestant.name, "sale": sale.name}
+                    )
                     turns[-1] |= take_turn(contestant, sale, here=asked.here)
     return {
         "machine": machine,
@@ -115,33 +129,64 @@ def _sales(asked: argparse.Namespace) -> tuple[Sale, Sale]:
     seconds = asked.seconds or (2.0 if asked.quick else 10.0)
     return (
         # A fifth of the buyers are to find it sold out.
-        Sale(f"{asked.requests:,} requests", asked.requests * 4 // 5, asked.requests, 5.0 if asked.quick else 12.0, **common),
+        Sale(
+            f"{asked.requests:,} requests",
+            asked.requests * 4 // 5,
+            asked.requests,
+            5.0 if asked.quick else 12.0,
+            **common,
+        ),
         Sale(f"{seconds:g} seconds", _ENDLESS, None, seconds, **common),
     )
 
 
 def _notes(rows: list[dict[str, Any]]) -> list[str]:
     notes = [f"{row['contestant']}: {failure}" for row in rows for failure in row["failures"]]
-    return notes + [f"{row['contestant']}: first error: {row['first_error']}" for row in rows if row["first_error"]]
+    return notes + [
+        f"{row['contestant']}: first error: {row['first_error']}"
+        for row in rows
+        if row["first_error"]
+    ]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.flash_sale", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one round of a few, short: to see that it runs, not for claims")
-    parser.add_argument("--only", nargs="+", metavar="LOCK", help="names, or how they begin: " + "; ".join(e.name for e in ALL))
-    parser.add_argument("--rounds", type=int, help="how often everybody takes a turn in the first sale (3)")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="one round of a few, short: to see that it runs, not for claims",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="LOCK",
+        help="names, or how they begin: " + "; ".join(e.name for e in ALL),
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="how often everybody takes a turn in the first sale (3)"
+    )
     parser.add_argument("--requests", type=int, default=1000, help="of the first sale (1000)")
     parser.add_argument("--seconds", type=float, help="length of the second sale (10)")
     parser.add_argument("--buyers", type=int, default=100, help="how many ask at once (100)")
     parser.add_argument("--workers", type=int, default=2, help="processes of the shop (2)")
-    parser.add_argument("--patience", type=float, default=10.0, help="seconds after which a buyer hangs up (10)")
+    parser.add_argument(
+        "--patience", type=float, default=10.0, help="seconds after which a buyer hangs up (10)"
+    )
     parser.add_argument("--out", type=Path, help="folder for the figures and the plot")
     parser.add_argument("--no-plots", action="store_true", help="draw nothing: needs no matplotlib")
     parser.add_argument(
-        "--here", action="store_true", help="all in the running Python's environment: makes none, takes no peer"
+        "--here",
+        action="store_true",
+        help="all in the running Python's environment: makes none, takes no peer",
     )
-    parser.add_argument("--from-results", action="store_true", help="measure nothing: print and draw what was recorded")
-    parser.add_argument("--page", action="store_true", help="write the tables of docs/flash-sale.md")
+    parser.add_argument(
+        "--from-results",
+        action="store_true",
+        help="measure nothing: print and draw what was recorded",
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="write the tables of docs/flash-sale.md"
+    )
     return parser
 
 

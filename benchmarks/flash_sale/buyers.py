@@ -1,8 +1,8 @@
 """The crowd as a process of its own: it does what it is told, phase by phase, and prints what it saw.
 
-It reads its task as JSON from `argv[1]`: `port`, `workers`, `connections`, `phases`; prints one JSON line when all are
-connected, then waits for a line on stdin before each phase and prints one JSON line after it. Phases are those of
-`Crowd.phase`.
+It reads its task as JSON from `argv[1]`: `port`, `workers`, `connections`, `phases`; prints one
+JSON line when all are connected, then waits for a line on stdin before each phase and prints one
+JSON line after it. Phases are those of `Crowd.phase`.
 """
 
 from __future__ import annotations

@@ -120,7 +120,8 @@ class Crowd:
         """Run one phase and return its figures, times in seconds.
 
         Args:
-            wanted: `path`; `requests` (how many in all; None: no limit); `seconds` (its end at the latest); `patience`
+            wanted: `path`; `requests` (how many in all; None: no limit); `seconds` (its end at the
+                latest); `patience`
                 (seconds that a buyer waits for an answer before he hangs up).
         """
         self._begin(wanted)
@@ -129,7 +130,11 @@ class Crowd:
         for buyer in list(self.buyers):
             self._next(buyer)
         while self.open and time.perf_counter() - self.begun < wanted["seconds"]:
-            if self.left == 0 and not any(buyer.asked for buyer in self.buyers) and not self._arriving:
+            if (
+                self.left == 0
+                and not any(buyer.asked for buyer in self.buyers)
+                and not self._arriving
+            ):
                 break
             await asyncio.sleep(_SWEEP_SECONDS)
             self._sweep()
@@ -147,7 +152,8 @@ class Crowd:
             "sold_within": self.last_sale - self.begun if self.last_sale else 0.0,
             "answers": {str(status): len(times) for status, times in sorted(self.answers.items())},
             "answer": _summary(answered),
-            # Who waits in vain is not to improve the figures of those who do not: he counts by how long he has waited.
+            # Who waits in vain is not to improve the figures of those who do not: he counts by how
+            # long he has waited.
             "wait": _summary([*answered, *([self.patience] * self.timeouts), *unfinished]),
             "timeouts": self.timeouts,
             "broken": self.broken,

@@ -12,8 +12,15 @@ from benchmarks.environments import ROOT, python_with
 
 __all__ = ["ALL", "ONE_BY_ONE", "OURS", "WEB", "Contestant", "named", "python", "variables"]
 
-# One web server for all: the fastest that uvicorn offers, so that it hides as little of the locks as can be.
-_SERVER: Final = ("fastapi==0.165.0", "uvicorn==0.54.0", "uvloop==0.23.0", "httptools==0.9.0", "hiredis==3.5.0")
+# One web server for all: the fastest that uvicorn offers, so that it hides as little of the locks
+# as can be.
+_SERVER: Final = (
+    "fastapi==0.165.0",
+    "uvicorn==0.54.0",
+    "uvloop==0.23.0",
+    "httptools==0.9.0",
+    "hiredis==3.5.0",
+)
 WEB: Final = ("redis==8.1.0", "anyio==4.16.0")
 """What most contestants need beside the web server."""
 
@@ -84,8 +91,15 @@ ALL: Final = (
     Contestant("Redlock in sequence", "sequential", 5, {"delay": 0.2, "tries": 4}),
     Contestant("redis-py", "redis_py", 1),
     Contestant("pottery", "peer_pottery", 5, requirements=("pottery==3.0.1", "redis==8.1.0")),
-    Contestant("redlock-ng", "peer_redlock_ng", 5, requirements=("redlock-ng==2.0.4", "redis==5.3.1")),
-    Contestant("aioredlock", "peer_aioredlock", 5, requirements=("aioredlock==0.7.3", "aioredis==1.3.1", _DISTUTILS)),
+    Contestant(
+        "redlock-ng", "peer_redlock_ng", 5, requirements=("redlock-ng==2.0.4", "redis==5.3.1")
+    ),
+    Contestant(
+        "aioredlock",
+        "peer_aioredlock",
+        5,
+        requirements=("aioredlock==0.7.3", "aioredis==1.3.1", _DISTUTILS),
+    ),
     Contestant("ours, 1 node", "ours", 1, polls=False),
     Contestant("ours, 3 nodes", "ours", 3, polls=False),
     OURS,
@@ -100,5 +114,7 @@ def named(names: list[str]) -> list[Contestant]:
         ValueError: A name is nobody's.
     """
     if unknown := [name for name in names if not any(each.name.startswith(name) for each in ALL)]:
-        raise ValueError(f"nobody is called {', '.join(unknown)}; there are: {'; '.join(each.name for each in ALL)}")
+        raise ValueError(
+            f"nobody is called {', '.join(unknown)}; there are: {'; '.join(each.name for each in ALL)}"
+        )
     return [each for each in ALL if each.name.startswith(tuple(names))]

@@ -1,7 +1,8 @@
 """What Redis servers say of their work: commands by name, those that came over the wire told from those of scripts, and CPU.
 
-A server counts a script's own commands like those that clients send (`total_commands_processed`, `commandstats`). Which
-are which is seen by watching the server while little happens: MONITOR marks those of scripts `lua`.
+A server counts a script's own commands like those that clients send (`total_commands_processed`,
+`commandstats`). Which are which is seen by watching the server while little happens: MONITOR marks
+those of scripts `lua`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Reading:
     def since(self, before: Reading) -> Reading:
         """Return what came after another reading."""
         grown = {name: count - before.calls.get(name, 0) for name, count in self.calls.items()}
-        return Reading({name: count for name, count in grown.items() if count}, self.cpu - before.cpu)
+        return Reading(
+            {name: count for name, count in grown.items() if count}, self.cpu - before.cpu
+        )
 
     def sent(self, wire: Container[str] | None) -> int:
         """How many commands came over the wire, when those named `wire` do and no others; None: all do."""
@@ -70,7 +73,9 @@ def read(server: LocalServer) -> Reading:
 def over_the_wire(watches: Iterable[Watch]) -> set[str] | None:
     """Return the names of commands that clients were seen to send; None when no script ran, so that all were sent."""
     seen = list(watches)
-    return set().union(*(watch.sent for watch in seen)) if any(watch.inner for watch in seen) else None
+    return (
+        set().union(*(watch.sent for watch in seen)) if any(watch.inner for watch in seen) else None
+    )
 
 
 class Watch:
@@ -94,7 +99,12 @@ class Watch:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         # What the server wrote before is read to its end.
         self._socket.shutdown(socket.SHUT_WR)
         self._thread.join(10.0)

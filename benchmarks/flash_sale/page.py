@@ -20,7 +20,9 @@ __all__ = ["parts", "shown", "write"]
 _PLOT = "![Sales per second, waits and commands of every lock](images/flash-sale.png)"
 
 
-def parts(document: dict[str, Any], rows: Sequence[dict[str, Any]], bars: Sequence[Bar]) -> dict[str, str]:
+def parts(
+    document: dict[str, Any], rows: Sequence[dict[str, Any]], bars: Sequence[Bar]
+) -> dict[str, str]:
     """Markdown by the name of its mark."""
     return {
         "machine": _machine(document),
@@ -37,7 +39,11 @@ def shown(page: Path, name: str) -> str:
         ValueError: It has no such marks.
     """
     text = page.read_text(encoding="utf-8")
-    found = re.search(rf"(<!-- flash-sale:{name}:begin -->\n)(.*?)(\n<!-- flash-sale:{name}:end -->)", text, re.DOTALL)
+    found = re.search(
+        rf"(<!-- flash-sale:{name}:begin -->\n)(.*?)(\n<!-- flash-sale:{name}:end -->)",
+        text,
+        re.DOTALL,
+    )
     if found is None:
         raise ValueError(f"{page.name} has no marks for {name}")
     return found[2]
@@ -96,13 +102,22 @@ def _bars(rows: Sequence[dict[str, Any]], bars: Sequence[Bar]) -> str:
 def _classic(rows: Sequence[dict[str, Any]]) -> str:
     sale = list(dict.fromkeys(row["sale"] for row in rows))[-1]
     found = {row["contestant"]: row for row in rows if row["sale"] == sale}
-    wanted = {"GETSET, no sleep": "not sleeping", "GETSET, 0.1 s": "sleeping 0.1 s", "GETSET, 2 s": "sleeping 2 s"}
+    wanted = {
+        "GETSET, no sleep": "not sleeping",
+        "GETSET, 0.1 s": "sleeping 0.1 s",
+        "GETSET, 2 s": "sleeping 2 s",
+    }
     wanted |= {name: name for name in found if name.startswith("ours")}
     head = [sale, "sales/s", "commands per sale", "lock servers, µs per sale", "p99, ms"]
     lines = [f"| {' | '.join(head)} |", "| --- | ---: | ---: | ---: | ---: |"]
     for name, words in wanted.items():
         if name in found:
             cell = dict(zip(COLUMNS, cells(found[name]), strict=True))
-            each = (cell["sales/s"], cell["commands/sale"], cell["lock servers µs/sale"], cell["p99, ms"])
+            each = (
+                cell["sales/s"],
+                cell["commands/sale"],
+                cell["lock servers µs/sale"],
+                cell["p99, ms"],
+            )
             lines.append(f"| {words} | {' | '.join(each)} |")
     return "\n".join(lines)

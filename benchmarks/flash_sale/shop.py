@@ -1,8 +1,9 @@
 """The web shop: FastAPI, one route, one item; what it sells goes by the guard that it is told to use.
 
-uvicorn runs it by `--factory benchmarks.flash_sale.shop:create_app`, told by the environment variable `FLASH_SALE`, a
-JSON object: `guard` (a module of `guards`), `settings`, `urls`, `stock`, `folder`. Each worker leaves a file of its name in
-`folder` when it is ready, and writes into it what it did when it ends; one that cannot open leaves the file `failed`.
+uvicorn runs it by `--factory benchmarks.flash_sale.shop:create_app`, told by the environment
+variable `FLASH_SALE`, a JSON object: `guard` (a module of `guards`), `settings`, `urls`, `stock`,
+`folder`. Each worker leaves a file of its name in `folder` when it is ready, and writes into it
+what it did when it ends; one that cannot open leaves the file `failed`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _WARM: Final = 100
 
 
 class Shop:
-    """Sells: reads, checks, writes one less. It awaits between reading and writing; only the guard keeps others out.
+    """Sells: reads, checks, writes one less.
+
+    It awaits between reading and writing; only the guard keeps others out.
 
     Args:
         guard: Entered before and left after each try.
@@ -87,8 +90,12 @@ def create_app() -> FastAPI:
         till = await Till.connect(wanted["stock"])
         async with AsyncExitStack() as stack:
             with _told(folder):
-                guard = await stack.enter_async_context(module.opened(wanted["urls"], **wanted["settings"]))
-                await asyncio.gather(*(_used(guard, f"warm:{os.getpid()}:{number // 2}") for number in range(_WARM)))
+                guard = await stack.enter_async_context(
+                    module.opened(wanted["urls"], **wanted["settings"])
+                )
+                await asyncio.gather(
+                    *(_used(guard, f"warm:{os.getpid()}:{number // 2}") for number in range(_WARM))
+                )
             shops.append(Shop(guard, till))
             # Whole at once: whoever waits for it must never read half of it.
             _write(note, {})

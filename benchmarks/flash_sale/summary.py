@@ -43,9 +43,20 @@ def medians(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for contestant in ALL:
         for sale in dict.fromkeys(turn["sale"] for turn in turns):
-            mine = [turn for turn in turns if (turn["contestant"], turn["sale"]) == (contestant.name, sale)]
+            mine = [
+                turn
+                for turn in turns
+                if (turn["contestant"], turn["sale"]) == (contestant.name, sale)
+            ]
             if mine:
-                rows.append({"contestant": contestant.name, "sale": sale, "nodes": contestant.nodes, "polls": contestant.polls})
+                rows.append(
+                    {
+                        "contestant": contestant.name,
+                        "sale": sale,
+                        "nodes": contestant.nodes,
+                        "polls": contestant.polls,
+                    }
+                )
                 rows[-1] |= _row(mine)
     return rows
 
@@ -104,9 +115,13 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
             continue
         pollers = [row for row in mine if row["polls"] and row["sales_per_second"]]
         found += _against(sale, ours, "the best polling lock", pollers)
-        # One node is a fifth of the work and no majority: those that promise as much are judged beside.
+        # One node is a fifth of the work and no majority: those that promise as much are judged
+        # beside.
         found += _against(
-            sale, ours, "the best polling lock on five nodes", [row for row in pollers if row["nodes"] == ours["nodes"]]
+            sale,
+            ours,
+            "the best polling lock on five nodes",
+            [row for row in pollers if row["nodes"] == ours["nodes"]],
         )
         found.append(at_most(f"{sale}: oversold, ours on five nodes", ours["oversold"], 0))
         found.append(at_most(f"{sale}: timeouts, ours on five nodes", ours["timeouts"], 0))
@@ -125,7 +140,9 @@ def ceilings(rows: Sequence[dict[str, Any]]) -> list[str]:
             free = next((row for row in mine if row["contestant"] == contestant.name), None)
             if free is not None and pollers:
                 ratio = free["sales_per_second"] / _best(pollers)["sales_per_second"]
-                found.append(f"{sale}: {how} the shop sells {ratio:.1f} times as much as with the best polling lock")
+                found.append(
+                    f"{sale}: {how} the shop sells {ratio:.1f} times as much as with the best polling lock"
+                )
     return found
 
 

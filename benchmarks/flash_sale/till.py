@@ -1,6 +1,7 @@
 """The stock: one plain number on a Redis server of its own, read and written by two commands; it knows no lock.
 
-A bare connection instead of a client library: it is the same for every contestant, whatever client that one needs.
+A bare connection instead of a client library: it is the same for every contestant, whatever client
+that one needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One turn: fresh servers, a fresh shop, a crowd; and the figures of it. It judges nothing and compares with nobody."""
+"""One turn: fresh servers, a fresh shop, a crowd; and the figures of it.
+
+It judges nothing and compares with nobody.
+"""
 
 from __future__ import annotations
 
@@ -82,12 +85,31 @@ def _turn(stack: ExitStack, contestant: Contestant, sale: Sale, here: bool) -> d
     with ExitStack() as watching:
         # While it starts, each worker uses its locks.
         watches = [watching.enter_context(Watch(node.socket_path)) for node in nodes]
-        urls, shops, crowds = [node.url for node in nodes], python(contestant, here=here), python(ALL[0], here=here)
+        urls, shops, crowds = (
+            [node.url for node in nodes],
+            python(contestant, here=here),
+            python(ALL[0], here=here),
+        )
         workers = min(sale.workers, contestant.workers or sale.workers)
         web = stack.enter_context(Web(contestant, urls, till.url, workers, shops))
-    warm = {"path": "/nothing", "requests": 10 * sale.buyers, "seconds": _WARM_SECONDS, "patience": _WARM_SECONDS}
-    real = {"path": "/buy", "requests": sale.requests, "seconds": sale.seconds, "patience": sale.patience}
-    task = {"port": web.port, "workers": workers, "connections": sale.buyers, "phases": [warm, real]}
+    warm = {
+        "path": "/nothing",
+        "requests": 10 * sale.buyers,
+        "seconds": _WARM_SECONDS,
+        "patience": _WARM_SECONDS,
+    }
+    real = {
+        "path": "/buy",
+        "requests": sale.requests,
+        "seconds": sale.seconds,
+        "patience": sale.patience,
+    }
+    task = {
+        "port": web.port,
+        "workers": workers,
+        "connections": sale.buyers,
+        "phases": [warm, real],
+    }
     buyers = stack.enter_context(_Buyers([str(crowds), *_BUYERS], variables(), task))
     buyers.ready()
     buyers.phase(_WARM_SECONDS)
@@ -105,11 +127,15 @@ def _turn(stack: ExitStack, contestant: Contestant, sale: Sale, here: bool) -> d
         "in_both": sorted({name for watch in watches for name in watch.sent & watch.inner}),
         "web_cpu": cpu,
         "shares": [sum(note["answers"].values()) for note in notes if note],
-        "first_error": next((note["first_error"] for note in notes if note and note["first_error"]), ""),
+        "first_error": next(
+            (note["first_error"] for note in notes if note and note["first_error"]), ""
+        ),
     }
 
 
-def _figures(sale: Sale, figures: dict[str, Any], work: list[Reading], wire: set[str] | None, stock: Reading) -> dict[str, Any]:
+def _figures(
+    sale: Sale, figures: dict[str, Any], work: list[Reading], wire: set[str] | None, stock: Reading
+) -> dict[str, Any]:
     answers = {int(status): count for status, count in figures["answers"].items()}
     sold, entered = stock.calls.get("set", 0), stock.calls.get("get", 0)
     calls: dict[str, int] = {}

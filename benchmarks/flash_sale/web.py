@@ -32,8 +32,11 @@ _HEALTH_SECONDS: Final = 60
 _STOP_SECONDS: Final = 20.0
 
 
-# The kernel ends the shop, its workers included, when whoever started it is gone, however that happened.
-_TIED: Final = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
+# The kernel ends the shop, its workers included, when whoever started it is gone, however that
+# happened.
+_TIED: Final = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 class ShopFailed(RuntimeError):
@@ -51,7 +54,9 @@ class Web:
         python: The interpreter that has what it needs.
     """
 
-    def __init__(self, contestant: Contestant, urls: Sequence[str], stock: str, workers: int, python: Path) -> None:
+    def __init__(
+        self, contestant: Contestant, urls: Sequence[str], stock: str, workers: int, python: Path
+    ) -> None:
         self._workers = workers
         self._python = python
         self._folder = tempfile.TemporaryDirectory(prefix="flash-sale-")
@@ -92,16 +97,25 @@ class Web:
             end = time.monotonic() + _START_SECONDS
             while len(self._noted()) < self._workers:
                 if (why := self._notes / "failed").exists():
-                    raise ShopFailed(f"the shop cannot open: {json.loads(why.read_text(encoding='utf-8'))['error']}")
+                    raise ShopFailed(
+                        f"the shop cannot open: {json.loads(why.read_text(encoding='utf-8'))['error']}"
+                    )
                 if process.poll() is not None or time.monotonic() > end:
-                    raise ShopFailed(f"the shop did not open: {self._log.read_text(errors='replace').strip()[-1500:]}")
+                    raise ShopFailed(
+                        f"the shop did not open: {self._log.read_text(errors='replace').strip()[-1500:]}"
+                    )
                 time.sleep(0.02)
         except BaseException:
             self.__exit__(None, None, None)
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
         self._folder.cleanup()
 
@@ -116,7 +130,13 @@ class Web:
             "--timeout-worker-healthcheck": _HEALTH_SECONDS,
         }
         words = [str(word) for pair in options.items() for word in pair]
-        shop = ["-m", "uvicorn", "--factory", "benchmarks.flash_sale.shop:create_app", "--no-access-log"]
+        shop = [
+            "-m",
+            "uvicorn",
+            "--factory",
+            "benchmarks.flash_sale.shop:create_app",
+            "--no-access-log",
+        ]
         tied = ["-c", _TIED, str(self._python)] if sys.platform == "linux" else []
         with self._log.open("wb") as log:
             return subprocess.Popen(

@@ -31,10 +31,20 @@ _DRAWING_NEEDS: Final = ("matplotlib==3.10.7",)
 def main(arguments: Sequence[str]) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes: to see that it runs, not for claims")
-    parser.add_argument("--out", type=Path, help="folder for the figures and plots; then the page is left as it is")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="seconds instead of minutes: to see that it runs, not for claims",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="folder for the figures and plots; then the page is left as it is"
+    )
     parser.add_argument("--no-plots", action="store_true", help="draw nothing: needs no matplotlib")
-    parser.add_argument("--from-results", action="store_true", help="measure nothing: only draw and write the page anew")
+    parser.add_argument(
+        "--from-results",
+        action="store_true",
+        help="measure nothing: only draw and write the page anew",
+    )
     options = parser.parse_args(arguments)
     if options.quick and options.out is None:
         parser.error("--quick is not for the page: say --out FOLDER")

@@ -52,12 +52,15 @@ class Tally(list[tuple[object, ...]]):
         self.pushes = 0
 
     def append(self, entry: tuple[object, ...]) -> None:
-        # Of a server: when, its name, whose, the script, the first key, the first argument, the reply.
+        # Of a server: when, its name, whose, the script, the first key, the first argument, the
+        # reply.
         if len(entry) != 7:
             return
         script, reply = str(entry[3]), entry[6]
         self.commands[script] += 1
-        if script == "acquire_guarded" and (reply == 1 or (isinstance(reply, list) and reply[0] in (1, 2))):
+        if script == "acquire_guarded" and (
+            reply == 1 or (isinstance(reply, list) and reply[0] in (1, 2))
+        ):
             arguments: Any = entry[5]
             if arguments[0] not in self._before:
                 self.votes[arguments[0]] += 1
@@ -71,7 +74,8 @@ class BusyServer(Server):
     """A server that takes its time.
 
     Args:
-        costs: Seconds per script (of `extend` and `watch`: per key), and under "push" for each connection that is notified.
+        costs: Seconds per script (of `extend` and `watch`: per key), and under "push" for each
+            connection that is notified.
 
     Attributes:
         busy: Seconds that it has worked.

@@ -21,7 +21,9 @@ _DOWN = (0.01, 0.001)
 def calculate(measured: dict[str, Any], simulated: dict[str, Any]) -> dict[str, Any]:
     """Everything that follows."""
     commands, memory = measured["commands"], measured["memory"]
-    pair = {how: commands["acquire"][how] + commands["release"][how] for how in ("single", "pipelined")}
+    pair = {
+        how: commands["acquire"][how] + commands["release"][how] for how in ("single", "pipelined")
+    }
     most = 1e6 * SHARE / pair["single"]
     # A renewal reaches every node once for each lease and third of the ttl.
     renewals = {str(ttl): 3 * commands["extend"]["pipelined"] / ttl for ttl in _TTLS}
@@ -38,7 +40,9 @@ def calculate(measured: dict[str, Any], simulated: dict[str, Any]) -> dict[str, 
                 "memory": clients * memory["connection"],
                 "accepted": clients <= memory["maxclients"],
                 "busy": {str(rate): clients * rate * pair["single"] / 1e6 for rate in (0.1, 1, 10)},
-                "sets": {str(rate): max(1, math.ceil(clients * rate / most)) for rate in (0.1, 1, 10)},
+                "sets": {
+                    str(rate): max(1, math.ceil(clients * rate / most)) for rate in (0.1, 1, 10)
+                },
             }
             for clients in _CLIENTS
         ],
@@ -47,14 +51,21 @@ def calculate(measured: dict[str, Any], simulated: dict[str, Any]) -> dict[str, 
                 "resources": resources,
                 "memory": memory["counters"] + resources * held,
                 "busy": {ttl: resources * usec / 1e6 for ttl, usec in renewals.items()},
-                "sets": {ttl: max(1, math.ceil(resources * usec / 1e6 / SHARE)) for ttl, usec in renewals.items()},
+                "sets": {
+                    ttl: max(1, math.ceil(resources * usec / 1e6 / SHARE))
+                    for ttl, usec in renewals.items()
+                },
             }
             for resources in _RESOURCES
         ],
         "asks": asks,
         "pushes": pushes,
         "waiting": [
-            {"clients": clients, "usec": pair["single"] + clients * woken, "rate": 1e6 / (pair["single"] + clients * woken)}
+            {
+                "clients": clients,
+                "usec": pair["single"] + clients * woken,
+                "rate": 1e6 / (pair["single"] + clients * woken),
+            }
             for clients in _CLIENTS
         ],
         "nodes": [
@@ -83,7 +94,10 @@ def calculate(measured: dict[str, Any], simulated: dict[str, Any]) -> dict[str, 
 def _no_majority(nodes: int, down: float) -> float:
     """How likely it is that too few nodes are up, if each is down for a share of time, independently."""
     bears = (nodes - 1) // 2
-    return sum(math.comb(nodes, dead) * down**dead * (1 - down) ** (nodes - dead) for dead in range(bears + 1, nodes + 1))
+    return sum(
+        math.comb(nodes, dead) * down**dead * (1 - down) ** (nodes - dead)
+        for dead in range(bears + 1, nodes + 1)
+    )
 
 
 def _per_waiting_process(contention: list[dict[str, Any]]) -> tuple[float, float]:

@@ -1,7 +1,8 @@
 """Simulated: many processes with the real library over simulated networks and servers, in virtual time; it judges nothing.
 
-The servers are those of tests/simulation, and each is as busy as a real one: a command occupies it for as long as was
-measured, and its answer comes after those before it. The processes themselves take no time.
+The servers are those of tests/simulation, and each is as busy as a real one: a command occupies it
+for as long as was measured, and its answer comes after those before it. The processes themselves
+take no time.
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ class Network:
         most: Seconds one way to the farthest.
         spread: Seconds of an exponential distribution on top.
         node_timeout: What a user would set there.
-        lost: Late messages are lost and sent again after 0.2 s or more; else they take up to a hundred times longer.
+        lost: Late messages are lost and sent again after 0.2 s or more; else they take up to a
+            hundred times longer.
     """
 
-    def __init__(self, least: float, most: float, spread: float, node_timeout: float, *, lost: bool = False) -> None:
+    def __init__(
+        self, least: float, most: float, spread: float, node_timeout: float, *, lost: bool = False
+    ) -> None:
         self.least, self.most, self.spread, self.node_timeout = least, most, spread, node_timeout
         self._tail, self._loss = (0.0, LATE) if lost else (LATE, 0.0)
 
@@ -78,7 +82,9 @@ class Member:
         self.watch = self
         self.rng = world.rng(f"work {index}")
         self.fleet = fleet
-        self.links = [Link(world, self.loop, server, network.profile(self.rng)) for server in fleet.servers]
+        self.links = [
+            Link(world, self.loop, server, network.profile(self.rng)) for server in fleet.servers
+        ]
         skew = EPOCH + self.rng.uniform(-CLOCKS_APART, CLOCKS_APART)
         self.redlock = Redlock(
             self.links,  # type: ignore[arg-type]
@@ -120,7 +126,9 @@ class Fleet:
         over: True when all shall come to an end.
     """
 
-    def __init__(self, seed: int, processes: int, nodes: int, network: Network, costs: Mapping[str, float]) -> None:
+    def __init__(
+        self, seed: int, processes: int, nodes: int, network: Network, costs: Mapping[str, float]
+    ) -> None:
         self.world = World(seed)
         self.tally = self.world.log = Tally()
         self.world.on_trouble = self._trouble

@@ -21,7 +21,9 @@ def write_page(page: Path, parts: dict[str, str]) -> None:
     text = page.read_text(encoding="utf-8")
     marks = re.findall(r"<!-- scaling:(\w+):begin -->", text)
     if sorted(marks) != sorted(parts):
-        raise ValueError(f"{page.name} has marks for {sorted(marks)}, figures are for {sorted(parts)}")
+        raise ValueError(
+            f"{page.name} has marks for {sorted(marks)}, figures are for {sorted(parts)}"
+        )
     for name, part in parts.items():
         begin, end = f"<!-- scaling:{name}:begin -->", f"<!-- scaling:{name}:end -->"
         before, _, rest = text.partition(begin)

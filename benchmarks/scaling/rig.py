@@ -57,7 +57,10 @@ class Rig:
         """The first round of an acquire, for each lock."""
         kind = kind or self.kind
         ttl = b"%d" % _TTL
-        return [kind.acquiring(self.key(n), self.slot(n), token, ttl, fence + n) for n in range(self.names)]
+        return [
+            kind.acquiring(self.key(n), self.slot(n), token, ttl, fence + n)
+            for n in range(self.names)
+        ]
 
     def release(self, token: bytes) -> list[Command]:
         """A release of each lock."""
@@ -65,11 +68,17 @@ class Rig:
 
     def confirm(self, token: bytes, fence: int) -> list[Command]:
         """The second round of an acquire, for each lock."""
-        return [self.kind.confirming(self.key(n), self.slot(n), token, fence + n) for n in range(self.names)]
+        return [
+            self.kind.confirming(self.key(n), self.slot(n), token, fence + n)
+            for n in range(self.names)
+        ]
 
     def repair(self, token: bytes, fence: int) -> list[Command]:
         """Each lock set again."""
-        return [self.kind.repairing_of(self.key(n), self.slot(n), token, _TTL, fence + n) for n in range(self.names)]
+        return [
+            self.kind.repairing_of(self.key(n), self.slot(n), token, _TTL, fence + n)
+            for n in range(self.names)
+        ]
 
     def batches(self, script: Script, token: bytes, size: int = BATCH) -> list[Command]:
         """Renewals or looks, many locks in one command as the library sends them."""
@@ -84,7 +93,9 @@ class Rig:
 def used(server: LocalServer) -> tuple[float, float]:
     """Seconds of CPU since its start, and microseconds within scripts."""
     info = server.info()
-    fields = dict(pair.split("=") for pair in _statistics(server).get("cmdstat_evalsha", "usec=0").split(","))
+    fields = dict(
+        pair.split("=") for pair in _statistics(server).get("cmdstat_evalsha", "usec=0").split(",")
+    )
     return float(info["used_cpu_sys"]) + float(info["used_cpu_user"]), float(fields["usec"])
 
 

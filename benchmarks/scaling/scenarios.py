@@ -23,7 +23,9 @@ _THINK = 0.02
 _TASKS = 5
 
 
-def latency(network: str, nodes: int, condition: str, costs: Mapping[str, float], size: tuple[int, int]) -> dict[str, Any]:
+def latency(
+    network: str, nodes: int, condition: str, costs: Mapping[str, float], size: tuple[int, int]
+) -> dict[str, Any]:
     """Acquisitions that nobody disputes, one after the other.
 
     Args:
@@ -55,7 +57,9 @@ def latency(network: str, nodes: int, condition: str, costs: Mapping[str, float]
     return {"network": network, "nodes": nodes, "condition": condition, **_percentiles(times)}
 
 
-def contention(network: str, nodes: int, processes: int, costs: Mapping[str, float], most: tuple[int, float]) -> dict[str, Any]:
+def contention(
+    network: str, nodes: int, processes: int, costs: Mapping[str, float], most: tuple[int, float]
+) -> dict[str, Any]:
     """Processes that all want one lock all the time, and give it back at once.
 
     Args:
@@ -63,7 +67,8 @@ def contention(network: str, nodes: int, processes: int, costs: Mapping[str, flo
         nodes: How many there are.
         processes: How many want it.
         costs: Of the servers.
-        most: Hand-overs, and seconds, after which it is enough; as many seconds again are for warming up.
+        most: Hand-overs, and seconds, after which it is enough; as many seconds again are for
+            warming up.
     """
     turns: list[str] = []
     fleet = Fleet(2, processes, nodes, NETWORKS[network], costs)
@@ -75,7 +80,11 @@ def contention(network: str, nodes: int, processes: int, costs: Mapping[str, flo
                     turns.append(member.loop.name)
 
     seconds = fleet.work(most[1], [work], warm_up=most[1] / 4, enough=lambda: len(turns) >= most[0])
-    commands, pushes, splits = fleet.tally.commands.total(), fleet.tally.pushes, fleet.tally.splits(fleet.quorum)
+    commands, pushes, splits = (
+        fleet.tally.commands.total(),
+        fleet.tally.pushes,
+        fleet.tally.splits(fleet.quorum),
+    )
     busy = max(server.busy for server in fleet.servers)
     fleet.end()
     count = max(1, len(turns))
@@ -95,7 +104,11 @@ def contention(network: str, nodes: int, processes: int, costs: Mapping[str, flo
 
 
 def mix(
-    pick: Callable[[Random], tuple[bool, str]], nodes: int, processes: int, costs: Mapping[str, float], seconds: float
+    pick: Callable[[Random], tuple[bool, str]],
+    nodes: int,
+    processes: int,
+    costs: Mapping[str, float],
+    seconds: float,
 ) -> dict[str, Any]:
     """Processes of five tasks each in one zone; each takes a lock, gives it back at once, and thinks for 20 ms.
 
@@ -137,7 +150,9 @@ def mix(
     }
 
 
-def load(nodes: int, rate: float, processes: int, costs: Mapping[str, float], seconds: float) -> dict[str, Any]:
+def load(
+    nodes: int, rate: float, processes: int, costs: Mapping[str, float], seconds: float
+) -> dict[str, Any]:
     """Acquisitions of names that nobody else wants, begun at random moments at a given rate, in one zone.
 
     Args:
@@ -167,7 +182,13 @@ def load(nodes: int, rate: float, processes: int, costs: Mapping[str, float], se
     passed = fleet.work(seconds, [work], warm_up=seconds / 2)
     busy = max(server.busy for server in fleet.servers) / passed
     fleet.end()
-    return {"nodes": nodes, "offered": rate, "rate": len(times) / passed, "busy": busy, **_percentiles(times)}
+    return {
+        "nodes": nodes,
+        "offered": rate,
+        "rate": len(times) / passed,
+        "busy": busy,
+        **_percentiles(times),
+    }
 
 
 def _second_rounds(fleet: Fleet) -> int:

@@ -32,8 +32,10 @@ def measure_commands(names: int, rounds: int) -> tuple[dict[str, dict[str, float
         rounds: How often; the least is returned, for other work on the machine only adds.
 
     Returns:
-        Per command: `script`, what the server counts for the script itself; `pipelined`, with reading and writing, fifty
-        commands in one packet; `single`, each command in a packet of its own, from fifty connections in turn. And the
+        Per command: `script`, what the server counts for the script itself; `pipelined`, with
+        reading and writing, fifty
+        commands in one packet; `single`, each command in a packet of its own, from fifty
+        connections in turn. And the
         largest factor by which rounds of one figure differ.
     """
     with LocalNodes(1) as nodes, ExitStack() as stack:
@@ -46,13 +48,25 @@ def measure_commands(names: int, rounds: int) -> tuple[dict[str, dict[str, float
             single = _round(rig, lambda calls: _in_turn(wires, calls))
             runs.append(
                 {
-                    name: {"script": usec, "pipelined": pipelined[name][0], "single": single[name][0]}
+                    name: {
+                        "script": usec,
+                        "pipelined": pipelined[name][0],
+                        "single": single[name][0],
+                    }
                     for name, (_, usec) in pipelined.items()
                 }
             )
-    every = {name: {figure: [run[name][figure] for run in runs] for figure in runs[0][name]} for name in runs[0]}
-    spread = max(max(values) / min(values) for figures in every.values() for values in figures.values())
-    return {name: {figure: min(values) for figure, values in figures.items()} for name, figures in every.items()}, spread
+    every = {
+        name: {figure: [run[name][figure] for run in runs] for figure in runs[0][name]}
+        for name in runs[0]
+    }
+    spread = max(
+        max(values) / min(values) for figures in every.values() for values in figures.values()
+    )
+    return {
+        name: {figure: min(values) for figure, values in figures.items()}
+        for name, figures in every.items()
+    }, spread
 
 
 def _in_turn(wires: Sequence[Wire], calls: Sequence[bytes]) -> list[Any]:
@@ -67,7 +81,9 @@ def _in_turn(wires: Sequence[Wire], calls: Sequence[bytes]) -> list[Any]:
     return replies
 
 
-def _round(rig: Rig, send: Callable[[Sequence[bytes]], list[Any]]) -> dict[str, tuple[float, float]]:
+def _round(
+    rig: Rig, send: Callable[[Sequence[bytes]], list[Any]]
+) -> dict[str, tuple[float, float]]:
     """Each command once for every lock: microseconds of CPU with the network, and of the script alone."""
     found = {}
     for name, calls, good in _steps(rig):
@@ -76,7 +92,9 @@ def _round(rig: Rig, send: Callable[[Sequence[bytes]], list[Any]]) -> dict[str, 
         cpu_after, script_after = used(rig.server)
         wrong = [reply for call, reply in zip(calls, replies, strict=True) if not good(call, reply)]
         if wrong:
-            raise RuntimeError(f"{name}: {len(wrong)} of {len(calls)} answered otherwise: {wrong[0]!r}")
+            raise RuntimeError(
+                f"{name}: {len(wrong)} of {len(calls)} answered otherwise: {wrong[0]!r}"
+            )
         found[name] = ((cpu_after - cpu) * 1e6 / rig.names, (script_after - script) / rig.names)
     return found
 
@@ -98,7 +116,9 @@ def _steps(rig: Rig) -> Iterator[tuple[str, list[Command], Callable[[Command, An
     yield "plain", rig.acquire(b"d" * 32, 0, MUTEX), one
 
 
-def measure_batches(sizes: Sequence[int], names: int, *, all_servers: bool) -> dict[str, dict[str, dict[str, float]]]:
+def measure_batches(
+    sizes: Sequence[int], names: int, *, all_servers: bool
+) -> dict[str, dict[str, dict[str, float]]]:
     """Measure batches of several sizes, on the default server or on all versions at hand: microseconds of CPU per lock."""
     default = find_server()
     found: dict[str, dict[str, dict[str, float]]] = {}
@@ -108,7 +128,9 @@ def measure_batches(sizes: Sequence[int], names: int, *, all_servers: bool) -> d
         with LocalServer(binary=version.binary) as server, ExitStack() as stack:
             rig = Rig(server, names)
             stack.callback(rig.wire.close)
-            rig.wire.ask_all([call.packed for call in rig.acquire(b"a" * 32, time.time_ns() // 1000)], 50)
+            rig.wire.ask_all(
+                [call.packed for call in rig.acquire(b"a" * 32, time.time_ns() // 1000)], 50
+            )
             found[version.name] = {
                 script.name: {str(size): _batch(rig, script, size) for size in sizes}
                 for script in (rig.kind.watch, rig.kind.extend)
@@ -140,7 +162,14 @@ def measure_pushes(watchers: Sequence[int], names: int) -> dict[str, float]:
             rig.wire.ask_all([call.packed for call in rig.acquire(b"a" * 32, fence)], 50)
             for wire in wires:
                 # What a refused acquire reads is tracked, as a waiter's look at its place is.
-                wire.ask_all([part for call in rig.acquire(b"b" * 32, fence) for part in (_CACHING, call.packed)], 50)
+                wire.ask_all(
+                    [
+                        part
+                        for call in rig.acquire(b"b" * 32, fence)
+                        for part in (_CACHING, call.packed)
+                    ],
+                    50,
+                )
                 wire.pushes = 0
             before = used(nodes[0])[0]
             # One at a time: a herd is woken by one release.

@@ -11,7 +11,12 @@ from benchmarks.scaling.calculated import calculate
 from benchmarks.scaling.client import measure_client
 from benchmarks.scaling.fleet import NETWORKS, simulated
 from benchmarks.scaling.scenarios import CONDITIONS, contention, latency, load, mix
-from benchmarks.scaling.servers import measure_batches, measure_commands, measure_memory, measure_pushes
+from benchmarks.scaling.servers import (
+    measure_batches,
+    measure_commands,
+    measure_memory,
+    measure_pushes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +137,9 @@ def _measured(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     commands, spread = measure_commands(few, size.rounds)
     measured: dict[str, Any] = {"batch": BATCH, "commands": commands, "spread": spread}
     say("measuring batches")
-    measured["batches"] = measure_batches(size.batches, min(few, 2048), all_servers=size.all_servers)
+    measured["batches"] = measure_batches(
+        size.batches, min(few, 2048), all_servers=size.all_servers
+    )
     say("measuring pushes")
     measured["pushes"] = measure_pushes(size.watchers, 20)
     say("measuring memory")
@@ -140,12 +147,17 @@ def _measured(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     measured["memory"] = measure_memory(many, max(size.watchers))
     say("measuring the client")
     # In turn, for the machine's mood changes.
-    runs = [{nodes: measure_client(nodes, size.cycles) for nodes in size.nodes} for _ in range(size.rounds)]
+    runs = [
+        {nodes: measure_client(nodes, size.cycles) for nodes in size.nodes}
+        for _ in range(size.rounds)
+    ]
     measured["client"] = {str(nodes): min(run[nodes] for run in runs) for nodes in size.nodes}
     return measured
 
 
-def _simulated(size: Size, costs: dict[str, float], say: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
+def _simulated(
+    size: Size, costs: dict[str, float], say: Callable[[str], None]
+) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
 
     def add(part: str, told: str, scenario: Callable[[], dict[str, Any]], **also: Any) -> None:
@@ -156,21 +168,43 @@ def _simulated(size: Size, costs: dict[str, float], say: Callable[[str], None]) 
         for condition in size.conditions:
             for nodes in size.nodes:
                 told = f"{network}, {condition}, {nodes} nodes"
-                add("latency", told, partial(latency, network, nodes, condition, costs, size.latency))
+                add(
+                    "latency",
+                    told,
+                    partial(latency, network, nodes, condition, costs, size.latency),
+                )
     hand_overs, seconds = size.hand_overs
     for processes in size.contenders:
         # With many, each hand-over is a great deal to simulate.
         enough = hand_overs // (1 if processes <= 20 else 2), seconds
-        add("contention", f"{processes} processes", partial(contention, "one zone", 5, processes, costs, enough))
+        add(
+            "contention",
+            f"{processes} processes",
+            partial(contention, "one zone", 5, processes, costs, enough),
+        )
     for network in size.networks:
         longer = hand_overs // 2, seconds * max(1.0, NETWORKS[network].most / 0.002) / 2
         for nodes in size.nodes:
-            add("networks", f"{network}, {nodes} nodes", partial(contention, network, nodes, 5, costs, longer))
+            add(
+                "networks",
+                f"{network}, {nodes} nodes",
+                partial(contention, network, nodes, 5, costs, longer),
+            )
     processes, seconds = size.mix
     for share in size.shares:
-        add("hot", f"{share:.0%}", partial(mix, _hot(share), 3, processes, costs, seconds), share=share)
+        add(
+            "hot",
+            f"{share:.0%}",
+            partial(mix, _hot(share), 3, processes, costs, seconds),
+            share=share,
+        )
     for resources in size.resources:
-        add("resources", f"{resources:,}", partial(mix, _any_of(resources), 3, processes, costs, seconds), resources=resources)
+        add(
+            "resources",
+            f"{resources:,}",
+            partial(mix, _any_of(resources), 3, processes, costs, seconds),
+            resources=resources,
+        )
     most = 1 / (costs["acquire_guarded"] + costs["release"])
     for nodes in (min(size.nodes), max(size.nodes)):
         for share in size.loads:
@@ -180,7 +214,9 @@ def _simulated(size: Size, costs: dict[str, float], say: Callable[[str], None]) 
 
 
 def _hot(share: float) -> Callable[[Random], tuple[bool, str]]:
-    return lambda rng: (True, "hot") if rng.random() < share else (False, f"cold {rng.randrange(1_000_000)}")
+    return lambda rng: (
+        (True, "hot") if rng.random() < share else (False, f"cold {rng.randrange(1_000_000)}")
+    )
 
 
 def _any_of(resources: int) -> Callable[[Random], tuple[bool, str]]:

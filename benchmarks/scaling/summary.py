@@ -36,7 +36,11 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
     networks = list(dict.fromkeys(row["network"] for row in rows))
     spans = []
     for network in networks:
-        times = [row["p50"] * 1e3 for row in rows if row["network"] == network and row["condition"] == "all well"]
+        times = [
+            row["p50"] * 1e3
+            for row in rows
+            if row["network"] == network and row["condition"] == "all well"
+        ]
         least, most = (float(f"{of(times):.2g}") for of in (min, max))
         span = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         spans.append(f"{span} ms {_WHERE.get(network, network)}")
@@ -54,7 +58,9 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
         f"With {last['processes']} processes an acquisition takes {last['commands']:.0f} commands and {last['pushes']:.0f} "
         "pushes on all nodes together. This rate is the limit that is reached first, and sharding does not raise it."
     )
-    leases = ", or ".join(f"{_round(count)} locks at a ttl of {ttl} s" for ttl, count in calculated["leases"].items())
+    leases = ", or ".join(
+        f"{_round(count)} locks at a ttl of {ttl} s" for ttl, count in calculated["leases"].items()
+    )
     million = next(row for row in calculated["resources"] if row["resources"] == 1_000_000)
     yield (
         f"**Held locks cost renewals more than memory.** With {share:.0%} of its core a server can renew {leases}. "

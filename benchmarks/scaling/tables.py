@@ -36,8 +36,16 @@ def sections(document: dict[str, Any]) -> dict[str, str]:
         "load": _load(document["simulated"]["load"]),
         "contention": _contention(document["simulated"]["contention"]),
         "networks": _networks(document["simulated"]["networks"]),
-        "hot": _mixes(document["simulated"]["hot"], "share of acquisitions on one name", lambda row: f"{row['share']:.0%}"),
-        "resources": _mixes(document["simulated"]["resources"], "names, equally likely", lambda row: f"{row['resources']:,}"),
+        "hot": _mixes(
+            document["simulated"]["hot"],
+            "share of acquisitions on one name",
+            lambda row: f"{row['share']:.0%}",
+        ),
+        "resources": _mixes(
+            document["simulated"]["resources"],
+            "names, equally likely",
+            lambda row: f"{row['resources']:,}",
+        ),
         "nodes": _nodes(document["calculated"]["nodes"]),
         "clients": _clients(document["calculated"]["clients"]),
         "held": _held(document["calculated"]["resources"]),
@@ -62,12 +70,17 @@ def _commands(measured: dict[str, Any]) -> str:
     rows = [
         [
             label.format(batch=measured["batch"]),
-            *(f"{measured['commands'][name][how]:.1f}" for how in ("script", "pipelined", "single")),
+            *(
+                f"{measured['commands'][name][how]:.1f}"
+                for how in ("script", "pipelined", "single")
+            ),
         ]
         for name, label in _LABELS.items()
     ]
     rows.append(["notifying one connection that a key is gone", "", "", f"{measured['push']:.1f}"])
-    commands = table(["server CPU, µs", "script alone", "50 commands in a packet", "a packet each"], rows)
+    commands = table(
+        ["server CPU, µs", "script alone", "50 commands in a packet", "a packet each"], rows
+    )
     client = measured["client"]
     head = ["the asking process, CPU in µs", *(f"{nodes} nodes" for nodes in client)]
     return f"{commands}\n\n{table(head, [['acquire and release', *(f'{usec:.0f}' for usec in client.values())]])}"
@@ -76,8 +89,13 @@ def _commands(measured: dict[str, Any]) -> str:
 def _batches(measured: dict[str, Any]) -> str:
     servers = measured["batches"]
     sizes = list(next(iter(servers.values()))["extend"])
-    rows = [[name, *(f"{scripts['extend'][size]:.1f}" for size in sizes)] for name, scripts in servers.items()]
-    return table(["server CPU per renewed lease, µs", *(f"{size} in a command" for size in sizes)], rows)
+    rows = [
+        [name, *(f"{scripts['extend'][size]:.1f}" for size in sizes)]
+        for name, scripts in servers.items()
+    ]
+    return table(
+        ["server CPU per renewed lease, µs", *(f"{size} in a command" for size in sizes)], rows
+    )
 
 
 def _memory(measured: dict[str, Any]) -> str:
@@ -96,13 +114,23 @@ def _latency(found: list[dict[str, Any]]) -> str:
     nodes = list(dict.fromkeys(row["nodes"] for row in found))
     cells = {(row["network"], row["condition"], row["nodes"]): both(row) for row in found}
     kinds = list(dict.fromkeys((row["network"], row["condition"]) for row in found))
-    rows = [[f"{network}, {condition}", *(cells[network, condition, n] for n in nodes)] for network, condition in kinds]
+    rows = [
+        [f"{network}, {condition}", *(cells[network, condition, n] for n in nodes)]
+        for network, condition in kinds
+    ]
     return table(["acquire, ms: p50 / p99", *(f"{n} nodes" for n in nodes)], rows)
 
 
 def _load(found: list[dict[str, Any]]) -> str:
     rows = [
-        [f"{row['offered']:,.0f}", f"{row['nodes']}", f"{row['busy']:.0%}", ms(row["p50"]), ms(row["p99"])] for row in found
+        [
+            f"{row['offered']:,.0f}",
+            f"{row['nodes']}",
+            f"{row['busy']:.0%}",
+            ms(row["p50"]),
+            ms(row["p99"]),
+        ]
+        for row in found
     ]
     return table(["acquisitions/s", "nodes", "busiest server's core", "p50, ms", "p99, ms"], rows)
 
@@ -137,8 +165,14 @@ def _contention(found: list[dict[str, Any]]) -> str:
 
 def _networks(found: list[dict[str, Any]]) -> str:
     nodes = list(dict.fromkeys(row["nodes"] for row in found))
-    cells = {(row["network"], row["nodes"]): f"{number(row['rate'])} ({row['commands']:.0f})" for row in found}
-    rows = [[name, *(cells[name, n] for n in nodes)] for name in dict.fromkeys(row["network"] for row in found)]
+    cells = {
+        (row["network"], row["nodes"]): f"{number(row['rate'])} ({row['commands']:.0f})"
+        for row in found
+    }
+    rows = [
+        [name, *(cells[name, n] for n in nodes)]
+        for name in dict.fromkeys(row["network"] for row in found)
+    ]
     return table(["acquisitions/s (commands each)", *(f"{n} nodes" for n in nodes)], rows)
 
 
@@ -171,7 +205,9 @@ def _nodes(found: list[dict[str, Any]]) -> str:
         ]
         for row in found
     ]
-    downs = [f"no majority (nodes down {100 * float(down):g}% of the time)" for down in found[0]["down"]]
+    downs = [
+        f"no majority (nodes down {100 * float(down):g}% of the time)" for down in found[0]["down"]
+    ]
     return table([*head, *downs], rows)
 
 
@@ -193,16 +229,33 @@ def _clients(found: list[dict[str, Any]]) -> str:
 def _held(found: list[dict[str, Any]]) -> str:
     ttls = list(found[0]["busy"])
     rows = [
-        [f"{row['resources']:,}", size(row["memory"]), *(f"{row['busy'][ttl]:.1%} ({row['sets'][ttl]:,})" for ttl in ttls)]
+        [
+            f"{row['resources']:,}",
+            size(row["memory"]),
+            *(f"{row['busy'][ttl]:.1%} ({row['sets'][ttl]:,})" for ttl in ttls),
+        ]
         for row in found
     ]
-    return table(["locks held", "memory per node", *(f"core used by renewals, ttl {ttl} s (sets)" for ttl in ttls)], rows)
+    return table(
+        [
+            "locks held",
+            "memory per node",
+            *(f"core used by renewals, ttl {ttl} s (sets)" for ttl in ttls),
+        ],
+        rows,
+    )
 
 
 def _waiting(found: list[dict[str, Any]]) -> str:
-    rows = [[f"{row['clients']:,}", f"{row['usec'] / 1e3:,.2f}", number(row["rate"])] for row in found]
+    rows = [
+        [f"{row['clients']:,}", f"{row['usec'] / 1e3:,.2f}", number(row["rate"])] for row in found
+    ]
     return table(
-        ["processes that wait for one lock", "lead server's CPU per hand-over, ms", "hand-overs/s that its core has room for"],
+        [
+            "processes that wait for one lock",
+            "lead server's CPU per hand-over, ms",
+            "hand-overs/s that its core has room for",
+        ],
         rows,
     )
 
@@ -218,5 +271,10 @@ def _sets(found: list[dict[str, Any]]) -> str:
         ]
         for row in found
     ]
-    head = ["sets of three", "acquisitions/s", "connections per process", "a given name cannot be locked"]
+    head = [
+        "sets of three",
+        "acquisitions/s",
+        "connections per process",
+        "a given name cannot be locked",
+    ]
     return table([*head, "some names cannot be locked"], rows)

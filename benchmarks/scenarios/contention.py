@@ -25,7 +25,12 @@ _PEER_ROUNDS: Final = 3
 _PEER_SECONDS: Final = 3.0
 
 # Waiters per process, one node hung, bar for the sum.
-_CASES: Final = ((25, False, 3000.0), (25, True, 3000.0 * _HUNG), (1, False, 500.0), (1, True, 500.0 * _HUNG))
+_CASES: Final = (
+    (25, False, 3000.0),
+    (25, True, 3000.0 * _HUNG),
+    (1, False, 500.0),
+    (1, True, 500.0 * _HUNG),
+)
 
 
 def run(settings: Settings) -> Outcome:
@@ -49,18 +54,29 @@ def run(settings: Settings) -> Outcome:
             if client.name != "ours" and number >= _PEER_ROUNDS:
                 continue
             for waiters, hung, _ in _CASES if client.name == "ours" else _CASES[:1]:
-                settings.say(f"contention: round {number + 1}/{settings.rounds}, {client.name}, {waiters} waiters each")
+                settings.say(
+                    f"contention: round {number + 1}/{settings.rounds}, {client.name}, {waiters} waiters each"
+                )
                 about = {"round": number, "client": client.name, "waiters": waiters, "hung": hung}
                 seconds = settings.seconds(1.5, 1.0) if client.name == "ours" else _PEER_SECONDS
                 if client.name == "ours" and not hung and waiters > 1 and number == 0:
-                    # Shares are promised over ten seconds; the other rounds are there for the speed.
+                    # Shares are promised over ten seconds; the other rounds are there for the
+                    # speed.
                     seconds = settings.seconds(_LONG_SECONDS, 2.0)
-                outcome.raw.append(about | _measured(client, waiters, number % 5 if hung else None, seconds))
+                outcome.raw.append(
+                    about | _measured(client, waiters, number % 5 if hung else None, seconds)
+                )
     for client in clients:
         for waiters, hung, limit in _CASES if client.name == "ours" else _CASES[:1]:
-            mine = [row for row in outcome.raw if (row["client"], row["waiters"], row["hung"]) == (client.name, waiters, hung)]
+            mine = [
+                row
+                for row in outcome.raw
+                if (row["client"], row["waiters"], row["hung"]) == (client.name, waiters, hung)
+            ]
             _summarise(outcome, client.name, waiters, hung, limit, mine)
-    outcome.notes.append("least share: of the slowest process, as a part of its fair quarter, in the longest window")
+    outcome.notes.append(
+        "least share: of the slowest process, as a part of its fair quarter, in the longest window"
+    )
     outcome.notes.append("overlaps: two inside at once, by a file that all processes map")
     return outcome
 
@@ -69,14 +85,23 @@ def _measured(client: Client, waiters: int, hung: int | None, seconds: float) ->
     with contextlib.ExitStack() as stack:
         nodes = stack.enter_context(LocalNodes(5))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-"))
-        phase: dict[str, Any] = {"name": "line", "same": "line", "hold": 0.0, "seconds": seconds, "warmup": 0.5}
+        phase: dict[str, Any] = {
+            "name": "line",
+            "same": "line",
+            "hold": 0.0,
+            "seconds": seconds,
+            "warmup": 0.5,
+        }
         if client.name == "ours":
             phase["register"] = str(Path(folder) / "register")
         else:
             phase |= {"open": 1.0, "grace": 0.2}
         task = {"urls": nodes.urls, "coroutines": waiters, "ttl": 10.0, "phases": [phase]}
         try:
-            drivers = [stack.enter_context(Driver(client.command(), client.variables(), task)) for _ in range(_PROCESSES)]
+            drivers = [
+                stack.enter_context(Driver(client.command(), client.variables(), task))
+                for _ in range(_PROCESSES)
+            ]
             for driver in drivers:
                 driver.ready()
             if hung is not None:
@@ -89,18 +114,32 @@ def _measured(client: Client, waiters: int, hung: int | None, seconds: float) ->
     total = sum(figures["acquired"] for figures in processes)
     return {
         "seconds": seconds,
-        # The one that held it before may be in another process: every acquisition counts, as no waiter can take two turns.
-        "handovers_per_second": sum(figures["acquired"] / figures["seconds"] for figures in processes),
-        "share_least": min(figures["acquired"] for figures in processes) * _PROCESSES / total if total else 0.0,
+        # The one that held it before may be in another process: every acquisition counts, as no
+        # waiter can take two turns.
+        "handovers_per_second": sum(
+            figures["acquired"] / figures["seconds"] for figures in processes
+        ),
+        "share_least": min(figures["acquired"] for figures in processes) * _PROCESSES / total
+        if total
+        else 0.0,
         "turns_least": min(figures["turns_least"] for figures in processes),
-        "longest_wait": max((figures["wait"]["max"] for figures in processes if figures["wait"]), default=None),
+        "longest_wait": max(
+            (figures["wait"]["max"] for figures in processes if figures["wait"]), default=None
+        ),
         "overlaps": sum(figures["overlaps"] or 0 for figures in processes),
         "lost": sum(figures["errors"] + figures["stuck"] for figures in processes),
         "processes": processes,
     }
 
 
-def _summarise(outcome: Outcome, client: str, waiters: int, hung: bool, limit: float, rows: list[dict[str, Any]]) -> None:
+def _summarise(
+    outcome: Outcome,
+    client: str,
+    waiters: int,
+    hung: bool,
+    limit: float,
+    rows: list[dict[str, Any]],
+) -> None:
     measured = [row for row in rows if "failed" not in row]
     longest = max((row["seconds"] for row in measured), default=0.0)
     long = [row for row in measured if row["seconds"] == longest]
@@ -111,8 +150,12 @@ def _summarise(outcome: Outcome, client: str, waiters: int, hung: bool, limit: f
         "handovers_per_second": median(row["handovers_per_second"] for row in measured),
         "share_least": median(row["share_least"] for row in long),
         "turns_least": float(min((row["turns_least"] for row in long), default=0)),
-        "longest_wait": max((row["longest_wait"] for row in measured if row["longest_wait"]), default=None),
-        "overlaps": float(sum(row["overlaps"] for row in measured)) if len(measured) == len(rows) else None,
+        "longest_wait": max(
+            (row["longest_wait"] for row in measured if row["longest_wait"]), default=None
+        ),
+        "overlaps": float(sum(row["overlaps"] for row in measured))
+        if len(measured) == len(rows)
+        else None,
         "lost": float(sum(row["lost"] for row in measured)) if len(measured) == len(rows) else None,
     }
     outcome.medians.append(summary)
@@ -126,7 +169,9 @@ def _summarise(outcome: Outcome, client: str, waiters: int, hung: bool, limit: f
             "-" if summary["share_least"] is None else f"{summary['share_least']:.2f}",
             f"{summary['turns_least']:,.0f}",
             "-" if wait is None else f"{wait * 1e3:,.0f}",
-            f"{summary['overlaps']:.0f}" if client == "ours" and summary["overlaps"] is not None else "-",
+            f"{summary['overlaps']:.0f}"
+            if client == "ours" and summary["overlaps"] is not None
+            else "-",
         )
     )
     failed = next((row["failed"] for row in rows if "failed" in row), "")
@@ -137,8 +182,12 @@ def _summarise(outcome: Outcome, client: str, waiters: int, hung: bool, limit: f
     where = f"{_PROCESSES} processes x {waiters}{', one node hung' if hung else ''}"
     outcome.bars.append(at_least(f"{where}: hand-overs per second in all", rate, limit))
     outcome.bars.append(at_most(f"{where}: two inside at once", summary["overlaps"], 0))
-    outcome.bars.append(at_most(f"{where}: acquires and releases that failed or hung", summary["lost"], 0))
+    outcome.bars.append(
+        at_most(f"{where}: acquires and releases that failed or hung", summary["lost"], 0)
+    )
     if waiters > 1:
         share = f"{where}: slowest process / its fair share over {longest:.0f} s"
         outcome.bars.append(at_least(share, summary["share_least"], 0.5 * (_HUNG if hung else 1.0)))
-        outcome.bars.append(at_least(f"{where}: turns of the waiter that got fewest", summary["turns_least"], 1))
+        outcome.bars.append(
+            at_least(f"{where}: turns of the waiter that got fewest", summary["turns_least"], 1)
+        )

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.clients import Client, labelled
 from benchmarks.crowd.cases import OTHERS, SHAPES, chosen
-from benchmarks.crowd.figures import Hold, Process, crowd, gaps, longest_gap, most_inside, switches, wire_only
+from benchmarks.crowd.figures import (
+    Hold,
+    Process,
+    crowd,
+    gaps,
+    longest_gap,
+    most_inside,
+    switches,
+    wire_only,
+)
 from benchmarks.crowd.summary import summarise
 from benchmarks.drivers.tracing import traced
 from benchmarks.process import Driver, DriverFailed
@@ -81,7 +90,14 @@ def _warmup(settings: Settings) -> float:
     return settings.seconds(0.5, 0.3)
 
 
-def _task(nodes: LocalNodes | None, processes: int, waiters: int, hold: float, seconds: float, warmup: float) -> dict[str, Any]:
+def _task(
+    nodes: LocalNodes | None,
+    processes: int,
+    waiters: int,
+    hold: float,
+    seconds: float,
+    warmup: float,
+) -> dict[str, Any]:
     phase = {"name": "crowd", "same": "crowd", "hold": hold, "seconds": seconds}
     # A window that waited for its first acquisition would leave out the starving processes.
     phase |= {"open": 0.0, "warmup": warmup, "grace": 0.1}
@@ -135,7 +151,11 @@ def _figures(driver: Driver, processes: int, seconds: float) -> list[Process]:
 
 def _wired(nodes: LocalNodes, hung: int | None = None) -> int:
     """Return how many commands surely came over the wire; a hung node cannot be asked."""
-    return sum(wire_only(node.command("INFO", "commandstats").decode()) for index, node in enumerate(nodes) if index != hung)
+    return sum(
+        wire_only(node.command("INFO", "commandstats").decode())
+        for index, node in enumerate(nodes)
+        if index != hung
+    )
 
 
 def _crowd(settings: Settings, client: Client, shape: Shape, hung: int | None) -> dict[str, Any]:
@@ -163,7 +183,9 @@ def _crowd(settings: Settings, client: Client, shape: Shape, hung: int | None) -
     return {
         **crowd(processes, shape.waiters, answering, served),
         "most_inside": most_inside(holds) if shape.limit else None,
-        "commands_by_servers": served / answering / max(1, sum(process["acquired_in_all"] for process in processes)),
+        "commands_by_servers": served
+        / answering
+        / max(1, sum(process["acquired_in_all"] for process in processes)),
         "processes": processes,
     }
 
@@ -198,7 +220,10 @@ def _await_stop(pid: int) -> None:
         # No other way to know: the process is the driver's child.
         time.sleep(0.005)
         return
-    while status.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0] not in "TZ":
+    while (
+        status.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0]
+        not in "TZ"
+    ):
         time.sleep(0.0002)
 
 

@@ -36,7 +36,9 @@ def run(settings: Settings) -> Outcome:
         clients.append(SEMAPHORE)
     for path in settings.libraries:
         label = labelled(path, [client.name for client in clients])
-        clients.append(replace(OURS, name=label, source=path.resolve(), note=f"the library at {label}"))
+        clients.append(
+            replace(OURS, name=label, source=path.resolve(), note=f"the library at {label}")
+        )
     outcome = Outcome(
         "Uncontended cycle (acquire + release), five nodes, every coroutine its own name",
         (
@@ -54,10 +56,16 @@ def run(settings: Settings) -> Outcome:
     with LocalNodes(5) as nodes:
         for number in range(settings.rounds):
             for coroutines in COROUTINES:
-                seconds = settings.seconds(2.0, 0.6) * (_LONG_WINDOW if coroutines == COROUTINES[-1] else 1.0)
+                seconds = settings.seconds(2.0, 0.6) * (
+                    _LONG_WINDOW if coroutines == COROUTINES[-1] else 1.0
+                )
                 for client in clients:
-                    settings.say(f"cycle: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {client.name}")
-                    figures = run_client(client, nodes.urls, coroutines, seconds, servers=nodes.urls)
+                    settings.say(
+                        f"cycle: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {client.name}"
+                    )
+                    figures = run_client(
+                        client, nodes.urls, coroutines, seconds, servers=nodes.urls
+                    )
                     about = {"round": number, "coroutines": coroutines, "client": client.name}
                     outcome.raw.append(about | figures)
     for coroutines in COROUTINES:
@@ -73,7 +81,9 @@ def run(settings: Settings) -> Outcome:
     return outcome
 
 
-def by_round(raw: list[dict[str, Any]], client: str, coroutines: int, *path: str) -> dict[int, float]:
+def by_round(
+    raw: list[dict[str, Any]], client: str, coroutines: int, *path: str
+) -> dict[int, float]:
     """Return one figure of one client by round; rounds without it are left out."""
     found = {}
     for row in raw:
@@ -86,9 +96,13 @@ def by_round(raw: list[dict[str, Any]], client: str, coroutines: int, *path: str
     return found
 
 
-def _medians(raw: list[dict[str, Any]], coroutines: int, clients: Sequence[Client]) -> Iterator[dict[str, Any]]:
+def _medians(
+    raw: list[dict[str, Any]], coroutines: int, clients: Sequence[Client]
+) -> Iterator[dict[str, Any]]:
     for client in clients:
-        mine = [row for row in raw if row["client"] == client.name and row["coroutines"] == coroutines]
+        mine = [
+            row for row in raw if row["client"] == client.name and row["coroutines"] == coroutines
+        ]
 
         def figure(*path: str, name: str = client.name) -> float | None:
             return median(by_round(raw, name, coroutines, *path).values())
@@ -108,7 +122,8 @@ def _medians(raw: list[dict[str, Any]], coroutines: int, clients: Sequence[Clien
             "cpu_per_cycle": cpu,
             "server_cpu_per_cycle": server_cpu,
             "ours_throughput_ratio": paired_ratio(
-                by_round(raw, "ours", coroutines, "per_second"), by_round(raw, client.name, coroutines, "per_second")
+                by_round(raw, "ours", coroutines, "per_second"),
+                by_round(raw, client.name, coroutines, "per_second"),
             ),
             "errors": sum(row.get("errors", 0) for row in mine),
             "first_error": next((row["first_error"] for row in mine if row.get("first_error")), ""),
@@ -116,9 +131,15 @@ def _medians(raw: list[dict[str, Any]], coroutines: int, clients: Sequence[Clien
         }
 
 
-def _cpu_by_round(raw: list[dict[str, Any]], client: str, coroutines: int, whose: str) -> dict[int, float]:
+def _cpu_by_round(
+    raw: list[dict[str, Any]], client: str, coroutines: int, whose: str
+) -> dict[int, float]:
     cycles = by_round(raw, client, coroutines, "cycles")
-    return {number: cpu / cycles[number] for number, cpu in by_round(raw, client, coroutines, whose).items() if cycles[number]}
+    return {
+        number: cpu / cycles[number]
+        for number, cpu in by_round(raw, client, coroutines, whose).items()
+        if cycles[number]
+    }
 
 
 def _rows(medians: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -143,23 +164,42 @@ def _bars(raw: list[dict[str, Any]], asked: set[str]) -> Iterator[Bar]:
     """Yield the bars against those who were asked to take part."""
 
     def ratio(peer: str, coroutines: int, *path: str) -> float | None:
-        return paired_ratio(by_round(raw, "ours", coroutines, *path), by_round(raw, peer, coroutines, *path))
+        return paired_ratio(
+            by_round(raw, "ours", coroutines, *path), by_round(raw, peer, coroutines, *path)
+        )
 
     if {"ours", "aioredlock"} <= asked:
-        yield at_most("cycle p50 at 1 coroutine / aioredlock's", ratio("aioredlock", 1, "cycle", "p50"), 0.5)
+        yield at_most(
+            "cycle p50 at 1 coroutine / aioredlock's", ratio("aioredlock", 1, "cycle", "p50"), 0.5
+        )
         for coroutines, limit in _AT_LEAST_AIOREDLOCK.items():
             text = f"throughput at {coroutines} coroutines / aioredlock's"
             yield at_least(text, ratio("aioredlock", coroutines, "per_second"), limit)
     if SEMAPHORE.name in asked:
         for coroutines in (1, 100):
-            theirs = paired_ratio(*(by_round(raw, name, coroutines, "per_second") for name in (SEMAPHORE.name, "ours")))
-            yield at_least(f"semaphores: throughput at {coroutines} coroutines / locks'", theirs, _SEMAPHORE_AT_LEAST)
+            theirs = paired_ratio(
+                *(
+                    by_round(raw, name, coroutines, "per_second")
+                    for name in (SEMAPHORE.name, "ours")
+                )
+            )
+            yield at_least(
+                f"semaphores: throughput at {coroutines} coroutines / locks'",
+                theirs,
+                _SEMAPHORE_AT_LEAST,
+            )
     if {"ours", "floor"} <= asked:
-        yield at_least("throughput at 100 coroutines / the floor's", ratio("floor", 100, "per_second"), _AT_LEAST_FLOOR)
+        yield at_least(
+            "throughput at 100 coroutines / the floor's",
+            ratio("floor", 100, "per_second"),
+            _AT_LEAST_FLOOR,
+        )
     if {"ours", "bare"} <= asked:
 
         def cpu(coroutines: int, whose: str) -> float | None:
-            return paired_ratio(*(_cpu_by_round(raw, client, coroutines, whose) for client in ("ours", "bare")))
+            return paired_ratio(
+                *(_cpu_by_round(raw, client, coroutines, whose) for client in ("ours", "bare"))
+            )
 
         for coroutines in COROUTINES[1:]:
             text = f"client CPU per cycle at {coroutines} coroutines / the bare client's"

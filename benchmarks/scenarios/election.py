@@ -28,7 +28,10 @@ _TTL: Final = 2.0
 _CANDIDATES: Final = 50
 _TRIPS: Final = 20
 _PAUSE: Final = 0.1
-"""Seconds before each round trip and each resignation. Code that has just run is several times as fast."""
+"""Seconds before each round trip and each resignation.
+
+Code that has just run is several times as fast.
+"""
 _DISTANCE: Final = 2.0
 """Milliseconds by which answers come later in a second measurement, as in one region of a cloud.
 
@@ -79,7 +82,8 @@ def run(settings: Settings) -> Outcome:
     outcome = Outcome("Leader election, five nodes", ("figure", "median", "worst"))
     for number in range(settings.rounds):
         settings.say(f"election: round {number + 1}/{settings.rounds}")
-        # The floor has servers of its own: it writes a marker that the recovery guard would not trust.
+        # The floor has servers of its own: it writes a marker that the recovery guard would not
+        # trust.
         with LocalNodes(5) as nodes:
             trip = asyncio.run(floor_trip(nodes.urls))
             with distant(nodes.urls, _DISTANCE, range(5)) as urls:
@@ -114,11 +118,27 @@ def run(settings: Settings) -> Outcome:
         outcome.rows.append((name, f"{median(figures):.4f}", f"{max(figures):.4f}"))
     outcome.rows.append((f"{_CANDIDATES} candidates: commands/s", f"{rate:.1f}", f"{rate:.1f}"))
     outcome.medians.append({"killed": median(row["killed"] for row in outcome.raw), "rate": rate})
-    outcome.bars.append(at_most("killed leader: seconds beyond the ttl", max(r["killed"] for r in outcome.raw) - _TTL, 0.2))
-    outcome.bars.append(at_most("resigned leader: round trips of the floor", median(row["trips"] for row in outcome.raw), 3))
+    outcome.bars.append(
+        at_most(
+            "killed leader: seconds beyond the ttl",
+            max(r["killed"] for r in outcome.raw) - _TTL,
+            0.2,
+        )
+    )
+    outcome.bars.append(
+        at_most(
+            "resigned leader: round trips of the floor",
+            median(row["trips"] for row in outcome.raw),
+            3,
+        )
+    )
     far_trips = median(row["far_trips"] for row in outcome.raw)
-    outcome.bars.append(at_most(f"resigned leader, answers {_DISTANCE:g} ms later: round trips", far_trips, 3))
-    outcome.bars.append(at_most(f"{_CANDIDATES} candidates: commands per second on all nodes", rate, 5))
+    outcome.bars.append(
+        at_most(f"resigned leader, answers {_DISTANCE:g} ms later: round trips", far_trips, 3)
+    )
+    outcome.bars.append(
+        at_most(f"{_CANDIDATES} candidates: commands per second on all nodes", rate, 5)
+    )
     outcome.notes.append(
         f"a round trip: the median time of an acquire of the floor after {_PAUSE:g} s without work, because candidates are idle"
     )
@@ -129,7 +149,12 @@ class _Process:
     def __init__(self, urls: Sequence[str], ttl: float, count: int = 1) -> None:
         command = [sys.executable, "-c", _CANDIDATE, json.dumps([list(urls), ttl, count])]
         self.popen = subprocess.Popen(
-            command, env=OURS.variables(), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            env=OURS.variables(),
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def instant(self) -> float:
@@ -168,7 +193,8 @@ def _killed(urls: Sequence[str], *, phase: float) -> float:
 
     Args:
         urls: The nodes.
-        phase: Share of the time between two renewals at which it ends, so that rounds differ in what is left of its lease.
+        phase: Share of the time between two renewals at which it ends, so that rounds differ in
+            what is left of its lease.
     """
     with _candidates(urls) as (first, second):
         time.sleep(phase * _TTL / 3)

@@ -20,18 +20,29 @@ _COROUTINES: Final = 4
 _NODES: Final = 5
 _SLOW_MILLISECONDS: Final = 5
 
-# The floor and the bare client have no timeouts, and redis-py's Lock has one node: a fault of a minority says nothing here.
+# The floor and the bare client have no timeouts, and redis-py's Lock has one node: a fault of a
+# minority says nothing here.
 _NOT_HERE: Final = ("bare", "floor", "redis-py")
 
 
 def run_hung(settings: Settings) -> Outcome:
     """Stop one node's process (SIGSTOP): it keeps its connections and answers nothing."""
-    return _run(settings, "one node hung", 1.2, lambda client, node: _broken(settings, client, node, LocalNodes.pause))
+    return _run(
+        settings,
+        "one node hung",
+        1.2,
+        lambda client, node: _broken(settings, client, node, LocalNodes.pause),
+    )
 
 
 def run_killed(settings: Settings) -> Outcome:
     """Kill one node's process (SIGKILL): connections to it are reset, new ones refused."""
-    return _run(settings, "one node killed", 1.2, lambda client, node: _broken(settings, client, node, LocalNodes.crash))
+    return _run(
+        settings,
+        "one node killed",
+        1.2,
+        lambda client, node: _broken(settings, client, node, LocalNodes.crash),
+    )
 
 
 def run_slow(settings: Settings) -> Outcome:
@@ -41,11 +52,24 @@ def run_slow(settings: Settings) -> Outcome:
 
 
 def _run(
-    settings: Settings, fault: str, limit: float, measure: Callable[[Client, int], tuple[dict[str, Any], dict[str, Any]]]
+    settings: Settings,
+    fault: str,
+    limit: float,
+    measure: Callable[[Client, int], tuple[dict[str, Any], dict[str, Any]]],
 ) -> Outcome:
     outcome = Outcome(
         f"{fault.capitalize()}, {_COROUTINES} coroutines",
-        ("client", "healthy p50 ms", "p50 ms", "ratio", "p99 ms", "longest ms", "cycles", "errors", "stuck coroutines"),
+        (
+            "client",
+            "healthy p50 ms",
+            "p50 ms",
+            "ratio",
+            "p99 ms",
+            "longest ms",
+            "cycles",
+            "errors",
+            "stuck coroutines",
+        ),
     )
     clients = [client for client in settings.clients if client.name not in _NOT_HERE]
     for number in range(settings.rounds):
@@ -66,8 +90,12 @@ def _run(
         if summary["first_error"]:
             outcome.notes.append(f"{client.name}: {summary['first_error']}")
         if client.name == "ours":
-            outcome.bars.append(at_most(f"{fault}: cycle p50 / healthy p50", summary["ratio"], limit))
-            outcome.bars.append(at_most(f"{fault}: acquires and releases that failed or hung", summary["lost"], 0))
+            outcome.bars.append(
+                at_most(f"{fault}: cycle p50 / healthy p50", summary["ratio"], limit)
+            )
+            outcome.bars.append(
+                at_most(f"{fault}: acquires and releases that failed or hung", summary["lost"], 0)
+            )
     return outcome
 
 
@@ -76,7 +104,10 @@ def _broken(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """One process: a healthy phase, the fault, and a phase that begins with it."""
     healthy, faulty = settings.seconds(2.0, 0.6), settings.seconds(4.0, 1.5)
-    phases = [{"name": "healthy", "seconds": healthy}, {"name": "faulty", "seconds": faulty, "warm": False}]
+    phases = [
+        {"name": "healthy", "seconds": healthy},
+        {"name": "faulty", "seconds": faulty, "warm": False},
+    ]
     with LocalNodes(_NODES) as nodes, _driver(client, nodes.urls, phases) as driver:
         driver.ready()
         first = driver.phase(healthy)
@@ -92,7 +123,10 @@ def _slowed(settings: Settings, client: Client, node: int) -> tuple[dict[str, An
         with _driver(client, nodes.urls, phases) as driver:
             driver.ready()
             healthy = driver.phase(seconds)
-        with distant(nodes.urls, _SLOW_MILLISECONDS, [node]) as urls, _driver(client, urls, phases) as driver:
+        with (
+            distant(nodes.urls, _SLOW_MILLISECONDS, [node]) as urls,
+            _driver(client, urls, phases) as driver,
+        ):
             driver.ready()
             return healthy, driver.phase(seconds)
 
@@ -106,13 +140,17 @@ def _medians(client: Client, rows: list[dict[str, Any]]) -> dict[str, Any]:
     measured = [row for row in rows if "failed" not in row]
 
     def by_round(phase: str, figure: str) -> dict[int, float]:
-        return {row["round"]: row[phase]["cycle"][figure] for row in measured if row[phase]["cycle"]}
+        return {
+            row["round"]: row[phase]["cycle"][figure] for row in measured if row[phase]["cycle"]
+        }
 
     def total(figure: str) -> int:
         return sum(row["faulty"][figure] for row in measured)
 
     errors, stuck = total("errors"), total("stuck")
-    first_error = next((row["faulty"]["first_error"] for row in measured if row["faulty"]["first_error"]), "")
+    first_error = next(
+        (row["faulty"]["first_error"] for row in measured if row["faulty"]["first_error"]), ""
+    )
     return {
         "client": client.name,
         "healthy_p50": median(by_round("healthy", "p50").values()),
@@ -133,7 +171,9 @@ def _row(summary: dict[str, Any]) -> tuple[str, ...]:
         return "-" if value is None else f"{value * factor:,.{digits}f}"
 
     # A client with a cycle that never ended has no median worth comparing.
-    ratio = "hangs" if summary["p50"] is None and summary["stuck"] else shown(summary["ratio"], 1, 2)
+    ratio = (
+        "hangs" if summary["p50"] is None and summary["stuck"] else shown(summary["ratio"], 1, 2)
+    )
     return (
         summary["client"],
         shown(summary["healthy_p50"]),

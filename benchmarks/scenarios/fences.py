@@ -43,11 +43,20 @@ def run(settings: Settings) -> Outcome:
         for number in range(settings.rounds):
             for coroutines, every in loads:
                 for way, options in _WAYS.items():
-                    settings.say(f"fences: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {way}")
+                    settings.say(
+                        f"fences: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {way}"
+                    )
                     seconds = settings.seconds(2.0, 0.6)
-                    figures = run_client(OURS, nodes.urls, coroutines, seconds, options=options, every=every)
-                    outcome.raw.append({"round": number, "way": way, "coroutines": coroutines, "every": every} | figures)
-            settings.say(f"fences: round {number + 1}/{settings.rounds}, clocks {_APART * 1e3:.0f} ms apart")
+                    figures = run_client(
+                        OURS, nodes.urls, coroutines, seconds, options=options, every=every
+                    )
+                    outcome.raw.append(
+                        {"round": number, "way": way, "coroutines": coroutines, "every": every}
+                        | figures
+                    )
+            settings.say(
+                f"fences: round {number + 1}/{settings.rounds}, clocks {_APART * 1e3:.0f} ms apart"
+            )
             second.append(_second_rounds(nodes.urls, settings))
     outcome.raw.extend(second)
     for coroutines, every in loads:
@@ -74,14 +83,33 @@ def run(settings: Settings) -> Outcome:
     for coroutines, every in loads[:2]:
         ratio = _cpu_ratio(outcome.raw, coroutines, every)
         what = f"{_COROUTINES} coroutines at the same load" if every else "1 coroutine"
-        outcome.bars.append(at_most(f"client CPU per cycle, {what}, with both / without", ratio, _MOST_CPU))
-    alone = [{number: row["cycle"]["p50"] for number, row in _by_round(outcome.raw, way, 1).items()} for way in _WAYS]
+        outcome.bars.append(
+            at_most(f"client CPU per cycle, {what}, with both / without", ratio, _MOST_CPU)
+        )
+    alone = [
+        {number: row["cycle"]["p50"] for number, row in _by_round(outcome.raw, way, 1).items()}
+        for way in _WAYS
+    ]
     # A second round trip would double it.
-    outcome.bars.append(at_most("cycle p50 at 1 coroutine, with both / without", paired_ratio(alone[0], alone[-1]), _MOST_P50))
+    outcome.bars.append(
+        at_most(
+            "cycle p50 at 1 coroutine, with both / without",
+            paired_ratio(alone[0], alone[-1]),
+            _MOST_P50,
+        )
+    )
     share = median(row["second_rounds"] / row["acquired"] for row in second)
-    outcome.bars.append(at_most("second rounds per acquisition, clocks 50 ms apart, after learning", share, _MOST_SECOND))
-    outcome.bars.append(at_most("fences that were not greater", sum(row["wrong"] for row in second), 0))
-    acquired, rounds, learning = (sum(row[figure] for row in second) for figure in ("acquired", "second_rounds", "learning"))
+    outcome.bars.append(
+        at_most(
+            "second rounds per acquisition, clocks 50 ms apart, after learning", share, _MOST_SECOND
+        )
+    )
+    outcome.bars.append(
+        at_most("fences that were not greater", sum(row["wrong"] for row in second), 0)
+    )
+    acquired, rounds, learning = (
+        sum(row[figure] for row in second) for figure in ("acquired", "second_rounds", "learning")
+    )
     if (flat_out := _cpu_ratio(outcome.raw, _COROUTINES, None)) is not None:
         outcome.notes.append(
             f"flat out, {_COROUTINES} coroutines: client CPU per cycle {flat_out:.2f} of that without; each goes as fast as the"
@@ -96,9 +124,16 @@ def run(settings: Settings) -> Outcome:
 
 def _second_rounds(urls: Sequence[str], settings: Settings) -> dict[str, Any]:
     driver = replace(OURS, driver="fences_ours.py")
-    task = {"urls": urls, "apart": _APART, "learn": settings.seconds(2.0, 1.0), "seconds": settings.seconds(5.0, 1.0)}
+    task = {
+        "urls": urls,
+        "apart": _APART,
+        "learn": settings.seconds(2.0, 1.0),
+        "seconds": settings.seconds(5.0, 1.0),
+    }
     command = [*driver.command(), json.dumps(task)]
-    done = subprocess.run(command, env=driver.variables(), capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        command, env=driver.variables(), capture_output=True, text=True, check=True, timeout=60
+    )
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
@@ -106,7 +141,11 @@ def _by_round(
     raw: Sequence[dict[str, Any]], way: str, coroutines: int, every: float | None = None
 ) -> dict[int, dict[str, Any]]:
     wanted = way, coroutines, every
-    return {row["round"]: row for row in raw if "way" in row and (row["way"], row["coroutines"], row["every"]) == wanted}
+    return {
+        row["round"]: row
+        for row in raw
+        if "way" in row and (row["way"], row["coroutines"], row["every"]) == wanted
+    }
 
 
 def _cpu(row: dict[str, Any]) -> float:

@@ -28,7 +28,16 @@ def run(settings: Settings) -> Outcome:
     """Measure ours with all nodes and with one hung, and the peers, taking turns."""
     outcome = Outcome(
         f"Handing over, {_WAITERS} waiters on one lock, one process",
-        ("client", "nodes", "hold ms", "hand-overs/s", "commands/acquisition", "hand-off p50 ms", "p99 ms", "overtaken"),
+        (
+            "client",
+            "nodes",
+            "hold ms",
+            "hand-overs/s",
+            "commands/acquisition",
+            "hand-off p50 ms",
+            "p99 ms",
+            "overtaken",
+        ),
     )
     PYTHON_REDIS_LOCK.command()
     peers = [client for client in settings.clients if client.name == "aioredlock"]
@@ -42,24 +51,35 @@ def run(settings: Settings) -> Outcome:
             holds = (0.0, _HOLD) if client.name in ("ours", "floor") else (0.0,)
             for hung in (False, True) if client.name == "ours" else (False,):
                 for figures in _measured(settings, client, holds, number % 5 if hung else None):
-                    outcome.raw.append({"round": number, "client": client.name, "hung": hung} | figures)
+                    outcome.raw.append(
+                        {"round": number, "client": client.name, "hung": hung} | figures
+                    )
     for client in [*ours, *peers]:
         for hung in (False, True):
             for hold in (0.0, _HOLD):
                 mine = [
                     row
                     for row in outcome.raw
-                    if (row["client"], row["hung"], row.get("hold", hold)) == (client.name, hung, hold)
+                    if (row["client"], row["hung"], row.get("hold", hold))
+                    == (client.name, hung, hold)
                 ]
                 if mine:
                     _summarise(outcome, client.name, hung, hold, mine)
-    outcome.notes.append("floor: no lock library, an acquire and a release per hand-over and a queue; what this machine allows")
-    outcome.notes.append("hand-off: from release() called to the next waiter running; commands: EVALSHA on all nodes together")
-    outcome.notes.append("python-redis-lock: threads, one node only, in its own environment, SET and BLPOP counted as well")
+    outcome.notes.append(
+        "floor: no lock library, an acquire and a release per hand-over and a queue; what this machine allows"
+    )
+    outcome.notes.append(
+        "hand-off: from release() called to the next waiter running; commands: EVALSHA on all nodes together"
+    )
+    outcome.notes.append(
+        "python-redis-lock: threads, one node only, in its own environment, SET and BLPOP counted as well"
+    )
     return outcome
 
 
-def calls(nodes: LocalNodes, commands: Sequence[str] = ("evalsha",), hung: int | None = None) -> int:
+def calls(
+    nodes: LocalNodes, commands: Sequence[str] = ("evalsha",), hung: int | None = None
+) -> int:
     """Return how often the nodes have run these commands; a hung one cannot be asked."""
     total = 0
     for index, node in enumerate(nodes):
@@ -71,9 +91,14 @@ def calls(nodes: LocalNodes, commands: Sequence[str] = ("evalsha",), hung: int |
     return total
 
 
-def _measured(settings: Settings, client: Client, holds: Sequence[float], hung: int | None) -> list[dict[str, Any]]:
+def _measured(
+    settings: Settings, client: Client, holds: Sequence[float], hung: int | None
+) -> list[dict[str, Any]]:
     seconds = settings.seconds(1.2, 0.8)
-    phases = [{"name": f"hold {hold}", "same": f"line:{hold}", "hold": hold, "seconds": seconds} for hold in holds]
+    phases = [
+        {"name": f"hold {hold}", "same": f"line:{hold}", "hold": hold, "seconds": seconds}
+        for hold in holds
+    ]
     sent = _SENT.get(client.name, ("evalsha",))
     rows = []
     with LocalNodes(5) as nodes:
@@ -87,14 +112,18 @@ def _measured(settings: Settings, client: Client, holds: Sequence[float], hung: 
                     before = calls(nodes, sent, hung)
                     figures = driver.phase(seconds)
                     figures["hold"] = hold
-                    figures["commands"] = (calls(nodes, sent, hung) - before) / max(1, figures["acquired_in_all"])
+                    figures["commands"] = (calls(nodes, sent, hung) - before) / max(
+                        1, figures["acquired_in_all"]
+                    )
                     rows.append(figures)
         except DriverFailed as failure:
             rows.append({"failed": str(failure)})
     return rows
 
 
-def _summarise(outcome: Outcome, client: str, hung: bool, hold: float, rows: list[dict[str, Any]]) -> None:
+def _summarise(
+    outcome: Outcome, client: str, hung: bool, hold: float, rows: list[dict[str, Any]]
+) -> None:
     measured = [row for row in rows if "failed" not in row]
     delays = [row["delay"] for row in measured if row["delay"]]
     summary: dict[str, Any] = {
@@ -105,8 +134,12 @@ def _summarise(outcome: Outcome, client: str, hung: bool, hold: float, rows: lis
         "commands": median(row["commands"] for row in measured),
         "delay_p50": median(delay["p50"] for delay in delays),
         "delay_p99": median(delay["p99"] for delay in delays),
-        "overtaken": float(sum(row["overtaken"] for row in measured)) if measured and "overtaken" in measured[0] else None,
-        "lost": float(sum(row["errors"] + row["stuck"] for row in measured)) if len(measured) == len(rows) else None,
+        "overtaken": float(sum(row["overtaken"] for row in measured))
+        if measured and "overtaken" in measured[0]
+        else None,
+        "lost": float(sum(row["errors"] + row["stuck"] for row in measured))
+        if len(measured) == len(rows)
+        else None,
     }
     outcome.medians.append(summary)
 
@@ -135,15 +168,31 @@ def _summarise(outcome: Outcome, client: str, hung: bool, hold: float, rows: lis
 
 def _set_bars(outcome: Outcome, summary: dict[str, Any]) -> None:
     hold, slack = summary["hold"], _HUNG if summary["hung"] else 1.0
-    where = f"{_WAITERS} waiters, hold {hold * 1e3:g} ms{', one node hung' if summary['hung'] else ''}"
+    where = (
+        f"{_WAITERS} waiters, hold {hold * 1e3:g} ms{', one node hung' if summary['hung'] else ''}"
+    )
     rate, delay = summary["handovers_per_second"], summary["delay_p50"]
     if hold:
         possible = None if rate is None else rate * hold
-        outcome.bars.append(at_least(f"{where}: hand-overs / the possible {1 / hold:.0f} per second", possible, 0.9 * slack))
+        outcome.bars.append(
+            at_least(
+                f"{where}: hand-overs / the possible {1 / hold:.0f} per second",
+                possible,
+                0.9 * slack,
+            )
+        )
         ms = None if delay is None else delay * 1e3
-        outcome.bars.append(at_most(f"{where}: hand-off delay p50, ms", ms, 0.3 / slack if slack == 1.0 else 0.36))
+        outcome.bars.append(
+            at_most(f"{where}: hand-off delay p50, ms", ms, 0.3 / slack if slack == 1.0 else 0.36)
+        )
     else:
         outcome.bars.append(at_least(f"{where}: hand-overs per second", rate, 5000 * slack))
-        outcome.bars.append(at_most(f"{where}: commands per acquisition over five nodes", summary["commands"], 12))
-    outcome.bars.append(at_most(f"{where}: served before an earlier arrival", summary["overtaken"], 0))
-    outcome.bars.append(at_most(f"{where}: acquires and releases that failed or hung", summary["lost"], 0))
+        outcome.bars.append(
+            at_most(f"{where}: commands per acquisition over five nodes", summary["commands"], 12)
+        )
+    outcome.bars.append(
+        at_most(f"{where}: served before an earlier arrival", summary["overtaken"], 0)
+    )
+    outcome.bars.append(
+        at_most(f"{where}: acquires and releases that failed or hung", summary["lost"], 0)
+    )

@@ -38,7 +38,12 @@ def run(settings: Settings) -> Outcome:
     settings.say(f"herd: {_WAITERS:,} waiters for {seconds:.0f} s")
     found = measured(_DRIVER, seconds, calls)
     weighed, served = found.pop("weighed"), found.pop("served_by")
-    summary, rate, traced, resident = found, found["commands_per_second"], found["traced_kib"], found["resident_kib"]
+    summary, rate, traced, resident = (
+        found,
+        found["commands_per_second"],
+        found["traced_kib"],
+        found["resident_kib"],
+    )
     connections = found["connections"]
     outcome.raw.append({"weighed": weighed, "served": served} | summary)
     outcome.medians.append(summary)
@@ -53,12 +58,18 @@ def run(settings: Settings) -> Outcome:
         )
     )
     outcome.notes.append("commands: EVALSHA on all nodes, the holder's renewals included")
-    outcome.notes.append("memory: tracemalloc's difference for a thousand tasks that wait, tasks and coroutines included")
+    outcome.notes.append(
+        "memory: tracemalloc's difference for a thousand tasks that wait, tasks and coroutines included"
+    )
     where = f"{_WAITERS:,} waiters"
-    outcome.bars.append(at_most(f"{where}: commands per second on all nodes while nothing changes", rate, 5))
+    outcome.bars.append(
+        at_most(f"{where}: commands per second on all nodes while nothing changes", rate, 5)
+    )
     outcome.bars.append(at_most(f"{where}: memory per waiter by tracemalloc, KiB", traced, 2))
     outcome.bars.append(at_most(f"{where}: connections per node", float(connections), 1))
-    outcome.bars.append(at_least(f"{where}: served in the end", float(served["served"]), _WAITERS + 1))
+    outcome.bars.append(
+        at_least(f"{where}: served in the end", float(served["served"]), _WAITERS + 1)
+    )
     return outcome
 
 
@@ -86,7 +97,10 @@ def measured(driver: Client, seconds: float, count: Callable[[LocalNodes], int])
                 crowd.begin()
                 holder.begin()
                 served = crowd.line(30.0)
-    traced, resident = weighed["traced_bytes"] / _WAITERS / 1024, weighed["resident_bytes"] / _WAITERS / 1024
+    traced, resident = (
+        weighed["traced_bytes"] / _WAITERS / 1024,
+        weighed["resident_bytes"] / _WAITERS / 1024,
+    )
     return {
         "weighed": weighed,
         "served_by": served,

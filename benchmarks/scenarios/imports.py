@@ -49,13 +49,17 @@ def run(settings: Settings) -> Outcome:
     """Import each in turn, after one round that writes the bytecode and warms the disk's cache."""
     rounds = max(_ROUNDS, settings.rounds)
     settings.say(f"imports: {rounds} rounds")
-    outcome = Outcome("Importing, fresh process each time", ("module", "wall ms", "CPU ms", "modules loaded"))
+    outcome = Outcome(
+        "Importing, fresh process each time", ("module", "wall ms", "CPU ms", "modules loaded")
+    )
     with tempfile.TemporaryDirectory() as folder:
         trees = dict.fromkeys((_REDIS, _OURS, _FIRST), ROOT)
         try:
             trees |= dict.fromkeys((_OLDER, _OLDER_FIRST), unpacked(_BEFORE, Path(folder)))
         except (OSError, subprocess.CalledProcessError):
-            outcome.notes.append(f"commit {_BEFORE} is not in this checkout, so nothing was compared with it")
+            outcome.notes.append(
+                f"commit {_BEFORE} is not in this checkout, so nothing was compared with it"
+            )
         for case, tree in trees.items():
             _import_seconds(case, tree)
         for number in range(rounds):
@@ -63,24 +67,41 @@ def run(settings: Settings) -> Outcome:
                 outcome.raw.append({"round": number, "module": case} | _import_seconds(case, tree))
     for case in trees:
         mine = [row for row in outcome.raw if row["module"] == case]
-        summary = {"module": case} | {figure: median(row[figure] for row in mine) for figure in ("wall", "cpu", "modules")}
+        summary = {"module": case} | {
+            figure: median(row[figure] for row in mine) for figure in ("wall", "cpu", "modules")
+        }
         outcome.medians.append(summary)
         outcome.rows.append(_row(case, summary))
-    # CPU time, because another process that runs in between lengthens the wall time of one of the two.
+    # CPU time, because another process that runs in between lengthens the wall time of one of the
+    # two.
     over = paired_ratio(*(_by_round(outcome.raw, case, "cpu") for case in (_FIRST, _REDIS)))
-    outcome.bars.append(at_most("CPU time of importing and making a manager / redis.asyncio's", over, _OVER_REDIS_AT_MOST))
+    outcome.bars.append(
+        at_most(
+            "CPU time of importing and making a manager / redis.asyncio's",
+            over,
+            _OVER_REDIS_AT_MOST,
+        )
+    )
     longer = paired_ratio(*(_by_round(outcome.raw, case, "cpu") for case in (_OURS, _OLDER)))
-    outcome.bars.append(at_most(f"CPU time of importing the package / {_BEFORE}'s", longer, _LONGER_AT_MOST))
+    outcome.bars.append(
+        at_most(f"CPU time of importing the package / {_BEFORE}'s", longer, _LONGER_AT_MOST)
+    )
     if _OLDER_FIRST in trees:
-        longer = paired_ratio(*(_by_round(outcome.raw, case, "cpu") for case in (_FIRST, _OLDER_FIRST)))
-        outcome.notes.append(f"with a manager made, which imports redis-py: {longer:.2f} times the CPU time of {_BEFORE}")
+        longer = paired_ratio(
+            *(_by_round(outcome.raw, case, "cpu") for case in (_FIRST, _OLDER_FIRST))
+        )
+        outcome.notes.append(
+            f"with a manager made, which imports redis-py: {longer:.2f} times the CPU time of {_BEFORE}"
+        )
     return outcome
 
 
 def _import_seconds(case: str, tree: Path) -> dict[str, float]:
     command = [sys.executable, "-c", _TIMED.format(statement=_STATEMENTS[case])]
     variables = OURS.variables() | {"PYTHONPATH": str(tree)}
-    done = subprocess.run(command, env=variables, cwd=tree, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command, env=variables, cwd=tree, check=True, capture_output=True, text=True, timeout=60
+    )
     wall, cpu, modules = done.stdout.split()
     return {"wall": float(wall), "cpu": float(cpu), "modules": int(modules)}
 
@@ -90,4 +111,9 @@ def _by_round(raw: Sequence[dict[str, Any]], module: str, figure: str) -> dict[i
 
 
 def _row(module: str, summary: dict[str, Any]) -> tuple[str, ...]:
-    return module, f"{summary['wall'] * 1e3:.1f}", f"{summary['cpu'] * 1e3:.1f}", f"{summary['modules']:.0f}"
+    return (
+        module,
+        f"{summary['wall'] * 1e3:.1f}",
+        f"{summary['cpu'] * 1e3:.1f}",
+        f"{summary['modules']:.0f}",
+    )

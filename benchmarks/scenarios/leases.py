@@ -53,7 +53,9 @@ def run(settings: Settings) -> Outcome:
                 outcome.raw.append(about | {"failed": str(failure)})
                 outcome.notes.append(f"{name}: {failure}")
     for name in _HOLDERS:
-        summary = _medians(name, [row for row in outcome.raw if row["client"] == name and "failed" not in row])
+        summary = _medians(
+            name, [row for row in outcome.raw if row["client"] == name and "failed" not in row]
+        )
         outcome.medians.append(summary)
         outcome.rows.append(_row(summary))
     outcome.bars.extend(_bars(outcome.medians[0]))
@@ -61,8 +63,13 @@ def run(settings: Settings) -> Outcome:
 
 
 def _held(settings: Settings, driver_file: str) -> dict[str, Any]:
-    # Five seconds on, every lease has been renewed three times and the burst of taking them has spread.
-    settle, seconds, probe = settings.seconds(5.0, 2.0), settings.seconds(20.0, 5.0), settings.seconds(10.0, 4.0)
+    # Five seconds on, every lease has been renewed three times and the burst of taking them has
+    # spread.
+    settle, seconds, probe = (
+        settings.seconds(5.0, 2.0),
+        settings.seconds(20.0, 5.0),
+        settings.seconds(10.0, 4.0),
+    )
     with LocalNodes(5) as nodes:
         task = {
             "urls": nodes.urls,
@@ -72,12 +79,20 @@ def _held(settings: Settings, driver_file: str) -> dict[str, Any]:
             "seconds": seconds,
             "probe_seconds": probe,
         }
-        with Driver([sys.executable, str(_DRIVERS / driver_file)], OURS.variables(), task) as driver:
+        with Driver(
+            [sys.executable, str(_DRIVERS / driver_file)], OURS.variables(), task
+        ) as driver:
             ready = driver.ready()
             steady = driver.phase(settle + seconds)
             connections, keys = _seen_by(nodes)
             probed = driver.phase(probe)
-    return {"ready": ready, "steady": steady, "probed": probed, "connections": connections, "keys": keys}
+    return {
+        "ready": ready,
+        "steady": steady,
+        "probed": probed,
+        "connections": connections,
+        "keys": keys,
+    }
 
 
 def _seen_by(nodes: LocalNodes) -> tuple[list[int], list[int]]:
@@ -97,7 +112,9 @@ def _medians(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "longest_stall": median(row["probed"]["longest_stall"] for row in rows),
         "longest_busy": median(row["probed"]["longest_busy"] for row in rows),
         "connections": max((max(row["connections"]) for row in rows), default=None),
-        "valid": min((min(row["steady"]["valid"], row["probed"]["valid"]) for row in rows), default=None),
+        "valid": min(
+            (min(row["steady"]["valid"], row["probed"]["valid"]) for row in rows), default=None
+        ),
         "keys": min((min(row["keys"]) for row in rows), default=None),
     }
 
@@ -122,6 +139,10 @@ def _bars(ours: dict[str, Any]) -> Iterator[Bar]:
     share, stall = ours["cpu_share"], ours["longest_stall"]
     percent = None if share is None else share * 100
     yield at_most("10,000 leases kept alive: CPU, % of one core", percent, _CPU_SHARE * 100)
-    yield at_most("10,000 leases: longest event-loop stall, ms", None if stall is None else stall * 1e3, _STALL_MS)
+    yield at_most(
+        "10,000 leases: longest event-loop stall, ms",
+        None if stall is None else stall * 1e3,
+        _STALL_MS,
+    )
     yield at_most("10,000 leases: connections per node", ours["connections"], 1)
     yield at_least("10,000 leases: valid at the end", ours["valid"], _LEASES)

@@ -30,7 +30,14 @@ def run(settings: Settings) -> Outcome:
     settled = settings.seconds(_SETTLED_SECONDS, 3.0)
     outcome = Outcome(
         f"Memory of our process while one of five nodes hangs for {seconds:.0f} s, {_COROUTINES} coroutines",
-        ("cycles", "errors", "MB healthy", f"MB after {settled:.0f} s", "MB at its highest", "grown MB"),
+        (
+            "cycles",
+            "errors",
+            "MB healthy",
+            f"MB after {settled:.0f} s",
+            "MB at its highest",
+            "grown MB",
+        ),
     )
     settings.say(f"memory: one node hung for {seconds:.0f} s under load")
     # record: false, because the loop's own lists would grow as well.
@@ -61,10 +68,17 @@ def run(settings: Settings) -> Outcome:
         "mb_grown": grown / 1e6,
     }
     outcome.medians.append(summary)
-    outcome.rows.append(tuple(f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" for value in summary.values()))
+    outcome.rows.append(
+        tuple(
+            f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+            for value in summary.values()
+        )
+    )
     text = f"memory grown after the first {settled:.0f} of {seconds:.0f} s with a hung node, MB"
     outcome.bars.append(at_most(text, summary["mb_grown"], _GROWTH_MB))
-    outcome.bars.append(at_most("acquires and releases that failed or hung meanwhile", float(summary["errors"]), 0))
+    outcome.bars.append(
+        at_most("acquires and releases that failed or hung meanwhile", float(summary["errors"]), 0)
+    )
     if figures["first_error"]:
         outcome.notes.append(f"ours: {figures['first_error']}")
     return outcome
@@ -84,7 +98,9 @@ def _resident_bytes(pid: int) -> int:
         words = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
     except FileNotFoundError:
         # No /proc: macOS.
-        done = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            ["ps", "-o", "rss=", "-p", str(pid)], check=True, capture_output=True, text=True
+        )
         return int(done.stdout) * 1024
     return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
 

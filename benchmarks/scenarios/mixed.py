@@ -62,17 +62,22 @@ def run(settings: Settings) -> Outcome:
     for number in range(settings.rounds):
         for case in _CASES:
             settings.say(f"mixed: round {number + 1}/{settings.rounds}, {case}")
-            outcome.raw.append({"round": number} | asdict(case) | _measured(case, settings.seconds(_SECONDS, 1.5)))
+            outcome.raw.append(
+                {"round": number} | asdict(case) | _measured(case, settings.seconds(_SECONDS, 1.5))
+            )
     for case in _CASES:
         wanted = asdict(case)
         _summarise(outcome, case, [row for row in outcome.raw if wanted.items() <= row.items()])
-    outcome.notes.append("redis-py has one process with one waiter; each waiter asks again after its release and the pause")
+    outcome.notes.append(
+        "redis-py has one process with one waiter; each waiter asks again after its release and the pause"
+    )
     return outcome
 
 
 def _measured(case: _Case, seconds: float) -> dict[str, Any]:
     (redis_py,) = named(["redis-py"])
-    # The window of a process must not begin with its first turn. One side may be kept out until then.
+    # The window of a process must not begin with its first turn. One side may be kept out until
+    # then.
     window = {"open": 0.0, "warmup": 1.0, "seconds": seconds}
     phase = {"name": "line", "same": "mixed", "hold": _HOLD, "pause": case.pause} | window
     with contextlib.ExitStack() as stack:
@@ -80,7 +85,9 @@ def _measured(case: _Case, seconds: float) -> dict[str, Any]:
         task = {"urls": nodes.urls, "ttl": 10.0, "sleep": case.sleep, "phases": [phase]}
         try:
             drivers = [
-                stack.enter_context(Driver(client.command(), client.variables(), task | {"coroutines": waiters}))
+                stack.enter_context(
+                    Driver(client.command(), client.variables(), task | {"coroutines": waiters})
+                )
                 for client, waiters in ((redis_py, 1), *((OURS, case.waiters),) * case.processes)
             ]
             for driver in drivers:
@@ -113,7 +120,14 @@ def _longest(figures: dict[str, Any]) -> float:
 
 def _summarise(outcome: Outcome, case: _Case, rows: list[dict[str, Any]]) -> None:
     measured = [row for row in rows if "failed" not in row]
-    names = ("ours_per_second", "theirs_per_second", "share", "wait", "longest_wait", "their_longest_wait")
+    names = (
+        "ours_per_second",
+        "theirs_per_second",
+        "share",
+        "wait",
+        "longest_wait",
+        "their_longest_wait",
+    )
     summary = {name: median(row[name] for row in measured) for name in names}
     outcome.medians.append(asdict(case) | summary)
     shares = [row["share"] for row in measured]

@@ -22,7 +22,10 @@ _EVERY: Final = 0.1
 _READERS: Final = 200
 _SIDE: Final = 50
 _LONGER: Final = 4
-"""How many times longer the crowd runs. A writer has two turns per second, and a share of few turns is coarse."""
+"""How many times longer the crowd runs.
+
+A writer has two turns per second, and a share of few turns is coarse.
+"""
 
 
 def run(settings: Settings) -> Outcome:
@@ -73,12 +76,26 @@ def run(settings: Settings) -> Outcome:
     def middle(key: str) -> float:
         return float(median(row[key] for row in outcome.raw) or 0.0)
 
-    outcome.medians.append({key: middle(key) for key in ("share", "over", "reader", "writer", "held")})
-    outcome.bars.append(at_least("readers beside a writer, share of their rate without one", middle("share"), 0.8))
-    outcome.bars.append(at_most("writer's wait (p99) without two round trips, in longest holds", middle("over"), 1.5))
-    outcome.bars.append(at_least("slowest reader of 50 beside 50 writers, share", middle("reader"), 0.7))
-    outcome.bars.append(at_least("slowest writer of 50 beside 50 readers, share", middle("writer"), 0.7))
-    outcome.bars.append(at_least("reads per second of a process that holds a grant", middle("held"), 20_000))
+    outcome.medians.append(
+        {key: middle(key) for key in ("share", "over", "reader", "writer", "held")}
+    )
+    outcome.bars.append(
+        at_least("readers beside a writer, share of their rate without one", middle("share"), 0.8)
+    )
+    outcome.bars.append(
+        at_most(
+            "writer's wait (p99) without two round trips, in longest holds", middle("over"), 1.5
+        )
+    )
+    outcome.bars.append(
+        at_least("slowest reader of 50 beside 50 writers, share", middle("reader"), 0.7)
+    )
+    outcome.bars.append(
+        at_least("slowest writer of 50 beside 50 readers, share", middle("writer"), 0.7)
+    )
+    outcome.bars.append(
+        at_least("reads per second of a process that holds a grant", middle("held"), 20_000)
+    )
     return outcome
 
 
@@ -103,15 +120,25 @@ def _measured(
         processes: The number of processes.
         held: Each process reads throughout.
     """
-    task: dict[str, Any] = {"urls": nodes.urls, "seconds": seconds, "hold": _HOLD, "every": 0.0, "held": held}
+    task: dict[str, Any] = {
+        "urls": nodes.urls,
+        "seconds": seconds,
+        "hold": _HOLD,
+        "every": 0.0,
+        "held": held,
+    }
     tasks = [
-        task | {"readers": _part(readers, at, processes), "writers": _part(writers, at, processes)} for at in range(processes)
+        task | {"readers": _part(readers, at, processes), "writers": _part(writers, at, processes)}
+        for at in range(processes)
     ]
     if lone_writer:
         tasks.append(task | {"readers": 0, "writers": 1, "every": _EVERY})
     figures: dict[str, list[Any]] = {"reads": [], "writes": [], "waits": [], "longest": []}
     with ExitStack() as stack:
-        drivers = [stack.enter_context(Driver(_DRIVER.command(), _DRIVER.variables(), one)) for one in tasks]
+        drivers = [
+            stack.enter_context(Driver(_DRIVER.command(), _DRIVER.variables(), one))
+            for one in tasks
+        ]
         for driver in drivers:
             driver.ready()
         for driver in drivers:

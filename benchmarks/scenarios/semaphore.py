@@ -43,7 +43,10 @@ _LONG_HOLD: Final = 0.5
 _TTL_OF_THE_KILLED: Final = 2.0
 _TAKEN_SECONDS: Final = 10.0
 _AGAIN_WITHIN: Final = _TTL_OF_THE_KILLED + 0.2
-"""The ttl and a margin for the wake-up. The bar of `wakeup` for a waiter of an expired key is 120 ms."""
+"""The ttl and a margin for the wake-up.
+
+The bar of `wakeup` for a waiter of an expired key is 120 ms.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,10 @@ class Turn:
     Attributes:
         client: Its driver reads `limit` from the task.
         nodes: Number of nodes that the client asks.
-        sent: Commands that the client sends and its scripts do not call. Empty: all that no script can call.
-        in_pairs: Commands of `sent` that always go out with a second command, which the scripts call too.
+        sent: Commands that the client sends and its scripts do not call. Empty: all that no script
+            can call.
+        in_pairs: Commands of `sent` that always go out with a second command, which the scripts
+            call too.
     """
 
     client: Client
@@ -79,7 +84,8 @@ TURNS: Final = (
     Turn(STEINDAMM, sent=("evalsha", "blpop", "lpush", "expire", "multi", "exec")),
     # LTRIM goes out with PEXPIRE.
     Turn(PY_REDIS_SEMAPHORE, sent=("evalsha", "blpop", "lpush", "ltrim"), in_pairs=("ltrim",)),
-    # Its only script releases redis-py's lock and calls GET once. The calls of GET thus count EVALSHA too.
+    # Its only script releases redis-py's lock and calls GET once. The calls of GET thus count
+    # EVALSHA too.
     Turn(
         REDIS_SEMAPHORE_ASYNC,
         sent=(
@@ -98,11 +104,23 @@ _NOTES: Final = (
 
 
 def run(settings: Settings, turns: Sequence[Turn] = TURNS) -> Outcome:
-    """Measure every client under the same load, and after a holder is killed. The clients take turns."""
+    """Measure every client under the same load, and after a holder is killed.
+
+    The clients take turns.
+    """
     outcome = Outcome(
         f"Semaphore with {_LIMIT} slots, {_PROCESSES} x {_WAITERS} waiters, hold {_HOLD * 1e3:g} ms",
         (
-            *("client", "nodes", "per s", f"of {_IDEAL:,.0f}", "inside", "slowest", "longest wait s", "commands"),
+            *(
+                "client",
+                "nodes",
+                "per s",
+                f"of {_IDEAL:,.0f}",
+                "inside",
+                "slowest",
+                "longest wait s",
+                "commands",
+            ),
             *("killed: first s", "all s"),
         ),
     )
@@ -142,8 +160,12 @@ def _loaded(turn: Turn, seconds: float) -> dict[str, Any]:
     return {
         "rate": sum(line["acquired"] / line["seconds"] for line in said),
         "inside": most_inside(holds),
-        "slowest": min(line["turns_least"] for line in said) * _PROCESSES * _WAITERS / acquired if acquired else 0.0,
-        "wait": max(max(line["waiting"], line["wait"]["max"] if line["wait"] else 0.0) for line in said),
+        "slowest": min(line["turns_least"] for line in said) * _PROCESSES * _WAITERS / acquired
+        if acquired
+        else 0.0,
+        "wait": max(
+            max(line["waiting"], line["wait"]["max"] if line["wait"] else 0.0) for line in said
+        ),
         "commands": commands / in_all / turn.nodes if in_all else None,
         "errors": sum(line["errors"] for line in said),
         "stuck": sum(line["stuck"] for line in said),
@@ -186,11 +208,25 @@ def _killed(turn: Turn, seconds: float) -> dict[str, Any]:
     }
 
 
-def _task(nodes: LocalNodes, waiters: int, hold: float, seconds: float, ttl: float, folder: str) -> dict[str, Any]:
-    phase = {"name": "semaphore", "same": "bench", "hold": hold, "seconds": seconds, "trace": folder}
+def _task(
+    nodes: LocalNodes, waiters: int, hold: float, seconds: float, ttl: float, folder: str
+) -> dict[str, Any]:
+    phase = {
+        "name": "semaphore",
+        "same": "bench",
+        "hold": hold,
+        "seconds": seconds,
+        "trace": folder,
+    }
     # A window that waited for its first acquisition would leave out the starving processes.
     phase |= {"open": 0.0, "warmup": 0.5}
-    return {"urls": nodes.urls, "coroutines": waiters, "ttl": ttl, "limit": _LIMIT, "phases": [phase]}
+    return {
+        "urls": nodes.urls,
+        "coroutines": waiters,
+        "ttl": ttl,
+        "limit": _LIMIT,
+        "phases": [phase],
+    }
 
 
 def _driver(turn: Turn, task: dict[str, Any]) -> Driver:
@@ -220,13 +256,17 @@ def _summarise(outcome: Outcome, turn: Turn, watched: float) -> None:
     loaded = [row for row in rows if "rate" in row]
     killed = [row for row in rows if "inside_before" in row]
     summary: dict[str, Any] = {"client": name, "nodes": turn.nodes}
-    summary |= {key: median(row[key] for row in loaded) for key in ("rate", "slowest", "wait", "commands")}
+    summary |= {
+        key: median(row[key] for row in loaded) for key in ("rate", "slowest", "wait", "commands")
+    }
     summary["inside"] = max((row["inside"] for row in loaded), default=None)
     # One round without the slot is a "never". A median of the other rounds would hide it.
     for key in ("first_again", "all_again"):
         came = [row[key] for row in killed]
         summary[key] = median(came) if came and None not in came else None
-    summary["lost"] = sum(row["errors"] + row["stuck"] for row in loaded) if len(loaded) == len(rows) else None
+    summary["lost"] = (
+        sum(row["errors"] + row["stuck"] for row in loaded) if len(loaded) == len(rows) else None
+    )
     outcome.medians.append(summary)
 
     def shown(value: float | None, digits: int) -> str:
@@ -251,7 +291,9 @@ def _summarise(outcome: Outcome, turn: Turn, watched: float) -> None:
             again("all_again"),
         )
     )
-    reasons = [row["failed"] for row in rows if "failed" in row] + [row["first_error"] for row in loaded if row["first_error"]]
+    reasons = [row["failed"] for row in rows if "failed" in row] + [
+        row["first_error"] for row in loaded if row["first_error"]
+    ]
     outcome.notes += [f"{name}: {reason}" for reason in reasons[:1]]
     if summary["lost"]:
         outcome.notes.append(f"{name}: {summary['lost']} acquires or releases failed or hung")
@@ -259,5 +301,9 @@ def _summarise(outcome: Outcome, turn: Turn, watched: float) -> None:
         outcome.bars += [
             at_least("semaphore: slowest of 64 waiters, share", summary["slowest"], 0.5),
             at_most("semaphore: acquires and releases that failed or hung", summary["lost"], 0),
-            at_most("semaphore: until all slots of a killed process are held again, s", summary["all_again"], _AGAIN_WITHIN),
+            at_most(
+                "semaphore: until all slots of a killed process are held again, s",
+                summary["all_again"],
+                _AGAIN_WITHIN,
+            ),
         ]

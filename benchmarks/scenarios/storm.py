@@ -24,12 +24,27 @@ def run(settings: Settings) -> Outcome:
     """One long run; more rounds would only repeat it."""
     outcome = Outcome(
         "A storm: five nodes that hang, die, restart empty and are flushed",
-        ("acquired", "seconds", "faults", "lost", "not acquired", "repairs", "overlaps", "fences not greater"),
+        (
+            "acquired",
+            "seconds",
+            "faults",
+            "lost",
+            "not acquired",
+            "repairs",
+            "overlaps",
+            "fences not greater",
+        ),
     )
     wanted = int(settings.seconds(_FULL, _QUICK))
     settings.say(f"storm: {wanted:,} acquisitions")
     with LocalNodes(5) as nodes:
-        task = {"urls": nodes.urls, "ttl": _TTL, "options": {}, "acquisitions": wanted, "seconds": _LONGEST}
+        task = {
+            "urls": nodes.urls,
+            "ttl": _TTL,
+            "options": {},
+            "acquisitions": wanted,
+            "seconds": _LONGEST,
+        }
         with Driver(_DRIVER.command(), _DRIVER.variables(), task) as driver:
             driver.ready()
             driver.begin()
@@ -60,7 +75,9 @@ def run(settings: Settings) -> Outcome:
     )
     outcome.bars.append(at_least("acquisitions in the storm", figures["acquired"], wanted))
     outcome.bars.append(at_most("overlapping holders in the storm", figures["overlaps"], 0))
-    outcome.bars.append(at_most("fences in the storm that were not greater", figures["not_greater"], 0))
+    outcome.bars.append(
+        at_most("fences in the storm that were not greater", figures["not_greater"], 0)
+    )
     return outcome
 
 
@@ -84,6 +101,7 @@ def _faults(nodes: LocalNodes, over: threading.Event, done: list[str]) -> None:
                 nodes.resume(index)
             elif kind != "flush":
                 nodes.restart(index)
-        # Somewhat more than the guard time after what makes nodes forget: else nobody would ever get a lock.
+        # Somewhat more than the guard time after what makes nodes forget: else nobody would ever
+        # get a lock.
         over.wait(0.2 if kind == "hang" else 2.5)
     nodes.restore()

@@ -38,15 +38,34 @@ class _Turn:
 _FIVE: Final = _Turn(THREADS, 5)
 _ONE: Final = _Turn(THREADS, 1)
 _REDLOCK_PY: Final = _Turn(REDLOCK_PY, 5)
-_PYTHON_REDIS_LOCK: Final = _Turn(replace(PYTHON_REDIS_LOCK, driver="threads_python_redis_lock.py"), 1)
-_TURNS: Final = (_FIVE, _ONE, _REDLOCK_PY, _PYTHON_REDIS_LOCK, _Turn(PORTAL, 5), _Turn(THREADSAFE, 5))
+_PYTHON_REDIS_LOCK: Final = _Turn(
+    replace(PYTHON_REDIS_LOCK, driver="threads_python_redis_lock.py"), 1
+)
+_TURNS: Final = (
+    _FIVE,
+    _ONE,
+    _REDLOCK_PY,
+    _PYTHON_REDIS_LOCK,
+    _Turn(PORTAL, 5),
+    _Turn(THREADSAFE, 5),
+)
 
 
 def run(settings: Settings) -> Outcome:
     """Measure ours and both peers on the same nodes, taking turns."""
     outcome = Outcome(
         "Uncontended cycle (acquire + release) by threads, every thread its own name",
-        ("threads", "client", "nodes", "cycles/s", "p50 ms", "p99 ms", "CPU µs/cycle", "slowest thread's share", "ours is"),
+        (
+            "threads",
+            "client",
+            "nodes",
+            "cycles/s",
+            "p50 ms",
+            "p99 ms",
+            "CPU µs/cycle",
+            "slowest thread's share",
+            "ours is",
+        ),
     )
     for turn in _TURNS:
         turn.client.command()
@@ -55,7 +74,9 @@ def run(settings: Settings) -> Outcome:
             for threads in _THREADS:
                 for turn in _TURNS:
                     name = turn.client.name
-                    settings.say(f"sync: round {number + 1}/{settings.rounds}, {threads} threads, {name}, {turn.nodes} nodes")
+                    settings.say(
+                        f"sync: round {number + 1}/{settings.rounds}, {threads} threads, {name}, {turn.nodes} nodes"
+                    )
                     urls = nodes.urls[: turn.nodes]
                     figures = run_client(turn.client, urls, threads, settings.seconds(2.0, 0.6))
                     outcome.raw.append(
@@ -66,7 +87,9 @@ def run(settings: Settings) -> Outcome:
         outcome.medians.extend(_medians(outcome.raw, threads))
     outcome.rows.extend(_rows(outcome.medians))
     _set_bars(outcome)
-    outcome.notes.append("ours is: our cycles/s on as many nodes, divided by the client's, each round by itself")
+    outcome.notes.append(
+        "ours is: our cycles/s on as many nodes, divided by the client's, each round by itself"
+    )
     outcome.notes.append(
         "python-redis-lock: one node only, without its renewing thread; on one node ours keeps fences, queue and renewal"
     )
@@ -75,7 +98,9 @@ def run(settings: Settings) -> Outcome:
         "anyio's portal, run_coroutine_threadsafe: our asyncio API from threads; an interrupted call may leave its lease"
     )
     outcome.notes.extend(
-        f"{row['client']}, {row['threads']} threads: {why}" for row in outcome.medians if (why := row["failed"] or row["error"])
+        f"{row['client']}, {row['threads']} threads: {why}"
+        for row in outcome.medians
+        if (why := row["failed"] or row["error"])
     )
     return outcome
 
@@ -84,7 +109,10 @@ def _per_cycle(figures: dict[str, Any], threads: int) -> dict[str, Any]:
     if not figures.get("cycles"):
         return figures
     cycles = figures["cycles"]
-    return figures | {"cpu_per_cycle": figures["cpu_seconds"] / cycles, "share": figures["least"] * threads / cycles}
+    return figures | {
+        "cpu_per_cycle": figures["cpu_seconds"] / cycles,
+        "share": figures["least"] * threads / cycles,
+    }
 
 
 def _by_round(raw: list[dict[str, Any]], turn: _Turn, threads: int, *path: str) -> dict[int, float]:
@@ -105,7 +133,12 @@ def _ratio(raw: list[dict[str, Any]], turn: _Turn, peer: _Turn, threads: int) ->
 
 def _medians(raw: list[dict[str, Any]], threads: int) -> Iterator[dict[str, Any]]:
     for turn in _TURNS:
-        mine = [row for row in raw if (row["client"], row["nodes"], row["threads"]) == (turn.client.name, turn.nodes, threads)]
+        mine = [
+            row
+            for row in raw
+            if (row["client"], row["nodes"], row["threads"])
+            == (turn.client.name, turn.nodes, threads)
+        ]
 
         def figure(*path: str, of: _Turn = turn) -> float | None:
             return median(_by_round(raw, of, threads, *path).values())
@@ -149,9 +182,21 @@ def _set_bars(outcome: Outcome) -> None:
         where = "five nodes" if peer.nodes == 5 else "one node"
         text = f"threads: cycles/s of one thread / {peer.client.name}'s, {where}"
         outcome.bars.append(at_least(text, _ratio(outcome.raw, peer.ours, peer, 1), _AT_LEAST_PEER))
-    (crowd,) = (row for row in outcome.medians if (row["client"], row["nodes"], row["threads"]) == (THREADS.name, 5, 100))
-    outcome.bars.append(at_least("threads: cycles/s of 100 threads on 100 names", crowd["per_second"], _AT_LEAST_PER_SECOND))
-    outcome.bars.append(at_least("threads: share of the slowest of 100 threads", crowd["share"], _AT_LEAST_SHARE))
+    (crowd,) = (
+        row
+        for row in outcome.medians
+        if (row["client"], row["nodes"], row["threads"]) == (THREADS.name, 5, 100)
+    )
+    outcome.bars.append(
+        at_least(
+            "threads: cycles/s of 100 threads on 100 names",
+            crowd["per_second"],
+            _AT_LEAST_PER_SECOND,
+        )
+    )
+    outcome.bars.append(
+        at_least("threads: share of the slowest of 100 threads", crowd["share"], _AT_LEAST_SHARE)
+    )
     ours = [row for row in outcome.medians if row["client"] == THREADS.name]
     lost = None if any(row["failed"] for row in ours) else float(sum(row["lost"] for row in ours))
     outcome.bars.append(at_most("threads: acquires and releases that failed or hung", lost, 0))

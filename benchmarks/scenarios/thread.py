@@ -40,9 +40,19 @@ def run(settings: Settings) -> Outcome:
         for number in range(settings.rounds):
             for coroutines in _COROUTINES:
                 for thread in (False, True):
-                    settings.say(f"thread: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {_named(thread)}")
-                    figures = run_client(OURS, nodes.urls, coroutines, settings.seconds(2.0, 0.6), options={"thread": thread})
-                    outcome.raw.append({"round": number, "coroutines": coroutines, "thread": thread} | figures)
+                    settings.say(
+                        f"thread: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {_named(thread)}"
+                    )
+                    figures = run_client(
+                        OURS,
+                        nodes.urls,
+                        coroutines,
+                        settings.seconds(2.0, 0.6),
+                        options={"thread": thread},
+                    )
+                    outcome.raw.append(
+                        {"round": number, "coroutines": coroutines, "thread": thread} | figures
+                    )
         for thread in (False, True):
             settings.say(f"thread: blocked, {_named(thread)}")
             held, lost = _blocked(nodes.urls, thread=thread)
@@ -53,20 +63,34 @@ def run(settings: Settings) -> Outcome:
     outcome.further.append(blocked)
     outcome.bars.append(
         at_most(
-            "thread=True, p50 of a cycle at 1 coroutine / without", _ratio(outcome.raw, 1, "cycle", "p50"), _LATENCY_AT_MOST
+            "thread=True, p50 of a cycle at 1 coroutine / without",
+            _ratio(outcome.raw, 1, "cycle", "p50"),
+            _LATENCY_AT_MOST,
         )
     )
     outcome.bars.append(
         at_least(
-            "thread=True, throughput at 100 coroutines / without", _ratio(outcome.raw, 100, "per_second"), _THROUGHPUT_AT_LEAST
+            "thread=True, throughput at 100 coroutines / without",
+            _ratio(outcome.raw, 100, "per_second"),
+            _THROUGHPUT_AT_LEAST,
         )
     )
-    outcome.bars.append(at_most("thread=True, leases lost by a loop that blocks for five ttls", float(losses[1]), 0.0))
+    outcome.bars.append(
+        at_most(
+            "thread=True, leases lost by a loop that blocks for five ttls", float(losses[1]), 0.0
+        )
+    )
     return outcome
 
 
 def _blocked(urls: list[str], *, thread: bool) -> tuple[int, int]:
-    task = {"urls": urls, "leases": _LEASES, "ttl": _TTL, "thread": thread, "seconds": _BLOCKED_SECONDS}
+    task = {
+        "urls": urls,
+        "leases": _LEASES,
+        "ttl": _TTL,
+        "thread": thread,
+        "seconds": _BLOCKED_SECONDS,
+    }
     try:
         with Driver([sys.executable, str(_DRIVER)], OURS.variables(), task) as driver:
             held = driver.ready()["held"]
@@ -79,7 +103,9 @@ def _named(thread: bool) -> str:
     return "in a thread" if thread else "on the caller's loop"
 
 
-def _by_round(raw: list[dict[str, Any]], coroutines: int, *path: str, thread: bool) -> dict[int, float]:
+def _by_round(
+    raw: list[dict[str, Any]], coroutines: int, *path: str, thread: bool
+) -> dict[int, float]:
     found = {}
     for row in raw:
         if row.get("coroutines") == coroutines and row["thread"] is thread:
@@ -92,7 +118,10 @@ def _by_round(raw: list[dict[str, Any]], coroutines: int, *path: str, thread: bo
 
 
 def _ratio(raw: list[dict[str, Any]], coroutines: int, *path: str) -> float | None:
-    return paired_ratio(_by_round(raw, coroutines, *path, thread=True), _by_round(raw, coroutines, *path, thread=False))
+    return paired_ratio(
+        _by_round(raw, coroutines, *path, thread=True),
+        _by_round(raw, coroutines, *path, thread=False),
+    )
 
 
 def _rows(raw: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:

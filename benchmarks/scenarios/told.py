@@ -20,7 +20,8 @@ _WAYS: Final = {"deleted": "all five keys deleted", "flushed": "FLUSHALL on thre
 def run(settings: Settings) -> Outcome:
     """Strike at held locks and time the cancellation of their bodies."""
     outcome = Outcome(
-        "Telling the holder that its lock is gone, five nodes", ("what happens", "samples", "p50 ms", "p99 ms", "lives")
+        "Telling the holder that its lock is gone, five nodes",
+        ("what happens", "samples", "p50 ms", "p99 ms", "lives"),
     )
     delays: dict[str, list[float]] = {way: [] for way in _WAYS}
     lived = of = 0
@@ -47,9 +48,13 @@ def run(settings: Settings) -> Outcome:
             summary["p50"] = ordered[(len(ordered) - 1) // 2] * 1e3
             summary["p99"] = ordered[round((len(ordered) - 1) * 0.99)] * 1e3
         outcome.medians.append(summary)
-        shown = ["-" if summary[name] is None else f"{summary[name]:.3f}" for name in ("p50", "p99")]
+        shown = [
+            "-" if summary[name] is None else f"{summary[name]:.3f}" for name in ("p50", "p99")
+        ]
         outcome.rows.append((told, str(len(ordered)), *shown, "-"))
-        outcome.bars.append(at_most(f"{told}: body cancelled after, p99, ms", summary["p99"], _LIMIT_MS))
+        outcome.bars.append(
+            at_most(f"{told}: body cancelled after, p99, ms", summary["p99"], _LIMIT_MS)
+        )
     share = lived / of if of else None
     outcome.medians.append({"way": "two flushed", "samples": of, "lived": share})
     outcome.rows.append(("FLUSHALL on two of five", str(of), "-", "-", f"{lived} of {of}"))

@@ -1,8 +1,8 @@
 """`python -m benchmarks.telemetry`: a client's CPU time per cycle with each kind of sink, in turns; it judges nothing.
 
-With `--against COMMIT` an older version of the package, from before there were events, takes its turns too, and `--at COMMIT`
-measures another version than the checkout. `--instructions` compares "nobody listens" in both by callgrind's count, which no
-other load on the machine disturbs.
+With `--against COMMIT` an older version of the package, from before there were events, takes its
+turns too, and `--at COMMIT` measures another version than the checkout. `--instructions` compares
+"nobody listens" in both by callgrind's count, which no other load on the machine disturbs.
 """
 
 from __future__ import annotations
@@ -41,22 +41,44 @@ _NODES = 5
 def main(arguments: Sequence[str]) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.telemetry", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=21, help="how often everybody takes a turn (21)")
-    parser.add_argument("--cycles", type=int, default=5000, help="acquisitions and releases per turn (5000)")
-    parser.add_argument("--at", metavar="COMMIT", help="measure this version instead of the checkout")
-    parser.add_argument("--against", metavar="COMMIT", help="measure that version too, without sinks")
-    parser.add_argument("--instructions", action="store_true", help="count instructions instead; needs --against, valgrind")
-    parser.add_argument("--only", nargs="+", choices=[subject.kind for subject in _SUBJECTS], metavar="SINK", help="who")
+    parser.add_argument(
+        "--rounds", type=int, default=21, help="how often everybody takes a turn (21)"
+    )
+    parser.add_argument(
+        "--cycles", type=int, default=5000, help="acquisitions and releases per turn (5000)"
+    )
+    parser.add_argument(
+        "--at", metavar="COMMIT", help="measure this version instead of the checkout"
+    )
+    parser.add_argument(
+        "--against", metavar="COMMIT", help="measure that version too, without sinks"
+    )
+    parser.add_argument(
+        "--instructions",
+        action="store_true",
+        help="count instructions instead; needs --against, valgrind",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=[subject.kind for subject in _SUBJECTS],
+        metavar="SINK",
+        help="who",
+    )
     asked = parser.parse_args(arguments)
     if asked.instructions and not asked.against:
         parser.error("--instructions compares two versions: say --against COMMIT")
     with tempfile.TemporaryDirectory() as folder:
-        subjects = [subject for subject in _SUBJECTS if not asked.only or subject.kind in asked.only]
+        subjects = [
+            subject for subject in _SUBJECTS if not asked.only or subject.kind in asked.only
+        ]
         if asked.at:
             source = unpacked(asked.at, Path(folder, "at"))
             subjects = [replace(subject, source=source) for subject in subjects]
         if asked.against:
-            subjects.append(Subject(asked.against, "off", unpacked(asked.against, Path(folder, "against"))))
+            subjects.append(
+                Subject(asked.against, "off", unpacked(asked.against, Path(folder, "against")))
+            )
         for name, value in describe().items():
             print(f"{name}: {asked.at if name == 'commit' and asked.at else value}")
         if asked.instructions:
@@ -78,7 +100,9 @@ def _time(subjects: Sequence[Subject], rounds: int, cycles: int) -> None:
             for driver in drivers if turn % 2 else reversed(drivers):
                 took[driver.subject].append(driver.cycles(cycles))
     first = took[subjects[0]]
-    print(f"{'':42}{'µs/cycle':>10}{'more':>10}{'ratio':>8}   medians of {rounds} rounds of {cycles} cycles")
+    print(
+        f"{'':42}{'µs/cycle':>10}{'more':>10}{'ratio':>8}   medians of {rounds} rounds of {cycles} cycles"
+    )
     for subject in subjects:
         pairs = list(zip(took[subject], first, strict=True))
         more, ratio = median(a - b for a, b in pairs), median(a / b for a, b in pairs)
@@ -89,7 +113,10 @@ def _count(now: Subject, before: Subject, cycles: int) -> None:
     counts = []
     for subject in (now, before):
         counts.append(instructions(subject, cycles))
-        print(f"{subject.name}: {counts[-1]:,.0f} instructions per cycle, nodes in memory included", flush=True)
+        print(
+            f"{subject.name}: {counts[-1]:,.0f} instructions per cycle, nodes in memory included",
+            flush=True,
+        )
     print(f"more: {counts[0] - counts[1]:,.0f}, ratio {counts[0] / counts[1]:.4f}")
 
 

@@ -1,9 +1,10 @@
 """One process of the measurement: cycles of a hundred coroutines with one kind of sink; it compares nothing.
 
-`python driver.py SINK URL…` prints a line when it is connected. For each number on standard input it acquires and releases
-that many times, and prints the CPU seconds that its process spent on it, exporting included. Without a URL the nodes are in
-its own memory and its clock is a virtual one, so that it takes the very same steps each time: for counting instructions.
-It runs with any version of the package that `PYTHONPATH` names, also with one that knows no sinks.
+`python driver.py SINK URL…` prints a line when it is connected. For each number on standard input
+it acquires and releases that many times, and prints the CPU seconds that its process spent on it,
+exporting included. Without a URL the nodes are in its own memory and its clock is a virtual one, so
+that it takes the very same steps each time: for counting instructions. It runs with any version of
+the package that `PYTHONPATH` names, also with one that knows no sinks.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ def in_memory(options: dict[str, Any]) -> list[Any]:
     # When the collector comes round depends on all that was ever made.
     gc.disable()
     options |= {"clock": asyncio.get_running_loop().time, "rng": random.Random(1)}
-    return [MemoryNode(MemoryServer(f"memory-{number}"), latency=lambda: 0.001) for number in range(5)]
+    return [
+        MemoryNode(MemoryServer(f"memory-{number}"), latency=lambda: 0.001) for number in range(5)
+    ]
 
 
 def loop() -> asyncio.AbstractEventLoop:

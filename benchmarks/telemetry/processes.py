@@ -51,10 +51,16 @@ class Driver:
     def __init__(self, subject: Subject, urls: Sequence[str]) -> None:
         self.subject = subject
         self._process = subprocess.Popen(
-            subject.command(urls), env=subject.variables(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            subject.command(urls),
+            env=subject.variables(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         if self._line() != "ready":
-            raise RuntimeError(f"the driver of {subject.name!r} did not start; what it said is above")
+            raise RuntimeError(
+                f"the driver of {subject.name!r} did not start; what it said is above"
+            )
 
     def cycles(self, number: int) -> float:
         """Run so many, and return the CPU seconds of one."""
@@ -69,7 +75,12 @@ class Driver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._process.communicate(timeout=20)
 
 
@@ -83,8 +94,20 @@ def instructions(subject: Subject, cycles: int) -> float:
 
 
 def _collected(subject: Subject, cycles: int) -> int:
-    callgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *subject.command(())]
-    done = subprocess.run(callgrind, env=subject.variables(), input=f"{cycles}\n", capture_output=True, text=True, check=True)
+    callgrind = [
+        "valgrind",
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+        *subject.command(()),
+    ]
+    done = subprocess.run(
+        callgrind,
+        env=subject.variables(),
+        input=f"{cycles}\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     found = _COLLECTED.search(done.stderr)
     assert found is not None, done.stderr
     return int(found[1])

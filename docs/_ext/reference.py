@@ -1,7 +1,8 @@
-"""Writes the API reference from `__all__` and docstrings, so that no public name can be missing from it.
+"""Writes the API reference from `__all__` and docstrings, so that no public name can be missing
+from it.
 
-The docstrings are Google style with single backticks and fenced blocks, as the code has them; what reStructuredText would
-read otherwise is put right here, and nowhere else.
+The docstrings are Google style with single backticks and fenced blocks, as the code has them; what
+reStructuredText would read otherwise is put right here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ FENCE = re.compile(r"(?P<indent> *)```(?P<language>\w*)")
 SHORT = 60
 COLON = "\ue000"
 SYNC = "aioredlock_ng.sync"
-SYNCHRONOUS = (SYNC, *(f"aioredlock_ng.integrations.{name}" for name in ("celery", "django", "flask", "rq")))
+SYNCHRONOUS = (
+    SYNC,
+    *(f"aioredlock_ng.integrations.{name}" for name in ("celery", "django", "flask", "rq")),
+)
 SHARED = {
     **dict.fromkeys(("Redlock", "Lock", "Semaphore", "Lease"), "aioredlock_ng"),
     **dict.fromkeys(("LockOptions", "GuardOptions"), "aioredlock_ng.guarded"),
@@ -46,8 +50,8 @@ RAISES = re.compile(r"(?P<indent> +)(?P<errors>\w+(?:, \w+)+): (?P<when>.+)")
 class Public(SphinxDirective):
     """`.. public:: module` documents the module's exports, and nothing if there is no such module.
 
-    With `:names:`, only those exports; with `:except:`, all others. With `:below:`, the public modules of the package
-    follow, each under a heading.
+    With `:names:`, only those exports; with `:except:`, all others. With `:below:`, the public
+    modules of the package follow, each under a heading.
     """
 
     required_arguments = 1
@@ -60,7 +64,9 @@ class Public(SphinxDirective):
         if module is None:
             return []
         left_out = self.options.get("except", [])
-        wanted = [name for name in self.options.get("names") or _exports(module) if name not in left_out]
+        wanted = [
+            name for name in self.options.get("names") or _exports(module) if name not in left_out
+        ]
         lines = list(_entries(module, wanted))
         if "below" in self.options:
             for below in _public_modules(module):
@@ -101,10 +107,18 @@ def _entries(module: ModuleType, wanted: list[str]) -> Iterator[str]:
             continue
         if isinstance(thing, type):
             kind = "exception" if issubclass(thing, BaseException) else "class"
-            options = ["   :members:", "   :special-members: __aenter__, __aexit__", "   :show-inheritance:"]
+            options = [
+                "   :members:",
+                "   :special-members: __aenter__, __aexit__",
+                "   :show-inheritance:",
+            ]
             options += ["   :undoc-members:"] if issubclass(thing, Enum) else []
             # A class of a private module is part of the public class that extends it.
-            options += ["   :inherited-members: object"] if _is_private(thing.__base__) and kind == "class" else []
+            options += (
+                ["   :inherited-members: object"]
+                if _is_private(thing.__base__) and kind == "class"
+                else []
+            )
         else:
             kind, options = "function", []
         yield from ("", f".. auto{kind}:: {module.__name__}.{name}", *options, "")
@@ -115,22 +129,39 @@ def _is_private(thing: type | None) -> bool:
 
 
 def _data(module: ModuleType, name: str, thing: object) -> Iterator[str]:
-    """Document a constant by the string that stands below it, in whichever module of the package it is made."""
+    """Document a constant by the string that stands below it, in whichever module of the package it
+    is made.
+    """
     yield from ("", f".. py:data:: {module.__name__}.{name}")
     if isinstance(thing, int | float | str) and len(repr(thing)) < SHORT:
         yield f"   :value: {thing!r}"
-    made = [m for key, m in sorted(sys.modules.items()) if key.startswith(module.__name__) and getattr(m, name, None) is thing]
+    made = [
+        m
+        for key, m in sorted(sys.modules.items())
+        if key.startswith(module.__name__) and getattr(m, name, None) is thing
+    ]
     for body in (ast.parse(inspect.getsource(m)).body for m in made):
         for statement, below in pairwise(body):
-            named = isinstance(statement, ast.Assign | ast.AnnAssign) and name in ast.unparse(statement).partition("=")[0]
+            named = (
+                isinstance(statement, ast.Assign | ast.AnnAssign)
+                and name in ast.unparse(statement).partition("=")[0]
+            )
             match below:
                 case ast.Expr(ast.Constant(str(words))) if named:
-                    yield from ("", *("   " + line for line in inspect.cleandoc(words).splitlines()), "")
+                    yield from (
+                        "",
+                        *("   " + line for line in inspect.cleandoc(words).splitlines()),
+                        "",
+                    )
                     return
 
 
-def _docstring_read(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """Turn Markdown's fences into blocks, part errors that share a line, and set off what holds under cancellation."""
+def _docstring_read(
+    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    """Turn Markdown's fences into blocks, part errors that share a line, and set off what holds
+    under cancellation.
+    """
     read: list[str] = []
     inside, before = False, ""
     # Napoleon takes what is before a colon there for a type.
@@ -138,11 +169,18 @@ def _docstring_read(app: Sphinx, what: str, name: str, thing: object, options: o
     for line in lines:
         if fence := FENCE.fullmatch(line):
             inside = not inside
-            read += ["", f"{fence['indent']}.. code-block:: {fence['language'] or 'text'}", ""] if inside else []
+            read += (
+                ["", f"{fence['indent']}.. code-block:: {fence['language'] or 'text'}", ""]
+                if inside
+                else []
+            )
         elif inside:
             read.append("   " + line if line else "")
         elif raises := RAISES.fullmatch(line):
-            read += [f"{raises['indent']}{error}: {raises['when']}" for error in raises["errors"].split(", ")]
+            read += [
+                f"{raises['indent']}{error}: {raises['when']}"
+                for error in raises["errors"].split(", ")
+            ]
         else:
             if typeless or before.strip() == "Returns:":
                 line = line.replace(":", COLON)
@@ -152,12 +190,18 @@ def _docstring_read(app: Sphinx, what: str, name: str, thing: object, options: o
     lines[:] = read
 
 
-def _docstring_converted(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+def _docstring_converted(
+    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
     lines[:] = [line.replace(COLON, ":") for line in lines]
 
 
-def _member(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
-    """Leave out methods that one part of the library calls in another, by a line of their docstring."""
+def _member(
+    app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object
+) -> bool | None:
+    """Leave out methods that one part of the library calls in another, by a line of their
+    docstring.
+    """
     return True if INTERNAL.search(inspect.getdoc(thing) or "") else None
 
 
@@ -176,20 +220,30 @@ def _signature(
     return ("", "") if made and signature else None
 
 
-def _name_unknown(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element) -> nodes.Element | None:
-    """Find a name of ours by its last word: code imports it from where it is made, readers from where it is public."""
+def _name_unknown(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
+) -> nodes.Element | None:
+    """Find a name of ours by its last word: code imports it from where it is made, readers from
+    where it is public.
+    """
     word = node["reftarget"].rpartition(".")[2] if node.get("refdomain") == "py" else ""
     for name, found in env.domains["py"].objects.items() if word else ():
-        if name.startswith("aioredlock_ng.") and name.endswith("." + word) and "." not in name.removesuffix(word)[14:-1]:
-            return make_refnode(app.builder, node["refdoc"], found.docname, found.node_id, content, name)
+        if (
+            name.startswith("aioredlock_ng.")
+            and name.endswith("." + word)
+            and "." not in name.removesuffix(word)[14:-1]
+        ):
+            return make_refnode(
+                app.builder, node["refdoc"], found.docname, found.node_id, content, name
+            )
     return None
 
 
 class Unambiguous(SphinxPostTransform):
     """Link a bare name such as `Redlock` to the class of the package that the text is about.
 
-    `aioredlock_ng.sync` has classes of the same names, which some integrations use. Sphinx would report each such name as
-    ambiguous.
+    `aioredlock_ng.sync` has classes of the same names, which some integrations use. Sphinx would
+    report each such name as ambiguous.
     """
 
     default_priority = 5
@@ -204,7 +258,9 @@ class Unambiguous(SphinxPostTransform):
 
 
 def _module_around(node: nodes.Element) -> str:
-    """Return the module of the name that a node is about; the signature of a function does not say it itself."""
+    """Return the module of the name that a node is about; the signature of a function does not say
+    it itself.
+    """
     if module := node.get("py:module"):
         return str(module)
     while node is not None and not isinstance(node, desc):

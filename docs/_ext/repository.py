@@ -1,8 +1,10 @@
-"""Makes links that work where the repository is browsed work on the site too; it changes no page's file.
+"""Makes links that work where the repository is browsed work on the site too; it changes no page's
+file.
 
-Pages link to what lies beside `docs/` (`../README.md#install`), and the README, shown as a page, to what lies below it
-(`docs/fencing.md`). Both are rewritten as they are read, to the page that shows the file. Whatever no page shows is offered
-for download by MyST, if it exists. `.. programs:: folder` shows the programs of a folder, whole.
+Pages link to what lies beside `docs/` (`../README.md#install`), and the README, shown as a page, to
+what lies below it (`docs/fencing.md`). Both are rewritten as they are read, to the page that shows
+the file. Whatever no page shows is offered for download by MyST, if it exists. `.. programs::
+folder` shows the programs of a folder, whole.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ SHOWN = {
     "benchmarks": "docs/project/benchmarks.md",
     "examples": "docs/project/examples.md",
 }
-"""What a page of the site shows though it lies outside `docs/`; paths from the root of the repository."""
+"""What a page of the site shows though it lies outside `docs/`; paths from the root of the
+repository.
+"""
 
 FENCE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?P<open>\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?P<close>\))")
@@ -70,7 +74,11 @@ def _page_read(app: Sphinx, docname: str, content: list[str]) -> None:
 def _file_included(app: Sphinx, path: Path, _: str, content: list[str]) -> None:
     at = Path(os.path.normpath(app.srcdir / path)).parent.relative_to(ROOT).as_posix()
     # What MyST passes for the page's name is the last part of it only.
-    content[0] = rewrite(content[0], "" if at == "." else at, posixpath.join("docs", posixpath.dirname(app.env.docname)))
+    content[0] = rewrite(
+        content[0],
+        "" if at == "." else at,
+        posixpath.join("docs", posixpath.dirname(app.env.docname)),
+    )
 
 
 class Programs(SphinxDirective):
@@ -86,9 +94,13 @@ class Programs(SphinxDirective):
             source = path.read_text(encoding="utf-8")
             self.env.note_dependency(str(path))
             title = nodes.title("", path.name)
-            first = (ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].replace("\n", " ")
+            first = (
+                (ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].replace("\n", " ")
+            )
             code = nodes.literal_block(source, source, language="python")
-            section = nodes.section("", title, nodes.paragraph(first, first), code, names=[path.name], ids=[path.stem])
+            section = nodes.section(
+                "", title, nodes.paragraph(first, first), code, names=[path.name], ids=[path.stem]
+            )
             self.state.document.note_explicit_target(section)
             sections.append(section)
         return sections

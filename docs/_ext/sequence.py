@@ -1,6 +1,8 @@
-"""Draws a page's Mermaid sequence diagrams as SVG while the site is built, so that reading it needs no script and no network.
+"""Draws a page's Mermaid sequence diagrams as SVG while the site is built, so that reading it needs
+no script and no network.
 
-It knows what GitHub draws of these lines and nothing else of Mermaid, and says so of any other line:
+It knows what GitHub draws of these lines and nothing else of Mermaid, and says so of any other
+line:
 
     sequenceDiagram
         participant A as holder A
@@ -89,17 +91,31 @@ def draw(source: str) -> str:
     people, steps = parse(source)
     order = list(people)
     gaps = _gaps(order, people, steps)
-    x = {name: _width(people[order[0]]) / 2 + PADDING + sum(gaps[:place]) for place, name in enumerate(order)}
+    x = {
+        name: _width(people[order[0]]) / 2 + PADDING + sum(gaps[:place])
+        for place, name in enumerate(order)
+    }
     bottom = 50 + ROW * len(steps) + 10
     # A note may be wider than the space left of the first line or right of the last.
-    reach = [(x[step.over], _width(step.text) / 2 + PADDING) for step in steps if isinstance(step, Note)]
+    reach = [
+        (x[step.over], _width(step.text) / 2 + PADDING) for step in steps if isinstance(step, Note)
+    ]
     left = min([0.0, *(middle - half for middle, half in reach)])
-    right = max([x[order[-1]] + _width(people[order[-1]]) / 2 + PADDING, *(middle + half for middle, half in reach)])
+    right = max(
+        [
+            x[order[-1]] + _width(people[order[-1]]) / 2 + PADDING,
+            *(middle + half for middle, half in reach),
+        ]
+    )
     drawn = []
     for name in order:
         half = _width(people[name]) / 2 + 8
-        drawn.append(f'<line class="life" x1="{x[name]:.0f}" y1="34" x2="{x[name]:.0f}" y2="{bottom}"/>')
-        drawn.append(f'<rect x="{x[name] - half:.0f}" y="4" width="{2 * half:.0f}" height="30" rx="4"/>')
+        drawn.append(
+            f'<line class="life" x1="{x[name]:.0f}" y1="34" x2="{x[name]:.0f}" y2="{bottom}"/>'
+        )
+        drawn.append(
+            f'<rect x="{x[name] - half:.0f}" y="4" width="{2 * half:.0f}" height="30" rx="4"/>'
+        )
         drawn.append(_text(x[name], 24, people[name]))
     for row, step in enumerate(steps):
         y = 50 + ROW * row + ROW // 2
@@ -109,9 +125,14 @@ def draw(source: str) -> str:
     return f'<svg class="sequence" role="img" aria-label="{told}" {size}>{"".join(drawn)}</svg>'
 
 
-def _gaps(order: Sequence[str], people: dict[str, str], steps: Sequence[Message | Note]) -> list[float]:
+def _gaps(
+    order: Sequence[str], people: dict[str, str], steps: Sequence[Message | Note]
+) -> list[float]:
     """How far apart neighbours stand, so that each message fits between its two ends."""
-    gaps = [max(LEAST, (_width(people[left]) + _width(people[right])) / 2 + 3 * PADDING) for left, right in pairwise(order)]
+    gaps = [
+        max(LEAST, (_width(people[left]) + _width(people[right])) / 2 + 3 * PADDING)
+        for left, right in pairwise(order)
+    ]
     for step in steps:
         if isinstance(step, Message):
             low, high = sorted((order.index(step.source), order.index(step.target)))
@@ -153,7 +174,9 @@ def _width(words: str) -> float:
 def _words(step: Message | Note, people: dict[str, str]) -> str:
     if isinstance(step, Note):
         return f"{people[step.over]}: {step.text}"
-    return f"{people[step.source]} to {people[step.target]}: {step.text}" + (" (lost)" if step.arrow == "--x" else "")
+    return f"{people[step.source]} to {people[step.target]}: {step.text}" + (
+        " (lost)" if step.arrow == "--x" else ""
+    )
 
 
 class SequenceDiagram(SphinxDirective):

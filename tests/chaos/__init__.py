@@ -1,1 +1,3 @@
-"""Fault runs on real servers: clients, a nemesis, histories, a checker that reads nothing else, and a picture of the run."""
+"""Fault runs on real servers: clients, a nemesis, histories, a checker that reads nothing else, and
+a picture of the run.
+"""

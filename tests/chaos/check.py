@@ -1,7 +1,8 @@
 """Judges a run by its histories alone: `python -m tests.chaos.check DIR`.
 
 The exit status is 1 on any violation. The report is a Markdown table. It is printed, and written
-beside the histories as report.md. With `--page FILE` it is also written between the marks of a page.
+beside the histories as report.md. With `--page FILE` it is also written between the marks of a
+page.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def main(arguments: list[str]) -> int:
     """Check a folder; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.check", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the histories are")
-    parser.add_argument("--page", type=Path, help="write the figures into this page, such as docs/proof.md")
+    parser.add_argument(
+        "--page", type=Path, help="write the figures into this page, such as docs/proof.md"
+    )
     options = parser.parse_args(arguments)
     folder: Path = options.folder
     record, judgement = check(folder)
@@ -74,7 +77,10 @@ def _report(record: Record, judgement: Judgement, meta: dict[str, Any]) -> Itera
     yield "|---|---:|"
     for label, value in _rows(record, judgement, figures):
         yield f"| {label} | {value} |"
-    for title, findings in (("Violations", judgement.violations), ("Not promised", judgement.beyond)):
+    for title, findings in (
+        ("Violations", judgement.violations),
+        ("Not promised", judgement.beyond),
+    ):
         yield ""
         yield f"{title}: {len(findings):,}"
         for kind, of_kind in worst(findings):
@@ -84,36 +90,60 @@ def _report(record: Record, judgement: Judgement, meta: dict[str, Any]) -> Itera
                     yield f"  * {(finding.at - record.begin) / 1e9:.3f} s: {finding.what}"
 
 
-def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _rows(
+    record: Record, judgement: Judgement, figures: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
     violations = judgement.violations
 
     def broken(*kinds: str) -> str:
         return f"{sum(finding.kind in kinds for finding in violations):,}"
 
-    kinds = ", ".join(f"{kind.replace('_', ' ')} {count}" for kind, count in figures["node_faults"].items())
-    yield "acquisitions", f"{figures['acquired']:,} ({figures['acquired'] / max(figures['seconds'], 1e-9):.0f} a second)"
+    kinds = ", ".join(
+        f"{kind.replace('_', ' ')} {count}" for kind, count in figures["node_faults"].items()
+    )
+    yield (
+        "acquisitions",
+        f"{figures['acquired']:,} ({figures['acquired'] / max(figures['seconds'], 1e-9):.0f} a second)",
+    )
     by_kind = ", ".join(f"{kind} {count:,}" for kind, count in figures["acquired_kinds"].items())
     if by_kind:
         yield "of these", by_kind
-    yield f"faults ({kinds}; processes stopped {figures['stops']}, killed {figures['kills']})", f"{figures['faults']:,}"
+    yield (
+        f"faults ({kinds}; processes stopped {figures['stops']}, killed {figures['kills']})",
+        f"{figures['faults']:,}",
+    )
     yield "seconds without a majority, on purpose", f"{figures['seconds_without_majority']:.0f}"
     yield "**two holders at once**, beyond what is not promised", broken("overlap")
-    yield "**more holders of a semaphore than slots**", broken("too many holders", "slot beyond the limit")
+    yield (
+        "**more holders of a semaphore than slots**",
+        broken("too many holders", "slot beyond the limit"),
+    )
     yield "**two leaders that work at once**", broken("two leaders work")
     yield "**grants before the end of `min_hold`**", broken("granted before min_hold ended")
     yield "**registers that changed under a reader**", broken("changed under a reader")
     yield "waiters passed too often", broken("overtaken", "reader passed", "writer passed")
     yield "grants with `fair` or `min_hold` that were passed on", broken("passed on")
-    yield f"**lost updates, fenced register**, of {judgement.fenced_writes:,} writes", broken("lost update, fenced")
-    yield f"lost updates, plain register, unexplained, of {judgement.plain_writes:,} writes", broken("lost update, plain")
+    yield (
+        f"**lost updates, fenced register**, of {judgement.fenced_writes:,} writes",
+        broken("lost update, fenced"),
+    )
+    yield (
+        f"lost updates, plain register, unexplained, of {judgement.plain_writes:,} writes",
+        broken("lost update, plain"),
+    )
     yield "fences that were not greater than every one before", broken("fence")
     yield (
         f"**keys left behind**, in {figures['rests']:,} inspections of nodes while no client worked",
         broken("key left behind"),
     )
-    yield f"keys that live too long, in {len(record.looks):,} inspections while clients worked", broken("endless key")
+    yield (
+        f"keys that live too long, in {len(record.looks):,} inspections while clients worked",
+        broken("endless key"),
+    )
     # Rounded down: a hundred is all of them.
-    share = int(1e6 * judgement.got_well / judgement.asked_well) / 1e4 if judgement.asked_well else 0.0
+    share = (
+        int(1e6 * judgement.got_well / judgement.asked_well) / 1e4 if judgement.asked_well else 0.0
+    )
     well = f"{judgement.got_well:,} of {judgement.asked_well:,}"
     yield f"**acquired while a majority was well** ({well})", f"{share:.7g} %"
     yield "leases lost needlessly while a majority was well", broken("lost needlessly")
@@ -127,13 +157,25 @@ def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iter
             leases = f"p50, p99, longest of {len(values):,} leases {label}"
             figure = f"{p50:.1f} ms, **{p99:.1f} ms**, {max(values) / 1e6:.1f} ms"
             yield f"from the deletion of the keys to the notice of the holder: {leases}", figure
-    yield "holders whose keys were deleted and that ended before the notice", f"{judgement.ended_first:,}"
-    yield "seconds that client processes stood still without a stop by the nemesis", f"{figures['stood_still']:.1f}"
+    yield (
+        "holders whose keys were deleted and that ended before the notice",
+        f"{judgement.ended_first:,}",
+    )
+    yield (
+        "seconds that client processes stood still without a stop by the nemesis",
+        f"{figures['stood_still']:.1f}",
+    )
     yield "late writes of holders that had stood still (plain register)", f"{judgement.late:,}"
-    yield "reads and writes with an old fence that the fenced register refused", f"{judgement.refused:,}"
+    yield (
+        "reads and writes with an old fence that the fenced register refused",
+        f"{judgement.refused:,}",
+    )
     yield "single attempts that found another holder", f"{judgement.held_well:,}"
     yield "acquisitions cancelled by their caller", f"{len(record.cut):,}"
-    yield "failures while their process, the relay or the machine stood still (not counted above)", f"{judgement.stood_still:,}"
+    yield (
+        "failures while their process, the relay or the machine stood still (not counted above)",
+        f"{judgement.stood_still:,}",
+    )
 
 
 if __name__ == "__main__":

@@ -59,7 +59,9 @@ _LIMIT: Final = 4
 _MIN_HOLD: Final = 0.8
 """The longest `min_hold`, as a share of the ttl. The keys live longer than the ttl for it."""
 
-_PEERS: Final = {"aioredlock": ("aioredlock==0.7.3", "aioredis==1.3.1", "hiredis==3.5.0", "setuptools<80")}
+_PEERS: Final = {
+    "aioredlock": ("aioredlock==0.7.3", "aioredis==1.3.1", "hiredis==3.5.0", "setuptools<80")
+}
 
 
 def main(arguments: Sequence[str] | None = None, schedule: Plan | None = None) -> int:
@@ -98,21 +100,50 @@ def _say(words: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--duration", type=_seconds, default=60.0, help="such as 30s, 30m, 2h (default: 60s)")
+    parser.add_argument(
+        "--duration", type=_seconds, default=60.0, help="such as 30s, 30m, 2h (default: 60s)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=5)
     parser.add_argument("--back-end", choices=("local", "docker"), default="local")
     parser.add_argument("--clients", type=int, default=6, help="processes at a time (default: 6)")
-    parser.add_argument("--kind", choices=("ours", "redis_py", "aioredlock"), default="ours", help="which lock library")
-    parser.add_argument("--broken", choices=sorted(KINDS), default="", help="a deliberate defect that is to be found")
-    parser.add_argument("--idle", type=float, default=0.045, help="mean seconds between the short holds of a coroutine")
+    parser.add_argument(
+        "--kind",
+        choices=("ours", "redis_py", "aioredlock"),
+        default="ours",
+        help="which lock library",
+    )
+    parser.add_argument(
+        "--broken",
+        choices=sorted(KINDS),
+        default="",
+        help="a deliberate defect that is to be found",
+    )
+    parser.add_argument(
+        "--idle",
+        type=float,
+        default=0.045,
+        help="mean seconds between the short holds of a coroutine",
+    )
     # Short, so that a node which forgot is back soon: it waits for the longest ttl and a second.
-    parser.add_argument("--ttl", type=float, default=1.5, help="of all locks, seconds (default: 1.5)")
-    # Two processors that servers, relay and clients share are now and then late by the library's default of 0.1.
-    parser.add_argument("--node-timeout", type=float, default=0.2, help="of our clients, seconds (default: 0.2)")
-    parser.add_argument("--out", help="folder for histories, the event log and the report (default: a new one)")
+    parser.add_argument(
+        "--ttl", type=float, default=1.5, help="of all locks, seconds (default: 1.5)"
+    )
+    # Two processors that servers, relay and clients share are now and then late by the library's
+    # default of 0.1.
+    parser.add_argument(
+        "--node-timeout", type=float, default=0.2, help="of our clients, seconds (default: 0.2)"
+    )
+    parser.add_argument(
+        "--out", help="folder for histories, the event log and the report (default: a new one)"
+    )
     parser.add_argument("--page", help="write the figures into this page, such as docs/proof.md")
-    parser.add_argument("--draw", action=argparse.BooleanOptionalAction, default=True, help="the timeline (default: drawn)")
+    parser.add_argument(
+        "--draw",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="the timeline (default: drawn)",
+    )
     return parser
 
 
@@ -141,7 +172,11 @@ def _careless(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace, folder: Path, schedule: Plan) -> None:
     history = History(folder / "nemesis.jsonl")
     pools = {pool: [f"{pool}:{index}" for index in range(count)] for pool, count in _POOLS.items()}
-    slots = [slot_key(seat.encode(), slot).decode() for seat in pools["seat"] for slot in range(1, _LIMIT + 1)]
+    slots = [
+        slot_key(seat.encode(), slot).decode()
+        for seat in pools["seat"]
+        for slot in range(1, _LIMIT + 1)
+    ]
     names = [*(name for pool in pools.values() for name in pool), *slots]
     make_registers(folder / "registers", len(names))
     nodes, store = Nodes(options.nodes, docker=options.back_end == "docker"), LocalServer()
@@ -160,7 +195,12 @@ async def _run(options: argparse.Namespace, folder: Path, schedule: Plan) -> Non
         _write_meta(options, folder, nodes)
         long = {*pools["long"], *pools["chair"], *pools["page"], *slots}
         nemesis = Nemesis(nodes, orders, crew, history, long, options.ttl, _life(options))
-        about = {"seed": options.seed, "nodes": options.nodes, "ttl": options.ttl, "life": _life(options)}
+        about = {
+            "seed": options.seed,
+            "nodes": options.nodes,
+            "ttl": options.ttl,
+            "life": _life(options),
+        }
         history.write("begin", **about)
         await nemesis.run(schedule, options.duration, _say)
         await crew.close()
@@ -176,7 +216,12 @@ async def _run(options: argparse.Namespace, folder: Path, schedule: Plan) -> Non
 
 
 def _task(
-    options: argparse.Namespace, urls: list[str], store: str, folder: Path, names: list[str], pools: dict[str, list[str]]
+    options: argparse.Namespace,
+    urls: list[str],
+    store: str,
+    folder: Path,
+    names: list[str],
+    pools: dict[str, list[str]],
 ) -> dict[str, Any]:
     return {
         "kind": options.kind,
@@ -226,8 +271,13 @@ def _roles(options: argparse.Namespace) -> list[dict[str, Any]]:
         role = long if index % 2 == 1 else quick
         blocking = int(thread and role["long"] > 0)
         # While a body blocks its loop, a read lease has no body yet, and keeps all writers waiting.
-        roles.append(role | {"thread": thread, "blocking": blocking, "page": 0 if blocking else role["page"]})
-    return [*roles, *(nothing | {"careless": 2, "nice": 10, "thread": False} for _ in range(careless))]
+        roles.append(
+            role | {"thread": thread, "blocking": blocking, "page": 0 if blocking else role["page"]}
+        )
+    return [
+        *roles,
+        *(nothing | {"careless": 2, "nice": 10, "thread": False} for _ in range(careless)),
+    ]
 
 
 def _python(options: argparse.Namespace) -> Path | None:
@@ -239,7 +289,13 @@ def _python(options: argparse.Namespace) -> Path | None:
 
 
 def _write_meta(options: argparse.Namespace, folder: Path, nodes: Nodes) -> None:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=ROOT)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
     meta = {
         "seed": options.seed,
         "duration": options.duration,
@@ -252,14 +308,18 @@ def _write_meta(options: argparse.Namespace, folder: Path, nodes: Nodes) -> None
         "server": nodes.version,
         "memories": nodes.memories,
         "python": sys.version.split()[0],
-        "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processors": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "commit": commit.stdout.strip(),
     }
     (folder / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
 
 
 def _merge(folder: Path) -> None:
-    """Write one event log: the lines of all histories in the order of time, each with its process's name."""
+    """Write one event log: the lines of all histories in the order of time, each with its process's
+    name.
+    """
     with (folder / "events.log").open("w", encoding="ascii") as log:
         # Not .jsonl: what ends so is a history.
         for _, line in heapq.merge(*(_lines(path) for path in sorted(folder.glob("*.jsonl")))):

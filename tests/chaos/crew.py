@@ -19,7 +19,10 @@ __all__ = ["Crew"]
 _READY_SECONDS: Final = 120.0
 _DRAIN_SECONDS: Final = 10.0
 _CLOSE_SECONDS: Final = 30.0
-"""Seconds, a bound against hanging. On a busy machine interpreters took up to 10 s for their end."""
+"""Seconds, a bound against hanging.
+
+On a busy machine interpreters took up to 10 s for their end.
+"""
 
 
 class Crew:
@@ -36,7 +39,12 @@ class Crew:
     """
 
     def __init__(
-        self, roles: Sequence[dict[str, Any]], task: dict[str, Any], folder: Path, history: History, python: Path | None
+        self,
+        roles: Sequence[dict[str, Any]],
+        task: dict[str, Any],
+        folder: Path,
+        history: History,
+        python: Path | None,
     ) -> None:
         self._roles = roles
         self._task = task
@@ -71,7 +79,10 @@ class Crew:
         await self._start(slot)
 
     async def drain(self) -> None:
-        """Let all processes release their locks and rest. Record and replace a process that does not."""
+        """Let all processes release their locks and rest.
+
+        Record and replace a process that does not.
+        """
         await asyncio.gather(*(self._drain(slot) for slot in range(len(self._names))))
 
     def go_on(self) -> None:
@@ -82,7 +93,11 @@ class Crew:
 
     async def close(self) -> None:
         """Let all processes end by themselves."""
-        ends = [asyncio.to_thread(process.close, _CLOSE_SECONDS) for process in self._processes if process is not None]
+        ends = [
+            asyncio.to_thread(process.close, _CLOSE_SECONDS)
+            for process in self._processes
+            if process is not None
+        ]
         statuses = await asyncio.gather(*ends)
         for name, status in zip(self._names, statuses, strict=True):
             if status:
@@ -100,7 +115,9 @@ class Crew:
         name = self._names[slot] = f"client-{slot}.{number}"
         own = {"name": name, "number": number, "seed": self._task["seed"] * 1000 + number}
         own |= {"history": str(self._folder / f"{name}.jsonl"), **self._roles[slot]}
-        process = Process("clients.worker", self._task | own, self._folder / "clients.log", self._python)
+        process = Process(
+            "clients.worker", self._task | own, self._folder / "clients.log", self._python
+        )
         self._processes[slot] = process
         try:
             word = await asyncio.to_thread(process.line, _READY_SECONDS)

@@ -38,7 +38,8 @@ class Judgement:
     Attributes:
         violations: Promises that were broken.
         beyond: What is not promised, with the reason as part of the kind.
-        told: Nanoseconds from the deletion of a lock's keys to its holder being told; leases that are watched.
+        told: Nanoseconds from the deletion of a lock's keys to its holder being told; leases that
+            are watched.
         told_young: The same for younger leases.
         told_readers: The same for readers, which are notified by their next renewal.
         ended_first: Those that were released, or killed, before they could be told.
@@ -48,7 +49,8 @@ class Judgement:
         stood_still: Failures of processes that stood still, or while the relay or the machine did.
         late: Writes of holders whose lock was over; to plain registers.
         refused: Writes and first reads that the fenced register refused.
-        late_fenced_accepted: Late writes that it took because nobody had been there since: harmless.
+        late_fenced_accepted: Late writes that it took because nobody had been there since:
+            harmless.
         overlap_longest: Of those that are permitted, ns.
         overtaken_most: Grants that passed a waiter, beyond twice the number of clients that waited.
         writers_first_most: Write grants that passed a waiting reader.
@@ -113,7 +115,13 @@ def summary(record: Record) -> dict[str, Any]:
     }
 
 
-_PLURALS: Final = {"lock": "locks", "semaphore": "slots", "election": "terms", "read": "reads", "write": "writes"}
+_PLURALS: Final = {
+    "lock": "locks",
+    "semaphore": "slots",
+    "election": "terms",
+    "read": "reads",
+    "write": "writes",
+}
 
 
 def _kinds(record: Record) -> dict[str, int]:

@@ -107,15 +107,23 @@ def bodies(
             # A process that stood still may have recorded the earlier term later.
             first = other if other.since <= hold.since else hold
             if deleted.get((name, first.token), at + 1) <= at:
-                judgement.beyond.append(Finding("two leaders work, the first one's keys were deleted", at, words))
-            elif record.body_stood_still(first.process, at - ttl, at) or machine.touch(at - ttl, at):
-                judgement.beyond.append(Finding("two leaders work, the first one stood still", at, words))
+                judgement.beyond.append(
+                    Finding("two leaders work, the first one's keys were deleted", at, words)
+                )
+            elif record.body_stood_still(first.process, at - ttl, at) or machine.touch(
+                at - ttl, at
+            ):
+                judgement.beyond.append(
+                    Finding("two leaders work, the first one stood still", at, words)
+                )
             else:
                 judgement.violations.append(Finding("two leaders work", at, words))
         inside.append(hold)
 
 
-def min_holds(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
+def min_holds(
+    judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]
+) -> None:
     """No client is granted a name before a `min_hold` of it has ended."""
     keeping: list[Hold] = []
     for hold in holds:
@@ -128,7 +136,9 @@ def min_holds(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[
             early = (other.kept - at) / 1e6
             words = f"{name}: {who(hold)}, {early:.1f} ms before the min_hold of {who(other)} ended"
             if deleted.get((name, other.token), at + 1) <= at:
-                judgement.beyond.append(Finding("granted before min_hold ended, its keys were deleted", at, words))
+                judgement.beyond.append(
+                    Finding("granted before min_hold ended, its keys were deleted", at, words)
+                )
             else:
                 judgement.violations.append(Finding("granted before min_hold ended", at, words))
         if hold.kept:
@@ -165,13 +175,21 @@ def overtaken(
         got = [hold.got for hold in of_name]
         for waiter in of_name:
             begin, end = waiter.asked + LATER, waiter.got
-            if begin >= end or waiter.how == "try" or len(waiter.names) > 1 or waiter.kind == "read":
+            if (
+                begin >= end
+                or waiter.how == "try"
+                or len(waiter.names) > 1
+                or waiter.kind == "read"
+            ):
                 continue
             between = of_name[bisect_right(got, begin) : bisect_right(got, end)]
             passed = {
                 (hold.process, hold.token)
                 for hold in between
-                if hold.asked > begin and hold is not waiter and hold.slot <= waiter.limit and hold.kind != "read"
+                if hold.asked > begin
+                and hold is not waiter
+                and hold.slot <= waiter.limit
+                and hold.kind != "read"
             }
             if len(passed) <= LAPSED:
                 continue
@@ -195,7 +213,9 @@ def kept_keys(record: Record) -> Callable[[dict[str, Any], str, int, str], bool]
 
     A `min_hold` keeps it. Or its process was killed, and it will expire.
     """
-    keeping = {(name, hold.token): hold for hold in record.holds if hold.min_hold for name in hold.names}
+    keeping = {
+        (name, hold.token): hold for hold in record.holds if hold.min_hold for name in hold.names
+    }
     life = int(record.life * NANO)
 
     def kept(line: dict[str, Any], key: str, left: int, token: str) -> bool:
@@ -205,13 +225,17 @@ def kept_keys(record: Record) -> Callable[[dict[str, Any], str, int, str], bool]
             return False
         hold = keeping.get((key, token.removeprefix(_MARK)))
         if hold is None:
-            return any(over <= killed + life + SETTLED and killed < at for killed in record.killed.values())
+            return any(
+                over <= killed + life + SETTLED and killed < at for killed in record.killed.values()
+            )
         if token.startswith(_MARK):
             return over <= hold.got + hold.min_hold + int(DRIFT * life) + SETTLED
         # A node that could not be asked to shorten the life of the key.
         ended = hold.ended or at
         return over <= ended + life + SETTLED and any(
-            line["n"] in fault["n"] and fault["t"] <= ended + SETTLED and fault.get("well", at) >= ended
+            line["n"] in fault["n"]
+            and fault["t"] <= ended + SETTLED
+            and fault.get("well", at) >= ended
             for fault in record.faults
         )
 

@@ -28,7 +28,10 @@ _ANSWER_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 3.0
 _LEAST_SECONDS: Final = 3.0
 _REPAIRED_SECONDS: Final = 0.25
-"""Seconds after a deletion on several nodes. A lease whose keys are all set again by then kept its majority."""
+"""Seconds after a deletion on several nodes.
+
+A lease whose keys are all set again by then kept its majority.
+"""
 
 _RELEASED_SECONDS: Final = 0.3
 """Seconds for the last releases to be executed on a busy machine."""
@@ -140,9 +143,15 @@ class Nemesis:
             number = next(self._ids)
             about: dict[str, Any] = {"i": number, "k": fault.kind, "n": fault.nodes}
             if fault.kind in {"stall", "delay"}:
-                about |= {"way": fault.way, "late": fault.late if fault.kind == "delay" else None, "drop": fault.drop}
+                about |= {
+                    "way": fault.way,
+                    "late": fault.late if fault.kind == "delay" else None,
+                    "drop": fault.drop,
+                }
             if fault.kind == "kill":
-                about["memory"] = ["none" if fault.empty else self._nodes.memories[node] for node in fault.nodes]
+                about["memory"] = [
+                    "none" if fault.empty else self._nodes.memories[node] for node in fault.nodes
+                ]
             self._impaired |= set(fault.nodes)
             # Before it begins and after it has ended: what is in between may be hit.
             self._history.write("fault", **about)
@@ -223,13 +232,26 @@ class Nemesis:
             there = [node for node in range(len(self._nodes)) if node not in self._away]
             # A key held by readers loses all entries.
             tokens = [token for of, token in locks if of == name]
-            done = [await asyncio.to_thread(self._nodes.delete, there, name, token) for token in tokens]
+            done = [
+                await asyncio.to_thread(self._nodes.delete, there, name, token) for token in tokens
+            ]
             await asyncio.sleep(_REPAIRED_SECONDS)
             for token, (began, at, deleted) in zip(tokens, done, strict=True):
-                again = [node for node in there if node not in self._away and await self._has(node, name, token)]
-                # The mark of a lease with `min_hold` is deleted too. It has the token of that lease.
+                again = [
+                    node
+                    for node in there
+                    if node not in self._away and await self._has(node, name, token)
+                ]
+                # The mark of a lease with `min_hold` is deleted too. It has the token of that
+                # lease.
                 bare = without_mark(token.encode())[0].decode()
-                about: dict[str, Any] = {"name": name, "k": bare[:8], "a": began, "s": at, "again": again}
+                about: dict[str, Any] = {
+                    "name": name,
+                    "k": bare[:8],
+                    "a": began,
+                    "s": at,
+                    "again": again,
+                }
                 self._history.write("delete", n=list(deleted), c=list(deleted.values()), **about)
 
     async def _has(self, node: int, name: str, token: str) -> bool:
@@ -237,7 +259,9 @@ class Nemesis:
         return any((key, value) == (name, token) for key, _, value in locks or ())
 
     async def _keep_looking(self) -> None:
-        """Record keys that could outlive their owner: without an end, or with one after that of every lease."""
+        """Record keys that could outlive their owner: without an end, or with one after that of
+        every lease.
+        """
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for node in range(len(self._nodes)):
@@ -248,12 +272,18 @@ class Nemesis:
                     continue
                 keys, labels = seen
                 endless = [_shown(line) for line in keys if not 0 <= line[1] <= self._ttl_ms]
-                endless += [[key, left, value] for key, left, value in labels if not 0 <= left <= self._label_ms]
+                endless += [
+                    [key, left, value]
+                    for key, left, value in labels
+                    if not 0 <= left <= self._label_ms
+                ]
                 self._history.write("look", n=node, keys=endless, of=len(keys), labels=len(labels))
 
 
 def _shown(line: tuple[str, int, str]) -> list[Any]:
-    """Return key, milliseconds left and the beginning of the token, behind the mark if there is one."""
+    """Return key, milliseconds left and the beginning of the token, behind the mark if there is
+    one.
+    """
     key, left, value = line
     mark = OVER.decode()
     return [key, left, value[: len(mark) + 8 if value.startswith(mark) else 8]]

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["Nodes"]
 
 MEMORIES: Final = ("none", "always", "everysec", "none", "always")
-"""What local nodes keep on disk: nothing, or an append-only file flushed at each command or each second."""
+"""What local nodes keep on disk: nothing, or an append-only file flushed at each command or each
+second.
+"""
 
 _MEMORY_FOLDER: Final = Path("/dev/shm")
 
@@ -196,14 +198,18 @@ class Nodes:
         locks = [line for line in keys if not line[0].startswith((OWN, "chaos:"))]
         return locks, [line for line in keys if line[0].startswith(_BESIDE)]
 
-    def delete(self, indexes: Sequence[int], name: str, token: str) -> tuple[int, int, dict[int, int]]:
+    def delete(
+        self, indexes: Sequence[int], name: str, token: str
+    ) -> tuple[int, int, dict[int, int]]:
         """Delete a lock's key on several nodes at once, where it has this value or entry.
 
         The key of readers goes with its last entry.
 
         Returns:
-            The instant just before the first was told, that at which so many were known to have deleted it that no majority
-            is left (if never, the first one), and how many keys each node deleted; none for those that went away.
+            The instant just before the first was told, that at which so many were known to have
+            deleted it that no majority
+            is left (if never, the first one), and how many keys each node deleted; none for those
+            that went away.
         """
         word = _packed("EVAL", _DELETE, "1", name, token)
         addresses = self.addresses
@@ -213,7 +219,9 @@ class Nodes:
         with contextlib.ExitStack() as stack, selectors.DefaultSelector() as waiting:
             for index in indexes:
                 with contextlib.suppress(OSError):
-                    lines[index] = stack.enter_context(socket.create_connection(addresses[index], timeout=2))
+                    lines[index] = stack.enter_context(
+                        socket.create_connection(addresses[index], timeout=2)
+                    )
             began = now()
             for index, line in lines.items():
                 with contextlib.suppress(OSError):
@@ -242,8 +250,8 @@ def _local(memory: str) -> LocalServer:
 def _in_memory() -> Iterator[None]:
     """Let servers keep their files in memory where the machine has such a folder.
 
-    A killed process leaves the same file there. On a disk, one that flushes each command hangs for as long as the disk is
-    busy with what all others write: a fault that nobody would know of.
+    A killed process leaves the same file there. On a disk, one that flushes each command hangs for
+    as long as the disk is busy with what all others write: a fault that nobody would know of.
     """
     before = tempfile.tempdir
     if _MEMORY_FOLDER.is_dir():
@@ -256,4 +264,6 @@ def _in_memory() -> Iterator[None]:
 
 def _packed(*parts: str) -> bytes:
     encoded = [part.encode() for part in parts]
-    return b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in encoded)
+    return b"*%d\r\n" % len(encoded) + b"".join(
+        b"$%d\r\n%s\r\n" % (len(part), part) for part in encoded
+    )

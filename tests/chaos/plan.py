@@ -10,7 +10,18 @@ from .settling import Settling
 
 __all__ = ["LOOK", "ClientFault", "Fault", "Loss", "Phase", "Plan", "plan"]
 
-Kind = Literal["hang", "kill", "flush", "cut", "refuse", "delay", "stall", "script_flush", "client_kill", "fill"]
+Kind = Literal[
+    "hang",
+    "kill",
+    "flush",
+    "cut",
+    "refuse",
+    "delay",
+    "stall",
+    "script_flush",
+    "client_kill",
+    "fill",
+]
 
 _WEIGHTS: Final[dict[Kind, int]] = {
     "hang": 5,
@@ -29,7 +40,9 @@ _BREAKS: Final[tuple[Kind, ...]] = ("hang", "kill", "flush", "refuse", "stall", 
 
 _INSTANT: Final = {"flush", "cut", "script_flush", "client_kill"}
 _LONGEST: Final[dict[Kind, float]] = dict.fromkeys(_WEIGHTS, 1.5) | {"kill": 0.7, "refuse": 0.7}
-"""Seconds of each fault at most. After longer outages clients reconnect less often, and fewer faults fit
+"""Seconds of each fault at most.
+
+After longer outages clients reconnect less often, and fewer faults fit
 into a run."""
 
 _BREAK_SECONDS: Final = (1.5, 3.0)
@@ -85,7 +98,10 @@ class ClientFault:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The deletion of a held lock's keys on all nodes that answer. `pick` chooses one of the locks."""
+    """The deletion of a held lock's keys on all nodes that answer.
+
+    `pick` chooses one of the locks.
+    """
 
     gap: float
     pick: float
@@ -96,7 +112,8 @@ class Phase:
     """Lanes of faults that run side by side. Each lane has nodes of its own.
 
     Attributes:
-        kind: "minority": at most a minority of nodes is impaired at any moment. "majority": a majority is.
+        kind: "minority": at most a minority of nodes is impaired at any moment. "majority": a
+            majority is.
         seconds: The time in which faults begin. Faults that have begun are carried to their end.
         rest: Seconds after it until all nodes must be well again.
     """
@@ -123,7 +140,9 @@ class Plan:
     cycles: tuple[tuple[Phase, Phase], ...] = field(repr=False)
 
 
-def plan(seed: int, *, nodes: int, seconds: float, slots: int, careless: int, ttl: float, guard: float) -> Plan:
+def plan(
+    seed: int, *, nodes: int, seconds: float, slots: int, careless: int, ttl: float, guard: float
+) -> Plan:
     """Draw the faults of a run.
 
     Args:
@@ -144,7 +163,9 @@ def plan(seed: int, *, nodes: int, seconds: float, slots: int, careless: int, tt
 class _Drawing:
     """Draws the cycles. Its times are planned: a run may be behind them."""
 
-    def __init__(self, draw: random.Random, nodes: int, slots: int, careless: int, ttl: float, guard: float) -> None:
+    def __init__(
+        self, draw: random.Random, nodes: int, slots: int, careless: int, ttl: float, guard: float
+    ) -> None:
         self._draw = draw
         self._nodes = nodes
         self._crew = (slots, careless, ttl)
@@ -160,12 +181,22 @@ class _Drawing:
         calm = max(2.0, seconds - LOOK - breaking - rest)
         order = draw.sample(range(nodes), nodes)
         minority = (nodes - 1) // 2
-        # Each lane has nodes of its own, so that at most one of each is impaired: the rest is a majority.
+        # Each lane has nodes of its own, so that at most one of each is impaired: the rest is a
+        # majority.
         lanes = tuple(self._lane(order[lane::minority], calm) for lane in range(minority))
-        first = Phase("minority", lanes, _client_faults(draw, calm, *self._crew), _losses(draw, calm), calm, 0.5)
+        first = Phase(
+            "minority",
+            lanes,
+            _client_faults(draw, calm, *self._crew),
+            _losses(draw, calm),
+            calm,
+            0.5,
+        )
         self._now += calm
         broken = self._breaking_lane(breaking)
-        second = Phase("majority", (broken,), _client_faults(draw, breaking, *self._crew), (), breaking, rest)
+        second = Phase(
+            "majority", (broken,), _client_faults(draw, breaking, *self._crew), (), breaking, rest
+        )
         self._now += breaking + rest
         return first, second
 
@@ -175,7 +206,9 @@ class _Drawing:
         while at < self._now + seconds or not faults:
             kind = draw.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
             lasts = draw.uniform(0.1, _LONGEST[kind])
-            faults.append(self._fault(kind, (draw.choice(nodes),), at, draw.uniform(0.1, 0.4), lasts))
+            faults.append(
+                self._fault(kind, (draw.choice(nodes),), at, draw.uniform(0.1, 0.4), lasts)
+            )
             at += faults[-1].takes
         return tuple(faults[:-1] or faults)
 
@@ -187,7 +220,8 @@ class _Drawing:
         draw, at = self._draw, self._now
         faults: list[Fault] = []
         while at < self._now + seconds or not faults:
-            # After what makes nodes forget, all of them are to be trusted again before others forget: one at a time.
+            # After what makes nodes forget, all of them are to be trusted again before others
+            # forget: one at a time.
             hit = tuple(sorted(draw.sample(range(self._nodes), self._nodes // 2 + 1)))
             kind = draw.choice(_BREAKS)
             seconds = draw.uniform(*(_SHORT_SECONDS if kind == "kill" else _BREAK_SECONDS))
@@ -195,7 +229,9 @@ class _Drawing:
             at += faults[-1].takes
         return tuple(faults[:-1] or faults)
 
-    def _fault(self, kind: Kind, nodes: tuple[int, ...], at: float, gap: float, seconds: float) -> Fault:
+    def _fault(
+        self, kind: Kind, nodes: tuple[int, ...], at: float, gap: float, seconds: float
+    ) -> Fault:
         draw = self._draw
         way, late = draw.choice(("", "to_server", "to_client")), draw.uniform(0.005, 0.06)
         empty, drop = draw.random() < 0.5, draw.random() < 0.5
@@ -204,7 +240,9 @@ class _Drawing:
         return Fault(kind, nodes, gap, lasts, settle, way, late, empty, drop)
 
 
-def _client_faults(draw: random.Random, seconds: float, slots: int, careless: int, ttl: float) -> tuple[ClientFault, ...]:
+def _client_faults(
+    draw: random.Random, seconds: float, slots: int, careless: int, ttl: float
+) -> tuple[ClientFault, ...]:
     faults: list[ClientFault] = []
     left = seconds
     while True:
@@ -217,7 +255,11 @@ def _client_faults(draw: random.Random, seconds: float, slots: int, careless: in
             fault = ClientFault(gap, slot, draw.uniform(0.1, 0.5))
         else:
             # Long enough for others to get what it holds; mostly those whose writes come late then.
-            slot = draw.randrange(slots - careless, slots) if careless and draw.random() < 0.7 else slot
+            slot = (
+                draw.randrange(slots - careless, slots)
+                if careless and draw.random() < 0.7
+                else slot
+            )
             fault = ClientFault(gap, slot, ttl * draw.uniform(1.1, 1.8))
         left -= gap + fault.seconds
         if left < 0:

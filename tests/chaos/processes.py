@@ -20,11 +20,12 @@ __all__ = ["Process"]
 
 _FOLDER: Final = Path(__file__).parents[1]
 
-# The package by a short name: `tests` itself imports pytest, which the environments of other libraries do not have, and
-# a process that is stopped does not see that its parent is gone. The folder comes last: it has a `typing` in it.
-# Half a second of imports is nobody's fault, and must not look like one: they give way to the others, where a process may
-# take its priority back. (Where it may not, it has one step less, like all.) Five steps, not more: a process with the
-# least priority does not begin within minutes on a machine that is busy.
+# The package by a short name: `tests` itself imports pytest, which the environments of other
+# libraries do not have, and a process that is stopped does not see that its parent is gone. The
+# folder comes last: it has a `typing` in it. Half a second of imports is nobody's fault, and must
+# not look like one: they give way to the others, where a process may take its priority back. (Where
+# it may not, it has one step less, like all.) Five steps, not more: a process with the least
+# priority does not begin within minutes on a machine that is busy.
 _START: Final = """
 import sys, json, importlib, ctypes, os, contextlib
 if sys.platform == "linux": ctypes.CDLL(None).prctl(1, 9)
@@ -50,10 +51,21 @@ class Process:
         log: The file for its stderr.
     """
 
-    def __init__(self, module: str, task: Mapping[str, Any], log: Path, python: Path | None = None) -> None:
-        command = [str(python or sys.executable), "-c", _START, str(_FOLDER), f"chaos.{module}", json.dumps(task)]
+    def __init__(
+        self, module: str, task: Mapping[str, Any], log: Path, python: Path | None = None
+    ) -> None:
+        command = [
+            str(python or sys.executable),
+            "-c",
+            _START,
+            str(_FOLDER),
+            f"chaos.{module}",
+            json.dumps(task),
+        ]
         with log.open("ab") as errors:
-            self._popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+            self._popen = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

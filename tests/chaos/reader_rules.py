@@ -53,7 +53,9 @@ def judge_readers(
     unchanged(judgement, record, deleted)
 
 
-def read_fences(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
+def read_fences(
+    judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]
+) -> None:
     """The fence of a reader is at least the last writer's, and below that of the next writer.
 
     Locks of the same name count as writers. A writer that becomes a reader keeps its fence, or gets
@@ -62,20 +64,30 @@ def read_fences(judgement: Judgement, name: str, holds: list[Hold], deleted: dic
     """
     written = read = 0
     for hold in holds:
-        if hold.fence is None or hold.vouched <= hold.got or deleted.get((name, hold.token), hold.got + 1) <= hold.got:
+        if (
+            hold.fence is None
+            or hold.vouched <= hold.got
+            or deleted.get((name, hold.token), hold.got + 1) <= hold.got
+        ):
             continue
         words = f"{name}: {who(hold)} has {hold.fence}"
         if hold.kind != "read":
             if hold.fence <= read:
-                judgement.violations.append(Finding("fence", hold.got, f"{words} after a reader's {read}"))
+                judgement.violations.append(
+                    Finding("fence", hold.got, f"{words} after a reader's {read}")
+                )
             written = max(written, hold.fence)
             if hold.read_fence is not None:
                 if hold.read_fence < hold.fence:
-                    judgement.violations.append(Finding("fence", hold.got, f"{words} and then {hold.read_fence}"))
+                    judgement.violations.append(
+                        Finding("fence", hold.got, f"{words} and then {hold.read_fence}")
+                    )
                 read = max(read, hold.read_fence)
             continue
         if hold.fence < written:
-            judgement.violations.append(Finding("fence", hold.got, f"{words} after a writer's {written}"))
+            judgement.violations.append(
+                Finding("fence", hold.got, f"{words} after a writer's {written}")
+            )
         read = max(read, hold.fence)
 
 
@@ -103,11 +115,17 @@ def unchanged(judgement: Judgement, record: Record, deleted: dict[tuple[str, str
                 continue
             writer, wrote = writes[way, name, last]
             # The register refuses a late write with a lower fence.
-            refusable = way == "fenced" and (writer.fence or 0) < (reader.read_fence or reader.fence or 0)
+            refusable = way == "fenced" and (writer.fence or 0) < (
+                reader.read_fence or reader.fence or 0
+            )
             if any(deleted.get((name, hold.token), at + 1) <= at for hold in (reader, writer)):
-                judgement.beyond.append(Finding("changed under a reader, keys were deleted", at, words))
+                judgement.beyond.append(
+                    Finding("changed under a reader, keys were deleted", at, words)
+                )
             elif wrote > writer.vouched and not refusable:
-                judgement.beyond.append(Finding("changed under a reader by a late write", at, words))
+                judgement.beyond.append(
+                    Finding("changed under a reader by a late write", at, words)
+                )
             else:
                 judgement.violations.append(Finding("changed under a reader", at, words))
 
@@ -132,7 +150,11 @@ def turns(
         begin, end = waiter.asked + LATER, waiter.got
         if begin >= end or waiter.how == "try" or len(waiter.names) > 1:
             continue
-        between = [hold for hold in holds[bisect_right(got, begin) : bisect_right(got, end)] if hold is not waiter]
+        between = [
+            hold
+            for hold in holds[bisect_right(got, begin) : bisect_right(got, end)]
+            if hold is not waiter
+        ]
         writers = {(hold.process, hold.token) for hold in between if hold.kind != "read"}
         later = [hold for hold in between if hold.kind == "read" and hold.asked > begin]
         readers = {(hold.process, hold.token) for hold in later}
@@ -140,7 +162,12 @@ def turns(
         least = WRITERS if reads else len({hold.process for hold in later}) * (len(writers) + 1)
         passed = len(writers if reads else readers) - least
         still = record.body_stood_still(waiter.process, waiter.asked, end)
-        if passed <= 0 or still or machine.touch(waiter.asked, end) or unwell.touch(waiter.asked, end):
+        if (
+            passed <= 0
+            or still
+            or machine.touch(waiter.asked, end)
+            or unwell.touch(waiter.asked, end)
+        ):
             continue
         if reads:
             judgement.writers_first_most = max(judgement.writers_first_most, len(writers))
@@ -148,4 +175,6 @@ def turns(
             judgement.readers_first_most = max(judgement.readers_first_most, passed)
         if passed > LAPSED:
             words = f"{name}: {who(waiter)}, {passed} times more often than by turns"
-            judgement.violations.append(Finding("reader passed" if reads else "writer passed", end, words))
+            judgement.violations.append(
+                Finding("reader passed" if reads else "writer passed", end, words)
+            )

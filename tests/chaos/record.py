@@ -91,7 +91,9 @@ class Hold:
 
     @property
     def vouched(self) -> int:
-        """End of the time for which its holder could rely on it: the deadline, the loss, or the kill."""
+        """End of the time for which its holder could rely on it: the deadline, the loss, or the
+        kill.
+        """
         ends = (self.deadline, self.lost, self.over, self.killed)
         return min(end or FOREVER for end in ends)
 
@@ -147,14 +149,16 @@ class Record:
         holds: The holds of all processes.
         fails: Acquisitions that ended without the lock, each with its process.
         cut: Acquisitions that their own caller cancelled.
-        amid: Acquisitions whose process was killed before they ended; "t" is the instant of the kill.
+        amid: Acquisitions whose process was killed before they ended; "t" is the instant of the
+            kill.
         faults: Faults of nodes: kind, nodes, and the instants of begin, end, and recovery.
         still: Spans in which a process stood still, by process. "relay" is the way to all nodes.
         blocked: Spans in which the event loop of the bodies stood still, but not the engine.
         killed: Instants of the kills, by process.
         writers: The process of each number with which the ids of writes begin.
         stopped: Stops by the nemesis: process, begin and end.
-        late: Standstills that client processes saw themselves, of any cause: process, begin and end.
+        late: Standstills that client processes saw themselves, of any cause: process, begin and
+            end.
         deletes: Deletions of the keys of locks, on purpose.
         leftovers: Keys on nodes while all clients rest: instant, node, keys.
         looks: Keys without an end, or with one too late, while clients work: instant, node, keys.
@@ -186,7 +190,9 @@ class Record:
 
     def stood_still(self, process: str, begin: int, end: int) -> bool:
         """Return True if a process, or the way to all nodes, stood still in a span."""
-        return any(who in self.still and self.still[who].touch(begin, end) for who in (process, "relay"))
+        return any(
+            who in self.still and self.still[who].touch(begin, end) for who in (process, "relay")
+        )
 
     def body_stood_still(self, process: str, begin: int, end: int) -> bool:
         """Return True if the bodies of a process, or the way to all nodes, stood still in a span."""
@@ -411,11 +417,17 @@ def _load_process(
                 record.writers[line.get("of", 0)] = process
     killed = record.killed.get(process)
     if killed is not None:
-        record.amid += [_without(process, line) | {"a": at, "t": killed} for at, line in asks.items()]
+        record.amid += [
+            _without(process, line) | {"a": at, "t": killed} for at, line in asks.items()
+        ]
     else:
-        record.errors += [{"t": at, "p": process, "why": f"no answer to {line['n']}"} for at, line in asks.items()]
+        record.errors += [
+            {"t": at, "p": process, "why": f"no answer to {line['n']}"} for at, line in asks.items()
+        ]
     for hold in open_holds.values():
         if hold.ended is None:
             hold.killed = killed
             if killed is None:
-                record.errors.append({"t": hold.got, "p": process, "why": f"hold {hold.number} never ended"})
+                record.errors.append(
+                    {"t": hold.got, "p": process, "why": f"hold {hold.number} never ended"}
+                )

@@ -1,8 +1,10 @@
-"""A TCP relay before each node, in a process of its own, with the network's faults; it never looks at what it carries.
+"""A TCP relay before each node, in a process of its own, with the network's faults; it never looks
+at what it carries.
 
-Lines on stdin: `{"node": 0, "op": "cut" | "refuse" | "accept" | "stall" | "flow" | "delay", "way": …, "seconds": …}`, each
-answered by a line. The relay of tests.support.proxy has a task per direction of each connection; this one has to carry
-thousands of messages a second and is callbacks only.
+Lines on stdin: `{"node": 0, "op": "cut" | "refuse" | "accept" | "stall" | "flow" | "delay", "way":
+…, "seconds": …}`, each answered by a line. The relay of tests.support.proxy has a task per
+direction of each connection; this one has to carry thousands of messages a second and is callbacks
+only.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ class Pipe:
         loop = asyncio.get_running_loop()
         while self._held and self._held[0][0] <= loop.time():
             self._sink.write(self._held.popleft()[1])
-        # A timer may come a moment early: then what it came for is not due yet, and needs the next one.
+        # A timer may come a moment early: then what it came for is not due yet, and needs the next
+        # one.
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -116,7 +119,9 @@ class Link:
     async def connect(self, front: _Front) -> None:
         """Connect to the node for a client; its connection is reset where that is not possible."""
         try:
-            await asyncio.get_running_loop().create_connection(lambda: _Back(self, front), *self._address)
+            await asyncio.get_running_loop().create_connection(
+                lambda: _Back(self, front), *self._address
+            )
         except OSError:
             front.drop()
 
@@ -194,13 +199,17 @@ class _Back(_End):
         self._front.joined(self, TO_SERVER)
 
 
-async def _serve(addresses: list[tuple[str, int]], say: Callable[[object], None], history: History) -> None:
+async def _serve(
+    addresses: list[tuple[str, int]], say: Callable[[object], None], history: History
+) -> None:
     links = [Link(host, port) for host, port in addresses]
     for link in links:
         await link.accept()
     watching = asyncio.create_task(_watch(history))
     lines = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
+    )
     say([link.port for link in links])
     while line := await lines.readline():
         order: dict[str, Any] = json.loads(line)

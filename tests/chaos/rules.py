@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["judge"]
 
 WATCHED: Final = 150_000_000
-"""Nanoseconds from which on a lease is watched for certain: the library looks at it first when it is 0.1 s old."""
+"""Nanoseconds from which on a lease is watched for certain: the library looks at it first when it
+is 0.1 s old.
+"""
 
 USUAL: Final = 50_000_000
 """Nanoseconds from a deletion to its notice that half of them may take, once there are `ENOUGH`: by renewals alone, which come
@@ -30,32 +32,45 @@ at a third of the ttl, it would be five times that."""
 ENOUGH: Final = 20
 
 IN_LINE: Final = 24
-"""Turns that others may have before one who waits: six processes with four waiters each, on one name."""
+"""Turns that others may have before one who waits: six processes with four waiters each, on one
+name.
+"""
 
 IDLE: Final = 0.05
-"""Share of that time for which the name may have been free, all told: between its holders, on its way to the next."""
+"""Share of that time for which the name may have been free, all told: between its holders, on its
+way to the next.
+"""
 
 GAP: Final = 200_000_000
-"""Nanoseconds for which it may have been free at a time: whoever waits longer while it is free was not woken."""
+"""Nanoseconds for which it may have been free at a time: whoever waits longer while it is free was
+not woken.
+"""
 
 RELEASED: Final = NANO // 2
-"""Nanoseconds until the release of who held it or asked for it has reached the nodes that are well."""
+"""Nanoseconds until the release of who held it or asked for it has reached the nodes that are well.
+"""
 
 PATIENCE: Final = 20 * NANO
 """Nanoseconds for which acquisitions wait that are neither single attempts nor given up."""
 
 ANSWER: Final = 2 * NANO
-"""Nanoseconds within which there is an answer when an acquisition's patience is over, whatever hangs."""
+"""Nanoseconds within which there is an answer when an acquisition's patience is over, whatever
+hangs.
+"""
 
 ON_TIME: Final = 600_000_000
-"""Nanoseconds from a deadline to the notice of it on a busy machine. A client yields to its event loop every 0.15 s. With
+"""Nanoseconds from a deadline to the notice of it on a busy machine.
+
+A client yields to its event loop every 0.15 s. With
 `thread=True` the notice passes two event loops, and each may be late as often again."""
 
 NEXT_RENEWAL: Final = 1 / 3
 """Share of the ttl after which a lease is renewed, and finds what nobody told it of."""
 
 ASKED: Final = NANO // 10
-"""Nanoseconds before a lease's begin in which a node must have been well to have been asked and to have granted."""
+"""Nanoseconds before a lease's begin in which a node must have been well to have been asked and to
+have granted.
+"""
 
 FORGETTING: Final = {"kill", "flush", "fill"}
 """Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
@@ -67,7 +82,8 @@ CUTTING: Final = {"kill", "cut", "refuse", "stall", "client_kill"}
 """Faults that end connections."""
 
 NOT_RUN: Final = "before this task ran"
-"""The reason of a failure where a thread was granted the lock, and the task learned of it too late."""
+"""The reason of a failure where a thread was granted the lock, and the task learned of it too late.
+"""
 
 OFFER: Final = "aioredlock_ng:offer:"
 """The beginning of a key's value while it is kept for a waiter."""
@@ -93,7 +109,9 @@ def judge(record: Record) -> Judgement:
     _answers(judgement, record)
     _needless_losses(judgement, record, unwell, deleted)
     _leftovers(judgement, record)
-    judgement.violations += [Finding("error", error["t"], f"{error['p']}: {error['why']}") for error in record.errors]
+    judgement.violations += [
+        Finding("error", error["t"], f"{error['p']}: {error['why']}") for error in record.errors
+    ]
     return judgement
 
 
@@ -108,17 +126,22 @@ def _by_name(holds: list[Hold]) -> dict[str, list[Hold]]:
 def _deletions(record: Record) -> dict[tuple[str, str], int]:
     """Return the instant before each deletion that left no majority, by name and token.
 
-    Nodes may have deleted them, and others may hold the lock, before whoever deletes them has read one answer. Nodes that were
-    impaired within a ttl before count as having none: the lock may have been granted, or its holder given up, without them.
+    Nodes may have deleted them, and others may hold the lock, before whoever deletes them has read
+    one answer. Nodes that were impaired within a ttl before count as having none: the lock may have
+    been granted, or its holder given up, without them.
     """
     taken = []
     for delete in record.deletes:
         without = {node for node, count in zip(delete["n"], delete["c"], strict=True) if count}
         if without:
-            without |= _impaired(record, delete.get("a", delete["t"]) - int(record.ttl * NANO), delete["t"])
+            without |= _impaired(
+                record, delete.get("a", delete["t"]) - int(record.ttl * NANO), delete["t"]
+            )
         if record.lacks_majority(without):
             taken.append(delete)
-    return {(delete["name"], delete["k"]): delete.get("a", delete["t"]) for delete in reversed(taken)}
+    return {
+        (delete["name"], delete["k"]): delete.get("a", delete["t"]) for delete in reversed(taken)
+    }
 
 
 def _impaired(record: Record, since: int, until: int) -> set[int]:
@@ -128,15 +151,22 @@ def _impaired(record: Record, since: int, until: int) -> set[int]:
 
 def _faults(record: Record, since: int, until: int) -> list[dict[str, Any]]:
     """Return the faults of nodes that were not well at some instant between these."""
-    return [fault for fault in record.faults if fault["t"] <= until and fault.get("well", until) >= since]
+    return [
+        fault
+        for fault in record.faults
+        if fault["t"] <= until and fault.get("well", until) >= since
+    ]
 
 
-def _overlaps(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
+def _overlaps(
+    judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]
+) -> None:
     """No two holders at once, unless the keys of the first were deleted on purpose."""
     inside: list[Hold] = []
     asked: dict[str, int] = {}
     for hold in holds:
-        # Readers may share a grant long after its attempt. Its keys may have been deleted meanwhile.
+        # Readers may share a grant long after its attempt. Its keys may have been deleted
+        # meanwhile.
         asked[hold.token] = min(hold.since, asked.get(hold.token, hold.since))
         since = asked[hold.token] if hold.kind == "read" else hold.since
         inside = [other for other in inside if other.until > hold.got]
@@ -152,13 +182,17 @@ def _overlaps(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[
             words = f"{name}: {who(other)} and {who(hold)} for {length / 1e6:.1f} ms"
             if at is not None and at <= hold.got:
                 judgement.overlap_longest = max(judgement.overlap_longest, length)
-                judgement.beyond.append(Finding("two holders, the first one's keys were deleted", hold.got, words))
+                judgement.beyond.append(
+                    Finding("two holders, the first one's keys were deleted", hold.got, words)
+                )
             else:
                 judgement.violations.append(Finding("overlap", hold.got, words))
         inside.append(hold)
 
 
-def _fences(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
+def _fences(
+    judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]
+) -> None:
     """Each fence is greater than those of all holds before.
 
     A hold is left out if it was over when its holder had it. Its keys may have been deleted before.
@@ -171,19 +205,28 @@ def _fences(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tu
         if hold.fence is None or hold.kind == "read":
             continue
         if hold.fence in seen:
-            judgement.violations.append(Finding("fence", hold.got, f"{name}: {who(hold)} has {hold.fence}, given before"))
+            judgement.violations.append(
+                Finding("fence", hold.got, f"{name}: {who(hold)} has {hold.fence}, given before")
+            )
         seen.add(hold.fence)
         if hold.vouched <= hold.got or deleted.get((name, hold.token), hold.got + 1) <= hold.got:
             continue
         if hold.fence < highest:
-            judgement.violations.append(Finding("fence", hold.got, f"{name}: {who(hold)} has {hold.fence} after {highest}"))
+            judgement.violations.append(
+                Finding("fence", hold.got, f"{name}: {who(hold)} has {hold.fence} after {highest}")
+            )
         highest = max(highest, hold.fence)
 
 
 def _lost_updates(
-    judgement: Judgement, record: Record, deleted: dict[tuple[str, str], int], holds: dict[str, list[Hold]]
+    judgement: Judgement,
+    record: Record,
+    deleted: dict[tuple[str, str], int],
+    holds: dict[str, list[Hold]],
 ) -> None:
-    """No two writes rest on the same read; on plain registers, unless one came late from a process that stood still."""
+    """No two writes rest on the same read; on plain registers, unless one came late from a process
+    that stood still.
+    """
     plain: dict[tuple[str, int], list[tuple[Hold, int]]] = defaultdict(list)
     fenced: dict[tuple[str, int], list[Hold]] = defaultdict(list)
     written: dict[str, set[int]] = defaultdict(set)
@@ -215,7 +258,11 @@ def _lost_updates(
                     words = f"{name}: {who(hold)} had {hold.fence}, and nobody a greater one"
                     judgement.violations.append(Finding("refused without a reason", at, words))
     for hold, name, before in reads_fenced:
-        if before and before not in written_fenced[name] and record.writers.get(before >> 40) not in record.killed:
+        if (
+            before
+            and before not in written_fenced[name]
+            and record.writers.get(before >> 40) not in record.killed
+        ):
             words = f"{name}: {who(hold)} read {before} behind the fence, which nobody wrote"
             judgement.violations.append(Finding("register", hold.got, words))
     for (name, before), writers in fenced.items():
@@ -229,35 +276,69 @@ def _lost_updates(
         first = min(writes, key=lambda write: write[0].got)[0]
         taken = deleted.get((name, first.token))
         if sum(at > hold.vouched for hold, at in writes) >= len(writes) - 1:
-            judgement.beyond.append(Finding("lost update, plain: a write came late after a pause", writes[-1][1], words))
+            judgement.beyond.append(
+                Finding("lost update, plain: a write came late after a pause", writes[-1][1], words)
+            )
         elif taken is not None and taken <= writes[-1][1]:
-            judgement.beyond.append(Finding("lost update, plain: the first one's keys were deleted", writes[-1][1], words))
+            judgement.beyond.append(
+                Finding(
+                    "lost update, plain: the first one's keys were deleted", writes[-1][1], words
+                )
+            )
         else:
             judgement.violations.append(Finding("lost update, plain", writes[-1][1], words))
     for hold, name, before in reads:
-        if before and before not in written[name] and record.writers.get(before >> 40) not in record.killed:
-            judgement.violations.append(Finding("register", hold.got, f"{name}: {who(hold)} read {before}, which nobody wrote"))
+        if (
+            before
+            and before not in written[name]
+            and record.writers.get(before >> 40) not in record.killed
+        ):
+            judgement.violations.append(
+                Finding(
+                    "register", hold.got, f"{name}: {who(hold)} read {before}, which nobody wrote"
+                )
+            )
 
 
 def _outdated(hold: Hold, others: list[Hold], record: Record) -> bool:
     """Return True if another holder had a greater fence before a hold was over."""
     end, fence = hold.ended or record.over, hold.fence or 0
-    return any(other.fence is not None and other.fence > fence and other.got <= end for other in others)
+    return any(
+        other.fence is not None and other.fence > fence and other.got <= end for other in others
+    )
 
 
-def _late(judgement: Judgement, record: Record, hold: Hold, name: str, at: int, deleted: dict[tuple[str, str], int]) -> None:
+def _late(
+    judgement: Judgement,
+    record: Record,
+    hold: Hold,
+    name: str,
+    at: int,
+    deleted: dict[tuple[str, str], int],
+) -> None:
     """Writes after the lock was over come only after a standstill, or a deletion of the keys."""
     judgement.late += 1
     if record.body_stood_still(hold.process, min(hold.vouched, at), at):
         judgement.beyond.append(Finding("late write after a pause", at, f"{name}: {who(hold)}"))
     elif deleted.get((name, hold.token), at + 1) <= at:
-        judgement.beyond.append(Finding("late write, its keys were deleted", at, f"{name}: {who(hold)}"))
+        judgement.beyond.append(
+            Finding("late write, its keys were deleted", at, f"{name}: {who(hold)}")
+        )
     else:
-        judgement.violations.append(Finding("late write", at, f"{name}: {who(hold)}, {(at - hold.vouched) / 1e6:.1f} ms late"))
+        judgement.violations.append(
+            Finding(
+                "late write", at, f"{name}: {who(hold)}, {(at - hold.vouched) / 1e6:.1f} ms late"
+            )
+        )
 
 
-def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]], unwell: Intervals) -> None:
-    """A holder is notified if its keys were deleted. The time is measured unless its process stood still."""
+def _told(
+    judgement: Judgement, record: Record, holds: dict[str, list[Hold]], unwell: Intervals
+) -> None:
+    """A holder is notified if its keys were deleted.
+
+    The time is measured unless its process stood still.
+    """
     for delete in record.deletes:
         at = delete["t"]
         if not record.lacks_majority(set(delete["n"])):
@@ -272,8 +353,13 @@ def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]], un
         judgement.violations.append(Finding("told late", record.over, words))
 
 
-def _told_of(judgement: Judgement, record: Record, hold: Hold, delete: dict[str, Any], unwell: Intervals) -> None:
-    """Judge when one holder was notified of one deletion. A reader is notified by its next renewal."""
+def _told_of(
+    judgement: Judgement, record: Record, hold: Hold, delete: dict[str, Any], unwell: Intervals
+) -> None:
+    """Judge when one holder was notified of one deletion.
+
+    A reader is notified by its next renewal.
+    """
     at = delete["t"]
     renewed = record.ttl * NEXT_RENEWAL * NANO + RELEASED
     words = f"{delete['name']}: {who(hold)}"
@@ -287,7 +373,9 @@ def _told_of(judgement: Judgement, record: Record, hold: Hold, delete: dict[str,
             # It got them back before anybody else had them.
             judgement.beyond.append(Finding("keys deleted one by one, set again", at, words))
         elif end - at > record.ttl * NANO or (
-            end - at > renewed and not unwell.touch(at, end) and not record.body_stood_still(hold.process, at, end)
+            end - at > renewed
+            and not unwell.touch(at, end)
+            and not record.body_stood_still(hold.process, at, end)
         ):
             judgement.violations.append(Finding("never told", at, f"{words} went on"))
         else:
@@ -301,9 +389,13 @@ def _told_of(judgement: Judgement, record: Record, hold: Hold, delete: dict[str,
         # No node reports changes of a key held by readers.
         judgement.told_readers.append(hold.lost - at)
         if hold.lost - at > renewed and not unwell.touch(at, hold.lost):
-            judgement.violations.append(Finding("told late", hold.lost, f"{words} after {(hold.lost - at) / 1e6:.0f} ms"))
+            judgement.violations.append(
+                Finding("told late", hold.lost, f"{words} after {(hold.lost - at) / 1e6:.0f} ms")
+            )
     else:
-        (judgement.told if at - hold.got >= WATCHED else judgement.told_young).append(hold.lost - at)
+        (judgement.told if at - hold.got >= WATCHED else judgement.told_young).append(
+            hold.lost - at
+        )
 
 
 def _told_by_deadline(judgement: Judgement, record: Record, machine: Intervals) -> None:
@@ -318,7 +410,13 @@ def _told_by_deadline(judgement: Judgement, record: Record, machine: Intervals) 
             judgement.violations.append(Finding("told after its deadline", told, words))
 
 
-def _success(judgement: Judgement, record: Record, unwell: Intervals, machine: Intervals, holds: dict[str, list[Hold]]) -> None:
+def _success(
+    judgement: Judgement,
+    record: Record,
+    unwell: Intervals,
+    machine: Intervals,
+    holds: dict[str, list[Hold]],
+) -> None:
     """While a majority is well, every acquisition gets the lock, or another client has it.
 
     A single attempt may find another holder. A wait may end without the lock if others held it all
@@ -335,7 +433,9 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, machine: I
         if fail["why"] == "held":
             judgement.held_well += 1
             if not unwell.touch(fail["a"] - int(record.ttl * NANO), fail["t"]) and not about(fail):
-                words = f"{fail['p']}: {', '.join(fail['n'])}: held, and nobody held it or asked for it"
+                words = (
+                    f"{fail['p']}: {', '.join(fail['n'])}: held, and nobody held it or asked for it"
+                )
                 judgement.violations.append(Finding("held by nobody", fail["t"], words))
         elif (
             record.stood_still(fail["p"], fail["a"], fail["t"])
@@ -344,7 +444,9 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, machine: I
             or (NOT_RUN in fail["v"] and record.body_stood_still(fail["p"], fail["a"], fail["t"]))
         ):
             judgement.stood_still += 1
-        elif fail["why"] == "AcquireTimeout" and all(_in_line(fail, name, holds) for name in _lines(fail)):
+        elif fail["why"] == "AcquireTimeout" and all(
+            _in_line(fail, name, holds) for name in _lines(fail)
+        ):
             words = f"{fail['p']}: {', '.join(fail['n'])}: others held it for all of {(fail['t'] - fail['a']) / 1e6:.0f} ms"
             judgement.beyond.append(Finding("not acquired: in line to the end", fail["t"], words))
         else:
@@ -355,9 +457,11 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, machine: I
 
 
 def _reconnects_late(record: Record, fail: dict[str, Any]) -> bool:
-    """Return True if a process that was stopped may have connected to a node later than `Settling` assumes.
+    """Return True if a process that was stopped may have connected to a node later than `Settling`
+    assumes.
 
-    When the next fault ends the young connection, the pause before the next attempt goes on doubling.
+    When the next fault ends the young connection, the pause before the next attempt goes on
+    doubling.
     """
     since = fail["a"] - RECONNECT
     cuts = [
@@ -365,11 +469,16 @@ def _reconnects_late(record: Record, fail: dict[str, Any]) -> bool:
         for fault in _faults(record, since, fail["t"])
         if fault["k"] in CUTTING and (fault["k"] != "stall" or fault.get("drop"))
     ]
-    return any(go > since and any(stop < cut < fail["t"] for cut in cuts) for stop, go in record.stops_of(fail["p"]))
+    return any(
+        go > since and any(stop < cut < fail["t"] for cut in cuts)
+        for stop, go in record.stops_of(fail["p"])
+    )
 
 
 def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
-    """Return a function that tells whether other clients held or asked for the names of an acquisition."""
+    """Return a function that tells whether other clients held or asked for the names of an
+    acquisition.
+    """
     asked: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     held: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for hold in record.holds:
@@ -377,7 +486,9 @@ def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
         released = max(_released(record, hold.process, end), hold.kept + RELEASED)
         if hold.ended is None and hold.lost is None and hold.process in record.killed:
             # A renewal may have come after the last line about this hold.
-            released = max(released, record.killed[hold.process] + int(record.life * NANO) + RELEASED)
+            released = max(
+                released, record.killed[hold.process] + int(record.life * NANO) + RELEASED
+            )
         for name in hold.names:
             held[name].append((hold.asked, released))
     for line in (*record.fails, *record.cut, *record.amid):
@@ -390,14 +501,18 @@ def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
         taken = sum(name in holding and holding[name].touch(begin, end) for name in line["n"])
         # All slots of a semaphore must be taken, but only one name of a set.
         return taken >= (line.get("m") or 1) or any(
-            a < end and t > begin and of != id(line) for name in line["n"] for a, t, of in asked[name]
+            a < end and t > begin and of != id(line)
+            for name in line["n"]
+            for a, t, of in asked[name]
         )
 
     return others
 
 
 def _released(record: Record, process: str, end: int) -> int:
-    """Return the instant at which no node has any key of an acquisition or a hold that ended at `end`."""
+    """Return the instant at which no node has any key of an acquisition or a hold that ended at
+    `end`.
+    """
     if end <= record.killed.get(process, FOREVER) <= end + RELEASED:
         # The kill may have come before the release.
         return end + int(record.life * NANO) + RELEASED
@@ -406,7 +521,10 @@ def _released(record: Record, process: str, end: int) -> int:
 
 def _answers(judgement: Judgement, record: Record) -> None:
     """Every acquisition ends when its time is over, whatever the nodes do."""
-    asked = [(hold.process, hold.names, hold.asked, hold.got, _patience(hold.how)) for hold in record.holds]
+    asked = [
+        (hold.process, hold.names, hold.asked, hold.got, _patience(hold.how))
+        for hold in record.holds
+    ]
     asked += [
         (line["p"], line["n"], line["a"], line["t"], _patience(line.get("w", ""), line.get("g")))
         for line in (*record.fails, *record.cut, *record.amid)
@@ -441,10 +559,16 @@ def _in_line(fail: dict[str, Any], names: list[str], holds: dict[str, list[Hold]
     held = Intervals(before)
     if held.seconds(begin, end) < (1 - IDLE) * (end - begin) / NANO or len(before) > IN_LINE:
         return False
-    return all(held.touch(at, at + GAP) for at in (begin, *(until + 1 for _, until in before)) if at + GAP < end)
+    return all(
+        held.touch(at, at + GAP)
+        for at in (begin, *(until + 1 for _, until in before))
+        if at + GAP < end
+    )
 
 
-def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, deleted: dict[tuple[str, str], int]) -> None:
+def _needless_losses(
+    judgement: Judgement, record: Record, unwell: Intervals, deleted: dict[tuple[str, str], int]
+) -> None:
     """While a majority is well, a lease is lost for the documented reasons only."""
     for hold in record.holds:
         at = hold.lost or hold.gone
@@ -460,20 +584,30 @@ def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, de
             judgement.beyond.append(Finding("lost: no majority was well", at, words))
         elif _rival_kept_nodes(record, hold, at):
             judgement.beyond.append(
-                Finding("lost: a rival's fence kept nodes from it, and then others were impaired", at, words)
+                Finding(
+                    "lost: a rival's fence kept nodes from it, and then others were impaired",
+                    at,
+                    words,
+                )
             )
         elif _forgot(record, hold, at):
-            judgement.beyond.append(Finding("lost: nodes forgot, one soon after the other", at, words))
+            judgement.beyond.append(
+                Finding("lost: nodes forgot, one soon after the other", at, words)
+            )
         elif record.lacks_majority(
-            _impaired(record, hold.got - ASKED, hold.got) | _impaired(record, at - int(record.ttl * NANO), at)
+            _impaired(record, hold.got - ASKED, hold.got)
+            | _impaired(record, at - int(record.ttl * NANO), at)
         ):
-            judgement.beyond.append(Finding("lost: granted without nodes, and then others were impaired", at, words))
+            judgement.beyond.append(
+                Finding("lost: granted without nodes, and then others were impaired", at, words)
+            )
         else:
             judgement.violations.append(Finding("lost needlessly", at, words))
 
 
 def _rival_kept_nodes(record: Record, hold: Hold, at: int) -> bool:
-    """True if a rival asked beside this lease, which never had all nodes, and too few are left without impaired ones.
+    """True if a rival asked beside this lease, which never had all nodes, and too few are left
+    without impaired ones.
 
     A node that granted the rival keeps the rival's higher fence. It may not take the key of this
     lease then (DESIGN.md 4), although the rival has released its own.
@@ -482,8 +616,15 @@ def _rival_kept_nodes(record: Record, hold: Hold, at: int) -> bool:
         return False
     if hold.most - len(_impaired(record, hold.said - ASKED, at)) > record.minority:
         return False
-    asked = [(other.process, other.names, other.asked, other.got) for other in record.holds if other is not hold]
-    asked += [(line["p"], line["n"], line["a"], line["t"]) for line in (*record.fails, *record.cut, *record.amid)]
+    asked = [
+        (other.process, other.names, other.asked, other.got)
+        for other in record.holds
+        if other is not hold
+    ]
+    asked += [
+        (line["p"], line["n"], line["a"], line["t"])
+        for line in (*record.fails, *record.cut, *record.amid)
+    ]
     return any(
         set(names) & set(hold.names) and begin < hold.got and end > hold.asked
         for process, names, begin, end in asked
@@ -494,9 +635,15 @@ def _rival_kept_nodes(record: Record, hold: Hold, at: int) -> bool:
 def _forgot(record: Record, hold: Hold, at: int) -> bool:
     """Return True if a node forgot while others were impaired, so that no majority kept the lease."""
     lately = _faults(record, hold.got - int(record.ttl * NANO), at)
-    if not any(fault["k"] in FORGETTING for fault in lately) or len({node for fault in lately for node in fault["n"]}) < 2:
+    if (
+        not any(fault["k"] in FORGETTING for fault in lately)
+        or len({node for fault in lately for node in fault["n"]}) < 2
+    ):
         return False
-    return not hold.votes or hold.votes - len(_impaired(record, hold.said - ASKED, at)) <= record.minority
+    return (
+        not hold.votes
+        or hold.votes - len(_impaired(record, hold.said - ASKED, at)) <= record.minority
+    )
 
 
 def _leftovers(judgement: Judgement, record: Record) -> None:
@@ -509,7 +656,9 @@ def _leftovers(judgement: Judgement, record: Record) -> None:
         for key, left, token in line["keys"]:
             if kept(line, key, left, token):
                 continue
-            judgement.violations.append(Finding("key left behind", line["t"], f"node {line['n']}: {key} {token}, {left} ms"))
+            judgement.violations.append(
+                Finding("key left behind", line["t"], f"node {line['n']}: {key} {token}, {left} ms")
+            )
     for line in record.looks:
         for key, left, token in line["keys"]:
             if token.startswith(OFFER[: len(token)]) and left <= LONGEST_OFFER:
@@ -517,4 +666,6 @@ def _leftovers(judgement: Judgement, record: Record) -> None:
                 continue
             if key in min_held and 0 <= left <= record.life * 1000 + 1:
                 continue
-            judgement.violations.append(Finding("endless key", line["t"], f"node {line['n']}: {key} {token}, {left} ms"))
+            judgement.violations.append(
+                Finding("endless key", line["t"], f"node {line['n']}: {key} {token}, {left} ms")
+            )

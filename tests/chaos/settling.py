@@ -1,7 +1,9 @@
-"""When every client must be able to use a node again after a fault: an upper bound from the library's own rules.
+"""When every client must be able to use a node again after a fault: an upper bound from the
+library's own rules.
 
-A broken connection is made anew after a delay that doubles while it fails, and goes on doubling while connections break
-soon after they were made; a node that forgot is in quarantine. What takes longer than this is a finding.
+A broken connection is made anew after a delay that doubles while it fails, and goes on doubling
+while connections break soon after they were made; a node that forgot is in quarantine. What takes
+longer than this is a finding.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Settling:
         self._failures = [0] * nodes
         self._connected_at = [-STEADY] * nodes
 
-    def after(self, kind: Kind, nodes: tuple[int, ...], at: float, seconds: float, *, drop: bool) -> float:
+    def after(
+        self, kind: Kind, nodes: tuple[int, ...], at: float, seconds: float, *, drop: bool
+    ) -> float:
         """Return the seconds from the end of a fault until its nodes are in use again.
 
         Args:
@@ -50,14 +54,18 @@ class Settling:
         if kind in {"cut", "client_kill", "refuse", "kill"} or (kind == "stall" and drop):
             outage = seconds if kind in {"refuse", "kill"} else 0.0
             begin = at + seconds - outage
-            slowest = max(self._reconnect(node, begin, outage + (_START if kind == "kill" else 0.0)) for node in nodes)
+            slowest = max(
+                self._reconnect(node, begin, outage + (_START if kind == "kill" else 0.0))
+                for node in nodes
+            )
             return slowest + _HANDSHAKE + forgot
         return (0.2 if kind == "script_flush" else _HANDSHAKE) + forgot
 
     def _reconnect(self, node: int, at: float, outage: float) -> float:
         """The longest possible time from the end of an outage to the attempt that succeeds."""
         failures = 0 if at - self._connected_at[node] > STEADY else self._failures[node]
-        # As many attempts as there can be, with the shortest delays; and then the longest of the next.
+        # As many attempts as there can be, with the shortest delays; and then the longest of the
+        # next.
         tried_at = reconnect_delay(failures, 0.0)
         while tried_at <= outage:
             failures += 1

@@ -17,7 +17,9 @@ BEGIN: Final = 1_000_000 * MS
 
 
 class Story:
-    """Histories of a run in which nothing is wrong until a test says so; times are milliseconds since its begin."""
+    """Histories of a run in which nothing is wrong until a test says so; times are milliseconds
+    since its begin.
+    """
 
     def __init__(self, folder: Path, nodes: int = 3) -> None:
         self._folder = folder
@@ -33,18 +35,42 @@ class Story:
         self._add(name, 0, "start", p=name, of=number)
 
     def hold(self, process: str, got: float, ended: float | None, **more: Any) -> int:
-        """Add a hold that ends by its release, or with its process if `ended` is None. Return its number."""
+        """Add a hold that ends by its release, or with its process if `ended` is None.
+
+        Return its number.
+        """
         number = self._numbers[process] = self._numbers.get(process, 0) + 1
         fence, name = more.get("fence", int(BEGIN // MS + got)), more.get("name", "a")
-        deadline, token = self._at(more.get("deadline", got + 1480)), more.get("token", f"{process}-{number}")
+        deadline, token = (
+            self._at(more.get("deadline", got + 1480)),
+            more.get("token", f"{process}-{number}"),
+        )
         asked = self._at(more.get("asked", got - 2))
         about = {"w": more.get("how", "with"), "v": more.get("votes", "")}
         about |= {key: more[key] for key in ("c", "s", "m", "h", "fair") if key in more}
         about["b"] = self._at(more.get("since", got - 1))
-        self._add(process, got, "got", i=number, a=asked, n=more.get("names", [name]), d=deadline, f=fence, k=token, **about)
+        self._add(
+            process,
+            got,
+            "got",
+            i=number,
+            a=asked,
+            n=more.get("names", [name]),
+            d=deadline,
+            f=fence,
+            k=token,
+            **about,
+        )
         if "down" in more:
             self._add(process, more["down"], "down", i=number)
-            self._add(process, more["down"], "downgraded", i=number, f=more.get("read_fence", fence), d=deadline)
+            self._add(
+                process,
+                more["down"],
+                "downgraded",
+                i=number,
+                f=more.get("read_fence", fence),
+                d=deadline,
+            )
         if "lost" in more:
             self._add(process, more["lost"], "lost", i=number, d=deadline, why="a reason")
         if ended is not None:
@@ -84,10 +110,14 @@ class Story:
         """Kinds of violations, and kinds of what is not promised."""
         self.nemesis(10_000, "over")
         for name, lines in self._lines.items():
-            text = "".join(json.dumps(line) + "\n" for line in sorted(lines, key=lambda line: line["t"]))
+            text = "".join(
+                json.dumps(line) + "\n" for line in sorted(lines, key=lambda line: line["t"])
+            )
             (self._folder / f"{name}.jsonl").write_text(text)
         _, judgement = check(self._folder)
-        return [finding.kind for finding in judgement.violations], [finding.kind for finding in judgement.beyond]
+        return [finding.kind for finding in judgement.violations], [
+            finding.kind for finding in judgement.beyond
+        ]
 
     def _add(self, process: str, at: float, event: str, **fields: Any) -> None:
         self._lines[process].append({"t": self._at(at), "e": event, **fields})

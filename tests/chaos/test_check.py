@@ -17,7 +17,9 @@ pytestmark = pytest.mark.once
 
 def test_a_run_in_which_one_holds_after_the_other_passes(story: Story) -> None:
     story.hold("one", 10, 20, plain=[(0, 1 << 40, 15)], fenced=[(0, 1 << 40, "done", 16)])
-    story.hold("two", 21, 30, plain=[(1 << 40, 2 << 40, 25)], fenced=[(1 << 40, 2 << 40, "done", 26)])
+    story.hold(
+        "two", 21, 30, plain=[(1 << 40, 2 << 40, 25)], fenced=[(1 << 40, 2 << 40, "done", 26)]
+    )
     story.nemesis(9_000, "leftovers", n=0, keys=[])
     assert story.told() == ([], [])
 
@@ -61,11 +63,16 @@ def test_an_overlap_after_the_deletion_of_its_keys_is_not_promised(story: Story)
     story.hold("one", 10, 520, lost=505, token="taken")
     story.delete(500, "taken")
     story.hold("two", 502, 520)
-    assert story.told() == ([], ["two holders, the first one's keys were deleted", "lost: its keys were deleted"])
+    assert story.told() == (
+        [],
+        ["two holders, the first one's keys were deleted", "lost: its keys were deleted"],
+    )
 
 
 @pytest.mark.parametrize(("well", "kinds"), [(400, ["lost needlessly"]), (1_000, [])])
-def test_a_deletion_beside_a_node_that_had_no_key_leaves_no_majority(well: float, kinds: list[str], story: Story) -> None:
+def test_a_deletion_beside_a_node_that_had_no_key_leaves_no_majority(
+    well: float, kinds: list[str], story: Story
+) -> None:
     """The others may have been released by the holder itself, before the deletion came to them."""
     story.fault(20, 30, well, "refuse", 2)
     story.hold("one", 2_000, 2_520, lost=2_505, token="taken", deadline=4_000)
@@ -87,7 +94,10 @@ def test_a_lease_needs_the_majority_that_granted_it(
         story.fault(1_990, 2_100, 2_200, "stall", *granted_without)
     story.hold("one", 2_000, 6_000, lost=5_900, deadline=5_900)
     story.fault(5_000, 6_500, 7_000, "hang", *later)
-    assert story.told() == (kinds, [] if kinds else ["lost: granted without nodes, and then others were impaired"])
+    assert story.told() == (
+        kinds,
+        [] if kinds else ["lost: granted without nodes, and then others were impaired"],
+    )
 
 
 def test_an_overlap_before_the_deletion_is_none_of_its_doing(story: Story) -> None:
@@ -101,10 +111,15 @@ def test_keys_may_be_gone_before_their_deleter_has_read_one_answer(story: Story)
     story.hold("one", 10, 520, lost=505, token="taken")
     story.hold("two", 499, 520)
     story.delete(500, "taken", asked=498)
-    assert story.told() == ([], ["two holders, the first one's keys were deleted", "lost: its keys were deleted"])
+    assert story.told() == (
+        [],
+        ["two holders, the first one's keys were deleted", "lost: its keys were deleted"],
+    )
 
 
-def test_a_release_that_nodes_forgot_before_they_answered_it_is_no_needless_loss(story: Story) -> None:
+def test_a_release_that_nodes_forgot_before_they_answered_it_is_no_needless_loss(
+    story: Story,
+) -> None:
     number = story.hold("one", 10, 20)
     story.fault(21, 22, 3_000, "flush", 1, 2)
     story.event("one", 40, "gone", i=number)
@@ -144,7 +159,9 @@ def test_a_write_of_which_nobody_knows_whether_it_was_accepted_loses_nothing(sto
 def test_a_refused_write_of_a_holder_that_stood_still_loses_nothing(story: Story) -> None:
     story.nemesis(100, "stop", p="one")
     story.nemesis(2_000, "cont", p="one")
-    story.hold("one", 10, 2_010, deadline=1_490, lost=2_005, fenced=[(0, 1 << 40, "refused", 2_001)])
+    story.hold(
+        "one", 10, 2_010, deadline=1_490, lost=2_005, fenced=[(0, 1 << 40, "refused", 2_001)]
+    )
     story.hold("two", 1_500, 1_600, fenced=[(0, 2 << 40, "done", 1_550)])
     assert story.told() == ([], ["lost: its process stood still"])
 
@@ -162,7 +179,11 @@ def test_a_late_plain_write_after_a_pause_is_not_promised(story: Story) -> None:
     story.hold("two", 1_600, 1_700, plain=[(0, 2 << 40, 1_650)])
     assert story.told() == (
         [],
-        ["late write after a pause", "lost update, plain: a write came late after a pause", "lost: its process stood still"],
+        [
+            "late write after a pause",
+            "lost update, plain: a write came late after a pause",
+            "lost: its process stood still",
+        ],
     )
 
 
@@ -210,7 +231,10 @@ def test_a_holder_that_stood_still_may_hear_of_a_deletion_later(story: Story) ->
 def test_a_holder_that_is_told_long_after_its_deadline_is_found(told: bool, story: Story) -> None:
     story.fault(600, 6_000, 6_500, "hang", 0, 1)
     story.hold("one", 10, 2_150, **({"lost": 2_145} if told else {}))
-    assert story.told() == (["told after its deadline"], ["lost: no majority was well"] if told else [])
+    assert story.told() == (
+        ["told after its deadline"],
+        ["lost: no majority was well"] if told else [],
+    )
 
 
 def test_of_a_killed_holder_the_last_deadline_that_it_named_counts(story: Story) -> None:
@@ -222,13 +246,17 @@ def test_of_a_killed_holder_the_last_deadline_that_it_named_counts(story: Story)
 
 
 @pytest.mark.parametrize(("computed", "found"), [(100, []), (300, ["error"])])
-def test_a_client_that_blocks_its_own_loop_is_found(computed: int, found: list[str], story: Story) -> None:
+def test_a_client_that_blocks_its_own_loop_is_found(
+    computed: int, found: list[str], story: Story
+) -> None:
     story.event("one", 500, "stall", s=BEGIN + 100 * MS, c=computed * MS)
     assert story.told() == (found, [])
 
 
 @pytest.mark.parametrize(("fence", "found"), [(9, []), (5, ["refused without a reason"])])
-def test_a_fence_is_refused_only_where_somebody_had_a_greater_one(fence: int, found: list[str], story: Story) -> None:
+def test_a_fence_is_refused_only_where_somebody_had_a_greater_one(
+    fence: int, found: list[str], story: Story
+) -> None:
     story.hold("two", 10, 20, fence=fence)
     story.hold("one", 30, 60, fence=7, fenced=[(0, 0, "refused at the first read", 40)])
     assert [kind for kind in story.told()[0] if kind != "fence"] == found
@@ -242,7 +270,9 @@ def test_a_deletion_after_a_late_write_is_not_its_reason(story: Story) -> None:
 
 
 @pytest.mark.parametrize(("on", "again"), [((0, 1, 2), (0, 1)), ((0, 1), (0,)), ((0, 1, 2), (2,))])
-def test_keys_that_were_set_again_were_no_loss(on: tuple[int, ...], again: tuple[int, ...], story: Story) -> None:
+def test_keys_that_were_set_again_were_no_loss(
+    on: tuple[int, ...], again: tuple[int, ...], story: Story
+) -> None:
     story.hold("one", 10, 4_000, deadline=5_000, token="taken")
     story.delete(1_000, "taken", again, on)
     assert story.told() == ([], ["keys deleted one by one, set again"])
@@ -260,26 +290,34 @@ def test_time_from_deletion_to_notice_is_measured_by_age(story: Story, tmp_path:
 
 def test_no_quorum_though_a_majority_was_well_is_found(story: Story) -> None:
     story.fault(50, 150, 200, "hang", 0)
-    story.event("one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu")
+    story.event(
+        "one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu"
+    )
     assert story.told() == (["not acquired"], [])
 
 
 @pytest.mark.parametrize("end", [95, 99])
 def test_no_quorum_without_a_majority_is_no_failure(end: float, story: Story) -> None:
     story.fault(50, 80, end, "hang", 0, 1)
-    story.event("one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu")
+    story.event(
+        "one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu"
+    )
     assert story.told() == ([], [])
 
 
 def test_two_faults_of_one_node_leave_a_majority(story: Story) -> None:
     story.fault(50, 80, 200, "hang", 0)
     story.fault(60, 80, 150, "cut", 0)
-    story.event("one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="wait", why="AcquireTimeout", v="guu")
+    story.event(
+        "one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="wait", why="AcquireTimeout", v="guu"
+    )
     assert story.told() == (["not acquired"], [])
 
 
 def _waits_for_three_seconds(story: Story) -> None:
-    story.event("one", 3_100, "fail", a=BEGIN + 100 * MS, n=["a"], w="wait", why="AcquireTimeout", v="hhh")
+    story.event(
+        "one", 3_100, "fail", a=BEGIN + 100 * MS, n=["a"], w="wait", why="AcquireTimeout", v="hhh"
+    )
 
 
 def test_a_line_of_others_that_hold_it_to_the_end_is_no_failure(story: Story) -> None:
@@ -296,9 +334,13 @@ def test_who_waits_while_it_is_free_was_forgotten(story: Story) -> None:
     assert story.told() == (["not acquired"], [])
 
 
-def test_who_is_not_woken_at_the_end_was_forgotten_though_it_was_held_for_long_before(story: Story) -> None:
+def test_who_is_not_woken_at_the_end_was_forgotten_though_it_was_held_for_long_before(
+    story: Story,
+) -> None:
     story.hold("two", 50, 9_600, deadline=9_700)
-    story.event("one", 9_900, "fail", a=BEGIN + 100 * MS, n=["a"], w="wait", why="AcquireTimeout", v="hhh")
+    story.event(
+        "one", 9_900, "fail", a=BEGIN + 100 * MS, n=["a"], w="wait", why="AcquireTimeout", v="hhh"
+    )
     assert story.told() == (["not acquired"], [])
 
 
@@ -309,9 +351,13 @@ def test_who_is_passed_by_many_was_starved(story: Story) -> None:
     assert story.told() == (["not acquired"], [])
 
 
-def test_a_failure_of_a_process_that_stood_still_is_counted_apart(story: Story, tmp_path: Path) -> None:
+def test_a_failure_of_a_process_that_stood_still_is_counted_apart(
+    story: Story, tmp_path: Path
+) -> None:
     story.event("one", 500, "stall", s=BEGIN + 100 * MS)
-    story.event("one", 501, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu")
+    story.event(
+        "one", 501, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu"
+    )
     assert story.told() == ([], [])
     assert check(tmp_path)[1].stood_still == 1
 
@@ -331,20 +377,26 @@ def test_a_process_that_was_stopped_before_a_cut_may_reconnect_later(
     story.nemesis(resumed - 500, "stop", p="one")
     story.nemesis(resumed, "cont", p="one")
     story.fault(at, at + 10, at + 500, kind, 0)
-    story.event("one", 6_600, "fail", a=BEGIN + 6_590 * MS, n=["a"], w="try", why="QuorumUnreachable", v="")
+    story.event(
+        "one", 6_600, "fail", a=BEGIN + 6_590 * MS, n=["a"], w="try", why="QuorumUnreachable", v=""
+    )
     assert story.told() == (found, [])
     assert check(tmp_path)[1].stood_still == (not found)
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["by itself", "one of them by the nemesis"])
-def test_a_failure_while_the_machine_stood_still_is_counted_apart(stopped: bool, story: Story, tmp_path: Path) -> None:
+def test_a_failure_while_the_machine_stood_still_is_counted_apart(
+    stopped: bool, story: Story, tmp_path: Path
+) -> None:
     for number, name in enumerate(("three", "four", "five")):
         story.process(name, 3 + number)
         story.event(name, 480 + number, "stall", s=BEGIN + (100 + number) * MS)
     if stopped:
         story.nemesis(101, "stop", p="three")
         story.nemesis(480, "cont", p="three")
-    story.event("one", 501, "fail", a=BEGIN + 290 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu")
+    story.event(
+        "one", 501, "fail", a=BEGIN + 290 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu"
+    )
     assert story.told() == ((["not acquired"], []) if stopped else ([], []))
     assert check(tmp_path)[1].stood_still == (not stopped)
 
@@ -376,7 +428,9 @@ def test_a_single_attempt_may_find_one_of_a_process_that_is_killed_amid_it(
 
 
 @pytest.mark.parametrize("end", ["cut", "fail"])
-def test_an_attempt_that_ended_before_its_process_was_killed_excuses_no_later_one(end: str, story: Story) -> None:
+def test_an_attempt_that_ended_before_its_process_was_killed_excuses_no_later_one(
+    end: str, story: Story
+) -> None:
     story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
     story.event("two", 4_000, "ask", n=["a"], w="with")
     story.hold("one", 4_005, 4_010)
@@ -387,7 +441,9 @@ def test_an_attempt_that_ended_before_its_process_was_killed_excuses_no_later_on
 
 @pytest.mark.parametrize(("at", "found"), [(4_000, []), (3_000, ["held by nobody"])])
 @pytest.mark.parametrize("what", ["hold", "cut"])
-def test_a_process_may_be_killed_before_it_has_released(what: str, at: float, found: list[str], story: Story) -> None:
+def test_a_process_may_be_killed_before_it_has_released(
+    what: str, at: float, found: list[str], story: Story
+) -> None:
     if what == "hold":
         story.hold("two", at - 20, at)
     else:
@@ -405,27 +461,35 @@ def test_a_minimum_hold_may_end_after_the_kill_that_prevented_the_release(story:
 
 
 @pytest.mark.parametrize(("at", "found"), [(3_990, []), (4_700, ["held by nobody"])])
-def test_a_killed_holder_may_have_renewed_after_its_last_line(at: float, found: list[str], story: Story) -> None:
+def test_a_killed_holder_may_have_renewed_after_its_last_line(
+    at: float, found: list[str], story: Story
+) -> None:
     story.hold("two", 2_000, None, deadline=3_480)
     story.nemesis(2_499, "kill", p="two")
     story.event("one", at, "fail", a=BEGIN + int((at - 5) * MS), n=["a"], w="try", why="held", v="")
     assert story.told() == (found, [])
 
 
-def test_a_process_that_is_killed_amid_an_attempt_may_leave_a_key_with_a_minimum_hold(story: Story) -> None:
+def test_a_process_that_is_killed_amid_an_attempt_may_leave_a_key_with_a_minimum_hold(
+    story: Story,
+) -> None:
     story.event("two", 4_000, "ask", n=["a"], w="try", h=0.9)
     story.nemesis(4_010, "kill", p="two")
     story.nemesis(4_100, "look", n=0, keys=[["a", 1_490, "abc"]])
     assert story.told() == ([], [])
 
 
-def test_an_attempt_must_be_answered_in_time_even_if_its_process_is_killed_later(story: Story) -> None:
+def test_an_attempt_must_be_answered_in_time_even_if_its_process_is_killed_later(
+    story: Story,
+) -> None:
     story.event("two", 100, "ask", n=["a"], w="try")
     story.nemesis(9_000, "kill", p="two")
     assert story.told() == (["no answer"], [])
 
 
-def test_an_attempt_without_an_answer_is_an_error_unless_its_process_was_killed(story: Story) -> None:
+def test_an_attempt_without_an_answer_is_an_error_unless_its_process_was_killed(
+    story: Story,
+) -> None:
     story.event("two", 100, "ask", n=["a"], w="try")
     assert story.told() == (["error"], [])
 
@@ -450,7 +514,9 @@ def test_nodes_that_forget_one_soon_after_the_other_are_a_reason(story: Story) -
 
 
 @pytest.mark.parametrize(("votes", "found"), [("5/5", ["lost needlessly"]), ("4/5", [])])
-def test_nodes_that_forget_are_a_reason_where_they_were_needed(tmp_path: Path, votes: str, found: list[str]) -> None:
+def test_nodes_that_forget_are_a_reason_where_they_were_needed(
+    tmp_path: Path, votes: str, found: list[str]
+) -> None:
     story = Story(tmp_path, nodes=5)
     story.process("one", 1)
     number = story.hold("one", 1_000, 2_200, lost=2_150, votes="3/5")
@@ -477,7 +543,9 @@ def test_a_rival_of_the_same_moment_is_a_reason_where_its_fence_kept_nodes(
     story.process("one", 1)
     story.process("two", 2)
     number = story.hold("one", 1_000, 2_900, lost=2_850, votes=votes, asked=999, deadline=2_980)
-    story.event("two", rival + 1, "fail", a=BEGIN + int(rival * MS), n=["a"], w="try", why="held", v="")
+    story.event(
+        "two", rival + 1, "fail", a=BEGIN + int(rival * MS), n=["a"], w="try", why="held", v=""
+    )
     story.event("one", 1_500, "held", i=number, d=BEGIN + 2_980 * MS, v=then)
     story.fault(1_600, 2_990, 3_000, "stall", 0)
     found = ["lost: a rival's fence kept nodes from it, and then others were impaired"]
@@ -491,9 +559,21 @@ def test_a_pause_long_before_a_loss_is_no_reason(story: Story) -> None:
 
 
 @pytest.mark.parametrize(("on", "counts"), [((0, 1, 2), [1, 0, 0]), ((0,), [1])])
-def test_a_deletion_that_left_a_majority_excuses_nothing(on: tuple[int, ...], counts: list[int], story: Story) -> None:
+def test_a_deletion_that_left_a_majority_excuses_nothing(
+    on: tuple[int, ...], counts: list[int], story: Story
+) -> None:
     story.hold("one", 0, 500, lost=400, token="x")
-    story.nemesis(100, "delete", name="a", k="x", a=BEGIN + 100 * MS, s=BEGIN + 100 * MS, n=on, c=counts, again=())
+    story.nemesis(
+        100,
+        "delete",
+        name="a",
+        k="x",
+        a=BEGIN + 100 * MS,
+        s=BEGIN + 100 * MS,
+        n=on,
+        c=counts,
+        again=(),
+    )
     assert story.told() == (["lost needlessly"], [])
 
 
@@ -512,12 +592,17 @@ def test_who_has_no_answer_when_its_patience_is_over_was_forgotten(what: str, st
 
 @pytest.mark.parametrize(("took", "found"), [(1_900, []), (2_100, ["no answer"])])
 @pytest.mark.parametrize("what", ["fail", "cut", "got"])
-def test_single_attempts_and_those_given_up_have_no_patience(took: int, found: list[str], what: str, story: Story) -> None:
+def test_single_attempts_and_those_given_up_have_no_patience(
+    took: int, found: list[str], what: str, story: Story
+) -> None:
     story.hold("two", 100, 200)
     if what == "got":
         story.hold("one", 150 + took, 160 + took, asked=150, how="try")
     else:
-        ways: dict[str, dict[str, Any]] = {"fail": {"w": "try", "why": "held", "v": ""}, "cut": {"w": "with", "g": 0.0}}
+        ways: dict[str, dict[str, Any]] = {
+            "fail": {"w": "try", "why": "held", "v": ""},
+            "cut": {"w": "with", "g": 0.0},
+        }
         story.event("one", 150 + took, what, a=BEGIN + 150 * MS, n=["a"], **ways[what])
     assert story.told() == (found, [])
 
@@ -528,7 +613,9 @@ def test_a_read_behind_the_fence_of_what_nobody_wrote_is_found(story: Story) -> 
 
 
 @pytest.mark.parametrize(("took", "found"), [(10, []), (60, ["told late"])])
-def test_holders_are_told_by_the_servers_and_not_by_their_renewals(took: int, found: list[str], story: Story) -> None:
+def test_holders_are_told_by_the_servers_and_not_by_their_renewals(
+    took: int, found: list[str], story: Story
+) -> None:
     for number in range(20):
         at = number * 400
         story.hold("one", at, at + 300 + took, lost=at + 200 + took, token=f"x{number}")
@@ -575,7 +662,9 @@ def test_the_torn_line_of_a_killed_process_is_no_line(story: Story, tmp_path: Pa
     assert check(tmp_path)[1].violations == []
 
 
-def test_the_exit_status_tells(story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_status_tells(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     story.hold("one", 10, 20)
     story.told()
     assert main([str(tmp_path)]) == 0
@@ -585,7 +674,9 @@ def test_the_exit_status_tells(story: Story, tmp_path: Path, capsys: pytest.Capt
     assert "a: one#1 and two#1 for 5.0 ms" in capsys.readouterr().out
 
 
-def test_the_figures_go_into_a_page(story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_figures_go_into_a_page(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- chaos:begin -->\nold\n<!-- chaos:end -->\nafter\n")
     story.hold("one", 10, 20)

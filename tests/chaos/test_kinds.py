@@ -43,7 +43,9 @@ def test_a_slot_and_the_lock_of_its_name_exclude_each_other(story: Story) -> Non
 
 
 @pytest.mark.parametrize(("limit", "found"), [(2, ["too many holders"]), (3, [])])
-def test_a_semaphore_has_no_more_holders_than_the_greatest_limit(limit: int, found: list[str], story: Story) -> None:
+def test_a_semaphore_has_no_more_holders_than_the_greatest_limit(
+    limit: int, found: list[str], story: Story
+) -> None:
     story.hold("one", 10, 50, **slot(1))
     story.hold("one", 11, 50, **slot(2))
     story.hold("two", 12, 60, **slot(3, limit))
@@ -70,10 +72,23 @@ def test_a_fence_of_a_slot_that_does_not_rise_is_found(story: Story) -> None:
 
 
 @pytest.mark.parametrize(("others", "found"), [(1, ["held by nobody"]), (2, [])])
-def test_a_single_attempt_is_refused_only_if_all_slots_are_held(others: int, found: list[str], story: Story) -> None:
+def test_a_single_attempt_is_refused_only_if_all_slots_are_held(
+    others: int, found: list[str], story: Story
+) -> None:
     for number in range(others):
         story.hold("two", 5_000 + number, 5_200, **slot(number + 1))
-    story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], c="semaphore", m=2, w="try", why="held", v="")
+    story.event(
+        "one",
+        5_100,
+        "fail",
+        a=BEGIN + 5_090 * MS,
+        n=["a"],
+        c="semaphore",
+        m=2,
+        w="try",
+        why="held",
+        v="",
+    )
     assert story.told() == (found, [])
 
 
@@ -113,7 +128,9 @@ def test_a_leader_that_stood_still_may_work_beside_the_next(story: Story) -> Non
 
 
 @pytest.mark.parametrize(("since", "found"), [(90, False), (110, True)])
-def test_a_grant_that_was_recorded_late_is_judged_by_its_attempt(since: float, found: bool, story: Story) -> None:
+def test_a_grant_that_was_recorded_late_is_judged_by_its_attempt(
+    since: float, found: bool, story: Story
+) -> None:
     story.hold("two", 105, 300, since=100, fence=9)
     story.hold("one", 200, 260, since=since, lost=250, token="taken", fence=7)
     story.delete(103, "taken")
@@ -128,7 +145,9 @@ def test_a_term_that_ends_without_need_is_found(story: Story) -> None:
 
 @pytest.mark.parametrize(("got", "found"), [(509, []), (508, ["granted before min_hold ended"])])
 @pytest.mark.parametrize("killed", [False, True])
-def test_nothing_is_granted_before_a_min_hold_has_ended(killed: bool, got: float, found: list[str], story: Story) -> None:
+def test_nothing_is_granted_before_a_min_hold_has_ended(
+    killed: bool, got: float, found: list[str], story: Story
+) -> None:
     story.hold("one", 10, None if killed else 20, h=0.5)
     if killed:
         story.nemesis(20, "kill", p="one")
@@ -169,7 +188,9 @@ def test_another_holder_s_min_hold_is_a_reason_to_refuse(story: Story) -> None:
     ],
     ids=["in time", "too long", "unknown", "endless", "not marked"],
 )
-def test_only_a_min_hold_leaves_keys_and_only_until_its_end(left: int, token: str, found: list[str], story: Story) -> None:
+def test_only_a_min_hold_leaves_keys_and_only_until_its_end(
+    left: int, token: str, found: list[str], story: Story
+) -> None:
     story.hold("one", 8_900, 8_910, h=1.0, token="mine")
     story.nemesis(9_000, "leftovers", n=0, keys=[["a", left, token]])
     assert story.told() == (found, [])
@@ -185,7 +206,9 @@ def test_a_node_that_could_not_be_asked_keeps_the_key_of_a_min_hold_for_its_life
 
 
 @pytest.mark.parametrize(("killed", "found"), [(8_900, []), (7_000, ["key left behind"])])
-def test_a_killed_process_leaves_its_keys_for_their_life(killed: float, found: list[str], story: Story) -> None:
+def test_a_killed_process_leaves_its_keys_for_their_life(
+    killed: float, found: list[str], story: Story
+) -> None:
     story.nemesis(killed, "kill", p="one")
     story.nemesis(9_000, "leftovers", n=0, keys=[["a", 900, "token"]])
     assert story.told() == (found, [])
@@ -201,7 +224,9 @@ def test_only_names_with_a_min_hold_have_keys_that_live_longer_than_the_ttl(
     assert story.told() == (found, [])
 
 
-@pytest.mark.parametrize(("more", "found"), [({"fair": True}, ["passed on"]), ({"h": 0.001}, ["passed on"]), ({}, [])])
+@pytest.mark.parametrize(
+    ("more", "found"), [({"fair": True}, ["passed on"]), ({"h": 0.001}, ["passed on"]), ({}, [])]
+)
 def test_a_lease_with_an_order_or_a_time_of_its_own_has_its_own_grant(
     more: dict[str, Any], found: list[str], story: Story
 ) -> None:
@@ -220,7 +245,9 @@ def passed(story: Story, times: int, **more: Any) -> None:
 
 
 @pytest.mark.parametrize(("times", "found"), [(12, []), (13, ["overtaken"])])
-def test_a_waiter_that_is_passed_again_and_again_is_found(times: int, found: list[str], story: Story) -> None:
+def test_a_waiter_that_is_passed_again_and_again_is_found(
+    times: int, found: list[str], story: Story
+) -> None:
     passed(story, times)
     assert story.told()[0] == found
 
@@ -255,7 +282,9 @@ def test_no_order_is_promised_to_those_that_do_not_wait_in_a_queue(way: str, sto
 
 
 @pytest.mark.parametrize(("word", "found"), [("stall", []), ("blocked", ["lost needlessly"])])
-def test_a_blocked_loop_is_no_reason_for_a_loss_if_the_engine_has_a_thread(word: str, found: list[str], story: Story) -> None:
+def test_a_blocked_loop_is_no_reason_for_a_loss_if_the_engine_has_a_thread(
+    word: str, found: list[str], story: Story
+) -> None:
     story.event("one", 1_600, word, s=BEGIN + 100 * MS)
     story.hold("one", 10, 1_590, deadline=1_480, lost=1_585)
     assert story.told()[0] == found
@@ -266,7 +295,9 @@ def test_a_blocked_loop_is_no_reason_for_a_loss_if_the_engine_has_a_thread(word:
     [("the lease ended before this task ran", []), ("guu", ["not acquired"])],
     ids=["lost meanwhile", "not granted"],
 )
-def test_a_task_on_a_blocked_loop_may_learn_of_its_grant_too_late(why: str, found: list[str], story: Story) -> None:
+def test_a_task_on_a_blocked_loop_may_learn_of_its_grant_too_late(
+    why: str, found: list[str], story: Story
+) -> None:
     story.event("one", 1_900, "blocked", s=BEGIN + 900 * MS)
     about: dict[str, Any] = {"n": ["a"], "w": "with", "why": "QuorumUnreachable", "v": why}
     story.event("one", 1_910, "fail", a=BEGIN + 800 * MS, **about)
@@ -292,7 +323,9 @@ def test_a_lease_that_its_thread_lost_before_the_task_ran_is_not_compared_by_its
     assert ("fence" in story.told()[0]) is found
 
 
-def test_a_body_on_a_blocked_loop_may_hear_of_a_deletion_later(story: Story, tmp_path: Path) -> None:
+def test_a_body_on_a_blocked_loop_may_hear_of_a_deletion_later(
+    story: Story, tmp_path: Path
+) -> None:
     story.event("one", 1_900, "blocked", s=BEGIN + 900 * MS)
     story.hold("one", 10, 1_910, deadline=2_500, token="taken", lost=1_905)
     story.delete(1_000, "taken")

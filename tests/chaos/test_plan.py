@@ -38,12 +38,24 @@ def test_majorities_are_broken_and_some_node_always_remembers(nodes: int) -> Non
 
 def test_half_an_hour_has_enough_of_every_fault() -> None:
     long = drawn(1, seconds=1800)
-    kinds = [fault.kind for cycle in long.cycles for phase in cycle for lane in phase.lanes for fault in lane]
+    kinds = [
+        fault.kind
+        for cycle in long.cycles
+        for phase in cycle
+        for lane in phase.lanes
+        for fault in lane
+    ]
     assert len(kinds) > 700
     assert min(kinds.count(kind) for kind in set(kinds)) > 20
     assert len(set(kinds)) == 10
 
 
 def test_a_node_that_forgot_has_its_quarantine_before_it_is_to_be_well() -> None:
-    faults = [fault for cycle in drawn(5).cycles for phase in cycle for lane in phase.lanes for fault in lane]
+    faults = [
+        fault
+        for cycle in drawn(5).cycles
+        for phase in cycle
+        for lane in phase.lanes
+        for fault in lane
+    ]
     assert all(fault.settle > 2.5 for fault in faults if fault.kind in {"kill", "flush"})

@@ -1,4 +1,6 @@
-"""The rules of read-write locks, on histories written by hand: each rule broken once, and kept once."""
+"""The rules of read-write locks, on histories written by hand: each rule broken once, and kept
+once.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def test_a_writer_that_does_not_rise_above_a_reader_is_found(story: Story) -> No
 
 
 @pytest.mark.parametrize(("got", "found"), [(29, ["overlap"]), (31, [])])
-def test_readers_are_beside_a_writer_only_after_its_downgrade(got: float, found: list[str], story: Story) -> None:
+def test_readers_are_beside_a_writer_only_after_its_downgrade(
+    got: float, found: list[str], story: Story
+) -> None:
     story.hold("one", 10, 50, c="write", fence=5, down=30)
     story.hold("two", got, 60, c="read", fence=5)
     assert story.told() == (found, [])
@@ -71,7 +75,9 @@ def test_a_fence_that_falls_by_a_downgrade_is_found(story: Story) -> None:
 
 
 @pytest.mark.parametrize(("begins", "kept"), [(490, True), (1_600, False)])
-def test_a_shared_grant_whose_entry_was_deleted_is_known_by_its_first_lease(begins: float, kept: bool, story: Story) -> None:
+def test_a_shared_grant_whose_entry_was_deleted_is_known_by_its_first_lease(
+    begins: float, kept: bool, story: Story
+) -> None:
     story.hold("one", begins, 3_000, c="read", token="taken", fence=5, lost=1_950, deadline=3_400)
     story.delete(1_500, "taken")
     story.hold("two", 1_550, 1_700, c="write", fence=6)
@@ -81,7 +87,9 @@ def test_a_shared_grant_whose_entry_was_deleted_is_known_by_its_first_lease(begi
 
 @pytest.mark.parametrize("way", ["plain", "fenced"])
 @pytest.mark.parametrize(("until", "found"), [(60, ["changed under a reader"]), (54, [])])
-def test_a_register_that_changes_under_a_reader_is_found(way: str, until: float, found: list[str], story: Story) -> None:
+def test_a_register_that_changes_under_a_reader_is_found(
+    way: str, until: float, found: list[str], story: Story
+) -> None:
     """The write of a holder whose lease is recorded as over before it: only the register shows it."""
     story.hold("one", 10, 20, c="write", fence=5, **written(way, 0, FIRST, 15))
     story.hold("two", 30, 70, c="read", fence=6, deadline=until, reads=[(way, FIRST, SECOND, 55)])
@@ -95,11 +103,24 @@ def written(way: str, before: int, value: int, at: float) -> dict[str, Any]:
     return {"fenced": [(before, value, "done", at)]}
 
 
-@pytest.mark.parametrize(("way", "fence", "found"), [("plain", 5, False), ("fenced", 5, True), ("fenced", 6, False)])
-def test_a_late_write_may_change_only_a_register_that_cannot_refuse_it(way: str, fence: int, found: bool, story: Story) -> None:
+@pytest.mark.parametrize(
+    ("way", "fence", "found"), [("plain", 5, False), ("fenced", 5, True), ("fenced", 6, False)]
+)
+def test_a_late_write_may_change_only_a_register_that_cannot_refuse_it(
+    way: str, fence: int, found: bool, story: Story
+) -> None:
     story.nemesis(20, "stop", p="one")
     story.nemesis(1_650, "cont", p="one")
-    story.hold("one", 10, 1_700, c="write", fence=fence, deadline=1_490, lost=1_690, **written(way, 0, FIRST, 1_660))
+    story.hold(
+        "one",
+        10,
+        1_700,
+        c="write",
+        fence=fence,
+        deadline=1_490,
+        lost=1_690,
+        **written(way, 0, FIRST, 1_660),
+    )
     story.hold("two", 1_600, 1_680, c="read", fence=6, reads=[(way, 0, FIRST, 1_670)])
     violations, beyond = story.told()
     assert ("changed under a reader" in violations) is found
@@ -107,7 +128,9 @@ def test_a_late_write_may_change_only_a_register_that_cannot_refuse_it(way: str,
 
 
 def test_a_register_may_change_under_a_reader_whose_keys_were_deleted(story: Story) -> None:
-    story.hold("two", 10, 900, c="read", fence=5, token="taken", lost=800, reads=[("plain", 0, FIRST, 750)])
+    story.hold(
+        "two", 10, 900, c="read", fence=5, token="taken", lost=800, reads=[("plain", 0, FIRST, 750)]
+    )
     story.delete(500, "taken")
     story.hold("one", 600, 700, c="write", fence=6, **written("plain", 0, FIRST, 650))
     violations, beyond = story.told()
@@ -116,7 +139,16 @@ def test_a_register_may_change_under_a_reader_whose_keys_were_deleted(story: Sto
 
 
 def test_a_downgraded_writer_that_does_not_find_its_own_write_is_found(story: Story) -> None:
-    story.hold("one", 10, 50, c="write", fence=5, down=20, **written("plain", 0, FIRST, 15), reads=[("plain", FIRST, 0, 40)])
+    story.hold(
+        "one",
+        10,
+        50,
+        c="write",
+        fence=5,
+        down=20,
+        **written("plain", 0, FIRST, 15),
+        reads=[("plain", FIRST, 0, 40)],
+    )
     assert story.told() == (["changed under a reader"], [])
 
 
@@ -152,7 +184,15 @@ def grants(story: Story, kind: str, times: int, asked: float | None = None) -> N
     for number in range(times):
         at = 1_100 + 20 * number
         fence = 10 + number if kind == "write" else 9
-        story.hold("two", at, at + 5, c=kind, asked=asked or at - 1, token=f"two-{kind}-{number}", fence=fence)
+        story.hold(
+            "two",
+            at,
+            at + 5,
+            c=kind,
+            asked=asked or at - 1,
+            token=f"two-{kind}-{number}",
+            fence=fence,
+        )
 
 
 @pytest.mark.parametrize(("times", "found"), [(10, []), (11, ["reader passed"])])
@@ -166,7 +206,9 @@ def test_a_reader_that_waits_through_many_writers_is_found(
 
 
 @pytest.mark.parametrize(("times", "found"), [(9, []), (10, ["writer passed"])])
-def test_a_writer_that_readers_pass_again_and_again_is_found(times: int, found: list[str], story: Story) -> None:
+def test_a_writer_that_readers_pass_again_and_again_is_found(
+    times: int, found: list[str], story: Story
+) -> None:
     grants(story, "read", times)
     waits(story, "write")
     assert story.told() == (found, [])
@@ -175,8 +217,18 @@ def test_a_writer_that_readers_pass_again_and_again_is_found(times: int, found: 
 def test_readers_pass_a_waiting_writer_once_for_each_writer_before_it(story: Story) -> None:
     for number in range(15):
         at = 1_100 + 40 * number
-        story.hold("two", at, at + 5, c="read", asked=at - 1, token=f"two-{number}", fence=2 * number + 1)
-        story.hold("two", at + 10, at + 15, c="write", asked=90, token=f"two-w{number}", fence=2 * number + 2)
+        story.hold(
+            "two", at, at + 5, c="read", asked=at - 1, token=f"two-{number}", fence=2 * number + 1
+        )
+        story.hold(
+            "two",
+            at + 10,
+            at + 15,
+            c="write",
+            asked=90,
+            token=f"two-w{number}",
+            fence=2 * number + 2,
+        )
     waits(story, "write")
     assert story.told() == ([], [])
 

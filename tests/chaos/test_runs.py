@@ -1,4 +1,6 @@
-"""Short runs on real servers: a healthy client passes, and each deliberate defect is found by the right rule."""
+"""Short runs on real servers: a healthy client passes, and each deliberate defect is found by the
+right rule.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,32 @@ from tests.chaos.command import main
 from tests.chaos.plan import ClientFault, Fault, Phase, Plan
 from tests.support.coverage import untraced
 
-# A run takes some ten seconds, and many times that on a machine that does much else, or has to fetch what draws pictures.
+# A run takes some ten seconds, and many times that on a machine that does much else, or has to
+# fetch what draws pictures.
 pytestmark = [pytest.mark.once, pytest.mark.timeout(480)]
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_a_short_run_passes_and_leaves_an_event_log_and_its_picture(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.chaos", "--duration", "6s", "--nodes", "3", "--clients", "4", "--seed", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.chaos",
+        "--duration",
+        "6s",
+        "--nodes",
+        "3",
+        "--clients",
+        "4",
+        "--seed",
+        "1",
+    ]
     # Processors that other tests use too: rounds are to end by answers, not by the clock.
     command += ["--node-timeout", "1", "--ttl", "4", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, env=untraced(), capture_output=True, text=True, check=False, timeout=450)
+    done = subprocess.run(
+        command, cwd=ROOT, env=untraced(), capture_output=True, text=True, check=False, timeout=450
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Violations: 0" in done.stdout
     assert int(re.search(r"\| acquisitions \| ([\d,]+)", done.stdout)[1].replace(",", "")) > 100  # type: ignore[index]
@@ -51,7 +68,8 @@ PART = (Fault("refuse", (0, 1), 0.8, 0.4, 0.0),) * 7
     [
         pytest.param("quorum", "overlap", "0.5", (), PART, id="quorum"),
         pytest.param("fence", "fence", "0.5", (), (), id="fence"),
-        # What is left must still be there when all have come to rest, which takes seconds on a busy machine.
+        # What is left must still be there when all have come to rest, which takes seconds on a busy
+        # machine.
         pytest.param("release", "key left behind", "20", (), (), id="release"),
         pytest.param("deadline", "overlap", "0.5", STAND_STILL, (), id="deadline"),
         pytest.param("guard", "overlap", "0.5", BRIEFLY, FORGET, id="guard"),
@@ -63,18 +81,40 @@ PART = (Fault("refuse", (0, 1), 0.8, 0.4, 0.0),) * 7
     ],
 )
 def test_a_broken_client_is_caught(
-    defect: str, found: str, ttl: str, stops: tuple[ClientFault, ...], faults: tuple[Fault, ...], tmp_path: Path
+    defect: str,
+    found: str,
+    ttl: str,
+    stops: tuple[ClientFault, ...],
+    faults: tuple[Fault, ...],
+    tmp_path: Path,
 ) -> None:
     seconds = sum(fault.gap + fault.seconds for fault in stops or faults)
     attack = Phase("majority", (faults,), stops, (), seconds, rest=0.5 if seconds else 3.0)
     nothing = Phase("minority", (), (), (), 0.0, rest=0.0)
-    options = ["--nodes", "3", "--clients", "5", "--ttl", ttl, "--node-timeout", "0.1", "--broken", defect]
-    # The schedule is one of gaps, and a machine that stands still in the wrong one hides the defect: whether the checker can
-    # see it is the question here. What it does not see in three runs, it would not see in a long one either.
+    options = [
+        "--nodes",
+        "3",
+        "--clients",
+        "5",
+        "--ttl",
+        ttl,
+        "--node-timeout",
+        "0.1",
+        "--broken",
+        defect,
+    ]
+    # The schedule is one of gaps, and a machine that stands still in the wrong one hides the
+    # defect: whether the checker can see it is the question here. What it does not see in three
+    # runs, it would not see in a long one either.
     caught = False
     for folder in (tmp_path / name for name in ("first", "second", "third")):
-        status = main([*options, "--no-draw", "--out", str(folder)], Plan(0, 3, ((attack, nothing),)))
-        caught = re.search(rf"^\* {found}: [1-9]", (folder / "report.md").read_text(), re.MULTILINE) is not None
+        status = main(
+            [*options, "--no-draw", "--out", str(folder)], Plan(0, 3, ((attack, nothing),))
+        )
+        caught = (
+            re.search(rf"^\* {found}: [1-9]", (folder / "report.md").read_text(), re.MULTILINE)
+            is not None
+        )
         assert status == 1 or not caught
         if caught:
             break

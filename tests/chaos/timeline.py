@@ -1,4 +1,6 @@
-"""A window of a run as what is to be drawn: spans and marks on lanes, in seconds since its begin; it draws nothing."""
+"""A window of a run as what is to be drawn: spans and marks on lanes, in seconds since its begin;
+it draws nothing.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _POINTS: Final = {"cut", "client_kill", "script_flush"}
 _UNPROMISED: Final = "two holders, the first one's keys were deleted"
 
 
-def timeline(record: Record, begin: float, seconds: float, rows: int, *, guarded: bool) -> dict[str, Any]:
+def timeline(
+    record: Record, begin: float, seconds: float, rows: int, *, guarded: bool
+) -> dict[str, Any]:
     """Return a window for drawing.
 
     Args:
@@ -63,19 +67,33 @@ def timeline(record: Record, begin: float, seconds: float, rows: int, *, guarded
 
 
 def best_window(record: Record, seconds: float) -> float:
-    """Return where a window has the most to see: two holders at once, faults of many kinds, losses, refused writes."""
+    """Return where a window has the most to see: two holders at once, faults of many kinds, losses,
+    refused writes.
+    """
     span = int(seconds * NANO)
-    refused = sorted(w[4] for hold in record.holds for w in hold.fenced if w[3].startswith("refused"))
+    refused = sorted(
+        w[4] for hold in record.holds for w in hold.fenced if w[3].startswith("refused")
+    )
     lost = sorted(hold.lost for hold in record.holds if hold.lost)
-    overlaps = sorted(finding.at for finding in judge(record).violations if finding.kind == "overlap")
-    kinds = [sorted(f["t"] for f in record.faults if f["k"] == kind) for kind in {f["k"] for f in record.faults}]
+    overlaps = sorted(
+        finding.at for finding in judge(record).violations if finding.kind == "overlap"
+    )
+    kinds = [
+        sorted(f["t"] for f in record.faults if f["k"] == kind)
+        for kind in {f["k"] for f in record.faults}
+    ]
 
     def score(start: int) -> float:
         def inside(instants: list[int]) -> int:
             return bisect_left(instants, start + span) - bisect_left(instants, start)
 
         different = sum(inside(instants) > 0 for instants in kinds)
-        return 2.0 * different + 6.0 * min(inside(refused), 2) + 0.5 * min(inside(lost), 8) + 8.0 * inside(overlaps)
+        return (
+            2.0 * different
+            + 6.0 * min(inside(refused), 2)
+            + 0.5 * min(inside(lost), 8)
+            + 8.0 * inside(overlaps)
+        )
 
     starts = range(record.begin, max(record.begin + 1, record.over - span), NANO)
     return (max(starts, key=score) - record.begin) / NANO
@@ -85,7 +103,11 @@ def _long_holds(record: Record, window: tuple[int, int]) -> dict[str, list[Hold]
     """Holds that are wide enough to be seen."""
     named: dict[str, list[Hold]] = defaultdict(list)
     for hold in sorted(record.holds, key=lambda hold: hold.got):
-        if hold.names[0].startswith(("long:", "careless:")) and hold.got < window[1] and _end(hold, record) > window[0]:
+        if (
+            hold.names[0].startswith(("long:", "careless:"))
+            and hold.got < window[1]
+            and _end(hold, record) > window[0]
+        ):
             named[hold.names[0]].append(hold)
     return named
 
@@ -105,11 +127,15 @@ def _end(hold: Hold, record: Record) -> int:
     return min(hold.until, record.over)
 
 
-def _resource(record: Record, name: str, holds: list[Hold], window: tuple[int, int]) -> dict[str, Any]:
+def _resource(
+    record: Record, name: str, holds: list[Hold], window: tuple[int, int]
+) -> dict[str, Any]:
     def at(instant: int) -> float:
         return (instant - record.begin) / NANO
 
-    all_fences = sorted(hold.fence for hold in record.holds if name in hold.names and hold.fence is not None)
+    all_fences = sorted(
+        hold.fence for hold in record.holds if name in hold.names and hold.fence is not None
+    )
     rank = {fence: index + 1 for index, fence in enumerate(all_fences)}
     bars = [
         {
@@ -123,7 +149,11 @@ def _resource(record: Record, name: str, holds: list[Hold], window: tuple[int, i
     ]
     taken = {delete["k"]: delete["t"] for delete in record.deletes if delete["name"] == name}
     both = [
-        [at(hold.got), at(min(_end(other, record), _end(hold, record))), taken.get(other.token, hold.got + 1) <= hold.got]
+        [
+            at(hold.got),
+            at(min(_end(other, record), _end(hold, record))),
+            taken.get(other.token, hold.got + 1) <= hold.got,
+        ]
         for index, hold in enumerate(holds)
         for other in holds[:index]
         if _end(other, record) > hold.got and not (hold.kind == "read" and other.shares(hold.got))
@@ -138,7 +168,12 @@ def _resource(record: Record, name: str, holds: list[Hold], window: tuple[int, i
         "bars": bars,
         "both": both,
         "hand_offs": hand_offs,
-        "refused": [at(write[4]) for hold in holds for write in hold.fenced if write[3].startswith("refused")],
+        "refused": [
+            at(write[4])
+            for hold in holds
+            for write in hold.fenced
+            if write[3].startswith("refused")
+        ],
         "deleted": [at(delete["t"]) for delete in record.deletes if delete["name"] == name],
         "stopped": [
             [at(max(begin, hold.got)), at(min(end, _end(hold, record))), hold.process]

@@ -35,10 +35,18 @@ class Cli:
     """The command line, with the nodes in its environment."""
 
     def __init__(self, urls: Sequence[str]) -> None:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOREDLOCK_NG_")}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("AIOREDLOCK_NG_")
+        }
         # Some test runners set it for their workers.
         inherited.pop("COLUMNS", None)
-        self.env = {**inherited, "AIOREDLOCK_NG_NODES": ",".join(urls), "AIOREDLOCK_NG_NODE_TIMEOUT": "1"}
+        self.env = {
+            **inherited,
+            "AIOREDLOCK_NG_NODES": ",".join(urls),
+            "AIOREDLOCK_NG_NODE_TIMEOUT": "1",
+        }
 
     def words(self, *arguments: str) -> list[str]:
         """The whole command line."""
@@ -52,8 +60,15 @@ class Cli:
     @contextmanager
     def started(self, *arguments: str, **settings: Any) -> Iterator[subprocess.Popen[str]]:
         """Start it, with pipes; it is killed at the end, if it is still there."""
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        with subprocess.Popen(self.words(*arguments), env=self.env, **{**pipes, **settings}) as process:
+        pipes = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+        }
+        with subprocess.Popen(
+            self.words(*arguments), env=self.env, **{**pipes, **settings}
+        ) as process:
             try:
                 yield process
             finally:
@@ -64,7 +79,9 @@ class Cli:
     @contextmanager
     def holding(self, name: str, *options: str) -> Iterator[subprocess.Popen[str]]:
         """Hold a lock until the block ends or a line is written to it."""
-        with self.started("run", *options, name, "--", "sh", "-c", "echo ready; read line; exit 0") as process:
+        with self.started(
+            "run", *options, name, "--", "sh", "-c", "echo ready; read line; exit 0"
+        ) as process:
             assert line(process) == "ready"
             yield process
             if process.poll() is None:
@@ -73,7 +90,10 @@ class Cli:
 
 
 def line(process: subprocess.Popen[str]) -> str:
-    """The next line of its output; "" when it has ended instead. The test's own time limit bounds it."""
+    """The next line of its output; "" when it has ended instead.
+
+    The test's own time limit bounds it.
+    """
     output: IO[str] | None = process.stdout
     assert output is not None
     return output.readline().rstrip("\n")
@@ -85,7 +105,9 @@ def connected(nodes: NodeSet) -> int:
 
 
 def with_programs(cli: Cli, folder: Path, bodies: Mapping[str, str]) -> Cli:
-    """Let shells of `cli` find `aioredlock-ng` and more programs in `folder/bin`; the bodies are shell code by path."""
+    """Let shells of `cli` find `aioredlock-ng` and more programs in `folder/bin`; the bodies are
+    shell code by path.
+    """
     (folder / "bin").mkdir()
     command = {"bin/aioredlock-ng": f'exec {shlex.quote(sys.executable)} -m aioredlock_ng "$@"'}
     for name, body in (command | dict(bodies)).items():

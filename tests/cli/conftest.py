@@ -17,11 +17,18 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def nothing_is_ignored() -> Iterator[None]:
-    """Signals that the suite's own parent has told it to ignore (`nohup`, a job in the background) are not in the tests."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)}
+    """Signals that the suite's own parent has told it to ignore (`nohup`, a job in the background)
+    are not in the tests.
+    """
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    }
     for number, handler in before.items():
         if handler is signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+            signal.signal(
+                number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
+            )
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -34,7 +34,10 @@ ACL = (Path(__file__).parents[2] / "docs" / "acl.md").read_text(encoding="utf-8"
 
 
 async def test_inspect_tells_who_holds_a_lock(cli: Cli, three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls, node_timeout=1.0, ttl=60.0) as redlock, redlock.lock("order:42") as lease:
+    async with (
+        Redlock(three_nodes.urls, node_timeout=1.0, ttl=60.0) as redlock,
+        redlock.lock("order:42") as lease,
+    ):
         told = json.loads(cli("inspect", "order:42", "--json").stdout)
         assert (told["resource"], told["held"], told["token"]) == ("order:42", True, lease.token)
         assert (told["nodes"], told["total"]) == (3, 3)
@@ -48,17 +51,26 @@ async def test_inspect_tells_who_holds_a_lock(cli: Cli, three_nodes: NodeSet) ->
 
 async def test_inspect_ls_and_top_tell_who_the_holder_says_it_is(cli: Cli) -> None:
     with cli.holding("order:42", "--owner", "the nightly import"):
-        await eventually(lambda: json.loads(cli("inspect", "order:42", "--json").stdout)["owner"] is not None, PATIENCE)
+        await eventually(
+            lambda: json.loads(cli("inspect", "order:42", "--json").stdout)["owner"] is not None,
+            PATIENCE,
+        )
         owner = json.loads(cli("inspect", "order:42", "--json").stdout)["owner"]
         assert owner["label"] == "the nightly import"
-        assert f"  owner the nightly import, fence {owner['fence']}\n  since 20" in cli("inspect", "order:42").stdout
+        assert (
+            f"  owner the nightly import, fence {owner['fence']}\n  since 20"
+            in cli("inspect", "order:42").stdout
+        )
         assert max(map(len, cli("inspect", "order:42").stdout.splitlines())) <= 80
         assert cli("ls").stdout.rstrip().endswith("\tthe nightly import\t0")
         shown = cli("top", "--once").stdout
         assert "the nightly import" in shown
         assert str(owner["fence"]) in shown
     with cli.holding("order:43"):
-        await eventually(lambda: json.loads(cli("inspect", "order:43", "--json").stdout)["owner"] is not None, PATIENCE)
+        await eventually(
+            lambda: json.loads(cli("inspect", "order:43", "--json").stdout)["owner"] is not None,
+            PATIENCE,
+        )
         label = json.loads(cli("inspect", "order:43", "--json").stdout)["owner"]["label"]
         assert re.fullmatch(r"[^:]+:\d+:\w+", label)
 
@@ -66,14 +78,22 @@ async def test_inspect_ls_and_top_tell_who_the_holder_says_it_is(cli: Cli) -> No
 async def test_inspect_tells_the_owner_to_a_command_line_without_fencing_too(cli: Cli) -> None:
     cli.env["AIOREDLOCK_NG_FENCING"] = "false"
     with cli.holding("order:42", "--owner", "the nightly import"):
-        await eventually(lambda: json.loads(cli("inspect", "order:42", "--json").stdout)["owner"] is not None, PATIENCE)
+        await eventually(
+            lambda: json.loads(cli("inspect", "order:42", "--json").stdout)["owner"] is not None,
+            PATIENCE,
+        )
 
 
 def test_inspect_and_ls_tell_how_many_wait(cli: Cli, three_nodes: NodeSet) -> None:
     for node in three_nodes:
         node.command("SET", "order:42", "token", "PX", "60000")
         for number in range(3):
-            node.command("ZADD", "aioredlock_ng:queue:order:42", str(number), f"0123456789abcdef:{number}:1000")
+            node.command(
+                "ZADD",
+                "aioredlock_ng:queue:order:42",
+                str(number),
+                f"0123456789abcdef:{number}:1000",
+            )
     assert cli("inspect", "order:42").stdout.splitlines()[1] == "  3 waiting"
     for words in (("inspect", "order:42"), ("ls",)):
         told = json.loads(cli(*words, "--json").stdout)
@@ -82,7 +102,9 @@ def test_inspect_and_ls_tell_how_many_wait(cli: Cli, three_nodes: NodeSet) -> No
     assert cli("ls").stdout.endswith("\t-\t3\n")
 
 
-def test_inspect_and_ls_show_a_lock_that_is_kept_for_a_waiter_without_a_holder(cli: Cli, three_nodes: NodeSet) -> None:
+def test_inspect_and_ls_show_a_lock_that_is_kept_for_a_waiter_without_a_holder(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     for node in three_nodes:
         node.command("SET", "order:42", OFFERED, "PX", "60000")
     head, queue, *nodes = cli("inspect", "order:42").stdout.splitlines()
@@ -93,17 +115,26 @@ def test_inspect_and_ls_show_a_lock_that_is_kept_for_a_waiter_without_a_holder(c
         shown = cli(*words, "--json").stdout
         told = json.loads(shown)
         (lock,) = told if isinstance(told, list) else [told]
-        assert (lock["held"], lock["token"], lock["nodes"], lock["offered"]) == (False, None, 0, True)
+        assert (lock["held"], lock["token"], lock["nodes"], lock["offered"]) == (
+            False,
+            None,
+            0,
+            True,
+        )
         assert "0123456789abcdef" not in shown
 
 
-async def test_inspect_ls_and_wait_tell_who_had_a_lock_that_its_min_hold_keeps(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_inspect_ls_and_wait_tell_who_had_a_lock_that_its_min_hold_keeps(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     async with Redlock(three_nodes.urls, owner="nightly") as redlock:
         async with redlock.lock("order:42", min_hold=60) as lease:
             pass
         short = f"{lease.token[:6]}…"
         head, owner, _, *nodes = cli("inspect", "order:42").stdout.splitlines()
-        assert head.startswith(f"order:42: released, kept by the min_hold of {short} on 3 of 3 nodes, ")
+        assert head.startswith(
+            f"order:42: released, kept by the min_hold of {short} on 3 of 3 nodes, "
+        )
         assert owner == f"  owner nightly, fence {lease.fence}"
         assert [f": {short}, over, " in node for node in nodes] == [True] * 3
         told = json.loads(cli("inspect", "order:42", "--json").stdout)
@@ -112,7 +143,10 @@ async def test_inspect_ls_and_wait_tell_who_had_a_lock_that_its_min_hold_keeps(c
         assert cli("ls").stdout.split("\t")[3:] == [f"{short} over", "nightly", "0\n"]
         assert f"{short} over" in cli("top", "--once").stdout
         answer = cli("wait", "order:42", "-w", "0")
-        assert (answer.returncode, f"'order:42' is kept by the min_hold of {short}, " in answer.stderr) == (1, True)
+        assert (
+            answer.returncode,
+            f"'order:42' is kept by the min_hold of {short}, " in answer.stderr,
+        ) == (1, True)
         answer = cli("release", "order:42", "--force", input="y\n")
         assert f"is kept by the min_hold of {short}" in answer.stderr
         assert answer.stdout == "order:42: deleted on 3 of 3 nodes\n"
@@ -169,20 +203,29 @@ async def test_ls_lists_locks_and_nothing_else(cli: Cli, three_nodes: NodeSet) -
         assert told[1]["token"] == first.token
         (only,) = cli("ls", "*:1").stdout.splitlines()
         assert only.split("\t")[:2] == ["order:1", "3/3"]
-        assert cli("ls", "--all", "no*").stdout == "no expiry\t3/3\tno expiry\tnot a lock: string\t-\t0\n"
+        assert (
+            cli("ls", "--all", "no*").stdout
+            == "no expiry\t3/3\tno expiry\tnot a lock: string\t-\t0\n"
+        )
         every = json.loads(cli("ls", "--all", "--json").stdout)
         assert {lock["answers"][0]["foreign"] for lock in every} == {"", "hash", "list", "string"}
     assert cli("ls", "order:*").stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("key_format", "words"), [(b"\xff{name}", "lone surrogate"), (b"aioredlock_ng:{name}", "keeps for itself")]
+    ("key_format", "words"),
+    [(b"\xff{name}", "lone surrogate"), (b"aioredlock_ng:{name}", "keeps for itself")],
 )
-def test_a_key_format_that_cannot_be_is_told_in_a_line(cli: Cli, key_format: bytes, words: str) -> None:
+def test_a_key_format_that_cannot_be_is_told_in_a_line(
+    cli: Cli, key_format: bytes, words: str
+) -> None:
     given = cli("inspect", "x", "--key-format", os.fsdecode(key_format))
     cli.env["AIOREDLOCK_NG_KEY_FORMAT"] = os.fsdecode(key_format)
     from_environment = cli("inspect", "x")
-    for answer, named in ((given, "key_format "), (from_environment, "AIOREDLOCK_NG_KEY_FORMAT: key_format ")):
+    for answer, named in (
+        (given, "key_format "),
+        (from_environment, "AIOREDLOCK_NG_KEY_FORMAT: key_format "),
+    ):
         assert answer.returncode == 2
         assert answer.stderr.startswith(f"aioredlock-ng inspect: {named}")
         assert words in answer.stderr
@@ -203,7 +246,9 @@ async def test_ls_takes_a_key_format_as_it_is_written(cli: Cli, three_nodes: Nod
 
 async def test_ls_finds_every_one_of_many(cli: Cli, three_nodes: NodeSet) -> None:
     for node in three_nodes:
-        node.command("EVAL", 'for i = 1, 2500 do redis.call("SET", "lock:" .. i, "t", "PX", 600000) end', "0")
+        node.command(
+            "EVAL", 'for i = 1, 2500 do redis.call("SET", "lock:" .. i, "t", "PX", 600000) end', "0"
+        )
     # The same name, another type on one node: that node has no part in this lock.
     three_nodes[2].command("DEL", "lock:7")
     three_nodes[2].command("HSET", "lock:7", "field", "value")
@@ -227,13 +272,21 @@ def test_ls_goes_on_without_a_minority_and_says_so(cli: Cli, three_nodes: NodeSe
     assert answer.stdout == ""
 
 
-def test_ls_needs_one_right_more_than_the_library(cli: Cli, start_server: Callable[..., LocalServer]) -> None:
+def test_ls_needs_one_right_more_than_the_library(
+    cli: Cli, start_server: Callable[..., LocalServer]
+) -> None:
     server = start_server()
     for row in ACL.splitlines():
         if row.startswith("ACL SETUSER"):
             server.command(*row.split())
     server.command("SET", "lock:a", "token", "PX", "60000")
-    words = ("ls", "--key-format", "lock:{name}", "--node", f"redis://locks:password@{server.address}")
+    words = (
+        "ls",
+        "--key-format",
+        "lock:{name}",
+        "--node",
+        f"redis://locks:password@{server.address}",
+    )
     refused = cli(*words)
     assert refused.returncode == 69
     assert "'scan' command" in refused.stderr
@@ -250,7 +303,13 @@ def test_ls_on_a_terminal_shows_a_table_that_fits(cli: Cli) -> None:
     cli.env["COLUMNS"] = "60"
     with cli.holding("x"):
         answer = subprocess.run(
-            cli.words("ls"), env=cli.env, stdin=theirs, stdout=theirs, stderr=theirs, timeout=PATIENCE, check=False
+            cli.words("ls"),
+            env=cli.env,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            timeout=PATIENCE,
+            check=False,
         )
     os.close(theirs)
     assert answer.returncode == 0
@@ -290,7 +349,9 @@ def test_release_takes_a_lock_away(cli: Cli, three_nodes: NodeSet) -> None:
     assert json.loads(again.stdout) == {"resource": "x", "deleted": 0, "total": 3}
 
 
-def test_release_takes_a_value_of_other_software_that_is_no_text(cli: Cli, three_nodes: NodeSet) -> None:
+def test_release_takes_a_value_of_other_software_that_is_no_text(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     for node in three_nodes:
         node.command("EVAL", r'redis.call("SET", "x", "\255\254", "PX", 60000)', "0")
     answer = cli("release", "x", "--force", input="y\n")
@@ -298,7 +359,9 @@ def test_release_takes_a_value_of_other_software_that_is_no_text(cli: Cli, three
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-def test_release_refuses_data_that_is_no_lock_unless_told_otherwise(cli: Cli, three_nodes: NodeSet) -> None:
+def test_release_refuses_data_that_is_no_lock_unless_told_otherwise(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     for node in three_nodes:
         node.command("SET", "order:42", "paid")
         node.command("HSET", "cart", "item", "2")
@@ -307,25 +370,50 @@ def test_release_refuses_data_that_is_no_lock_unless_told_otherwise(cli: Cli, th
             refused = cli("release", name, "--force", *yes, input="y\n")
             assert (refused.returncode, refused.stdout) == (2, "")
             assert refused.stderr.count("\n") == 1
-            for words in (f"key '{name}'", f"{three_nodes[0].url[8:]} (a {kind} without expiry)", "--any-key", "key_format"):
+            for words in (
+                f"key '{name}'",
+                f"{three_nodes[0].url[8:]} (a {kind} without expiry)",
+                "--any-key",
+                "key_format",
+            ):
                 assert words in refused.stderr
-        assert f"{name}: taken by a key that is not a lock, on 3 of 3 nodes" in cli("inspect", name).stdout
+        assert (
+            f"{name}: taken by a key that is not a lock, on 3 of 3 nodes"
+            in cli("inspect", name).stdout
+        )
         waited = cli("wait", name, "-w", "0")
-        assert (waited.returncode, "taken by a key that is not a lock" in waited.stderr) == (1, True)
+        assert (waited.returncode, "taken by a key that is not a lock" in waited.stderr) == (
+            1,
+            True,
+        )
         declined = cli("release", name, "--force", "--any-key", input="n\n")
         assert declined.returncode == 1
-        assert f"{name} is not a lock but somebody's data ({kind}) on 3 of 3 nodes" in declined.stderr
+        assert (
+            f"{name} is not a lock but somebody's data ({kind}) on 3 of 3 nodes" in declined.stderr
+        )
     assert three_nodes.keys() == [{"order:42", "cart"}] * 3
     for name in ("order:42", "cart"):
-        assert cli("release", name, "--force", "--any-key", input="y\n").stdout == f"{name}: deleted on 3 of 3 nodes\n"
+        assert (
+            cli("release", name, "--force", "--any-key", input="y\n").stdout
+            == f"{name}: deleted on 3 of 3 nodes\n"
+        )
     assert three_nodes.keys() == [set()] * 3
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", ">&-"])
-def test_release_with_a_stream_that_is_closed_is_as_good_as_told_no(cli: Cli, three_nodes: NodeSet, closed: str) -> None:
+def test_release_with_a_stream_that_is_closed_is_as_good_as_told_no(
+    cli: Cli, three_nodes: NodeSet, closed: str
+) -> None:
     with cli.holding("x"):
         words = ["sh", "-c", f'exec "$@" {closed}', "sh", *cli.words("release", "x", "--force")]
-        done = subprocess.run(words, env=cli.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(
+            words,
+            env=cli.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
         assert (done.returncode, done.stdout) == (1, "")
         assert "Traceback" not in done.stderr
         assert three_nodes.keys() == [{"x"}] * 3
@@ -355,7 +443,9 @@ def looks(node: Node) -> int:
 
 
 def last_has_looked(nodes: NodeSet) -> bool:
-    """Whether the manager that came last has asked each node by a script, and the answers are on their way back."""
+    """Whether the manager that came last has asked each node by a script, and the answers are on
+    their way back.
+    """
     for node in nodes:
         told = node.command("CLIENT", "LIST").decode().splitlines()
         last = [client for client in told if re.search(r" flags=\w*t", client)][-1]
@@ -367,7 +457,10 @@ def last_has_looked(nodes: NodeSet) -> bool:
 
 @pytest.mark.faults
 async def test_wait_outlives_a_moment_without_a_majority(cli: Cli, three_nodes: NodeSet) -> None:
-    with cli.holding("x", "--ttl", "60") as holder, cli.started("wait", "x", "--node-timeout", "0.5") as waiter:
+    with (
+        cli.holding("x", "--ttl", "60") as holder,
+        cli.started("wait", "x", "--node-timeout", "0.5") as waiter,
+    ):
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
         # Without a majority from the first look on, it would give up.
         await eventually(lambda: last_has_looked(three_nodes), within=PATIENCE, every=0.05)
@@ -382,7 +475,9 @@ async def test_wait_outlives_a_moment_without_a_majority(cli: Cli, three_nodes: 
         assert waiter.wait(PATIENCE) == 0
 
 
-async def test_wait_returns_when_the_lock_is_free_and_never_takes_it(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_wait_returns_when_the_lock_is_free_and_never_takes_it(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     with cli.holding("x", "--ttl", "60") as holder, cli.started("wait", "x") as waiter:
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
         holder.communicate("\n", timeout=PATIENCE)
@@ -392,7 +487,9 @@ async def test_wait_returns_when_the_lock_is_free_and_never_takes_it(cli: Cli, t
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-async def test_wait_sleeps_until_the_nodes_say_so(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wait_sleeps_until_the_nodes_say_so(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(waiting, "_TRACKED_LOOK", 60.0)
     async with Redlock(three_nodes.urls, node_timeout=1.0) as holder:
         lease = await holder.lock("x", ttl=50).acquire()
@@ -411,7 +508,9 @@ async def test_wait_sleeps_until_the_nodes_say_so(three_nodes: NodeSet, monkeypa
         (("the last holder", "the next one", ""), "is between two holders"),
     ],
 )
-def test_wait_does_not_end_between_two_holders(cli: Cli, three_nodes: NodeSet, values: tuple[str, ...], said: str) -> None:
+def test_wait_does_not_end_between_two_holders(
+    cli: Cli, three_nodes: NodeSet, values: tuple[str, ...], said: str
+) -> None:
     for node, value in zip(three_nodes, values, strict=True):
         if value:
             node.command("SET", "x", value, "PX", "60000")
@@ -419,7 +518,9 @@ def test_wait_does_not_end_between_two_holders(cli: Cli, three_nodes: NodeSet, v
     assert (answer.returncode, answer.stderr) == (1, f"aioredlock-ng wait: 'x' {said}\n")
 
 
-async def test_wait_outlives_an_offer_and_the_holder_after_it(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wait_outlives_an_offer_and_the_holder_after_it(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked: list[tuple[bool, bool]] = []
     inspect = Redlock.inspect
 
@@ -435,7 +536,9 @@ async def test_wait_outlives_an_offer_and_the_holder_after_it(three_nodes: NodeS
             node.command("SET", "x", value, "PX", "60000")
 
     put(OFFERED)
-    wait = asyncio.create_task(waiting._wait(Redlock(three_nodes.urls, recovery_guard=None), "x", [b"x"], None))
+    wait = asyncio.create_task(
+        waiting._wait(Redlock(three_nodes.urls, recovery_guard=None), "x", [b"x"], None)
+    )
     await eventually(lambda: (False, True) in looked, within=PATIENCE)
     put("the next holder")
     await eventually(lambda: (True, False) in looked, within=PATIENCE)
@@ -474,7 +577,9 @@ def test_bench_measures_and_leaves_nothing(cli: Cli, three_nodes: NodeSet) -> No
     assert three_nodes.keys() == [set(), set(), set()]
     shown = cli("bench", "--seconds", "0.1").stdout
     assert "cycles of acquire and release per second" in shown
-    assert re.search(r"p50 0\.[0-9]+ s, p99 [0-9.]+ s, 0 failed\n3 nodes, 1 at once, [0-9.]+ s\n", shown)
+    assert re.search(
+        r"p50 0\.[0-9]+ s, p99 [0-9.]+ s, 0 failed\n3 nodes, 1 at once, [0-9.]+ s\n", shown
+    )
 
 
 @pytest.mark.parametrize(("error", "status"), [(LockHeld, 1), (QuorumUnreachable, 69)])
@@ -497,7 +602,9 @@ def test_the_status_of_bench_tells_held_locks_from_a_missing_majority(
         bench(0.1, node=three_nodes.urls)
     assert ended.value.exit_code == status
     told = capsys.readouterr().err
-    assert re.fullmatch(rf"aioredlock-ng bench: none of (\d+) attempts .*: \1 {error.__name__}\n", told)
+    assert re.fullmatch(
+        rf"aioredlock-ng bench: none of (\d+) attempts .*: \1 {error.__name__}\n", told
+    )
 
 
 @pytest.mark.parametrize("command", ["inspect", "release", "wait", "bench", "ls"])

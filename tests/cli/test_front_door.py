@@ -1,4 +1,6 @@
-"""Before and after a command's own work: Control-C while it is imported, and an output that takes nothing."""
+"""Before and after a command's own work: Control-C while it is imported, and an output that takes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,19 @@ SLOW = "import sys, time; sys.stdout.write('importing\\n'); sys.stdout.flush(); 
 
 SCRIPT = "from aioredlock_ng.cli import main; main()"
 
-ASKING = [["inspect", "x"], ["inspect", "x", "--json"], ["wait", "x", "--json"], ["top", "--once"], ["run", "--help"]]
+ASKING = [
+    ["inspect", "x"],
+    ["inspect", "x", "--json"],
+    ["wait", "x", "--json"],
+    ["top", "--once"],
+    ["run", "--help"],
+]
 
 
 @pytest.mark.parametrize("words", [["-c", SCRIPT], ["-m", "aioredlock_ng"]])
-def test_control_c_while_it_is_imported_ends_it_without_a_word(words: list[str], tmp_path: Path) -> None:
+def test_control_c_while_it_is_imported_ends_it_without_a_word(
+    words: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "typer.py").write_text(SLOW)
     env = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -40,12 +50,17 @@ def test_control_c_stays_ignored_where_it_was(cli: Cli) -> None:
     code = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {SCRIPT}"
     told = python("import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)")
     words = [sys.executable, "-c", code, "run", "x", "--", *told]
-    assert subprocess.run(words, env=cli.env, capture_output=True, check=True, timeout=PATIENCE).stdout == b"True\n"
+    assert (
+        subprocess.run(words, env=cli.env, capture_output=True, check=True, timeout=PATIENCE).stdout
+        == b"True\n"
+    )
 
 
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
-def test_an_output_that_takes_nothing_is_told_by_its_own_exit_status(cli: Cli, words: list[str], buffered: bool) -> None:
+def test_an_output_that_takes_nothing_is_told_by_its_own_exit_status(
+    cli: Cli, words: list[str], buffered: bool
+) -> None:
     cli.env |= {"PYTHONUNBUFFERED": "" if buffered else "1"}
     with open("/dev/full", "wb") as full:
         answer = cli(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
@@ -55,7 +70,9 @@ def test_an_output_that_takes_nothing_is_told_by_its_own_exit_status(cli: Cli, w
 
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
-def test_an_output_that_nobody_reads_ends_it_as_its_signal_would(cli: Cli, words: list[str], buffered: bool) -> None:
+def test_an_output_that_nobody_reads_ends_it_as_its_signal_would(
+    cli: Cli, words: list[str], buffered: bool
+) -> None:
     cli.env |= {"PYTHONUNBUFFERED": "" if buffered else "1"}
     with cli.started(*words) as process:
         assert process.stdout is not None

@@ -24,7 +24,12 @@ APP: Any = typer.main.get_command(build())
 EXAMPLES = [example for page in PAGES.values() for example in page.examples]
 
 # Without end, or with servers of its own, or of several seconds: tested elsewhere.
-NOT_RUN_HERE = ("aioredlock-ng top 'order:*'", "aioredlock-ng demo", "aioredlock-ng bench", "aioredlock-ng doctor")
+NOT_RUN_HERE = (
+    "aioredlock-ng top 'order:*'",
+    "aioredlock-ng demo",
+    "aioredlock-ng bench",
+    "aioredlock-ng doctor",
+)
 
 
 def helped(name: str) -> str:
@@ -32,7 +37,9 @@ def helped(name: str) -> str:
     if not name:
         return str(APP.get_help(group))
     command = APP.commands[name]
-    return str(command.get_help(command.make_context(name, [], parent=group, resilient_parsing=True)))
+    return str(
+        command.get_help(command.make_context(name, [], parent=group, resilient_parsing=True))
+    )
 
 
 def one_line(text: str) -> str:
@@ -49,18 +56,24 @@ def test_no_line_of_a_help_is_wider_than_the_terminal_and_no_word_is_cut(
     assert max(map(len, text.splitlines())) <= columns
     command = APP.commands[name] if name else APP
     told = [param.help for param in command.params] + [command.help]
-    told += [command.help.partition("\n\n")[0] for command in APP.commands.values()] if not name else []
+    told += (
+        [command.help.partition("\n\n")[0] for command in APP.commands.values()] if not name else []
+    )
     assert [words for words in told if one_line(words) not in one_line(text)] == []
 
 
-def test_the_list_of_commands_has_one_line_for_each_at_60_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_commands_has_one_line_for_each_at_60_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     listed = helped("").partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == list(PAGES)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_value_of_an_option_has_a_readable_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_value_of_an_option_has_a_readable_name(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = helped(name)
     for param in APP.commands[name].params:
@@ -72,7 +85,9 @@ def test_the_value_of_an_option_has_a_readable_name(name: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_help_shows_its_exit_statuses_and_its_examples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_help_shows_its_exit_statuses_and_its_examples(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     text = helped(name)
     assert PAGES[name].examples
@@ -101,13 +116,24 @@ def shell(cli: Cli, tmp_path: Path) -> Cli:
     return with_programs(cli, tmp_path, bodies)
 
 
-@pytest.mark.parametrize("example", [example for example in EXAMPLES if not example.startswith(NOT_RUN_HERE)])
+@pytest.mark.parametrize(
+    "example", [example for example in EXAMPLES if not example.startswith(NOT_RUN_HERE)]
+)
 def test_an_example_does_what_it_shows(shell: Cli, example: str, tmp_path: Path) -> None:
-    settings = {"env": shell.env, "cwd": tmp_path, "input": "y\n", "capture_output": True, "text": True}
+    settings = {
+        "env": shell.env,
+        "cwd": tmp_path,
+        "input": "y\n",
+        "capture_output": True,
+        "text": True,
+    }
     done = subprocess.run(["sh", "-c", example], check=False, timeout=PATIENCE, **settings)
     assert (done.returncode, done.stderr) == (0, ""), done
     if " run " in example:
-        assert done.stdout == f"{shlex.split(example.partition(' -- ')[2])[0]} {', '.join(taken(example))}\n"
+        assert (
+            done.stdout
+            == f"{shlex.split(example.partition(' -- ')[2])[0]} {', '.join(taken(example))}\n"
+        )
 
 
 def taken(example: str) -> list[str]:

@@ -31,7 +31,18 @@ def commands() -> list[str]:
 
 
 def test_every_command_is_on_the_page() -> None:
-    assert commands() == ["run", "elect", "inspect", "ls", "release", "wait", "top", "bench", "doctor", "demo"]
+    assert commands() == [
+        "run",
+        "elect",
+        "inspect",
+        "ls",
+        "release",
+        "wait",
+        "top",
+        "bench",
+        "doctor",
+        "demo",
+    ]
     for command in commands():
         assert re.search(rf"^\| \[?`{command}[ `]", PAGE, flags=re.MULTILINE), command
 
@@ -42,16 +53,28 @@ def test_every_option_of_run_is_on_the_page() -> None:
         "--node-timeout",
         "--key-format",
     }
-    assert own >= {"--no-wait", "--wait", "--conflict-code", "--ttl", "--grace", "--lost-code", "--node"}
+    assert own >= {
+        "--no-wait",
+        "--wait",
+        "--conflict-code",
+        "--ttl",
+        "--grace",
+        "--lost-code",
+        "--node",
+    }
     assert [option for option in own if option not in PAGE] == []
 
 
 def test_options_on_the_page_exist() -> None:
-    known = set().union(*(re.findall(r"--[a-z][a-z-]+", text) for text in (helped(), *map(helped, commands()))))
+    known = set().union(
+        *(re.findall(r"--[a-z][a-z-]+", text) for text in (helped(), *map(helped, commands())))
+    )
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE)) - known - {"--all"} == set()
 
 
-@pytest.mark.parametrize("status", [exits.HELD, exits.USAGE, exits.NO_QUORUM, exits.NO_OUTPUT, exits.LOST])
+@pytest.mark.parametrize(
+    "status", [exits.HELD, exits.USAGE, exits.NO_QUORUM, exits.NO_OUTPUT, exits.LOST]
+)
 def test_exit_statuses_are_those_of_the_page(status: int) -> None:
     table = PAGE.partition("## Exit statuses")[2].partition("##")[0]
     assert re.search(rf"^\| {status} \|", table, flags=re.MULTILINE)
@@ -72,7 +95,9 @@ def test_run_imports_what_it_needs_and_no_other_command() -> None:
         "try:\n    main(['run', 'x'])\nexcept SystemExit:\n    pass\n"
         "print(*sorted(name[18:] for name in sys.modules if name.startswith('aioredlock_ng.cli.')))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
     assert told.stdout == "app child exits keeper manual output run settings terminal wrapping\n"
     assert "no command" in told.stderr
 
@@ -80,7 +105,9 @@ def test_run_imports_what_it_needs_and_no_other_command() -> None:
 @pytest.mark.parametrize(("command", "package"), [("run", "typer"), ("ls", "rich")])
 def test_without_the_extra_it_is_named(command: str, package: str) -> None:
     code = f"import sys\nsys.modules[{package!r}] = None\nfrom aioredlock_ng.cli import main\nmain([{command!r}, 'x'])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
     assert told.returncode == 2
     assert 'Install aioredlock-ng with its extra "cli".' in told.stderr
     assert "Traceback" not in told.stderr

@@ -1,4 +1,6 @@
-"""Read-write locks on the command line: `run --shared`, and readers in `inspect`, `ls`, `top`, `wait` and `release`."""
+"""Read-write locks on the command line: `run --shared`, and readers in `inspect`, `ls`, `top`,
+`wait` and `release`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.once
 
-SHOW = ["sh", "-c", 'echo "$AIOREDLOCK_NG_NAME" "[$AIOREDLOCK_NG_SLOT]" "$AIOREDLOCK_NG_FENCE"; read line; exit 0']
+SHOW = [
+    "sh",
+    "-c",
+    'echo "$AIOREDLOCK_NG_NAME" "[$AIOREDLOCK_NG_SLOT]" "$AIOREDLOCK_NG_FENCE"; read line; exit 0',
+]
 
 
 @contextmanager
@@ -72,7 +78,9 @@ def test_the_fence_of_a_command_that_shares_is_not_below_that_of_the_last_writer
         (["--shared", "--min-hold", "5", "a"], "--min-hold"),
     ],
 )
-def test_what_cannot_be_shared_is_refused_before_anything_runs(cli: Cli, words: list[str], told: str) -> None:
+def test_what_cannot_be_shared_is_refused_before_anything_runs(
+    cli: Cli, words: list[str], told: str
+) -> None:
     answer = cli("run", *words, "--", "echo", "ran")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert told in answer.stderr
@@ -81,9 +89,17 @@ def test_what_cannot_be_shared_is_refused_before_anything_runs(cli: Cli, words: 
 
 async def test_inspect_ls_and_top_show_who_reads(cli: Cli) -> None:
     with two_readers(cli):
-        await eventually(lambda: all(reader["owner"] for reader in inspected(cli)["readers"]), PATIENCE)
+        await eventually(
+            lambda: all(reader["owner"] for reader in inspected(cli)["readers"]), PATIENCE
+        )
         told = inspected(cli)
-        assert (told["held"], told["token"], told["nodes"], told["total"], told["waiting"]) == (True, None, 3, 3, 0)
+        assert (told["held"], told["token"], told["nodes"], told["total"], told["waiting"]) == (
+            True,
+            None,
+            3,
+            3,
+            0,
+        )
         assert [answer["readers"] for answer in told["answers"]] == [2, 2, 2]
         assert {reader["owner"]["label"] for reader in told["readers"]} == {"one", "two"}
         assert all(0 < reader["remaining"] <= 10 for reader in told["readers"])
@@ -121,7 +137,9 @@ def test_wait_waits_for_readers(cli: Cli) -> None:
     with two_readers(cli) as (one, two):
         refused = cli("wait", "-w", "0", "catalog")
         assert refused.returncode == 1
-        assert re.fullmatch(r"aioredlock-ng wait: 'catalog' is read by 2 readers, \S+ s left\n", refused.stderr)
+        assert re.fullmatch(
+            r"aioredlock-ng wait: 'catalog' is read by 2 readers, \S+ s left\n", refused.stderr
+        )
         with cli.started("wait", "catalog") as waiting:
             one.communicate("\n", timeout=PATIENCE)
             assert re.search("is read by 1 reader,", cli("wait", "-w", "0", "catalog").stderr)
@@ -134,7 +152,9 @@ def test_release_asks_and_takes_the_lock_from_all_who_read(cli: Cli, three_nodes
     with two_readers(cli) as readers:
         refused = cli("release", "catalog", "--force", input="n\n")
         assert refused.returncode == 1
-        assert re.match(r"catalog is read by 2 readers on 3 of 3 nodes, \S+ s left\.\n", refused.stderr)
+        assert re.match(
+            r"catalog is read by 2 readers on 3 of 3 nodes, \S+ s left\.\n", refused.stderr
+        )
         assert all(process.poll() is None for process in readers)
         answer = cli("release", "catalog", "--force", input="y\n")
         assert answer.returncode == 0
@@ -144,21 +164,29 @@ def test_release_asks_and_takes_the_lock_from_all_who_read(cli: Cli, three_nodes
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-def test_release_without_a_question_takes_the_lock_from_all_who_read(cli: Cli, three_nodes: NodeSet) -> None:
+def test_release_without_a_question_takes_the_lock_from_all_who_read(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     with two_readers(cli) as readers:
         answer = cli("release", "catalog", "--force", "--yes")
         assert answer.returncode == 0
-        assert re.fullmatch(r"catalog: deleted on [23] of 3 nodes\n", answer.stdout), "nodes are counted, not readers"
+        assert re.fullmatch(r"catalog: deleted on [23] of 3 nodes\n", answer.stdout), (
+            "nodes are counted, not readers"
+        )
         for process in readers:
             assert process.wait(PATIENCE) == 75
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-def test_a_sorted_set_that_is_no_lock_is_not_listed_as_readers(cli: Cli, three_nodes: NodeSet) -> None:
+def test_a_sorted_set_that_is_no_lock_is_not_listed_as_readers(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     for node in three_nodes:
         node.command("ZADD", "scores", "9999999999999", "alice")
         node.command("PEXPIRE", "scores", "60000")
     assert cli("ls").stdout == ""
     assert "not a lock: zset" in cli("ls", "--all").stdout
     assert cli("run", "-n", "--shared", "scores", "--", "true").returncode != 0
-    assert all(node.command("ZSCORE", "scores", "alice") == b"9999999999999" for node in three_nodes)
+    assert all(
+        node.command("ZSCORE", "scores", "alice") == b"9999999999999" for node in three_nodes
+    )

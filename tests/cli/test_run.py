@@ -1,4 +1,6 @@
-"""`aioredlock-ng run` in processes of its own, on real servers: exit statuses, waiting, what the child gets."""
+"""`aioredlock-ng run` in processes of its own, on real servers: exit statuses, waiting, what the
+child gets.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
         (["/dev/null"], 126),
     ],
 )
-def test_the_exit_status_is_the_commands_own(cli: Cli, three_nodes: NodeSet, command: list[str], status: int) -> None:
+def test_the_exit_status_is_the_commands_own(
+    cli: Cli, three_nodes: NodeSet, command: list[str], status: int
+) -> None:
     answer = cli("run", "x", "--", *command)
     assert answer.returncode == status, answer.stderr
     assert three_nodes.keys() == [set(), set(), set()]
@@ -39,8 +43,17 @@ def test_the_exit_status_is_the_commands_own(cli: Cli, three_nodes: NodeSet, com
 
 def test_a_word_that_no_program_can_be_given_is_told(cli: Cli) -> None:
     code = r"from aioredlock_ng.cli import main; main(['run', 'x', '--', 'true', 'a\0b'])"
-    answer = subprocess.run([sys.executable, "-c", code], env=cli.env, capture_output=True, timeout=PATIENCE, check=False)
-    assert (answer.returncode, answer.stderr) == (126, b"aioredlock-ng run: cannot execute 'true': embedded null byte\n")
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        env=cli.env,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (answer.returncode, answer.stderr) == (
+        126,
+        b"aioredlock-ng run: cannot execute 'true': embedded null byte\n",
+    )
 
 
 def test_the_command_runs_without_a_shell(cli: Cli) -> None:
@@ -50,7 +63,11 @@ def test_the_command_runs_without_a_shell(cli: Cli) -> None:
 
 
 async def test_the_command_knows_the_lock_it_runs_under(cli: Cli, three_nodes: NodeSet) -> None:
-    show = ["sh", "-c", 'printf "%s\\n" "$AIOREDLOCK_NG_NAME" "$AIOREDLOCK_NG_TOKEN" "$AIOREDLOCK_NG_FENCE"; read line']
+    show = [
+        "sh",
+        "-c",
+        'printf "%s\\n" "$AIOREDLOCK_NG_NAME" "$AIOREDLOCK_NG_TOKEN" "$AIOREDLOCK_NG_FENCE"; read line',
+    ]
     fences = []
     for _ in range(2):
         with cli.started("run", "order:42", "--", *show) as process:
@@ -58,14 +75,18 @@ async def test_the_command_knows_the_lock_it_runs_under(cli: Cli, three_nodes: N
             assert name == "order:42"
             # A majority decides; the last node may be behind it.
             held = [token.encode()] * 3
-            await eventually(lambda held=held: [node.command("GET", "order:42") for node in three_nodes] == held)
+            await eventually(
+                lambda held=held: [node.command("GET", "order:42") for node in three_nodes] == held
+            )
             fences.append(int(fence))
             process.communicate("\n", timeout=PATIENCE)
     assert fences[0] < fences[1]
 
 
 async def test_several_locks_are_held_together(cli: Cli, three_nodes: NodeSet) -> None:
-    with cli.started("run", "a", "b", "--", "sh", "-c", 'echo "$AIOREDLOCK_NG_NAME"; read line') as process:
+    with cli.started(
+        "run", "a", "b", "--", "sh", "-c", 'echo "$AIOREDLOCK_NG_NAME"; read line'
+    ) as process:
         assert line(process) == "a, b"
         await eventually(lambda: three_nodes.keys() == [{"a", "b"}] * 3)
         assert cli("run", "-n", "b", "--", "true").returncode == 1
@@ -83,7 +104,13 @@ def test_bytes_go_through_untouched(cli: Cli) -> None:
 def test_what_else_was_open_stays_open(cli: Cli) -> None:
     read, write = os.pipe()
     with os.fdopen(read) as reader:
-        answer = cli("run", "x", "--", *python(f"import os; os.write({write}, b'through\\n')"), pass_fds=[write])
+        answer = cli(
+            "run",
+            "x",
+            "--",
+            *python(f"import os; os.write({write}, b'through\\n')"),
+            pass_fds=[write],
+        )
         os.close(write)
         assert answer.returncode == 0
         assert reader.read() == "through\n"
@@ -107,10 +134,19 @@ with open({str(tmp_path / "open")!r}, "w") as file:
 os._exit(5)
 """)
     command = ["sh", "-c", f'exec "$@" {streams}', "sh", *cli.words("run", "x", "--", *looks)]
-    done = subprocess.run(command, env=cli.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        command,
+        env=cli.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert done.returncode == 5
     closed = {"<&-": 0, ">&-": 1, "2>&-": 2}
-    assert (tmp_path / "open").read_text() == str([fd for fd in (0, 1, 2) if fd not in {closed[s] for s in streams.split()}])
+    assert (tmp_path / "open").read_text() == str(
+        [fd for fd in (0, 1, 2) if fd not in {closed[s] for s in streams.split()}]
+    )
 
 
 def test_a_parent_that_ignores_its_children_loses_no_exit_status(cli: Cli) -> None:
@@ -128,7 +164,9 @@ def test_held_by_another_is_told_by_its_own_exit_status(cli: Cli, tmp_path: Path
         assert refused.stderr.count("\n") == 1
         late = cli("run", "-w", "1", "-E", "9", "x", "--", "touch", str(ran))
         assert late.returncode == 9
-        assert re.search(rf"still held by {re.escape(socket.gethostname())}:\d+:\S+ after 1 s", late.stderr)
+        assert re.search(
+            rf"still held by {re.escape(socket.gethostname())}:\d+:\S+ after 1 s", late.stderr
+        )
         assert not ran.exists()
 
 
@@ -142,7 +180,10 @@ def test_a_lock_with_min_hold_stays_taken_after_its_command(cli: Cli, tmp_path: 
 
 
 def test_it_waits_until_the_lock_is_free(cli: Cli) -> None:
-    with cli.holding("x", "--ttl", "30") as holder, cli.started("run", "-w", "25", "x", "--", "echo", "in") as waiter:
+    with (
+        cli.holding("x", "--ttl", "30") as holder,
+        cli.started("run", "-w", "25", "x", "--", "echo", "in") as waiter,
+    ):
         with pytest.raises(subprocess.TimeoutExpired):
             waiter.wait(1.5)
         holder.communicate("\n", timeout=PATIENCE)
@@ -152,7 +193,9 @@ def test_it_waits_until_the_lock_is_free(cli: Cli) -> None:
 
 
 @pytest.mark.faults
-def test_without_a_majority_it_says_so_in_the_nodes_words(cli: Cli, three_nodes: NodeSet, tmp_path: Path) -> None:
+def test_without_a_majority_it_says_so_in_the_nodes_words(
+    cli: Cli, three_nodes: NodeSet, tmp_path: Path
+) -> None:
     three_nodes.crash(0)
     three_nodes.crash(1)
     ran = tmp_path / "ran"
@@ -165,7 +208,12 @@ def test_without_a_majority_it_says_so_in_the_nodes_words(cli: Cli, three_nodes:
 
 def test_a_password_is_never_shown(cli: Cli, tmp_path: Path) -> None:
     url = "redis://:s3cr3t-p4ss@127.0.0.1:1"
-    for words in (["-n", "--node", url], ["-w", "1.5", "--node", url], ["--node", url, "--node", url], ["--node", f"{url}x"]):
+    for words in (
+        ["-n", "--node", url],
+        ["-w", "1.5", "--node", url],
+        ["--node", url, "--node", url],
+        ["--node", f"{url}x"],
+    ):
         answer = cli("run", *words, "x", "--", "true")
         assert answer.returncode in (2, 69)
         assert "127.0.0.1:1" in answer.stderr
@@ -189,7 +237,9 @@ def test_a_password_is_never_shown(cli: Cli, tmp_path: Path) -> None:
         (["aioredlock_ng:marker", "--", "true"], "which this library keeps for itself"),
     ],
 )
-def test_a_wrong_command_line_is_refused_before_anything_runs(cli: Cli, words: list[str], told: str) -> None:
+def test_a_wrong_command_line_is_refused_before_anything_runs(
+    cli: Cli, words: list[str], told: str
+) -> None:
     answer = cli("run", *words)
     assert answer.returncode == 2
     assert told in answer.stderr

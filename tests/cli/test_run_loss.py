@@ -34,7 +34,9 @@ print(signal.Signals(signal.sigwait({signal.SIGTERM})).name, flush=True)
 STUBBORN = TELLING + "signal.pause()"
 
 GRACE = "1.5"
-"""Is waited for to its end, and leaves a command on a busy machine the time to say that it was told."""
+"""Is waited for to its end, and leaves a command on a busy machine the time to say that it was
+told.
+"""
 
 
 async def take_away(nodes: NodeSet, name: str) -> None:
@@ -56,7 +58,9 @@ async def test_on_loss_the_command_gets_sigterm(cli: Cli, three_nodes: NodeSet) 
         assert told.count("\n") == 1
 
 
-async def test_after_the_grace_it_is_killed_with_all_that_it_started(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_after_the_grace_it_is_killed_with_all_that_it_started(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     command = " ".join(f"'{word}'" if "'" not in word else f'"{word}"' for word in python("")[:-1])
     family = ["sh", "-c", f'trap "" TERM; {command} "$0"; echo on', STUBBORN]
     with cli.started("run", "--grace", GRACE, "--lost-code", "44", "x", "--", *family) as process:
@@ -81,8 +85,12 @@ async def test_what_outlives_a_command_that_obeyed_has_the_same_grace(
 
 
 @pytest.mark.faults
-def test_no_answer_from_a_majority_is_a_loss_by_the_deadline(cli: Cli, three_nodes: NodeSet) -> None:
-    with cli.started("run", "--node-timeout", "0.2", "--ttl", "1", "x", "--", *python(OBEDIENT)) as process:
+def test_no_answer_from_a_majority_is_a_loss_by_the_deadline(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
+    with cli.started(
+        "run", "--node-timeout", "0.2", "--ttl", "1", "x", "--", *python(OBEDIENT)
+    ) as process:
         assert line(process) == "ready"
         three_nodes.pause(0)
         three_nodes.pause(1)
@@ -112,20 +120,26 @@ async def test_a_lock_lost_as_the_command_ended_is_told(cli: Cli, three_nodes: N
 
 
 @pytest.mark.parametrize("errors", ["closed", "read by nobody"])
-async def test_the_exit_status_does_not_depend_on_who_reads_the_errors(cli: Cli, three_nodes: NodeSet, errors: str) -> None:
+async def test_the_exit_status_does_not_depend_on_who_reads_the_errors(
+    cli: Cli, three_nodes: NodeSet, errors: str
+) -> None:
     words = cli.words("run", "x", "--", *python(OBEDIENT))
     if errors == "closed":
         words = ["sh", "-c", 'exec "$@" 2>&-', "sh", *words]
     read, write = os.pipe()
     os.close(read)
-    with subprocess.Popen(words, env=cli.env, stdout=subprocess.PIPE, stderr=write, text=True) as process:
+    with subprocess.Popen(
+        words, env=cli.env, stdout=subprocess.PIPE, stderr=write, text=True
+    ) as process:
         os.close(write)
         assert line(process) == "ready"
         await take_away(three_nodes, "x")
         assert process.wait(PATIENCE) == 75
 
 
-async def test_nobody_who_reads_its_errors_is_needed_to_end_the_command(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_nobody_who_reads_its_errors_is_needed_to_end_the_command(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
     with contextlib.suppress(BlockingIOError):
@@ -147,7 +161,9 @@ async def test_nobody_who_reads_its_errors_is_needed_to_end_the_command(cli: Cli
 
 
 class Tie:
-    """Our end of a pipe that is open for as long as anybody of a command lives: one that nobody waits for keeps its id."""
+    """Our end of a pipe that is open for as long as anybody of a command lives: one that nobody
+    waits for keeps its id.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -185,7 +201,9 @@ def test_while_it_is_stopped_nobody_works_on_beside_the_next_holder(cli: Cli, ti
 
 def test_suspended_with_its_command_it_ends_it_in_order_when_it_goes_on(cli: Cli, tie: Tie) -> None:
     command = tie.words(*python(TELLING))
-    with cli.started("run", "--ttl", "2", "--grace", "2", "x", "--", *command, start_new_session=True) as process:
+    with cli.started(
+        "run", "--ttl", "2", "--grace", "2", "x", "--", *command, start_new_session=True
+    ) as process:
         assert line(process) == "ready"
         process.send_signal(signal.SIGTSTP)
         assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
@@ -196,7 +214,9 @@ def test_suspended_with_its_command_it_ends_it_in_order_when_it_goes_on(cli: Cli
             assert process.wait(PATIENCE) == 75
 
 
-def test_a_keeper_that_is_cancelled_twice_ends_its_command_before_it_ends(three_nodes: NodeSet) -> None:
+def test_a_keeper_that_is_cancelled_twice_ends_its_command_before_it_ends(
+    three_nodes: NodeSet,
+) -> None:
     keeping = f"""
 import asyncio, os, sys
 from aioredlock_ng import Redlock
@@ -224,7 +244,13 @@ asyncio.run(main())
 child.signal_group(9)
 child.close()
 """
-    said = subprocess.run([sys.executable, "-c", keeping], timeout=PATIENCE, check=True, capture_output=True, text=True)
+    said = subprocess.run(
+        [sys.executable, "-c", keeping],
+        timeout=PATIENCE,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     assert said.stdout == "True False\n"
     assert three_nodes.keys() == [set(), set(), set()]
 

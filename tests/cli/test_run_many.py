@@ -1,4 +1,6 @@
-"""Fifty processes of `aioredlock-ng run` at once on one name: the command runs fifty times, one at a time."""
+"""Fifty processes of `aioredlock-ng run` at once on one name: the command runs fifty times, one at
+a time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ PROCESSES = 50
 # What a process prints that found too few servers in time, and goes on waiting.
 PATIENT = "aioredlock-ng run: waiting for a majority of the nodes; "
 
-# mkdir is atomic: whoever finds the directory is not alone. 10 ms inside; the log has the fence of each.
+# mkdir is atomic: whoever finds the directory is not alone. 10 ms inside; the log has the fence of
+# each.
 ALONE = """
 mkdir "$0/inside" || exit 99
 echo "$AIOREDLOCK_NG_FENCE" >> "$0/log"
@@ -32,7 +35,8 @@ rmdir "$0/inside"
 """
 
 
-# They are forked where the command line is imported once: fifty times that is most of a minute, and no lock is asked for.
+# They are forked where the command line is imported once: fifty times that is most of a minute, and
+# no lock is asked for.
 AT_ONCE = """
 import contextlib, io, json, os, sys
 from aioredlock_ng.cli import main, run
@@ -56,11 +60,16 @@ print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for proce
 def test_fifty_at_once_run_one_at_a_time(cli: Cli, tmp_path: Path) -> None:
     command = ("run", "report", "--", "sh", "-c", ALONE, str(tmp_path))
     words = [sys.executable, "-c", AT_ONCE, str(PROCESSES), str(tmp_path), *command]
-    told = subprocess.run(words, env=untraced(cli.env), stdout=subprocess.PIPE, check=True, timeout=140).stdout
+    told = subprocess.run(
+        words, env=untraced(cli.env), stdout=subprocess.PIPE, check=True, timeout=140
+    ).stdout
     errors = [(tmp_path / f"errors{number}").read_text() for number in range(PROCESSES)]
     codes = json.loads(told)
-    assert codes == [0] * PROCESSES, [error for error, code in zip(errors, codes, strict=True) if code]
-    # On a busy machine, fifty processes that connect at once may have to wait for the servers, and say so.
+    assert codes == [0] * PROCESSES, [
+        error for error, code in zip(errors, codes, strict=True) if code
+    ]
+    # On a busy machine, fifty processes that connect at once may have to wait for the servers, and
+    # say so.
     lines = [line for error in errors for line in error.splitlines()]
     assert [line for line in lines if not line.startswith(PATIENT)] == []
     fences = [int(fence) for fence in (tmp_path / "log").read_text().split()]

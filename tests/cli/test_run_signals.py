@@ -34,7 +34,11 @@ while True:
 """
 
 # A command and a process that it started, both with its output open.
-FAMILY = ["sh", "-c", f"{' '.join(map(repr, python('')[:-1]))} 'import signal; print(1, flush=True); signal.pause()'; echo on"]
+FAMILY = [
+    "sh",
+    "-c",
+    f"{' '.join(map(repr, python('')[:-1]))} 'import signal; print(1, flush=True); signal.pause()'; echo on",
+]
 
 
 def test_signals_are_passed_on(cli: Cli) -> None:
@@ -60,8 +64,13 @@ print(process.wait(), flush=True)
 
 
 def test_stopped_by_a_supervisor_it_stops_nobody_else_of_that_group(cli: Cli) -> None:
-    words = [*python(SUPERVISOR), *cli.words("run", "x", "--", "sh", "-c", "echo ready; exec sleep 1000")]
-    with subprocess.Popen(words, env=cli.env, stdout=subprocess.PIPE, text=True, start_new_session=True) as supervisor:
+    words = [
+        *python(SUPERVISOR),
+        *cli.words("run", "x", "--", "sh", "-c", "echo ready; exec sleep 1000"),
+    ]
+    with subprocess.Popen(
+        words, env=cli.env, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as supervisor:
         try:
             assert supervisor.communicate(timeout=PATIENCE)[0] == "True\n143\n"
         finally:
@@ -69,7 +78,9 @@ def test_stopped_by_a_supervisor_it_stops_nobody_else_of_that_group(cli: Cli) ->
                 os.killpg(supervisor.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 def test_a_signal_ends_the_command_and_what_it_started(
     cli: Cli, three_nodes: NodeSet, number: signal.Signals, status: int
 ) -> None:
@@ -121,7 +132,9 @@ def test_who_outlives_the_command_ends_under_the_lock(cli: Cli, ends: str) -> No
 
 
 def test_who_outlives_the_command_for_too_long_is_killed(cli: Cli) -> None:
-    with cli.started("run", "--grace", "1.5", "x", "--", "sh", "-c", f"{WITH_WORKER} wait", TIDY) as process:
+    with cli.started(
+        "run", "--grace", "1.5", "x", "--", "sh", "-c", f"{WITH_WORKER} wait", TIDY
+    ) as process:
         assert line(process) == "ready"
         process.send_signal(signal.SIGTERM)
         assert [line(process), line(process)] == ["tidies up", ""]
@@ -154,10 +167,17 @@ def test_killed_with_its_whole_group_it_leaves_nobody_behind(cli: Cli) -> None:
         assert line(process) == ""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child's life to its parent's")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux ties a child's life to its parent's"
+)
 def test_killed_with_its_guardian_the_command_dies_all_the_same(cli: Cli) -> None:
     with cli.started(
-        "run", "--ttl", "2", "x", "--", *python(f"import os; print(os.getpid(), flush=True)\n{LISTENER}")
+        "run",
+        "--ttl",
+        "2",
+        "x",
+        "--",
+        *python(f"import os; print(os.getpid(), flush=True)\n{LISTENER}"),
     ) as process:
         command = int(line(process))
         assert line(process) == "ready True"
@@ -170,7 +190,9 @@ def test_killed_with_its_guardian_the_command_dies_all_the_same(cli: Cli) -> Non
         os.kill(guardian, signal.SIGKILL)
 
 
-async def test_killed_while_it_waits_it_never_starts_the_command(cli: Cli, three_nodes: NodeSet, tmp_path: Path) -> None:
+async def test_killed_while_it_waits_it_never_starts_the_command(
+    cli: Cli, three_nodes: NodeSet, tmp_path: Path
+) -> None:
     ran = tmp_path / "ran"
     with cli.holding("x"), cli.started("run", "x", "--", "touch", str(ran)) as waiter:
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
@@ -180,8 +202,17 @@ async def test_killed_while_it_waits_it_never_starts_the_command(cli: Cli, three
 
 
 def test_what_is_ignored_from_the_start_stays_ignored(cli: Cli) -> None:
-    words = cli.words("run", "x", "--", *python("import signal; print(signal.getsignal(signal.SIGHUP))"))
-    answer = subprocess.run(["nohup", *words], env=cli.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    words = cli.words(
+        "run", "x", "--", *python("import signal; print(signal.getsignal(signal.SIGHUP))")
+    )
+    answer = subprocess.run(
+        ["nohup", *words],
+        env=cli.env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert answer.stdout == f"{signal.SIG_IGN:d}\n"
 
 

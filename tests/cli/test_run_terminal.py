@@ -1,4 +1,6 @@
-"""`aioredlock-ng run` on a terminal: reading it, Control-C, Control-Z; never more than one terminal per test."""
+"""`aioredlock-ng run` on a terminal: reading it, Control-C, Control-Z; never more than one terminal
+per test.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.once
 
-# What a shell does for a job: a group of its own in the foreground; and it tells how the job stands.
+# What a shell does for a job: a group of its own in the foreground; and it tells how the job
+# stands.
 SHELL = """
 import os, signal, sys
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -51,10 +54,12 @@ for line in sys.stdin:
     print("got", line.strip(), flush=True)
 """
 
-# Python may be told between its last look at signals and its read, which then goes on for ever: not so what the kernel ends,
-# nor what reads one more line.
+# Python may be told between its last look at signals and its read, which then goes on for ever: not
+# so what the kernel ends, nor what reads one more line.
 ENDED_BY_SIGINT = "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)" + READER
-TELLS_OF_SIGINT = "import os, signal; signal.signal(signal.SIGINT, lambda *_: os.write(1, b'told\\n'))" + READER
+TELLS_OF_SIGINT = (
+    "import os, signal; signal.signal(signal.SIGINT, lambda *_: os.write(1, b'told\\n'))" + READER
+)
 
 
 class Terminal:
@@ -69,7 +74,10 @@ class Terminal:
         os.write(self._end, text.encode())
 
     def expect(self, text: str) -> str:
-        """Read on until `text` is shown; return what came before. The test's own time limit bounds it."""
+        """Read on until `text` is shown; return what came before.
+
+        The test's own time limit bounds it.
+        """
         while text.encode() not in self._seen:
             try:
                 part = os.read(self._end, 1024)

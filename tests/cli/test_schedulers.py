@@ -21,9 +21,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.once
 
 DOCS = Path(__file__).parents[2] / "docs"
-ELECTION, MIN_HOLD = ((DOCS / name).read_text(encoding="utf-8") for name in ("election.md", "min-hold.md"))
+ELECTION, MIN_HOLD = (
+    (DOCS / name).read_text(encoding="utf-8") for name in ("election.md", "min-hold.md")
+)
 (BEAT,) = re.findall(r"^\$ (aioredlock-ng elect beat .*)$", ELECTION, re.MULTILINE)
-FORBID, ONCE = (shlex.join(yaml.safe_load(code)["args"]) for code in re.findall(r"```yaml\n(.*?)```", ELECTION, re.DOTALL))
+FORBID, ONCE = (
+    shlex.join(yaml.safe_load(code)["args"])
+    for code in re.findall(r"```yaml\n(.*?)```", ELECTION, re.DOTALL)
+)
 (CRONTAB,) = re.findall(r"^\* \* \* \* \*  (.*)$", MIN_HOLD, re.MULTILINE)
 
 
@@ -39,11 +44,15 @@ def shell(cli: Cli, tmp_path: Path) -> Cli:
 
 def start(shell: Cli, command: str, folder: Path) -> subprocess.Popen[str]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(["sh", "-c", f"exec {command}"], env=shell.env, cwd=folder, text=True, **pipes)
+    return subprocess.Popen(
+        ["sh", "-c", f"exec {command}"], env=shell.env, cwd=folder, text=True, **pipes
+    )
 
 
 @pytest.mark.parametrize(("command", "status"), [(FORBID, 0), (ONCE, 0), (CRONTAB, 1)])
-def test_a_run_is_skipped_while_another_one_works(shell: Cli, tmp_path: Path, command: str, status: int) -> None:
+def test_a_run_is_skipped_while_another_one_works(
+    shell: Cli, tmp_path: Path, command: str, status: int
+) -> None:
     with start(shell, command, tmp_path) as first:
         assert line(first) == "report"
         with start(shell, command, tmp_path) as second:

@@ -1,4 +1,6 @@
-"""Semaphores on the command line: `run --slots`, `inspect --slots`, `wait --slots`, and slots in `ls`, `top` and `release`."""
+"""Semaphores on the command line: `run --slots`, `inspect --slots`, `wait --slots`, and slots in
+`ls`, `top` and `release`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.once
 
-SHOW = ["sh", "-c", 'echo "$AIOREDLOCK_NG_NAME" "$AIOREDLOCK_NG_SLOT" "$AIOREDLOCK_NG_FENCE"; read line; exit 0']
+SHOW = [
+    "sh",
+    "-c",
+    'echo "$AIOREDLOCK_NG_NAME" "$AIOREDLOCK_NG_SLOT" "$AIOREDLOCK_NG_FENCE"; read line; exit 0',
+]
 
 RUN = ["run", "--slots", "2", "gpu", "--", *SHOW]
 """A command that holds one of two slots until a line is written to it."""
@@ -34,11 +40,25 @@ def test_as_many_commands_run_as_there_are_slots_and_each_knows_its_own(cli: Cli
         assert all(int(words[2]) for words in told)
         refused = cli("run", "-n", "--slots", "2", "gpu", "--", "true")
         assert refused.returncode == 1
-        assert refused.stderr.startswith("aioredlock-ng run: 'gpu' was not acquired, held by others, in all 2 slots")
+        assert refused.stderr.startswith(
+            "aioredlock-ng run: 'gpu' was not acquired, held by others, in all 2 slots"
+        )
         assert refused.stderr.count("\n") == 1
-        assert cli("run", "-w", "0.2", "-E", "9", "--slots", "2", "gpu", "--", "true").returncode == 9
+        assert (
+            cli("run", "-w", "0.2", "-E", "9", "--slots", "2", "gpu", "--", "true").returncode == 9
+        )
         one.communicate("\n", timeout=PATIENCE)
-        again = cli("run", "-n", "--slots", "2", "gpu", "--", "sh", "-c", 'echo "$AIOREDLOCK_NG_SLOT"; exit 7')
+        again = cli(
+            "run",
+            "-n",
+            "--slots",
+            "2",
+            "gpu",
+            "--",
+            "sh",
+            "-c",
+            'echo "$AIOREDLOCK_NG_SLOT"; exit 7',
+        )
         assert (again.returncode, again.stdout.strip()) == (7, told[0][1])
         two.communicate("\n", timeout=PATIENCE)
 
@@ -59,7 +79,9 @@ def test_the_command_of_a_lock_inherits_no_slot(cli: Cli) -> None:
         (["wait", "--slots", "1001", "gpu"], "--slots"),
     ],
 )
-def test_a_number_of_slots_that_cannot_be_is_refused_before_anything_runs(cli: Cli, words: list[str], told: str) -> None:
+def test_a_number_of_slots_that_cannot_be_is_refused_before_anything_runs(
+    cli: Cli, words: list[str], told: str
+) -> None:
     answer = cli(*words)
     assert answer.returncode == 2
     assert told in answer.stderr
@@ -76,13 +98,22 @@ async def test_inspect_shows_each_slot_and_how_many_wait(cli: Cli, three_nodes: 
             node.command("ZADD", "aioredlock_ng:slots:gpu", "1", "0123456789abcdef:7:4#1000")
 
         def told() -> dict[str, object]:
-            found: dict[str, object] = json.loads(cli("inspect", "--slots", "4", "gpu", "--json").stdout)
+            found: dict[str, object] = json.loads(
+                cli("inspect", "--slots", "4", "gpu", "--json").stdout
+            )
             return found
 
         await eventually(lambda: told()["slots"][lease.slot - 1]["owner"] is not None, PATIENCE)  # type: ignore[index]
         found = told()
-        assert (found["resource"], found["limit"], found["held"], found["waiting"]) == ("gpu", 4, 1, 2)
-        assert [slot["resource"] for slot in found["slots"]] == [f"gpu#{number}" for number in range(1, 5)]  # type: ignore[attr-defined]
+        assert (found["resource"], found["limit"], found["held"], found["waiting"]) == (
+            "gpu",
+            4,
+            1,
+            2,
+        )
+        assert [slot["resource"] for slot in found["slots"]] == [
+            f"gpu#{number}" for number in range(1, 5)
+        ]  # type: ignore[attr-defined]
         assert found["slots"][lease.slot - 1]["token"] == lease.token  # type: ignore[index]
         shown = cli("inspect", "--slots", "4", "gpu").stdout
         assert shown.startswith("gpu: 1 of 4 slots held\n  2 waiting\n")
@@ -94,15 +125,22 @@ async def test_inspect_shows_each_slot_and_how_many_wait(cli: Cli, three_nodes: 
 
 
 def test_slots_that_are_free_have_one_line(cli: Cli) -> None:
-    assert cli("inspect", "--slots", "1000", "gpu").stdout == "gpu: 0 of 1000 slots held\n  #1 to #1000: free\n"
+    assert (
+        cli("inspect", "--slots", "1000", "gpu").stdout
+        == "gpu: 0 of 1000 slots held\n  #1 to #1000: free\n"
+    )
 
 
 @pytest.mark.faults
-def test_inspect_of_slots_names_a_node_that_is_silent_and_needs_a_majority(cli: Cli, three_nodes: NodeSet) -> None:
+def test_inspect_of_slots_names_a_node_that_is_silent_and_needs_a_majority(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     three_nodes.crash(0)
     shown = cli("inspect", "--slots", "2", "gpu")
     assert shown.returncode == 0
-    assert re.fullmatch(r"gpu: 0 of 2 slots held\n  #1 to #2: free\n  127\.0\.0\.1:\d+: \S.*\n", shown.stdout)
+    assert re.fullmatch(
+        r"gpu: 0 of 2 slots held\n  #1 to #2: free\n  127\.0\.0\.1:\d+: \S.*\n", shown.stdout
+    )
     three_nodes.crash(1)
     none = cli("inspect", "--slots", "2", "gpu")
     assert (none.returncode, none.stdout) == (69, "")
@@ -110,9 +148,15 @@ def test_inspect_of_slots_names_a_node_that_is_silent_and_needs_a_majority(cli: 
     assert none.stderr.count("\n") == 1
 
 
-async def test_a_thousand_held_slots_are_inspected_and_listed(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_a_thousand_held_slots_are_inspected_and_listed(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     for node in three_nodes:
-        node.command("EVAL", 'for i = 1, 1000 do redis.call("SET", "gpu#" .. i, "t" .. i, "PX", 600000) end', "0")
+        node.command(
+            "EVAL",
+            'for i = 1, 1000 do redis.call("SET", "gpu#" .. i, "t" .. i, "PX", 600000) end',
+            "0",
+        )
     async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
         info = await redlock.semaphore("gpu", 1000).inspect()
     assert (info.held, info.waiting) == (1000, 0)
@@ -125,13 +169,17 @@ async def test_a_thousand_held_slots_are_inspected_and_listed(cli: Cli, three_no
     )
 
 
-def test_top_and_ls_list_slots_in_the_order_of_their_numbers(cli: Cli, three_nodes: NodeSet) -> None:
+def test_top_and_ls_list_slots_in_the_order_of_their_numbers(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     for node in three_nodes:
         for name in ("gpu#10", "gpu#9", "gpu#1", "gpu", "gpu#1#2", "gpus"):
             node.command("SET", name, "token", "PX", "60000")
     names = ["gpu", "gpu#1", "gpu#9", "gpu#10", "gpu#1#2", "gpus"]
     assert [row.split("\t")[0] for row in cli("ls").stdout.splitlines()] == names
-    assert [lock["resource"] for lock in json.loads(cli("top", "--once", "--json").stdout)["locks"]] == names
+    assert [
+        lock["resource"] for lock in json.loads(cli("top", "--once", "--json").stdout)["locks"]
+    ] == names
 
 
 def test_release_takes_one_slot_away_by_its_name(cli: Cli, three_nodes: NodeSet) -> None:
@@ -150,7 +198,9 @@ def test_release_takes_one_slot_away_by_its_name(cli: Cli, three_nodes: NodeSet)
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-async def test_wait_with_the_name_of_a_slot_waits_for_this_slot(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_wait_with_the_name_of_a_slot_waits_for_this_slot(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
         lease = await redlock.semaphore("gpu", 2).acquire()
         assert cli("wait", "-w", "0", f"gpu#{lease.slot}").returncode == 1
@@ -169,7 +219,9 @@ def test_the_help_says_how_the_slots_of_a_semaphore_are_named(cli: Cli, command:
     assert '  Slot 1 of the semaphore "gpu" is the lock "gpu#1".\n' in cli(command, "--help").stdout
 
 
-async def test_wait_for_slots_ends_when_the_first_of_them_is_free(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_wait_for_slots_ends_when_the_first_of_them_is_free(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     async with Redlock(three_nodes.urls, node_timeout=1.0, ttl=60.0) as redlock:
         leases = [await redlock.semaphore("gpu", 2).acquire() for _ in range(2)]
         refused = cli("wait", "-w", "0", "--slots", "2", "gpu")
@@ -189,12 +241,16 @@ async def test_wait_for_slots_ends_when_the_first_of_them_is_free(cli: Cli, thre
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-async def test_wait_for_slots_sleeps_until_the_nodes_say_so(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wait_for_slots_sleeps_until_the_nodes_say_so(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(waiting, "_TRACKED_LOOK", 60.0)
     looks: list[int] = []
     look = waiting._look
 
-    async def counted(redlock: Redlock, name: str | bytes, slots: int | None) -> LockInfo | SemaphoreInfo:
+    async def counted(
+        redlock: Redlock, name: str | bytes, slots: int | None
+    ) -> LockInfo | SemaphoreInfo:
         looks.append(1)
         return await look(redlock, name, slots)
 
@@ -216,7 +272,9 @@ async def test_wait_for_slots_sleeps_until_the_nodes_say_so(three_nodes: NodeSet
 
 
 @pytest.mark.parametrize("kept", [1, 2])
-def test_a_slot_that_is_offered_to_a_waiter_is_not_free(cli: Cli, three_nodes: NodeSet, kept: int) -> None:
+def test_a_slot_that_is_offered_to_a_waiter_is_not_free(
+    cli: Cli, three_nodes: NodeSet, kept: int
+) -> None:
     for node in three_nodes:
         for number in range(1, kept + 1):
             node.command("SET", f"gpu#{number}", OFFERED, "PX", "60000")

@@ -16,11 +16,21 @@ from aioredlock_ng.cli.tables import Column, fitted
 
 pytestmark = pytest.mark.once
 
-COLUMNS = (Column("name", share=0.5), Column("minor", 2), Column("important"), Column("major", 1, right=True))
+COLUMNS = (
+    Column("name", share=0.5),
+    Column("minor", 2),
+    Column("important"),
+    Column("major", 1, right=True),
+)
 
 
-@given(st.lists(st.lists(st.text("ab 1é語", max_size=30), min_size=4, max_size=4), max_size=3), st.integers(40, 120))
-def test_no_table_is_wider_than_its_line_and_no_row_takes_two(rows: list[list[str]], width: int) -> None:
+@given(
+    st.lists(st.lists(st.text("ab 1é語", max_size=30), min_size=4, max_size=4), max_size=3),
+    st.integers(40, 120),
+)
+def test_no_table_is_wider_than_its_line_and_no_row_takes_two(
+    rows: list[list[str]], width: int
+) -> None:
     rows = [[name, minor, important[:8], major] for name, minor, important, major in rows]
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
@@ -32,7 +42,9 @@ def test_no_table_is_wider_than_its_line_and_no_row_takes_two(rows: list[list[st
     assert "important" in lines[1]
 
 
-@pytest.mark.parametrize(("width", "shown"), [(40, "tenant:4711:gpu#12"), (24, "tenant:4…#12"), (6, "…#12")])
+@pytest.mark.parametrize(
+    ("width", "shown"), [(40, "tenant:4711:gpu#12"), (24, "tenant:4…#12"), (6, "…#12")]
+)
 def test_a_name_that_is_too_long_keeps_the_number_of_its_slot(width: int, shown: str) -> None:
     columns = (Column("lock", share=0.5, numbered=True),)
     console = Console(width=80, color_system=None)
@@ -49,7 +61,9 @@ def test_a_name_that_is_too_long_keeps_the_number_of_its_slot(width: int, shown:
         (50, ["lock", "nodes", "remaining", "token"]),
     ],
 )
-def test_ls_leaves_out_what_does_not_fit(width: int, shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ls_leaves_out_what_does_not_fit(
+    width: int, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("aioredlock_ng.cli.listing.output_width", lambda: width)
     owner = Owner("checkout-7d9f8b6c5d-x2x9q:1:Task-12", None, 0.0)
     answers = (NodeAnswer("10.0.0.1:6379", "5da5b42a4711", 8.7, ""),)
@@ -70,8 +84,12 @@ def test_ls_leaves_out_what_does_not_fit(width: int, shown: list[str], monkeypat
     assert re.split(r" {2,}", lines[3].strip()) == [values[name] for name in shown]
 
 
-@pytest.mark.parametrize(("left", "shown"), [(0.0, "0.0 s left"), (2.5, "2.5 s left"), (None, "no expiry")])
-def test_ls_says_that_a_key_which_is_not_a_lock_does_not_expire_only_if_this_is_so(left: float | None, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("left", "shown"), [(0.0, "0.0 s left"), (2.5, "2.5 s left"), (None, "no expiry")]
+)
+def test_ls_says_that_a_key_which_is_not_a_lock_does_not_expire_only_if_this_is_so(
+    left: float | None, shown: str
+) -> None:
     answers = (NodeAnswer("10.0.0.1:6379", None, left, "not a lock: hash", foreign="hash"),)
     lock = LockInfo("order:42", True, None, 1, 1, left or 0.0, answers, None, None)
     assert _words(lock, "/")[:4] == ("order:42", "1/1", shown, "not a lock: hash")

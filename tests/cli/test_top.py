@@ -31,18 +31,28 @@ def test_a_frame_as_json(cli: Cli) -> None:
         assert [(node["state"], node["tracking"]) for node in told["nodes"]] == [("up", True)] * 3
         assert all(0 < node["round_trip"] < 1 for node in told["nodes"])
         (lock,) = told["locks"]
-        assert (lock["resource"], lock["held"], lock["nodes"], lock["seen_for"]) == ("order:1", True, 3, 0.0)
+        assert (lock["resource"], lock["held"], lock["nodes"], lock["seen_for"]) == (
+            "order:1",
+            True,
+            3,
+            0.0,
+        )
         assert 0 < lock["remaining"] <= 30
         assert told["problem"] == ""
         assert json.loads(cli("top", "other:*", "--once", "--json").stdout)["locks"] == []
 
 
-async def test_processes_that_wait_are_counted_by_their_places_on_a_majority(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_processes_that_wait_are_counted_by_their_places_on_a_majority(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     member = b"0123456789abcdef:1:1000".decode()
     three_nodes[0].command("ZADD", "aioredlock_ng:queue:order:1", "1", member)
     with cli.holding("order:1", "--ttl", "30"):
         async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
-            waiting = [asyncio.create_task(manager.lock("order:1").acquire()) for manager in (redlock, redlock, other)]
+            waiting = [
+                asyncio.create_task(manager.lock("order:1").acquire())
+                for manager in (redlock, redlock, other)
+            ]
 
             async def counted() -> bool:
                 answer = await asyncio.to_thread(cli, "top", "--once", "--json")
@@ -54,13 +64,25 @@ async def test_processes_that_wait_are_counted_by_their_places_on_a_majority(cli
             await asyncio.wait(waiting)
 
 
-def test_a_lock_that_is_kept_for_a_waiter_stays_in_the_frames_without_a_holder(cli: Cli, three_nodes: NodeSet) -> None:
+def test_a_lock_that_is_kept_for_a_waiter_stays_in_the_frames_without_a_holder(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     for node in three_nodes:
         node.command("SET", "order:1", OFFERED, "PX", "60000")
     (lock,) = json.loads(cli("top", "--once", "--json").stdout)["locks"]
     assert (lock["held"], lock["token"], lock["offered"], lock["waiting"]) == (False, None, True, 1)
     (row,) = (line for line in cli("top", "--once").stdout.splitlines() if "order:1" in line)
-    assert re.split(r" {2,}", row.strip()) == ["order:1", "offered", "-", "-", "0/3", "○○○", "-", "1", "0.0 s"]
+    assert re.split(r" {2,}", row.strip()) == [
+        "order:1",
+        "offered",
+        "-",
+        "-",
+        "0/3",
+        "○○○",
+        "-",
+        "1",
+        "0.0 s",
+    ]
 
 
 def test_addresses_are_shown_as_they_are() -> None:
@@ -97,7 +119,10 @@ def test_a_node_that_is_down_shows(cli: Cli, three_nodes: NodeSet) -> None:
 def test_on_a_terminal_it_goes_on_until_control_c(cli: Cli) -> None:
     ours, theirs = pty.openpty()
     words = cli.words("top", "--interval", "0.1")
-    with cli.holding("order:1"), subprocess.Popen(words, env=cli.env, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+    with (
+        cli.holding("order:1"),
+        subprocess.Popen(words, env=cli.env, stdin=theirs, stdout=theirs, stderr=theirs) as process,
+    ):
         os.close(theirs)
         shown = b""
         # The second frame too: in that one the lanes are two marks long.
@@ -122,8 +147,14 @@ def test_a_lane_shows_slower_answers_higher_and_none_as_a_cross() -> None:
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    answers = (NodeAnswer("a:1", "token", 5.0), NodeAnswer("b:1", "another", 5.0), NodeAnswer("c:1", None, None, "timed out"))
-    locks = tuple((LockInfo(f"lock {number}", True, "token", 1, 3, 5.0, answers), 0.0) for number in range(50))
+    answers = (
+        NodeAnswer("a:1", "token", 5.0),
+        NodeAnswer("b:1", "another", 5.0),
+        NodeAnswer("c:1", None, None, "timed out"),
+    )
+    locks = tuple(
+        (LockInfo(f"lock {number}", True, "token", 1, 3, 5.0, answers), 0.0) for number in range(50)
+    )
     frame = Frame((NodeState("a:1", "up"),), (0.001,), (Lane(),), locks, "")
     for height in (12, 24, 70):
         shown = rendered(frame, height)
@@ -134,11 +165,22 @@ def test_what_does_not_fit_is_counted() -> None:
 
 
 def busy_frame() -> Frame:
-    """Three nodes, of which the last is down for a long reason, and a lock with every value in its row."""
+    """Three nodes, of which the last is down for a long reason, and a lock with every value in its
+    row.
+    """
     nodes = (
         NodeState("10.0.0.1:6379", "up", server="redis 7.0.15"),
-        NodeState("10.0.0.2:6379", "quarantined", "it has forgotten its locks and votes again in 41 s", server="redis 7.0.15"),
-        NodeState("10.0.0.3:6379", "down", "Error 111 connecting to 10.0.0.3:6379. Connection refused by the node"),
+        NodeState(
+            "10.0.0.2:6379",
+            "quarantined",
+            "it has forgotten its locks and votes again in 41 s",
+            server="redis 7.0.15",
+        ),
+        NodeState(
+            "10.0.0.3:6379",
+            "down",
+            "Error 111 connecting to 10.0.0.3:6379. Connection refused by the node",
+        ),
     )
     lanes = (Lane(), Lane(), Lane())
     for _ in range(100):
@@ -165,7 +207,12 @@ VALUES = {
 
 @pytest.mark.parametrize(
     ("width", "left_out"),
-    [(140, []), (100, ["fence"]), (80, ["fence", "seen for"]), (60, ["fence", "holder", "nodes", "seen for"])],
+    [
+        (140, []),
+        (100, ["fence"]),
+        (80, ["fence", "seen for"]),
+        (60, ["fence", "holder", "nodes", "seen for"]),
+    ],
 )
 def test_a_column_of_top_is_shown_whole_or_left_out(width: int, left_out: list[str]) -> None:
     lines = rendered(busy_frame(), 24, width)
@@ -212,7 +259,11 @@ def test_a_problem_of_many_words_is_shown_whole(width: int) -> None:
 
 def test_piped_frames_have_every_column(cli: Cli) -> None:
     with cli.holding("order:1"):
-        head = next(line for line in cli("top", "--once").stdout.splitlines() if line.split()[:1] == ["lock"])
+        head = next(
+            line
+            for line in cli("top", "--once").stdout.splitlines()
+            if line.split()[:1] == ["lock"]
+        )
         assert re.split(r" {2,}", head.strip()) == list(VALUES)
         cli.env["COLUMNS"] = "60"
         assert max(map(len, cli("top", "--once").stdout.splitlines())) <= 60

@@ -12,9 +12,12 @@ from aioredlock_ng.compat.aioredlock import Aioredlock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-# The built wheel is tested without its checkout, where the other libraries' environments and the page are.
+# The built wheel is tested without its checkout, where the other libraries' environments and the
+# page are.
 collect_ignore = (
-    [] if (Path(__file__).parents[2] / "benchmarks").exists() else ["test_names.py", "test_page.py", "test_rollout.py"]
+    []
+    if (Path(__file__).parents[2] / "benchmarks").exists()
+    else ["test_names.py", "test_page.py", "test_rollout.py"]
 )
 
 

@@ -1,8 +1,9 @@
-"""Drives one other library in an environment of its own, told what to do by lines of JSON; it never imports ours.
+"""Drives one other library in an environment of its own, told what to do by lines of JSON; it never
+imports ours.
 
-`peer.py LIBRARY URL…` reads `{"do": "acquire", "name": …, "ttl": seconds}`, `{"do": "release"}`, `{"do": "value"}` or
-`{"do": "count", "name": …, "file": …, "seconds": …}` and answers each with one line: whether it got the lock, None, what the
-lock's keys hold, or how often it counted.
+`peer.py LIBRARY URL…` reads `{"do": "acquire", "name": …, "ttl": seconds}`, `{"do": "release"}`,
+`{"do": "value"}` or `{"do": "count", "name": …, "file": …, "seconds": …}` and answers each with one
+line: whether it got the lock, None, what the lock's keys hold, or how often it counted.
 """
 
 from __future__ import annotations

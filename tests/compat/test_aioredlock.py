@@ -1,4 +1,6 @@
-"""aioredlock's names mean what they mean in aioredlock 0.7.3, and `valid` tells the truth; on real servers."""
+"""aioredlock's names mean what they mean in aioredlock 0.7.3, and `valid` tells the truth; on real
+servers.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from aioredlock_ng._core.replies import KeyState
 from aioredlock_ng._core.votes import Garbled
 from aioredlock_ng._scripts import Command
 from aioredlock_ng.compat import aioredlock
-from aioredlock_ng.compat.aioredlock import Aioredlock, Lock, LockAcquiringError, LockError, LockRuntimeError, _access
+from aioredlock_ng.compat.aioredlock import (
+    Aioredlock,
+    Lock,
+    LockAcquiringError,
+    LockError,
+    LockRuntimeError,
+    _access,
+)
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -33,13 +42,22 @@ if TYPE_CHECKING:
         *((reply, None) for reply in (3, -1, True, 1.0, b"1", [1], None)),
     ],
 )
-def test_a_reply_to_a_prolongation_is_decoded_or_has_no_vote(reply: Any, record: KeyState | None) -> None:
+def test_a_reply_to_a_prolongation_is_decoded_or_has_no_vote(
+    reply: Any, record: KeyState | None
+) -> None:
     read = Command(_access._PROLONG, (b"a",), (b"t", 1000)).read(reply)
     assert type(read) is Garbled if record is None else read is record
 
 
 def test_every_public_name_of_aioredlock_is_here() -> None:
-    wanted = {"Aioredlock", "Lock", "LockError", "LockAcquiringError", "LockRuntimeError", "Sentinel"}
+    wanted = {
+        "Aioredlock",
+        "Lock",
+        "LockError",
+        "LockAcquiringError",
+        "LockRuntimeError",
+        "Sentinel",
+    }
     assert wanted <= set(aioredlock.__all__)
     assert issubclass(LockAcquiringError, LockError)
     assert issubclass(LockRuntimeError, LockError)
@@ -52,24 +70,35 @@ def test_making_one_warns_at_the_line_that_makes_it() -> None:
     assert caught[0].filename == __file__
 
 
-@pytest.mark.parametrize("name", ["retry_count", "retry_delay_min", "retry_delay_max", "internal_lock_timeout"])
-@pytest.mark.parametrize(("value", "error"), [(-1, ValueError), (0, ValueError), ("word", ValueError), (None, TypeError)])
+@pytest.mark.parametrize(
+    "name", ["retry_count", "retry_delay_min", "retry_delay_max", "internal_lock_timeout"]
+)
+@pytest.mark.parametrize(
+    ("value", "error"), [(-1, ValueError), (0, ValueError), ("word", ValueError), (None, TypeError)]
+)
 def test_unusable_settings_are_refused(name: str, value: object, error: type[Exception]) -> None:
     with pytest.deprecated_call(), pytest.raises(error, match=f"^{name} must be"):
         Aioredlock(**{name: value})  # type: ignore[arg-type]
 
 
-async def test_an_error_names_the_argument_that_the_caller_wrote(one_node: NodeSet, manager_of: Make) -> None:
+async def test_an_error_names_the_argument_that_the_caller_wrote(
+    one_node: NodeSet, manager_of: Make
+) -> None:
     with pytest.raises(ValueError, match=r"^internal_lock_timeout=61 is above max_ttl=60"):
         manager_of(one_node.urls, internal_lock_timeout=61, recovery_guard="auto")
     manager = manager_of(one_node.urls)
-    with pytest.raises(ValueError, match=r"^lock_timeout=0\.2 is too small .* raise lock_timeout or lower node_timeout$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^lock_timeout=0\.2 is too small .* raise lock_timeout or lower node_timeout$",
+    ):
         await manager.lock("order", lock_timeout=0.2)
     with pytest.raises(ValueError, match=r"^lock_timeout=0\.2 is too small"):
         await manager.extend(Lock(manager, "order", "worker-7", valid=True), 0.2)
 
 
-async def test_locks_of_one_line_have_identifiers_of_their_own(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_locks_of_one_line_have_identifiers_of_their_own(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls, retry_count=50)
     first = await manager.lock("order")
     waiting = [asyncio.ensure_future(manager.lock("order")) for _ in range(3)]
@@ -83,7 +112,9 @@ async def test_locks_of_one_line_have_identifiers_of_their_own(three_nodes: Node
     assert len(seen) == 4
 
 
-async def test_a_lock_is_taken_extended_and_released(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_a_lock_is_taken_extended_and_released(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
     assert await manager.is_locked("order") is False
     lock = await manager.lock("order")
@@ -125,7 +156,9 @@ async def test_locks_of_two_resources_do_not_meet(three_nodes: NodeSet, manager_
     assert (await manager.is_locked("one"), await manager.is_locked("two")) == (False, False)
 
 
-async def test_a_held_lock_is_an_ordinary_refusal_after_the_time_of_its_tries(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_a_held_lock_is_an_ordinary_refusal_after_the_time_of_its_tries(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     holder, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=3)
     lock = await holder.lock("order")
     await other.is_locked("order")
@@ -145,7 +178,9 @@ async def test_one_try_does_not_wait(three_nodes: NodeSet, manager_of: Make) -> 
     await lock.release()
 
 
-async def test_a_waiting_lock_is_woken_by_the_release(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_a_waiting_lock_is_woken_by_the_release(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     holder, waiter = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=100)
     lock = await holder.lock("order")
     waiting = asyncio.create_task(waiter.lock("order"))
@@ -165,7 +200,9 @@ async def test_a_cancelled_lock_leaves_no_key(three_nodes: NodeSet, manager_of: 
 
 
 @pytest.mark.faults
-async def test_no_majority_is_the_other_kind_of_error(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_no_majority_is_the_other_kind_of_error(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls, retry_count=2)
     lock = await manager.lock("order")
     lapsing = await manager.lock("lapsing", lock_timeout=1)
@@ -199,7 +236,9 @@ async def test_a_minority_that_is_gone_stops_nobody(three_nodes: NodeSet, manage
 
 
 @pytest.mark.faults
-async def test_one_node_down_one_held_and_one_free_are_an_ordinary_refusal(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_one_node_down_one_held_and_one_free_are_an_ordinary_refusal(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls, retry_count=1)
     three_nodes.crash(0)
     three_nodes[1].command("SET", "order", "another's", "PX", "30000")
@@ -207,7 +246,9 @@ async def test_one_node_down_one_held_and_one_free_are_an_ordinary_refusal(three
         await manager.lock("order")
 
 
-async def test_valid_turns_false_when_the_keys_are_gone(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_valid_turns_false_when_the_keys_are_gone(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
     watched, timed = await manager.lock("watched"), await manager.lock("timed", lock_timeout=30)
     assert watched.valid
@@ -221,7 +262,9 @@ async def test_valid_turns_false_when_the_keys_are_gone(three_nodes: NodeSet, ma
     await timed.release()
 
 
-async def test_valid_turns_false_when_the_timeout_is_over(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_valid_turns_false_when_the_timeout_is_over(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
     lock = await manager.lock("order", lock_timeout=0.5)
     assert lock.lock_timeout == 0.5
@@ -256,7 +299,9 @@ async def test_extending_gives_another_life(three_nodes: NodeSet, manager_of: Ma
     await manager.unlock(lock)
 
 
-async def test_unlocking_what_another_has_now_is_refused_and_leaves_it_alone(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_unlocking_what_another_has_now_is_refused_and_leaves_it_alone(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     old, new = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=20)
     lost = await old.lock("order", lock_timeout=0.5)
     taken = await new.lock("order")
@@ -269,7 +314,9 @@ async def test_unlocking_what_another_has_now_is_refused_and_leaves_it_alone(thr
     await old.unlock(lost)
 
 
-async def test_leaving_the_context_releases_also_after_an_error(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_leaving_the_context_releases_also_after_an_error(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager, locks = manager_of(three_nodes.urls), []
 
     async def fails() -> None:
@@ -283,7 +330,9 @@ async def test_leaving_the_context_releases_also_after_an_error(three_nodes: Nod
     assert not await manager.is_locked("order")
 
 
-async def test_a_loss_that_extending_finds_is_told_by_it(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_a_loss_that_extending_finds_is_told_by_it(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
     lock = await manager.lock("order")
     for node in three_nodes:
@@ -296,7 +345,9 @@ async def test_a_loss_that_extending_finds_is_told_by_it(three_nodes: NodeSet, m
             pass
 
 
-async def test_what_is_released_meanwhile_cannot_be_extended(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_what_is_released_meanwhile_cannot_be_extended(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
     lock = await manager.lock("order")
     extending = asyncio.create_task(manager.extend(lock))
@@ -307,8 +358,14 @@ async def test_what_is_released_meanwhile_cannot_be_extended(three_nodes: NodeSe
     assert not await manager.is_locked("order")
 
 
-async def test_an_exception_of_the_body_wins_over_a_lock_that_another_has(three_nodes: NodeSet, manager_of: Make) -> None:
-    old, new, begun = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=20), asyncio.Event()
+async def test_an_exception_of_the_body_wins_over_a_lock_that_another_has(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
+    old, new, begun = (
+        manager_of(three_nodes.urls),
+        manager_of(three_nodes.urls, retry_count=20),
+        asyncio.Event(),
+    )
 
     async def loses() -> None:
         async with await old.lock("order", lock_timeout=0.5):
@@ -326,7 +383,9 @@ async def test_an_exception_of_the_body_wins_over_a_lock_that_another_has(three_
 
 
 @pytest.mark.parametrize("resource", [42, 4.5, b"raw\xff"])
-async def test_what_aioredis_takes_for_a_key_is_a_name(resource: Any, three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_what_aioredis_takes_for_a_key_is_a_name(
+    resource: Any, three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls, retry_count=1)
     async with await manager.lock(resource) as lock:
         assert lock.resource == resource
@@ -385,7 +444,9 @@ async def test_one_that_is_over_does_not_take_the_later_lock_of_its_identifier_o
     assert (await manager.get_lock("order", "worker-7")).lease == later.lease
 
 
-async def test_a_lock_of_another_manager_counts_down_what_the_nodes_say(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_a_lock_of_another_manager_counts_down_what_the_nodes_say(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls)
     lock = await manager.lock("order", lock_timeout=1)
     found = await other.get_lock("order", lock.id)
@@ -443,7 +504,9 @@ async def test_the_identifier_on_the_nodes_names_a_lock_as_the_one_that_was_chos
     assert not lock.valid
 
 
-async def test_a_number_and_its_text_name_the_same_lock(one_node: NodeSet, manager_of: Make) -> None:
+async def test_a_number_and_its_text_name_the_same_lock(
+    one_node: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(one_node.urls)
     for written in (42, "42", b"42"):
         lock = await manager.lock("42", lock_identifier="worker-7")
@@ -451,11 +514,16 @@ async def test_a_number_and_its_text_name_the_same_lock(one_node: NodeSet, manag
         assert not lock.valid
 
 
-@pytest.mark.parametrize("options", [{}, {"fencing": True, "recovery_guard": "auto"}], ids=["plain", "fenced"])
+@pytest.mark.parametrize(
+    "options", [{}, {"fencing": True, "recovery_guard": "auto"}], ids=["plain", "fenced"]
+)
 async def test_another_manager_unlocks_by_the_identifier_and_the_holder_loses_its_lock_at_once(
     options: dict[str, Any], three_nodes: NodeSet, manager_of: Make
 ) -> None:
-    manager, other = manager_of(three_nodes.urls, **options), manager_of(three_nodes.urls, **options)
+    manager, other = (
+        manager_of(three_nodes.urls, **options),
+        manager_of(three_nodes.urls, **options),
+    )
     renewed, found = await manager.lock("renewed"), await manager.lock("found", lock_timeout=30)
     await other.unlock(Lock(other, "renewed", renewed.id))
     await (await other.get_lock("found", found.id)).release()
@@ -501,7 +569,9 @@ async def test_a_lock_that_was_extended_by_its_identifier_is_valid_for_the_time_
         await other.extend(again)
 
 
-async def test_an_identifier_that_nobody_has_says_so(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_an_identifier_that_nobody_has_says_so(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=1)
     lock = await manager.lock("order", lock_identifier="worker-7")
     for stranger in (manager, other):
@@ -560,9 +630,14 @@ async def test_without_a_majority_an_identifier_is_neither_extended_nor_unlocked
     await lock.release()
 
 
-async def test_active_locks_are_those_that_are_valid(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_active_locks_are_those_that_are_valid(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
-    kept, released, over = [await manager.lock(name, lock_timeout=ttl) for name, ttl in (("a", 30), ("b", 30), ("c", 0.5))]
+    kept, released, over = [
+        await manager.lock(name, lock_timeout=ttl)
+        for name, ttl in (("a", 30), ("b", 30), ("c", 0.5))
+    ]
     await released.release()
     await eventually(lambda: not over.valid)
     assert await manager.get_active_locks() == [kept]
@@ -571,9 +646,13 @@ async def test_active_locks_are_those_that_are_valid(three_nodes: NodeSet, manag
     assert await manager.get_active_locks() == []
 
 
-async def test_locks_that_nobody_releases_are_forgotten(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_locks_that_nobody_releases_are_forgotten(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
-    await asyncio.gather(*(manager.lock(f"short-{number}", lock_timeout=0.5) for number in range(60)))
+    await asyncio.gather(
+        *(manager.lock(f"short-{number}", lock_timeout=0.5) for number in range(60))
+    )
     short = list(manager._locks.values())
     await eventually(lambda: not any(lock.valid for lock in short))
     await asyncio.gather(*(manager.lock(f"long-{number}", lock_timeout=30) for number in range(10)))
@@ -581,7 +660,9 @@ async def test_locks_that_nobody_releases_are_forgotten(three_nodes: NodeSet, ma
     assert len(await manager.get_active_locks()) == 10
 
 
-async def test_destroying_releases_everything_for_good(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_destroying_releases_everything_for_good(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
     locks = [await manager.lock("one"), await manager.lock("two", lock_timeout=30)]
     await manager.destroy()
@@ -625,7 +706,9 @@ async def test_many_that_begin_at_once_open_it_once(three_nodes: NodeSet, manage
 
 
 @pytest.mark.faults
-async def test_a_first_use_that_is_cancelled_leaves_the_next_to_open_it(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_a_first_use_that_is_cancelled_leaves_the_next_to_open_it(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
     for index in range(3):
         three_nodes.pause(index)
@@ -642,7 +725,9 @@ async def test_a_first_use_that_is_cancelled_leaves_the_next_to_open_it(three_no
         assert await manager.is_locked("order")
 
 
-async def test_ours_by_its_own_name_and_by_theirs_exclude_each_other(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_ours_by_its_own_name_and_by_theirs_exclude_each_other(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls, retry_count=1)
     async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
         lock = await manager.lock("order")
@@ -653,7 +738,9 @@ async def test_ours_by_its_own_name_and_by_theirs_exclude_each_other(three_nodes
                 await manager.lock("order")
 
 
-async def test_a_lock_with_fence_and_guard_when_asked_for(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_a_lock_with_fence_and_guard_when_asked_for(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls, fencing=True, recovery_guard="auto")
     async with await manager.lock("order") as lock:
         assert lock.lease is not None
@@ -673,7 +760,9 @@ async def test_a_lock_made_by_hand_says_what_it_was_given(manager_of: Make) -> N
     assert len({lock, Lock(manager, "potato", 1)}) == 1
 
 
-async def test_no_repr_shows_a_whole_token_or_a_password(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_no_repr_shows_a_whole_token_or_a_password(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     lock = await manager_of(three_nodes.urls).lock("order")
     assert str(lock.id) not in repr(lock)
     assert "valid=True" in repr(lock)

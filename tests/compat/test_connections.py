@@ -1,4 +1,6 @@
-"""Every form of a connection that aioredlock takes, each against a real server, and those that cannot be taken."""
+"""Every form of a connection that aioredlock takes, each against a real server, and those that
+cannot be taken.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ import pytest
 from redis.asyncio import Redis
 
 from aioredlock_ng import ConfigurationError
-from aioredlock_ng.compat.aioredlock import Aioredlock, LockRuntimeError, Sentinel, SentinelConfigError
+from aioredlock_ng.compat.aioredlock import (
+    Aioredlock,
+    LockRuntimeError,
+    Sentinel,
+    SentinelConfigError,
+)
 from aioredlock_ng.testing import LocalServer, free_port
 from tests.support.eventually import eventually
 
@@ -38,16 +45,33 @@ async def serves(manager: Aioredlock, client: Redis) -> None:
     "form",
     [
         lambda host, port: {"host": host, "port": port},
-        lambda host, port: {"host": host, "port": str(port), "password": None, "minsize": 1, "maxsize": 5, "encoding": "utf-8"},
+        lambda host, port: {
+            "host": host,
+            "port": str(port),
+            "password": None,
+            "minsize": 1,
+            "maxsize": 5,
+            "encoding": "utf-8",
+        },
         lambda host, port: (host, port),
         lambda host, port: [host, port],
         lambda host, port: f"redis://{host}:{port}",
         lambda host, port: f"redis://{host}:{port}/0?encoding=utf-8&timeout=2",
         lambda host, port: Redis(host=host, port=port),
     ],
-    ids=["dict", "dict-with-pool-settings", "tuple", "list", "url", "url-with-encoding", "client-of-redis-py"],
+    ids=[
+        "dict",
+        "dict-with-pool-settings",
+        "tuple",
+        "list",
+        "url",
+        "url-with-encoding",
+        "client-of-redis-py",
+    ],
 )
-async def test_an_address(form: Callable[[str, int], Any], start_server: Callable[..., LocalServer], manager_of: Make) -> None:
+async def test_an_address(
+    form: Callable[[str, int], Any], start_server: Callable[..., LocalServer], manager_of: Make
+) -> None:
     server = start_server()
     connection = form("127.0.0.1", server.port)
     await serves(manager_of([connection]), Redis.from_url(server.url))
@@ -64,7 +88,9 @@ async def test_an_address(form: Callable[[str, int], Any], start_server: Callabl
     ],
     ids=["dict", "path", "query"],
 )
-async def test_a_database(form: Callable[[int], Any], start_server: Callable[..., LocalServer], manager_of: Make) -> None:
+async def test_a_database(
+    form: Callable[[int], Any], start_server: Callable[..., LocalServer], manager_of: Make
+) -> None:
     server = start_server()
     await serves(manager_of([form(server.port)]), Redis.from_url(f"{server.url}/3"))
 
@@ -73,13 +99,19 @@ async def test_a_database(form: Callable[[int], Any], start_server: Callable[...
     ("form", "word"),
     [
         (lambda port, word: {"host": "127.0.0.1", "port": port, "password": word}, SECRET),
-        (lambda port, word: f"redis://:{word}@127.0.0.1:{port}/0", "p%w@d!"),  # taken as it is written, as aioredis does
+        (
+            lambda port, word: f"redis://:{word}@127.0.0.1:{port}/0",
+            "p%w@d!",
+        ),  # taken as it is written, as aioredis does
         (lambda port, word: f"redis://127.0.0.1:{port}/0?password={word}", "p4ssw0rd"),
     ],
     ids=["dict", "url", "query"],
 )
 async def test_a_password_that_nobody_sees(
-    form: Callable[[int, str], Any], word: str, start_server: Callable[..., LocalServer], manager_of: Make
+    form: Callable[[int, str], Any],
+    word: str,
+    start_server: Callable[..., LocalServer],
+    manager_of: Make,
 ) -> None:
     server = start_server(password=word)
     manager = manager_of([form(server.port, word)])
@@ -89,18 +121,24 @@ async def test_a_password_that_nobody_sees(
 
 
 @pytest.mark.parametrize("scheme", ["", "unix://"])
-async def test_a_unix_socket(scheme: str, start_server: Callable[..., LocalServer], manager_of: Make) -> None:
+async def test_a_unix_socket(
+    scheme: str, start_server: Callable[..., LocalServer], manager_of: Make
+) -> None:
     server = start_server(unix_socket=True)
     await serves(manager_of([f"{scheme}{server.socket_path}"]), Redis.from_url(server.url))
 
 
-async def test_a_context_for_tls(tls_server: LocalServer, tls_files: TLSFiles, manager_of: Make) -> None:
+async def test_a_context_for_tls(
+    tls_server: LocalServer, tls_files: TLSFiles, manager_of: Make
+) -> None:
     context = ssl.create_default_context(cafile=str(tls_files.ca))
     manager = manager_of([{"host": "localhost", "port": tls_server.port, "ssl": context}])
     await serves(manager, Redis.from_url(tls_server.url))
 
 
-@pytest.mark.parametrize("form", ["rediss://localhost:{port}/0", "redis://localhost:{port}/0?ssl=true"])
+@pytest.mark.parametrize(
+    "form", ["rediss://localhost:{port}/0", "redis://localhost:{port}/0?ssl=true"]
+)
 async def test_tls_of_a_url_trusts_the_authorities_of_the_system_only(
     form: str, tls_server: LocalServer, manager_of: Make
 ) -> None:
@@ -112,7 +150,11 @@ async def test_tls_of_a_url_trusts_the_authorities_of_the_system_only(
 async def test_several_nodes_by_different_forms(three_nodes: NodeSet, manager_of: Make) -> None:
     first, second, third = (url.partition("://")[2].split(":") for url in three_nodes.urls)
     manager = manager_of(
-        [(first[0], int(first[1])), {"host": second[0], "port": int(second[1])}, f"redis://{':'.join(third)}/0"]
+        [
+            (first[0], int(first[1])),
+            {"host": second[0], "port": int(second[1])},
+            f"redis://{':'.join(third)}/0",
+        ]
     )
     async with await manager.lock("order"):
         await eventually(lambda: three_nodes.keys() == [{"order"}] * 3)
@@ -122,12 +164,16 @@ async def test_several_nodes_by_different_forms(three_nodes: NodeSet, manager_of
 
 @pytest.mark.once
 @pytest.mark.parametrize("form", ["tuple", "url", "dict", "list"])
-async def test_a_sentinel_leads_to_the_primary(form: str, sentinel_set: SentinelSet, manager_of: Make) -> None:
+async def test_a_sentinel_leads_to_the_primary(
+    form: str, sentinel_set: SentinelSet, manager_of: Make
+) -> None:
     host, port = sentinel_set.address
     sentinel = {
         "tuple": lambda: Sentinel((host, port), master="main", db=3),
         "url": lambda: Sentinel(f"redis://{host}:{port}/3?master=main&encoding=utf-8&minsize=2"),
-        "dict": lambda: Sentinel({"host": host, "port": port, "db": 3, "master": "another"}, master="main"),
+        "dict": lambda: Sentinel(
+            {"host": host, "port": port, "db": 3, "master": "another"}, master="main"
+        ),
         # One that is not there keeps nobody from asking the next.
         "list": lambda: Sentinel([(host, free_port()), (host, port)], master="main", db=3),
     }[form]()
@@ -135,7 +181,9 @@ async def test_a_sentinel_leads_to_the_primary(form: str, sentinel_set: Sentinel
 
 
 @pytest.mark.once
-async def test_after_a_failover_it_is_the_new_primary(sentinel_set: SentinelSet, manager_of: Make) -> None:
+async def test_after_a_failover_it_is_the_new_primary(
+    sentinel_set: SentinelSet, manager_of: Make
+) -> None:
     manager = manager_of([Sentinel(sentinel_set.address, master="main")], retry_count=100)
     async with await manager.lock("before"):
         assert sentinel_set.primary.command("EXISTS", "before") == b"1"
@@ -145,7 +193,9 @@ async def test_after_a_failover_it_is_the_new_primary(sentinel_set: SentinelSet,
     await lock.release()
 
 
-async def test_tls_to_a_primary_takes_the_context(tls_server: LocalServer, tls_files: TLSFiles, manager_of: Make) -> None:
+async def test_tls_to_a_primary_takes_the_context(
+    tls_server: LocalServer, tls_files: TLSFiles, manager_of: Make
+) -> None:
     """By a stand-in for the Sentinel: what it would say is not what is tested here."""
     context = ssl.create_default_context(cafile=str(tls_files.ca))
     sentinel = Sentinel(("127.0.0.1", free_port()), master="main", ssl_context=context)
@@ -160,7 +210,9 @@ async def test_tls_to_a_primary_takes_the_context(tls_server: LocalServer, tls_f
     await serves(manager, Redis.from_url(tls_server.url))
 
 
-@pytest.mark.parametrize("given", [(), [], {}, {"port": 1}, "redis://localhost", "localhost", 7, None, {"host": "here"}])
+@pytest.mark.parametrize(
+    "given", [(), [], {}, {"port": 1}, "redis://localhost", "localhost", 7, None, {"host": "here"}]
+)
 def test_what_names_no_sentinel_or_no_service_is_refused(given: Any) -> None:
     with pytest.raises(SentinelConfigError):
         Sentinel(given)
@@ -195,7 +247,9 @@ def test_an_address_or_a_number_that_no_sentinel_can_have_is_refused(given: Any)
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("given", [("here", "26380"), [("here", "26380")], {"host": "here", "port": "26380"}])
+@pytest.mark.parametrize(
+    "given", [("here", "26380"), [("here", "26380")], {"host": "here", "port": "26380"}]
+)
 def test_the_port_of_a_sentinel_is_a_number(given: Any) -> None:
     assert Sentinel(given, master="main").connection == [("here", 26380)]
 
@@ -266,22 +320,37 @@ Pool = type("Redis", (), {"__module__": "aioredis.commands"})
         (["redis://localhost/word"], "the database of a connection must be a number from 0 to 15"),
         (["redis://:/word@localhost:6379"], "contains a '/', .*give a dict"),
         (["redis://:1/word@localhost:6379"], "contains a '/', .*give a dict"),
-        ([{"host": "localhost", "db": "word"}], "the database of a connection must be a number from 0 to 15"),
+        (
+            [{"host": "localhost", "db": "word"}],
+            "the database of a connection must be a number from 0 to 15",
+        ),
         ([{"host": "localhost", "nothing": 1}], "unknown settings.*nothing"),
         ([{"host": "localhost", "ssl": "yes"}], "'ssl' must be"),
         (["unix:///run/redis.sock?ssl=true"], "TLS over a Unix socket"),
-        ([{"host": "localhost", "db": n} for n in (0, 1, 2)], "^redis_connections names the same server twice"),
+        (
+            [{"host": "localhost", "db": n} for n in (0, 1, 2)],
+            "^redis_connections names the same server twice",
+        ),
         (["redis://localhost:6379/0", ("localhost", 6379)], "the same server twice"),
     ],
 )
-def test_what_cannot_be_a_node_is_refused_when_the_manager_is_made(connections: Any, words: str) -> None:
-    with pytest.deprecated_call(), pytest.raises(ConfigurationError, match=f"(?s){words}") as caught:
+def test_what_cannot_be_a_node_is_refused_when_the_manager_is_made(
+    connections: Any, words: str
+) -> None:
+    with (
+        pytest.deprecated_call(),
+        pytest.raises(ConfigurationError, match=f"(?s){words}") as caught,
+    ):
         Aioredlock(connections)
     assert "word@" not in str(caught.value)
 
 
-async def test_a_password_with_a_slash_goes_into_a_dict_and_is_not_decoded_in_a_url(manager_of: Make) -> None:
-    """As with aioredis: who percent-encoded it, as was once advised here, was turned away by the server."""
+async def test_a_password_with_a_slash_goes_into_a_dict_and_is_not_decoded_in_a_url(
+    manager_of: Make,
+) -> None:
+    """As with aioredis: who percent-encoded it, as was once advised here, was turned away by the
+    server.
+    """
     with LocalServer(password="1/word") as server:
         place = {"host": "127.0.0.1", "port": server.port}
         await (await manager_of([place | {"password": "1/word"}]).lock("order")).release()
@@ -289,7 +358,9 @@ async def test_a_password_with_a_slash_goes_into_a_dict_and_is_not_decoded_in_a_
             await manager_of([f"redis://:1%2Fword@{server.address}"], retry_count=1).lock("order")
 
 
-async def test_one_server_by_two_names_is_refused_when_it_is_seen(one_node: NodeSet, manager_of: Make) -> None:
+async def test_one_server_by_two_names_is_refused_when_it_is_seen(
+    one_node: NodeSet, manager_of: Make
+) -> None:
     port = one_node.urls[0].rpartition(":")[2]
     manager = manager_of([("127.0.0.1", int(port)), ("localhost", int(port))])
     with pytest.raises(ConfigurationError, match="are the same server"):

@@ -1,4 +1,6 @@
-"""Every public name of the real aioredlock 0.7.3 is here, in the same place, with the same arguments."""
+"""Every public name of the real aioredlock 0.7.3 is here, in the same place, with the same
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ OTHER_DEFAULTS = {"redis_connections"}
 
 def asked(code: str) -> dict[str, Any]:
     command = [str(python_of("aioredlock")), "-W", "ignore", "-c", code]
-    told = subprocess.run(command, env=variables(), capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run(
+        command, env=variables(), capture_output=True, text=True, check=True, timeout=60
+    )
     answer: dict[str, Any] = json.loads(told.stdout)
     return answer
 
@@ -76,7 +80,10 @@ def test_every_method_takes_the_same_arguments_by_the_same_names(real: dict[str,
         for method, parameters in told["calls"].items():
             if method in GONE.get(name, ()) or issubclass(ours, Exception):
                 continue
-            mine = [[p.name, repr(p.default)] for p in inspect.signature(getattr(ours, method)).parameters.values()]
+            mine = [
+                [p.name, repr(p.default)]
+                for p in inspect.signature(getattr(ours, method)).parameters.values()
+            ]
             expected = [one for one in parameters if one[0] not in OTHER_DEFAULTS]
             found = [one for one in mine if one[0] not in OTHER_DEFAULTS]
             assert found[: len(expected)] == expected, f"{name}.{method}"

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 PAGE = ROOT / "docs" / "migrating.md"
 
-OLD = re.compile(r"^## (?P<library>[\w-]+)[^\n]*\n\n(?:[^`#\n][^\n]*\n\n)?```py\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+OLD = re.compile(
+    r"^## (?P<library>[\w-]+)[^\n]*\n\n(?:[^`#\n][^\n]*\n\n)?```py\n(?P<code>.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
 
 RUN = """
 import ast, asyncio, inspect, sys
@@ -29,21 +32,30 @@ if inspect.isawaitable(done):
 
 
 @pytest.mark.filterwarnings("ignore:aioredlock_ng.compat:DeprecationWarning")
-@pytest.mark.parametrize("block", [pytest.param(block, id=block.id) for block in pages.blocks(PAGE)])
-async def test_what_it_becomes(block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "block", [pytest.param(block, id=block.id) for block in pages.blocks(PAGE)]
+)
+async def test_what_it_becomes(
+    block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await pages.run(block, three_nodes, monkeypatch)
 
 
 # The first of them may make an environment, from PyPI.
 @pytest.mark.once
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("library", "code"), [pytest.param(*match, id=match[0]) for match in OLD.findall(PAGE.read_text())])
+@pytest.mark.parametrize(
+    ("library", "code"),
+    [pytest.param(*match, id=match[0]) for match in OLD.findall(PAGE.read_text())],
+)
 async def test_what_it_was(library: str, code: str, three_nodes: NodeSet) -> None:
     for index, url in enumerate(three_nodes.urls):
         code = code.replace(f"redis://10.0.0.{index + 1}", url)
     python = await asyncio.to_thread(python_of, library)
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(python, "-c", RUN, stdin=pipe, stdout=pipe, stderr=pipe, env=variables())
+    process = await asyncio.create_subprocess_exec(
+        python, "-c", RUN, stdin=pipe, stdout=pipe, stderr=pipe, env=variables()
+    )
     told, complaints = await asyncio.wait_for(process.communicate(code.encode()), 60)
     assert process.returncode == 0, complaints.decode()
     assert b"busy" not in told
@@ -53,6 +65,13 @@ async def test_what_it_was(library: str, code: str, three_nodes: NodeSet) -> Non
 
 
 def test_every_library_has_its_old_and_its_new_code() -> None:
-    libraries = ["aioredlock", "redis-py", "pottery", "redlock-ng", "redlock-py", "python-redis-lock"]
+    libraries = [
+        "aioredlock",
+        "redis-py",
+        "pottery",
+        "redlock-ng",
+        "redlock-py",
+        "python-redis-lock",
+    ]
     assert [match["library"] for match in OLD.finditer(PAGE.read_text())] == libraries
     assert len(pages.blocks(PAGE)) == len(libraries) + 1

@@ -1,4 +1,6 @@
-"""While old and new processes run side by side, one of them has the lock: real libraries against ours, on real servers."""
+"""While old and new processes run side by side, one of them has the lock: real libraries against
+ours, on real servers.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ PROGRAM = Path(__file__).with_name("peer.py")
 
 @dataclass(frozen=True)
 class Way:
-    """How ours is set up beside one library: the key of a name, and whether all three nodes are in it or the first only."""
+    """How ours is set up beside one library: the key of a name, and whether all three nodes are in
+    it or the first only.
+    """
 
     library: str
     key_format: str = "{name}"
@@ -91,7 +95,9 @@ class Old:
 async def old_process(library: str, urls: list[str]) -> AsyncIterator[Old]:
     python = await asyncio.to_thread(python_of, library)
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(python, PROGRAM, library, *urls, stdin=pipe, stdout=pipe, env=variables())
+    process = await asyncio.create_subprocess_exec(
+        python, PROGRAM, library, *urls, stdin=pipe, stdout=pipe, env=variables()
+    )
     try:
         yield Old(process)
     finally:
@@ -107,7 +113,10 @@ async def test_old_and_new_exclude_each_other(way: Way, three_nodes: NodeSet) ->
         old_process(way.library, urls) as old,
         Redlock(urls, key_format=way.key_format, node_timeout=1.0) as redlock,
     ):
-        once, waits = redlock.lock("order", blocking_timeout=0), redlock.lock("order", blocking_timeout=20)
+        once, waits = (
+            redlock.lock("order", blocking_timeout=0),
+            redlock.lock("order", blocking_timeout=20),
+        )
 
         assert await old.acquire("order")
         assert (await redlock.inspect("order")).token == await old.value()
@@ -136,9 +145,16 @@ async def test_no_count_is_lost_between_old_and_new(
     way: Way, three_nodes: NodeSet, tmp_path: Path, manager_of: Callable[..., Aioredlock]
 ) -> None:
     """A counter that is read, and written a little later: two at the same time lose a count."""
-    urls, file, counted, old_is_done = three_nodes.urls[: way.nodes], tmp_path / "counter", [0, 0], asyncio.Event()
+    urls, file, counted, old_is_done = (
+        three_nodes.urls[: way.nodes],
+        tmp_path / "counter",
+        [0, 0],
+        asyncio.Event(),
+    )
     file.write_text("0")
-    patient = manager_of(three_nodes.urls, retry_count=1000, retry_delay_min=1.0, retry_delay_max=1.0)
+    patient = manager_of(
+        three_nodes.urls, retry_count=1000, retry_delay_min=1.0, retry_delay_max=1.0
+    )
 
     async def once(index: int) -> None:
         before = int(file.read_text())

@@ -1,4 +1,6 @@
-"""docker-compose.yml brings up five nodes for the demo, by `docker compose` or docker-compose 1.29, whichever is there."""
+"""docker-compose.yml brings up five nodes for the demo, by `docker compose` or docker-compose 1.29,
+whichever is there.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ PORTS = range(6381, 6386)
 def compose_command() -> list[str] | None:
     """Return whichever there is, the plugin first."""
     for command in (["docker", "compose"], ["docker-compose"]):
-        if shutil.which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
+        if (
+            shutil.which(command[0])
+            and not subprocess.run([*command, "version"], capture_output=True).returncode
+        ):
             return command
     return None
 
@@ -38,7 +43,13 @@ def composed() -> Iterator[list[str]]:
 
     command = compose_command()
     assert command is not None, "neither `docker compose` nor `docker-compose` runs here"
-    project = [*command, "--project-name", f"aioredlock-ng-{os.getpid()}", "--file", str(ROOT / "docker-compose.yml")]
+    project = [
+        *command,
+        "--project-name",
+        f"aioredlock-ng-{os.getpid()}",
+        "--file",
+        str(ROOT / "docker-compose.yml"),
+    ]
     environment = os.environ | {"REDIS_IMAGE": image().name}
 
     def run(*words: str) -> str:
@@ -57,7 +68,11 @@ def composed() -> Iterator[list[str]]:
 def _await_healthy(containers: list[str]) -> None:
     end = time.monotonic() + 120
     while True:
-        told = json.loads(subprocess.run(["docker", "inspect", *containers], capture_output=True, check=True).stdout)
+        told = json.loads(
+            subprocess.run(
+                ["docker", "inspect", *containers], capture_output=True, check=True
+            ).stdout
+        )
         states = [container["State"]["Health"]["Status"] for container in told]
         if states == ["healthy"] * len(PORTS):
             return
@@ -69,7 +84,10 @@ def _await_healthy(containers: list[str]) -> None:
 def test_the_demo_runs_against_the_composed_nodes(composed: list[str]) -> None:
     words = [word for url in composed for word in ("--url", url)]
     demo = subprocess.run(
-        [sys.executable, "-m", "aioredlock_ng", "demo", "--plain", *words], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "aioredlock_ng", "demo", "--plain", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert re.search(r"under the lock: 0 of [\d,]+ updates lost", demo.stdout), demo.stdout

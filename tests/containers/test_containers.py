@@ -31,7 +31,9 @@ def test_five_containers_are_five_servers_on_loopback_ports(five_containers: Nod
 
 
 @pytest.mark.once
-def test_an_image_that_cannot_be_pulled_is_replaced_by_one_of_the_hosts_own_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_cannot_be_pulled_is_replaced_by_one_of_the_hosts_own_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from tests.support.containers import IMAGE_ENV, REQUIRE_IMAGE, ContainerNode, image
 
     wanted = NOT_TO_BE_PULLED
@@ -46,14 +48,19 @@ def test_an_image_that_cannot_be_pulled_is_replaced_by_one_of_the_hosts_own_serv
         image.cache_clear()
     version = version_of(find_server())
     assert found.name == named != wanted
-    assert found.told == f"image {named}, built from the host's {version} because {wanted} cannot be pulled"
+    assert (
+        found.told
+        == f"image {named}, built from the host's {version} because {wanted} cannot be pulled"
+    )
     with contextlib.closing(ContainerNode(found.name)) as node:
         told = node.start().info()
     assert version.rpartition(" ")[2] in {told["redis_version"], told.get("valkey_version")}
 
 
 @pytest.mark.once
-def test_a_required_image_that_cannot_be_pulled_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_required_image_that_cannot_be_pulled_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from tests.support.containers import IMAGE_ENV, REQUIRE_IMAGE, image
 
     monkeypatch.setenv(IMAGE_ENV, NOT_TO_BE_PULLED)
@@ -90,7 +97,9 @@ async def test_a_killed_container_comes_back_empty_on_its_port(five_containers: 
     assert five_containers[1].command("DBSIZE") == b"0"
 
 
-async def test_a_lock_is_taken_with_one_container_paused_and_one_killed(five_containers: NodeSet) -> None:
+async def test_a_lock_is_taken_with_one_container_paused_and_one_killed(
+    five_containers: NodeSet,
+) -> None:
     async with Redlock(five_containers.urls) as redlock:
         five_containers.pause(0)
         five_containers.crash(1)

@@ -1,4 +1,6 @@
-"""What every node does with fences and markers, whatever is behind it: part of the contract of `suite.py`."""
+"""What every node does with fences and markers, whatever is behind it: part of the contract of
+`suite.py`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ FENCED = guarded_mutex(fencing=True, own_marker=b"")
 GUARDED = guarded_mutex(fencing=False, own_marker=b"%b:%d" % (RUN_ID, GUARD))
 
 
-def acquire(token: bytes, fence: int, *keys: bytes, kind: Any = FENCED, tell: bool = False) -> Command:
+def acquire(
+    token: bytes, fence: int, *keys: bytes, kind: Any = FENCED, tell: bool = False
+) -> Command:
     return kind.acquiring(keys, keys, token, b"%d" % TTL, fence, tell_counter=tell)  # type: ignore[no-any-return]
 
 
@@ -55,16 +59,27 @@ def repair(token: bytes, fence: int, *keys: bytes) -> Command:
 
 
 def marker(
-    become: bytes = b"read", was: bytes = b"", read_at: int = 0, own_marker: bytes = b"", nonce: bytes = b"n"
+    become: bytes = b"read",
+    was: bytes = b"",
+    read_at: int = 0,
+    own_marker: bytes = b"",
+    nonce: bytes = b"n",
 ) -> Command:
-    return Command(MARKER, (MARKER_KEY,), (become, was, read_at, own_marker or b"%b:%d" % (RUN_ID, GUARD), nonce))
+    return Command(
+        MARKER,
+        (MARKER_KEY,),
+        (become, was, read_at, own_marker or b"%b:%d" % (RUN_ID, GUARD), nonce),
+    )
 
 
 def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
     """Keys and arguments with which a script of this name can be called."""
     own_marker = b"%b:%d" % (RUN_ID, GUARD)
     both = {
-        "acquire_guarded": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, own_marker, 1, b"", b"", b"a")),
+        "acquire_guarded": (
+            (b"a", MARKER_KEY, FENCES),
+            (b"one", TTL, own_marker, 1, b"", b"", b"a"),
+        ),
         "confirm": ((b"a", FENCES), (b"one", 1, b"a")),
         "repair": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, own_marker, 1, b"a")),
         "marker": ((MARKER_KEY,), (b"read", b"", 0, own_marker, b"")),
@@ -109,13 +124,17 @@ class GuardedContract:
         await self.mark(node, marker(b"trusted", was, now))
         return own
 
-    async def test_a_fence_is_acknowledged_only_strictly_above_the_counter(self, place: Place) -> None:
+    async def test_a_fence_is_acknowledged_only_strictly_above_the_counter(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         for fence, answer in ((10, GRANTED), (10, Granted(10)), (9, Granted(10)), (11, GRANTED)):
             assert await self.ask(node, acquire(b"t%d" % fence, fence, b"a")) == answer
             await place.delete("a")
 
-    async def test_an_acquire_is_told_the_highest_counter_that_its_fence_replaces(self, place: Place) -> None:
+    async def test_an_acquire_is_told_the_highest_counter_that_its_fence_replaces(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         assert await self.ask(node, acquire(b"one", 16, b"a", tell=True)) == Fenced(15)
         assert await self.ask(node, acquire(b"two", 32, b"b", tell=True)) == Fenced(31)
@@ -124,7 +143,9 @@ class GuardedContract:
         assert await self.ask(node, acquire(b"three", 48, b"a", b"b", tell=True)) == Fenced(32)
         assert is_held(await self.ask(node, acquire(b"four", 64, b"a", tell=True)))
         await place.delete("a")
-        assert await self.ask(node, acquire(b"five", 48, b"a", tell=True)) == Granted(48), "it replaces none"
+        assert await self.ask(node, acquire(b"five", 48, b"a", tell=True)) == Granted(48), (
+            "it replaces none"
+        )
 
     async def test_a_held_key_is_refused_and_changes_no_counter(self, place: Place) -> None:
         node, _ = await place.node()
@@ -221,7 +242,9 @@ class GuardedContract:
         await place.put(MARKER_KEY.decode(), f"{process}:86401000", 600_000)
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) is GRANTED
 
-    async def test_a_trusted_marker_can_be_made_to_wait_by_who_has_read_it(self, place: Place) -> None:
+    async def test_a_trusted_marker_can_be_made_to_wait_by_who_has_read_it(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         own = await self.trusted(node)
         was, now, _ = await self.mark(node, marker())
@@ -252,16 +275,22 @@ class GuardedContract:
         assert (await self.mark(node, marker(b"trusted", over, now)))[0] == own
 
     @pytest.mark.parametrize("late", [-1500, 1500])
-    async def test_what_was_read_more_than_a_second_ago_decides_nothing(self, place: Place, late: int) -> None:
+    async def test_what_was_read_more_than_a_second_ago_decides_nothing(
+        self, place: Place, late: int
+    ) -> None:
         node, _ = await place.node()
         was, now, _ = await self.mark(node, marker())
         assert (await self.mark(node, marker(b"trusted", was, now + late)))[0] == b""
 
-    async def test_a_marker_names_the_process_that_was_read_and_not_the_present_one(self, place: Place) -> None:
+    async def test_a_marker_names_the_process_that_was_read_and_not_the_present_one(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         was, now, _ = await self.mark(node, marker())
         earlier = await self.earlier_process(place)
-        written, _, _ = await self.mark(node, marker(b"trusted", was, now, own_marker=b"%b:%d" % (earlier, GUARD)))
+        written, _, _ = await self.mark(
+            node, marker(b"trusted", was, now, own_marker=b"%b:%d" % (earlier, GUARD))
+        )
         assert written == b"%b:%d" % (earlier, GUARD)
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == Quarantined(None)
 
@@ -276,7 +305,9 @@ class GuardedContract:
         assert await self.ask(node, repair(b"one", 7, b"a", b"b")) is Repaired.DONE
         assert await self.ask(node, confirm(b"one", 7, b"a", b"b")) == Unacknowledged(7)
 
-    async def test_a_repair_does_not_touch_what_another_holds_or_was_fenced_for(self, place: Place) -> None:
+    async def test_a_repair_does_not_touch_what_another_holds_or_was_fenced_for(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         await self.trusted(node)
         await place.put("a", "other", TTL)
@@ -285,16 +316,26 @@ class GuardedContract:
         await self.ask(node, acquire(b"two", 9, b"a", kind=BOTH))
         await place.delete("a")
         assert await self.ask(node, repair(b"one", 5, b"a")) is Repaired.OUTRUN
-        assert await self.ask(node, acquire(b"three", 10, b"a", b"b", kind=BOTH)) is GRANTED, "no key was set"
+        assert await self.ask(node, acquire(b"three", 10, b"a", b"b", kind=BOTH)) is GRANTED, (
+            "no key was set"
+        )
 
     async def test_what_is_released_by_force_is_not_repaired(self, place: Place) -> None:
         node, _ = await place.node()
         await self.trusted(node)
-        for key, fence, forced, counter in ((b"a", 10, 5, 11), (b"b", 20, 25, 25), (b"c", 2**52, 1, 2**52 + 1)):
+        for key, fence, forced, counter in (
+            (b"a", 10, 5, 11),
+            (b"b", 20, 25, 25),
+            (b"c", 2**52, 1, 2**52 + 1),
+        ):
             assert await self.ask(node, acquire(b"one", fence, key, kind=BOTH)) is GRANTED
-            assert await self.ask(node, BOTH.force_releasing((key,), (key,), forced, (b"one",))) == ForceReleased(1)
+            assert await self.ask(
+                node, BOTH.force_releasing((key,), (key,), forced, (b"one",))
+            ) == ForceReleased(1)
             assert await self.ask(node, repair(b"one", fence, key)) is Repaired.OUTRUN
-            assert await self.ask(node, acquire(b"two", counter, key, kind=BOTH)) == Granted(counter)
+            assert await self.ask(node, acquire(b"two", counter, key, kind=BOTH)) == Granted(
+                counter
+            )
 
     async def test_a_refused_force_release_raises_no_counter(self, place: Place) -> None:
         node, _ = await place.node()
@@ -311,13 +352,17 @@ class GuardedContract:
         await self.mark(node, marker(b"waiting", was, now))
         assert await self.ask(node, repair(b"one", 5, b"a")) is Repaired.UNTRUSTED
 
-    async def test_a_forced_release_leaves_a_counter_beyond_all_clocks_and_spreads_it_to_none(self, place: Place) -> None:
+    async def test_a_forced_release_leaves_a_counter_beyond_all_clocks_and_spreads_it_to_none(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         await self.trusted(node)
         for key, beside, beyond in ((b"a", b"b", 2**53), (b"c", b"d", 2**60)):
             for name, fence in ((key, beyond), (beside, 10)):
                 assert await self.ask(node, acquire(b"one", fence, name, kind=BOTH)) is GRANTED
-            assert await self.ask(node, BOTH.force_releasing((key, beside), (key, beside), 5, (b"one",))) == ForceReleased(2)
+            assert await self.ask(
+                node, BOTH.force_releasing((key, beside), (key, beside), 5, (b"one",))
+            ) == ForceReleased(2)
             assert await self.ask(node, repair(b"one", 10, key)) is Repaired.OUTRUN
             assert await self.ask(node, acquire(b"two", 10, key, kind=BOTH)) == BROKEN_COUNTER
             assert await self.ask(node, acquire(b"two", 10, beside, kind=BOTH)) == Granted(11)

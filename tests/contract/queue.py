@@ -1,4 +1,6 @@
-"""What every node does with the queues of waiters, whatever is behind it: part of the contract of `suite.py`."""
+"""What every node does with the queues of waiters, whatever is behind it: part of the contract of
+`suite.py`.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ every_kind = pytest.mark.parametrize(
 )
 
 
-def stand(claim: bytes, *keys: bytes, life: int = LIFE, kept: int = KEPT, tracked: bool = False) -> Command:
+def stand(
+    claim: bytes, *keys: bytes, life: int = LIFE, kept: int = KEPT, tracked: bool = False
+) -> Command:
     return standing(keys, claim, life, kept, tracked=tracked)
 
 
@@ -69,7 +73,15 @@ def leave(member: bytes, *keys: bytes) -> Command:
 class Waiter:
     """A waiting line of one process, with a connection of its own."""
 
-    def __init__(self, node: Node, heard: Listener, line: int = 1, grace: int = GRACE, *, notified: bool = True) -> None:
+    def __init__(
+        self,
+        node: Node,
+        heard: Listener,
+        line: int = 1,
+        grace: int = GRACE,
+        *,
+        notified: bool = True,
+    ) -> None:
         self.node, self.heard = node, heard
         self.member = member_of(heard.manager_id, line, grace / 1000, notified=notified)
 
@@ -80,7 +92,9 @@ class Waiter:
         return b"%d %b %b" % (milliseconds, self.member, key)
 
     def is_second(self, payload: bytes, left: int) -> bool:
-        """True for a message that this is the second, and asks one grace after the milliseconds that the key has left."""
+        """True for a message that this is the second, and asks one grace after the milliseconds
+        that the key has left.
+        """
         message = message_of(payload)
         assert message is not None
         assert message.left is not None
@@ -116,11 +130,15 @@ class QueueContract:
         await self.ask(node, stand(claim_of(ticket, member), key))
         return member
 
-    async def acquire(self, waiter: Waiter, token: bytes, *keys: bytes, ticket: int = 0, kind: LockKind = MUTEX) -> Any:
+    async def acquire(
+        self, waiter: Waiter, token: bytes, *keys: bytes, ticket: int = 0, kind: LockKind = MUTEX
+    ) -> Any:
         """A first attempt; with a ticket, the attempt of a waiter."""
         self.fence = getattr(self, "fence", 0) + 1
         claim = waiter.claim(ticket) if ticket else b""
-        return await self.ask(waiter.node, kind.acquiring(keys, keys, token, b"%d" % TTL, self.fence, claim))
+        return await self.ask(
+            waiter.node, kind.acquiring(keys, keys, token, b"%d" % TTL, self.fence, claim)
+        )
 
     async def release(self, node: Node, token: bytes, *keys: bytes) -> Any:
         until = asyncio.get_running_loop().time() + 60
@@ -158,7 +176,9 @@ class QueueContract:
         assert await place.queue("a") == []
 
     @every_kind
-    async def test_a_refusal_tells_what_is_left_which_key_and_the_highest_ticket(self, place: Place, kind: LockKind) -> None:
+    async def test_a_refusal_tells_what_is_left_which_key_and_the_highest_ticket(
+        self, place: Place, kind: LockKind
+    ) -> None:
         first, second = await self.waiters(place, 2)
         await self.trusted(first.node)
         await self.ask(first.node, stand(first.claim(41), b"a"))
@@ -169,7 +189,9 @@ class QueueContract:
             assert TTL - SLACK < refusal.left * 1000 <= TTL
         assert await self.value(first.node, b"0") == (-2, b""), "no key was taken"
 
-    async def test_a_refusal_is_about_the_first_key_that_is_not_to_be_had(self, place: Place) -> None:
+    async def test_a_refusal_is_about_the_first_key_that_is_not_to_be_had(
+        self, place: Place
+    ) -> None:
         waiter = await self.waiter(place)
         await place.put("b", "one", 60_000)
         await place.put("c", "one", TTL)
@@ -202,15 +224,23 @@ class QueueContract:
 
     # -- Looks ------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("labels", [(), (b"o:a", b"o:b")], ids=["without labels", "with labels"])
-    async def test_a_look_tells_how_many_wait_for_each_key(self, place: Place, labels: tuple[bytes, ...]) -> None:
+    @pytest.mark.parametrize(
+        "labels", [(), (b"o:a", b"o:b")], ids=["without labels", "with labels"]
+    )
+    async def test_a_look_tells_how_many_wait_for_each_key(
+        self, place: Place, labels: tuple[bytes, ...]
+    ) -> None:
         waiters = await self.waiters(place, 3)
-        looked = await self.ask(waiters[0].node, MUTEX.inspecting((b"a", b"b"), labels, queues=True))
+        looked = await self.ask(
+            waiters[0].node, MUTEX.inspecting((b"a", b"b"), labels, queues=True)
+        )
         held, free = looked.keys
         assert isinstance(held, Held)
         assert (held.token, held.label, held.waiting, free) == (b"one", b"", 3, Free(waiting=0))
 
-    async def test_a_look_counts_the_waiter_that_a_key_is_offered_to_once(self, place: Place) -> None:
+    async def test_a_look_counts_the_waiter_that_a_key_is_offered_to_once(
+        self, place: Place
+    ) -> None:
         first, second = await self.waiters(place, 2)
         assert await self.release(first.node, b"one", b"a") == 1
         looking = MUTEX.inspecting((b"a",), queues=True)
@@ -238,14 +268,20 @@ class QueueContract:
         members = [waiters[at].member for at in (1, 2, 0)]
         assert await place.queue("a") == list(zip((3, 4, 5), members, strict=True))
 
-    async def test_waiters_with_one_ticket_stand_in_the_order_of_their_members(self, place: Place) -> None:
+    async def test_waiters_with_one_ticket_stand_in_the_order_of_their_members(
+        self, place: Place
+    ) -> None:
         await place.put("a", "one", TTL)
-        waiters = sorted([await self.waiter(place) for _ in range(3)], key=lambda waiter: waiter.member)
+        waiters = sorted(
+            [await self.waiter(place) for _ in range(3)], key=lambda waiter: waiter.member
+        )
         for waiter in reversed(waiters):
             assert (await self.ask(waiter.node, stand(waiter.claim(4), b"a"))).rank == 0
         assert await place.queue("a") == [(4, waiter.member) for waiter in waiters]
 
-    async def test_a_waiter_that_stands_again_has_one_place_by_its_latest_ticket(self, place: Place) -> None:
+    async def test_a_waiter_that_stands_again_has_one_place_by_its_latest_ticket(
+        self, place: Place
+    ) -> None:
         first, second = await self.waiters(place, 2)
         assert (await self.ask(first.node, stand(first.claim(3), b"a"))).rank == 1
         assert await place.queue("a") == [(2, second.member), (3, first.member)]
@@ -261,7 +297,10 @@ class QueueContract:
         self, place: Place
     ) -> None:
         waiters = await self.waiters(place, 3)
-        answers = [await self.ask(waiter.node, stand(waiter.claim(at), b"a")) for at, waiter in enumerate(waiters, 1)]
+        answers = [
+            await self.ask(waiter.node, stand(waiter.claim(at), b"a"))
+            for at, waiter in enumerate(waiters, 1)
+        ]
         assert [answer.rank for answer in answers] == [0, 1, 2]
         lefts = [answer.left for answer in answers]
         assert TTL - SLACK < lefts[0] * 1000 <= TTL
@@ -279,7 +318,9 @@ class QueueContract:
         assert GRACE < standing.left * 1000 <= 2 * GRACE
         assert await self.ask(first.node, stand(first.claim(1), b"a")) == Standing(0.0, 0)
 
-    async def test_a_waiter_that_stands_before_a_free_key_gets_it_offered(self, place: Place) -> None:
+    async def test_a_waiter_that_stands_before_a_free_key_gets_it_offered(
+        self, place: Place
+    ) -> None:
         waiter = await self.waiter(place)
         assert await self.ask(waiter.node, stand(waiter.claim(3), b"a")) == Standing(0.0, 0)
         assert await self.offered(waiter.node) == waiter.claim(3)
@@ -301,7 +342,9 @@ class QueueContract:
         assert await place.queue("a") == []
         assert (await self.acquire(waiter, b"two", b"a")).ticket == 0
 
-    async def test_a_queue_lives_the_longer_the_more_are_before_a_waiter_that_confirms_it(self, place: Place) -> None:
+    async def test_a_queue_lives_the_longer_the_more_are_before_a_waiter_that_confirms_it(
+        self, place: Place
+    ) -> None:
         await place.put("a", "one", TTL)
         waiters = [await self.waiter(place) for _ in range(3)]
         for rank, waiter in enumerate(waiters):
@@ -309,12 +352,20 @@ class QueueContract:
             life = LIFE * (1 + 2 * rank)
             assert life - SLACK < await place.queue_left("a") <= life
         await self.ask(waiters[0].node, stand(waiters[0].claim(0), b"a"))
-        assert await place.queue_left("a") > 5 * LIFE - SLACK, "the look of the first does not shorten it"
+        assert await place.queue_left("a") > 5 * LIFE - SLACK, (
+            "the look of the first does not shorten it"
+        )
 
-    async def test_a_waiter_that_looks_removes_the_dead_just_before_it_and_no_other(self, place: Place) -> None:
+    async def test_a_waiter_that_looks_removes_the_dead_just_before_it_and_no_other(
+        self, place: Place
+    ) -> None:
         (first,) = await self.waiters(place, 1)
         await self.dead(place, 3)
-        silent, living, last = await self.waiter(place, notified=False), await self.waiter(place), await self.waiter(place)
+        silent, living, last = (
+            await self.waiter(place, notified=False),
+            await self.waiter(place),
+            await self.waiter(place),
+        )
         await self.ask(living.node, stand(living.claim(5), b"a"))
         assert await place.queue("a") == [(1, first.member), (5, living.member)]
         for ticket in (2, 6, 7):
@@ -328,12 +379,16 @@ class QueueContract:
         node, _ = await place.node()
         member = member_of(secrets.token_hex(8).encode(), 1, 1.0, notified=True)
         await place.delete("a")
-        assert await self.ask(node, stand(claim_of(3, member), b"a")) == Standing(0.0, -1), "nobody hears of the offer"
+        assert await self.ask(node, stand(claim_of(3, member), b"a")) == Standing(0.0, -1), (
+            "nobody hears of the offer"
+        )
         assert await place.queue("a") == []
 
     # -- Offers -----------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("how", ["release", "release of several", "hand-over", "leave", "stand"])
+    @pytest.mark.parametrize(
+        "how", ["release", "release of several", "hand-over", "leave", "stand"]
+    )
     async def test_a_key_that_becomes_free_is_offered_to_the_first_and_the_first_two_are_told(
         self, place: Place, how: str
     ) -> None:
@@ -362,15 +417,21 @@ class QueueContract:
         left, value = await self.value(first.node)
         assert value == OFFER + first.claim(2)
         assert GRACE - SLACK < left <= GRACE
-        assert [waiter.member for waiter in (second, third)] == [member for _, member in await place.queue("a")]
+        assert [waiter.member for waiter in (second, third)] == [
+            member for _, member in await place.queue("a")
+        ]
         (*_, last), (*_, told), silent = await self.messages(first, second, third)
         assert (last, told, silent) == (first.message(0), second.message(GRACE), [])
 
-    async def test_a_retired_key_is_offered_to_nobody_and_the_first_two_are_told(self, place: Place) -> None:
+    async def test_a_retired_key_is_offered_to_nobody_and_the_first_two_are_told(
+        self, place: Place
+    ) -> None:
         """The second asks when the key expires, in case the first has died."""
         first, second, third = await self.waiters(place, 3)
         await self.messages(first, second, third)
-        assert await self.ask(first.node, MUTEX.retiring((b"a",), b"one", 9_000, 60.0)) == released(1)
+        assert await self.ask(first.node, MUTEX.retiring((b"a",), b"one", 9_000, 60.0)) == released(
+            1
+        )
         assert await place.queue("a") == [(1, first.member), (2, second.member), (3, third.member)]
         left, value = await self.value(first.node)
         assert value == over_mark(b"one")
@@ -379,16 +440,22 @@ class QueueContract:
         assert (told, silent) == ([first.message(-1)], [])
         assert second.is_second(last, 9_000)
 
-    async def test_a_look_of_the_first_tells_the_second_when_the_key_expires(self, place: Place) -> None:
+    async def test_a_look_of_the_first_tells_the_second_when_the_key_expires(
+        self, place: Place
+    ) -> None:
         first, second, third = await self.waiters(place, 3)
         await self.messages(first, second, third)
         for ticket, waiter in enumerate((first, second, third), 1):
             await self.ask(waiter.node, stand(waiter.claim(ticket), b"a"))
             silent, told, silent_too = await self.messages(first, second, third)
             assert (silent, silent_too) == ([], [])
-            assert [second.is_second(message, TTL) for message in told] == [True] * (waiter is first)
+            assert [second.is_second(message, TTL) for message in told] == [True] * (
+                waiter is first
+            )
 
-    async def test_a_key_that_nobody_waits_for_is_deleted_by_its_release(self, place: Place) -> None:
+    async def test_a_key_that_nobody_waits_for_is_deleted_by_its_release(
+        self, place: Place
+    ) -> None:
         (waiter,) = await self.waiters(place, 1)
         await self.ask(waiter.node, leave(waiter.member, b"a"))
         assert await self.release(waiter.node, b"one", b"a") == 1
@@ -400,11 +467,15 @@ class QueueContract:
         assert (await self.value(waiter.node))[1] == b"one"
         assert await self.messages(waiter) == [[]]
 
-    async def test_a_release_that_offers_deletes_the_label_of_its_attempt(self, place: Place) -> None:
+    async def test_a_release_that_offers_deletes_the_label_of_its_attempt(
+        self, place: Place
+    ) -> None:
         (waiter,) = await self.waiters(place, 1)
         await place.put("label", "of one", TTL)
         until = asyncio.get_running_loop().time() + 60
-        assert await self.ask(waiter.node, MUTEX.releasing((b"a",), b"one", until, (b"label",))) == released(1)
+        assert await self.ask(
+            waiter.node, MUTEX.releasing((b"a",), b"one", until, (b"label",))
+        ) == released(1)
         assert await self.offered(waiter.node) == waiter.claim(1)
         assert await self.value(waiter.node, b"label") == (-2, b"")
 
@@ -417,8 +488,12 @@ class QueueContract:
         assert await self.messages(waiter) == [[waiter.message(0, key)]]
 
     @every_kind
-    async def test_an_offer_admits_its_member_and_those_before_it_alone(self, place: Place, kind: LockKind) -> None:
-        others = sorted([await self.waiter(place) for _ in range(3)], key=lambda waiter: waiter.member)
+    async def test_an_offer_admits_its_member_and_those_before_it_alone(
+        self, place: Place, kind: LockKind
+    ) -> None:
+        others = sorted(
+            [await self.waiter(place) for _ in range(3)], key=lambda waiter: waiter.member
+        )
         before, member, behind = others
         await self.trusted(member.node)
         for asks, ticket, admitted in (
@@ -448,7 +523,9 @@ class QueueContract:
         [b"", b"5", b"5:", b":m", b"x:m", b"-5:m", b"1e+300:m", b" 5:m", b"offer:9:m"],
         ids=lambda value: value.decode(),
     )
-    async def test_a_damaged_offer_is_nobodys_and_ends_by_itself(self, place: Place, value: bytes) -> None:
+    async def test_a_damaged_offer_is_nobodys_and_ends_by_itself(
+        self, place: Place, value: bytes
+    ) -> None:
         waiter = await self.waiter(place)
         await place.put("a", (OFFER + value).decode(), TTL)
         for ticket in (0, 1, 9):
@@ -459,14 +536,25 @@ class QueueContract:
         assert await self.ask(waiter.node, leave(waiter.member, b"a")) is LEFT
         assert (await self.value(waiter.node))[1] == OFFER + value
 
-    @pytest.mark.parametrize("claim", [b"5", b"5:", b":m", b"x:m", b"-5:m"], ids=lambda claim: claim.decode())
-    async def test_a_claim_that_is_none_is_admitted_by_no_offer(self, place: Place, claim: bytes) -> None:
+    @pytest.mark.parametrize(
+        "claim", [b"5", b"5:", b":m", b"x:m", b"-5:m"], ids=lambda claim: claim.decode()
+    )
+    async def test_a_claim_that_is_none_is_admitted_by_no_offer(
+        self, place: Place, claim: bytes
+    ) -> None:
         node, _ = await place.node()
-        assert await self.ask(node, MUTEX.acquiring((b"b",), (), b"two", b"%d" % TTL, 0, claim)) is GRANTED
+        assert (
+            await self.ask(node, MUTEX.acquiring((b"b",), (), b"two", b"%d" % TTL, 0, claim))
+            is GRANTED
+        )
         await place.put("a", (OFFER + b"9:m").decode(), TTL)
-        assert is_held(await self.ask(node, MUTEX.acquiring((b"a",), (), b"two", b"%d" % TTL, 0, claim)))
+        assert is_held(
+            await self.ask(node, MUTEX.acquiring((b"a",), (), b"two", b"%d" % TTL, 0, claim))
+        )
 
-    async def test_an_offer_that_nobody_took_ends_and_the_member_that_missed_it_loses_its_place(self, place: Place) -> None:
+    async def test_an_offer_that_nobody_took_ends_and_the_member_that_missed_it_loses_its_place(
+        self, place: Place
+    ) -> None:
         first, second, third = await self.waiters(place, 3)
         await self.release(first.node, b"one", b"a")
         await place.delete("a")
@@ -495,7 +583,9 @@ class QueueContract:
         assert 3_590_000 < left <= 3_600_000
 
     @pytest.mark.parametrize("grace", [b"0", b"x", b""])
-    async def test_an_offer_to_a_member_without_a_grace_ends_at_once(self, place: Place, grace: bytes) -> None:
+    async def test_an_offer_to_a_member_without_a_grace_ends_at_once(
+        self, place: Place, grace: bytes
+    ) -> None:
         node, _ = await place.node()
         member = b"-0123456789abcdef:1:" + grace
         await place.put("a", "one", TTL)
@@ -507,7 +597,9 @@ class QueueContract:
     # -- Grants -----------------------------------------------------------------------------------
 
     @every_kind
-    async def test_a_grant_takes_a_waiter_out_and_tells_the_new_first_alone(self, place: Place, kind: LockKind) -> None:
+    async def test_a_grant_takes_a_waiter_out_and_tells_the_new_first_alone(
+        self, place: Place, kind: LockKind
+    ) -> None:
         first, second, third = await self.waiters(place, 3)
         await self.trusted(first.node)
         await self.release(first.node, b"one", b"a")
@@ -517,7 +609,9 @@ class QueueContract:
         assert await self.messages(first, second, third) == [[], [second.message(-1)], []]
 
     @every_kind
-    async def test_a_grant_of_several_keys_takes_a_waiter_out_of_all_their_queues(self, place: Place, kind: LockKind) -> None:
+    async def test_a_grant_of_several_keys_takes_a_waiter_out_of_all_their_queues(
+        self, place: Place, kind: LockKind
+    ) -> None:
         waiter, other = await self.waiter(place), await self.waiter(place)
         await self.trusted(waiter.node)
         for key in ("a", "b"):
@@ -530,7 +624,9 @@ class QueueContract:
         assert await place.queue("a") == await place.queue("b") == [(2, other.member)]
         assert await self.messages(other) == [[other.message(-1, b"a"), other.message(-1, b"b")]]
 
-    async def test_a_refused_attempt_for_several_keys_overwrites_no_offer(self, place: Place) -> None:
+    async def test_a_refused_attempt_for_several_keys_overwrites_no_offer(
+        self, place: Place
+    ) -> None:
         (waiter,) = await self.waiters(place, 1)
         await self.release(waiter.node, b"one", b"a")
         await place.put("b", "another", TTL)
@@ -538,21 +634,29 @@ class QueueContract:
         assert await self.offered(waiter.node) == waiter.claim(1)
         assert await place.queue("a") == []
 
-    async def test_a_grant_to_a_member_before_the_first_leaves_the_first_its_place(self, place: Place) -> None:
+    async def test_a_grant_to_a_member_before_the_first_leaves_the_first_its_place(
+        self, place: Place
+    ) -> None:
         _, first = await self.waiters(place, 2)
         early = await self.waiter(place)
         await place.put("a", (OFFER + first.claim(2)).decode(), TTL)
         assert await self.acquire(early, b"two", b"a", ticket=1) is GRANTED
-        assert first.member in [member for _, member in await place.queue("a")], "it did not let the offer lapse"
+        assert first.member in [member for _, member in await place.queue("a")], (
+            "it did not let the offer lapse"
+        )
 
-    async def test_a_first_attempt_that_takes_a_free_key_leaves_the_queue_as_it_is(self, place: Place) -> None:
+    async def test_a_first_attempt_that_takes_a_free_key_leaves_the_queue_as_it_is(
+        self, place: Place
+    ) -> None:
         first, second = await self.waiters(place, 2)
         await place.delete("a")
         assert await self.acquire(second, b"two", b"a") is GRANTED
         assert await place.queue("a") == [(1, first.member), (2, second.member)]
         assert await self.messages(first, second) == [[], []]
 
-    async def test_a_grant_tells_a_first_whose_process_is_gone_out_of_the_queue(self, place: Place) -> None:
+    async def test_a_grant_tells_a_first_whose_process_is_gone_out_of_the_queue(
+        self, place: Place
+    ) -> None:
         (waiter,) = await self.waiters(place, 1)
         await self.dead(place, 2)
         await self.dead(place, 3)
@@ -575,7 +679,9 @@ class QueueContract:
 
     # -- Who is dead, and who asks by itself ------------------------------------------------------
 
-    async def test_an_offer_passes_over_members_whose_process_is_gone_and_removes_them(self, place: Place) -> None:
+    async def test_an_offer_passes_over_members_whose_process_is_gone_and_removes_them(
+        self, place: Place
+    ) -> None:
         await place.put("a", "one", TTL)
         await self.dead(place, 1)
         closing = await self.waiter(place)
@@ -599,7 +705,9 @@ class QueueContract:
         assert await self.value(node) == (-2, b"")
         assert await place.queue("a") == []
 
-    async def test_a_member_that_asks_by_itself_gets_no_message_and_keeps_its_place_and_offer(self, place: Place) -> None:
+    async def test_a_member_that_asks_by_itself_gets_no_message_and_keeps_its_place_and_offer(
+        self, place: Place
+    ) -> None:
         silent, second = await self.waiter(place, notified=False), await self.waiter(place)
         await place.put("a", "one", TTL)
         for ticket, waiter in ((1, silent), (2, second)):
@@ -613,7 +721,9 @@ class QueueContract:
 
     # -- Leaving ----------------------------------------------------------------------------------
 
-    async def test_a_first_that_leaves_tells_the_next_two_and_a_third_tells_nobody(self, place: Place) -> None:
+    async def test_a_first_that_leaves_tells_the_next_two_and_a_third_tells_nobody(
+        self, place: Place
+    ) -> None:
         first, second, third, fourth = await self.waiters(place, 4)
         assert await self.ask(third.node, leave(third.member, b"a")) is LEFT
         assert await self.messages(first, second, fourth) == [[], [], []]
@@ -631,14 +741,18 @@ class QueueContract:
         assert await self.messages(first) == [[]]
         assert len(await place.queue("a")) == 2
 
-    async def test_the_last_that_leaves_frees_the_key_that_is_kept_for_it(self, place: Place) -> None:
+    async def test_the_last_that_leaves_frees_the_key_that_is_kept_for_it(
+        self, place: Place
+    ) -> None:
         (waiter,) = await self.waiters(place, 1)
         await self.release(waiter.node, b"one", b"a")
         assert await self.ask(waiter.node, leave(waiter.member, b"a")) is LEFT
         assert await self.value(waiter.node) == (-2, b"")
         assert await place.queue("a") == []
 
-    async def test_one_that_leaves_takes_no_offer_of_another_line_with_it(self, place: Place) -> None:
+    async def test_one_that_leaves_takes_no_offer_of_another_line_with_it(
+        self, place: Place
+    ) -> None:
         (waiter,) = await self.waiters(place, 1)
         other = Waiter(waiter.node, waiter.heard, line=11)
         await self.ask(other.node, stand(other.claim(2), b"a"))
@@ -648,7 +762,9 @@ class QueueContract:
 
     # -- Several keys -----------------------------------------------------------------------------
 
-    async def test_a_set_waits_for_the_first_key_that_it_cannot_have_and_keeps_those_before_it(self, place: Place) -> None:
+    async def test_a_set_waits_for_the_first_key_that_it_cannot_have_and_keeps_those_before_it(
+        self, place: Place
+    ) -> None:
         waiter, other = await self.waiter(place), await self.waiter(place)
         for key in ("c", "d"):
             await place.put(key, "one", TTL)
@@ -664,12 +780,18 @@ class QueueContract:
         await self.release(waiter.node, b"one", b"c", b"d")
         assert await self.acquire(waiter, b"set", b"a", b"b", b"c", b"d", ticket=5) is GRANTED
 
-    async def test_a_set_whose_keys_are_free_again_stands_before_the_last(self, place: Place) -> None:
+    async def test_a_set_whose_keys_are_free_again_stands_before_the_last(
+        self, place: Place
+    ) -> None:
         waiter = await self.waiter(place)
         assert await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b")) == Standing(0.0, 0)
-        assert [await self.offered(waiter.node, key) for key in (b"a", b"b")] == [waiter.claim(5)] * 2
+        assert [await self.offered(waiter.node, key) for key in (b"a", b"b")] == [
+            waiter.claim(5)
+        ] * 2
 
-    async def test_a_set_that_waits_for_an_earlier_key_than_before_gives_up_what_it_kept(self, place: Place) -> None:
+    async def test_a_set_that_waits_for_an_earlier_key_than_before_gives_up_what_it_kept(
+        self, place: Place
+    ) -> None:
         waiter, other = await self.waiter(place), await self.waiter(place)
         await place.put("c", "one", TTL)
         await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c"))
@@ -680,11 +802,17 @@ class QueueContract:
         standing = await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c"))
         assert standing.rank == 0
         assert TTL - SLACK < standing.left * 1000 <= TTL
-        assert [await place.queue(key) for key in "abc"] == [[(5, waiter.member)], [], [(6, other.member)]]
+        assert [await place.queue(key) for key in "abc"] == [
+            [(5, waiter.member)],
+            [],
+            [(6, other.member)],
+        ]
         assert await self.offered(other.node, b"b") == other.claim(6)
         assert await self.messages(other) == [[other.message(0, b"b"), other.message(-1, b"c")]]
 
-    async def test_a_set_that_waits_for_a_later_key_than_before_leaves_the_earlier_queue(self, place: Place) -> None:
+    async def test_a_set_that_waits_for_a_later_key_than_before_leaves_the_earlier_queue(
+        self, place: Place
+    ) -> None:
         waiter, other = await self.waiter(place), await self.waiter(place)
         for key in ("a", "b"):
             await place.put(key, "one", TTL)
@@ -693,7 +821,10 @@ class QueueContract:
         await self.release(waiter.node, b"one", b"a")
         await self.messages(waiter, other)
         assert (await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b"))).rank == 0
-        assert [await place.queue(key) for key in "ab"] == [[(6, other.member)], [(5, waiter.member)]]
+        assert [await place.queue(key) for key in "ab"] == [
+            [(6, other.member)],
+            [(5, waiter.member)],
+        ]
         assert await self.offered(waiter.node) == waiter.claim(5), "it is kept for the set"
         assert await self.messages(other) == [[]], "it was told when the offer before it would end"
 
@@ -713,12 +844,25 @@ class QueueContract:
         (waiter,) = await self.waiters(place, 1)
         await self.trusted(waiter.node)
         await self.release(waiter.node, b"one", b"a")
-        assert await self.ask(waiter.node, Command(MUTEX.extend, (b"a",), (TTL, b"one"), tracked=True)) == FOREIGN
-        assert await self.ask(waiter.node, Command(MUTEX.watch, (b"a",), (b"one",), tracked=True)) == FOREIGN
-        assert await self.ask(waiter.node, FENCED.confirming((b"a",), (b"a",), b"one", 99)) == Unacknowledged(0)
-        assert await self.ask(waiter.node, BOTH.repairing_of((b"a",), (b"a",), b"one", TTL, 99)) is Repaired.OUTRUN
+        assert (
+            await self.ask(waiter.node, Command(MUTEX.extend, (b"a",), (TTL, b"one"), tracked=True))
+            == FOREIGN
+        )
+        assert (
+            await self.ask(waiter.node, Command(MUTEX.watch, (b"a",), (b"one",), tracked=True))
+            == FOREIGN
+        )
+        assert await self.ask(
+            waiter.node, FENCED.confirming((b"a",), (b"a",), b"one", 99)
+        ) == Unacknowledged(0)
+        assert (
+            await self.ask(waiter.node, BOTH.repairing_of((b"a",), (b"a",), b"one", TTL, 99))
+            is Repaired.OUTRUN
+        )
         assert await self.release(waiter.node, b"one", b"a") == 0
-        assert await self.ask(waiter.node, Command(FORCE_RELEASE, (b"a",), (1, 0, b"one"))) == ForceReleased(0)
+        assert await self.ask(
+            waiter.node, Command(FORCE_RELEASE, (b"a",), (1, 0, b"one"))
+        ) == ForceReleased(0)
         assert await self.offered(waiter.node) == waiter.claim(1)
 
     async def test_a_tracked_look_hears_of_the_end_of_the_holder(self, place: Place) -> None:

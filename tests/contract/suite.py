@@ -1,4 +1,6 @@
-"""What every node promises, whatever it runs on; a module per kind of node subclasses this and brings the place."""
+"""What every node promises, whatever it runs on; a module per kind of node subclasses this and
+brings the place.
+"""
 
 from __future__ import annotations
 
@@ -202,7 +204,9 @@ class NodeContract(GuardedContract, QueueContract):
     async def ask(self, node: Node, command: Command) -> Any:
         return await ask(node, command)
 
-    async def test_a_free_key_is_granted_and_a_held_one_tells_what_remains(self, place: Place) -> None:
+    async def test_a_free_key_is_granted_and_a_held_one_tells_what_remains(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         assert await ask(node, acquire(b"one", b"a")) is GRANTED
         reply = await ask(node, acquire(b"two", b"a"))
@@ -244,17 +248,31 @@ class NodeContract(GuardedContract, QueueContract):
             (OURS, FOREIGN, MISSING, OURS)
         )
         answers = await looks(node, Command(MUTEX.inspect, (b"a", b"b", b"c", b"d")))
-        assert [isinstance(look, Held) and look.remaining > 50 for look in answers] == [True, False, False, True]
+        assert [isinstance(look, Held) and look.remaining > 50 for look in answers] == [
+            True,
+            False,
+            False,
+            True,
+        ]
         assert answers[2] == FREE, "a missing key is not set again"
-        assert await ask(node, Command(MUTEX.extend, (b"a", b"d"), (60_000, b"one", b"three"))) is ALL_OURS
+        assert (
+            await ask(node, Command(MUTEX.extend, (b"a", b"d"), (60_000, b"one", b"three")))
+            is ALL_OURS
+        )
 
-    async def test_watching_tells_whose_keys_they_are_and_writes_nothing(self, place: Place) -> None:
+    async def test_watching_tells_whose_keys_they_are_and_writes_nothing(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         assert await ask(node, Command(MUTEX.watch, (b"a",), (b"one",))) is ALL_OURS
-        assert await ask(node, Command(MUTEX.watch, (b"a", b"b"), (b"two", b"two"))) == KeyStates((FOREIGN, MISSING))
+        assert await ask(node, Command(MUTEX.watch, (b"a", b"b"), (b"two", b"two"))) == KeyStates(
+            (FOREIGN, MISSING)
+        )
 
-    async def test_labels_are_written_beside_the_keys_that_hold_their_tokens_alone(self, place: Place) -> None:
+    async def test_labels_are_written_beside_the_keys_that_hold_their_tokens_alone(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await ask(node, acquire(b"two", b"b"))
@@ -280,17 +298,25 @@ class NodeContract(GuardedContract, QueueContract):
             await ask(node, acquire(token, key))
             await ask(node, MUTEX.watching((key,), (token,), ((b"o:" + key,), (TTL, b"label"))))
         until = asyncio.get_running_loop().time() + 60
-        assert await ask(node, MUTEX.releasing((b"a", b"b"), b"one", until, (b"o:a", b"o:b"))) == Released(1)
+        assert await ask(
+            node, MUTEX.releasing((b"a", b"b"), b"one", until, (b"o:a", b"o:b"))
+        ) == Released(1)
         first, second = await looks(node, MUTEX.inspecting((b"a", b"b"), (b"o:a", b"o:b")))
         assert isinstance(second, Held)
         assert (first, second.token, second.label) == (FREE, b"two", b"label")
         (label,) = await looks(node, MUTEX.inspecting((b"o:a",)))
         assert label == FREE
 
-    async def test_a_release_deletes_the_labels_of_its_token_though_the_keys_are_gone(self, place: Place) -> None:
+    async def test_a_release_deletes_the_labels_of_its_token_though_the_keys_are_gone(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         token, another = b"0123456789abcdef-and-more", b"fedcba9876543210-and-more"
-        for key, label in ((b"a", b"0123456789abcdef 1 2 x"), (b"b", b"fedcba9876543210 1 2 x"), (b"c", b"0123456789abcdef")):
+        for key, label in (
+            (b"a", b"0123456789abcdef 1 2 x"),
+            (b"b", b"fedcba9876543210 1 2 x"),
+            (b"c", b"0123456789abcdef"),
+        ):
             await ask(node, acquire(another, key))
             await ask(node, MUTEX.watching((key,), (another,), ((b"o:" + key,), (TTL, label))))
         until = asyncio.get_running_loop().time() + 60
@@ -298,10 +324,14 @@ class NodeContract(GuardedContract, QueueContract):
         assert await ask(node, MUTEX.releasing(keys, token, until, label_keys)) == Released(0)
         *held, last = await looks(node, MUTEX.inspecting(keys, label_keys))
         labels = [b"", b"fedcba9876543210 1 2 x", b"0123456789abcdef"]
-        assert [(look.token, look.label) for look in held if isinstance(look, Held)] == [(another, label) for label in labels]
+        assert [(look.token, look.label) for look in held if isinstance(look, Held)] == [
+            (another, label) for label in labels
+        ]
         assert last == FREE
 
-    async def test_a_retired_key_stays_taken_for_the_time_named_and_only_where_it_held_the_token(self, place: Place) -> None:
+    async def test_a_retired_key_stays_taken_for_the_time_named_and_only_where_it_held_the_token(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await ask(node, acquire(b"two", b"b"))
@@ -309,11 +339,19 @@ class NodeContract(GuardedContract, QueueContract):
         first, second, third = await looks(node, MUTEX.inspecting((b"a", b"b", b"c")))
         assert isinstance(first, Held)
         assert isinstance(second, Held)
-        assert (first.token, first.over, second.token, second.over, third) == (b"one", True, b"two", False, FREE)
+        assert (first.token, first.over, second.token, second.over, third) == (
+            b"one",
+            True,
+            b"two",
+            False,
+            FREE,
+        )
         assert 9 - WITHIN < first.remaining <= 9
         assert is_held(await ask(node, acquire(b"three", b"a")))
 
-    async def test_no_script_takes_the_mark_of_a_retired_key_for_a_token(self, place: Place) -> None:
+    async def test_no_script_takes_the_mark_of_a_retired_key_for_a_token(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await ask(node, retire(b"one", 9_000, b"a"))
@@ -326,7 +364,9 @@ class NodeContract(GuardedContract, QueueContract):
         assert isinstance(look, Held)
         assert look.over
         assert look.remaining <= 9, "nothing has prolonged it"
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (OVER + b"one",))) == ForceReleased(1)
+        assert await ask(
+            node, MUTEX.force_releasing((b"a",), (), 0, (OVER + b"one",))
+        ) == ForceReleased(1)
         assert await ask(node, acquire(b"two", b"a")) is GRANTED
 
     async def test_a_late_retirement_prolongs_no_key(self, place: Place) -> None:
@@ -337,7 +377,9 @@ class NodeContract(GuardedContract, QueueContract):
         assert isinstance(look, Held)
         assert 0 < look.remaining <= 5
 
-    async def test_a_retirement_writes_the_label_for_as_long_as_the_key_stays(self, place: Place) -> None:
+    async def test_a_retirement_writes_the_label_for_as_long_as_the_key_stays(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await ask(node, retire(b"one", 9_000, b"a", label=b"of one"))
@@ -357,35 +399,55 @@ class NodeContract(GuardedContract, QueueContract):
         await ask(node, retire(b"one", 9_000, b"a"))
         await heard.hears_of(b"a")
 
-    async def test_force_release_deletes_the_keys_of_the_tokens_it_names(self, place: Place) -> None:
+    async def test_force_release_deletes_the_keys_of_the_tokens_it_names(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, ())) == ForceReleased(0)
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"three"))) == ForceReleased(0)
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == ForceReleased(1)
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == ForceReleased(0)
+        assert await ask(
+            node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"three"))
+        ) == ForceReleased(0)
+        assert await ask(
+            node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))
+        ) == ForceReleased(1)
+        assert await ask(
+            node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))
+        ) == ForceReleased(0)
         assert await ask(node, acquire(b"two", b"a")) is GRANTED
 
-    async def test_force_release_refuses_a_key_that_does_not_expire_unless_told_otherwise(self, place: Place) -> None:
+    async def test_force_release_refuses_a_key_that_does_not_expire_unless_told_otherwise(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         await place.keep("a", "one")
         assert await looks(node, MUTEX.inspecting((b"a",))) == (Held(math.inf, b"one"),)
-        assert refused(await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"one",))), "NOTALOCK string -1")
+        assert refused(
+            await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"one",))), "NOTALOCK string -1"
+        )
         assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two",))) == ForceReleased(0)
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two",), any_key=True)) == ForceReleased(0)
+        assert await ask(
+            node, MUTEX.force_releasing((b"a",), (), 0, (b"two",), any_key=True)
+        ) == ForceReleased(0)
         assert await looks(node, MUTEX.inspecting((b"a",))) == (Held(math.inf, b"one"),)
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"one",), any_key=True)) == ForceReleased(1)
+        assert await ask(
+            node, MUTEX.force_releasing((b"a",), (), 0, (b"one",), any_key=True)
+        ) == ForceReleased(1)
         assert await looks(node, MUTEX.inspecting((b"a",))) == (FREE,)
 
     async def test_a_refused_force_release_deletes_no_other_key_of_it(self, place: Place) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await place.keep("b", "one")
-        assert refused(await ask(node, MUTEX.force_releasing((b"a", b"b"), (), 0, (b"one",))), "NOTALOCK")
+        assert refused(
+            await ask(node, MUTEX.force_releasing((b"a", b"b"), (), 0, (b"one",))), "NOTALOCK"
+        )
         answers = await looks(node, MUTEX.inspecting((b"a", b"b")))
         assert [isinstance(look, Held) and look.token for look in answers] == [b"one", b"one"]
 
-    async def test_an_acquire_and_its_release_queued_in_one_tick_leave_nothing(self, place: Place) -> None:
+    async def test_an_acquire_and_its_release_queued_in_one_tick_leave_nothing(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         sinks = []
         for number in range(50):
@@ -408,7 +470,9 @@ class NodeContract(GuardedContract, QueueContract):
         assert await given_up.reply() is GRANTED
 
     @pytest.mark.parametrize("how", ["delete", "flush", "release", "expire", "overwrite"])
-    async def test_a_tracked_look_is_told_when_the_key_changes(self, place: Place, how: str) -> None:
+    async def test_a_tracked_look_is_told_when_the_key_changes(
+        self, place: Place, how: str
+    ) -> None:
         holder, _ = await place.node()
         waiter, heard = await place.node()
         await ask(holder, acquire(b"one", b"a", ttl=100 if how == "expire" else TTL))
@@ -426,7 +490,9 @@ class NodeContract(GuardedContract, QueueContract):
                 await place.put("a", "another", TTL)
         await heard.hears_of(b"a")
 
-    async def test_the_answer_to_a_look_comes_before_what_is_told_because_of_it(self, place: Place) -> None:
+    async def test_the_answer_to_a_look_comes_before_what_is_told_because_of_it(
+        self, place: Place
+    ) -> None:
         holder, _ = await place.node()
         waiter, heard = await place.node()
         for key in (b"%d" % number for number in range(20)):
@@ -458,12 +524,16 @@ class NodeContract(GuardedContract, QueueContract):
     async def test_a_renewed_lease_is_told_when_its_key_is_deleted(self, place: Place) -> None:
         node, heard = await place.node()
         await ask(node, acquire(b"one", b"a"))
-        assert await ask(node, Command(MUTEX.extend, (b"a",), (TTL, b"one"), tracked=True)) is ALL_OURS
+        assert (
+            await ask(node, Command(MUTEX.extend, (b"a",), (TTL, b"one"), tracked=True)) is ALL_OURS
+        )
         heard.forget()
         await place.delete("a")
         await heard.hears_of(b"a")
 
-    async def test_a_tracked_key_that_was_missing_is_told_when_it_is_set(self, place: Place) -> None:
+    async def test_a_tracked_key_that_was_missing_is_told_when_it_is_set(
+        self, place: Place
+    ) -> None:
         node, heard = await place.node()
         assert await ask(node, look(b"a")) == KeyStates((KeyState.MISSING,))
         heard.forget()
@@ -492,15 +562,29 @@ class NodeContract(GuardedContract, QueueContract):
             await ask(node, MUTEX.inspecting((b"a",)))
             assert heard.told.empty(), command.script.name
 
-    async def test_a_tracked_command_among_others_of_one_tick_tracks_its_own_keys_alone(self, place: Place) -> None:
+    async def test_a_tracked_command_among_others_of_one_tick_tracks_its_own_keys_alone(
+        self, place: Place
+    ) -> None:
         node, heard = await place.node()
-        commands = [acquire(b"one", b"a"), look(b"b"), acquire(b"one", b"c"), MUTEX.inspecting((b"d",)), look(b"e")]
+        commands = [
+            acquire(b"one", b"a"),
+            look(b"b"),
+            acquire(b"one", b"c"),
+            MUTEX.inspecting((b"d",)),
+            look(b"e"),
+        ]
         sinks = [Sink() for _ in commands]
         for sink, command in zip(sinks, commands, strict=True):
             sink.asks(command)
             node.ask(sink, 0)
         missing = KeyStates((KeyState.MISSING,))
-        assert [await sink.reply() for sink in sinks] == [GRANTED, missing, GRANTED, Looked((FREE,)), missing]
+        assert [await sink.reply() for sink in sinks] == [
+            GRANTED,
+            missing,
+            GRANTED,
+            Looked((FREE,)),
+            missing,
+        ]
         heard.forget()
         for key in "abcde":
             await place.put(key, "another", TTL)
@@ -521,7 +605,9 @@ class NodeContract(GuardedContract, QueueContract):
         assert heard.messages == [b"turn a", b"head a\r\n\0"]
         assert other_heard.messages == []
 
-    async def test_a_message_comes_before_the_answer_to_what_was_asked_after_it(self, place: Place) -> None:
+    async def test_a_message_comes_before_the_answer_to_what_was_asked_after_it(
+        self, place: Place
+    ) -> None:
         node, heard = await place.node()
         for number in range(20):
             sink = Sink()

@@ -1,4 +1,6 @@
-"""Calls sent as one: answered as they would be one by one, by every server version; nobody pays for another's trouble."""
+"""Calls sent as one: answered as they would be one by one, by every server version; nobody pays for
+another's trouble.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ async def place(node_of_each_version: NodeSet) -> AsyncIterator[Place]:
     await place.node.aclose(1.0)
 
 
-def acquire(token: bytes, key: bytes, fence: int = 1, kind: LockKind = MUTEX, slot: bytes = b"") -> Command:
+def acquire(
+    token: bytes, key: bytes, fence: int = 1, kind: LockKind = MUTEX, slot: bytes = b""
+) -> Command:
     return kind.acquiring((key,), (slot or key,), token, b"%d" % TTL, fence)
 
 
@@ -105,7 +109,9 @@ def likened(reply: Any) -> Any:
 
 @every_kind
 @pytest.mark.parametrize("seed", range(4))
-async def test_each_is_answered_as_if_it_had_been_asked_alone(place: Place, kind: LockKind, seed: int) -> None:
+async def test_each_is_answered_as_if_it_had_been_asked_alone(
+    place: Place, kind: LockKind, seed: int
+) -> None:
     await place.trust()
     rng = random.Random(seed)
     tokens: dict[bytes, list[bytes]] = {}
@@ -120,7 +126,9 @@ async def test_each_is_answered_as_if_it_had_been_asked_alone(place: Place, kind
             if rng.random() < 0.5 and tokens.get(key):
                 row.append(("release", rng.choice(tokens[key]), key, 0))
             else:
-                row.append(("acquire", b"%d-%d" % (number, at), key, number * 100 + rng.randrange(150)))
+                row.append(
+                    ("acquire", b"%d-%d" % (number, at), key, number * 100 + rng.randrange(150))
+                )
         for how, token, key, _ in row:
             if how == "acquire":
                 tokens.setdefault(key, []).append(token)
@@ -129,10 +137,14 @@ async def test_each_is_answered_as_if_it_had_been_asked_alone(place: Place, kind
             row.sort(key=lambda one: one[0], reverse=True)
             row.append(("acquire", b"%d" % number, b"hash", 1))
 
-        def commands(prefix: bytes, row: list[tuple[str, bytes, bytes, int]] = row) -> list[Command]:
+        def commands(
+            prefix: bytes, row: list[tuple[str, bytes, bytes, int]] = row
+        ) -> list[Command]:
             slot = prefix + b"slot"
             return [
-                acquire(token, prefix + key, fence, kind, slot) if how == "acquire" else release(token, prefix + key)
+                acquire(token, prefix + key, fence, kind, slot)
+                if how == "acquire"
+                else release(token, prefix + key)
                 for how, token, key, fence in row
             ]
 
@@ -140,8 +152,13 @@ async def test_each_is_answered_as_if_it_had_been_asked_alone(place: Place, kind
         alone = [await ask(place.node, command) for command in commands(b"alone")]
         assert list(map(likened, together)) == list(map(likened, alone))
     for key in tokens:
-        assert await place.command("GET", f"together{key.decode()}") == await place.command("GET", f"alone{key.decode()}")
-    scores = [await place.command("ZSCORE", FENCES.decode(), f"{prefix}slot") for prefix in ("together", "alone")]
+        assert await place.command("GET", f"together{key.decode()}") == await place.command(
+            "GET", f"alone{key.decode()}"
+        )
+    scores = [
+        await place.command("ZSCORE", FENCES.decode(), f"{prefix}slot")
+        for prefix in ("together", "alone")
+    ]
     assert scores[0] == scores[1]
 
 
@@ -150,18 +167,26 @@ async def test_many_are_few_commands(place: Place, kind: LockKind) -> None:
     await place.trust()
     await place.calls()
     names = [b"k%d" % index for index in range(64)]
-    assert await answers(place.together(acquire(b"one", name, 5, kind) for name in names)) == [GRANTED] * 64
+    assert (
+        await answers(place.together(acquire(b"one", name, 5, kind) for name in names))
+        == [GRANTED] * 64
+    )
     assert await place.calls() == 2
     assert await answers(place.together(release(b"one", name) for name in names)) == [GONE] * 64
     assert await place.calls() == 2
 
 
-async def test_a_node_that_waits_for_longer_leases_than_ours_is_asked_together_too(place: Place) -> None:
+async def test_a_node_that_waits_for_longer_leases_than_ours_is_asked_together_too(
+    place: Place,
+) -> None:
     await place.trust()
     own = (await place.command("GET", MARKER_KEY.decode())).decode().partition(":")[0]
     await place.command("SET", MARKER_KEY.decode(), f"{own}:{GUARD + 1}")
     await place.calls()
-    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [GRANTED] * 2
+    assert (
+        await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b")))
+        == [GRANTED] * 2
+    )
     assert await place.calls() == 1
 
 
@@ -172,7 +197,10 @@ async def test_a_node_that_is_not_trusted_grants_none_of_them(place: Place, foun
     await place.command("DEL", MARKER_KEY.decode())
     if found:
         await place.command("SET", MARKER_KEY.decode(), found.replace("own", own))
-    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [Quarantined(None)] * 2
+    assert (
+        await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b")))
+        == [Quarantined(None)] * 2
+    )
     assert await place.command("EXISTS", "a", "b") == b"0"
 
 
@@ -180,18 +208,29 @@ async def test_a_node_that_is_nearly_trusted_becomes_so(place: Place) -> None:
     await place.trust()
     marker = (await place.command("GET", MARKER_KEY.decode())).decode()
     await place.command("SET", MARKER_KEY.decode(), f"{marker}:1")
-    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [GRANTED] * 2
+    assert (
+        await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b")))
+        == [GRANTED] * 2
+    )
     assert (await place.command("GET", MARKER_KEY.decode())).decode() == marker
 
 
-async def test_a_full_server_refuses_each_in_its_own_words_and_lets_go_of_what_it_has(place: Place) -> None:
-    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [GRANTED] * 2
+async def test_a_full_server_refuses_each_in_its_own_words_and_lets_go_of_what_it_has(
+    place: Place,
+) -> None:
+    assert (
+        await answers(place.together(acquire(b"one", name) for name in (b"a", b"b")))
+        == [GRANTED] * 2
+    )
     await place.command("CONFIG", "SET", "maxmemory", "1")
     try:
         for reply in await answers(place.together(acquire(b"two", name) for name in (b"c", b"d"))):
             assert isinstance(reply, Exception)
             assert "OOM" in str(reply)
-        assert await answers(place.together(release(b"one", name) for name in (b"a", b"b"))) == [GONE, GONE]
+        assert await answers(place.together(release(b"one", name) for name in (b"a", b"b"))) == [
+            GONE,
+            GONE,
+        ]
     finally:
         await place.command("CONFIG", "SET", "maxmemory", "0")
     assert await place.command("EXISTS", "a", "b", "c", "d") == b"0"
@@ -219,7 +258,9 @@ async def test_after_a_script_flush_they_go_as_one_again(place: Place, kind: Loc
             [acquire(b"two", b"a", 6, kind)],
             [release(b"two", b"a"), acquire(b"three", b"a", 7, kind)],
         ):
-            assert await answers(place.together(commands)) == [command.read(1) for command in commands]
+            assert await answers(place.together(commands)) == [
+                command.read(1) for command in commands
+            ]
         calls = await place.calls()
         await place.command("DEL", FENCES.decode(), "a")
         return calls
@@ -234,12 +275,19 @@ async def test_after_a_script_flush_they_go_as_one_again(place: Place, kind: Loc
 
 
 async def test_releases_after_a_script_flush_are_executed_and_told(place: Place) -> None:
-    """They come behind what was asked after them: whoever asked in between is told that the key is free."""
-    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [GRANTED] * 2
+    """They come behind what was asked after them: whoever asked in between is told that the key is
+    free.
+    """
+    assert (
+        await answers(place.together(acquire(b"one", name) for name in (b"a", b"b")))
+        == [GRANTED] * 2
+    )
     await place.command("SCRIPT", "FLUSH")
     await place.command("SCRIPT", "LOAD", MUTEX.acquire.source.decode())
     place.heard.forget()
-    sinks = place.together([release(b"one", b"a"), release(b"one", b"b"), acquire(b"two", b"a")], given_up=[0, 1])
+    sinks = place.together(
+        [release(b"one", b"a"), release(b"one", b"b"), acquire(b"two", b"a")], given_up=[0, 1]
+    )
     first, second, third = await answers(sinks)
     assert (first, second) == (GONE, GONE)
     assert is_held(third)
@@ -249,10 +297,15 @@ async def test_releases_after_a_script_flush_are_executed_and_told(place: Place)
 
 async def test_a_release_that_may_not_be_executed_is_owed_alone(place: Place) -> None:
     """The server stopped writing: each hears so, and gets its release when the server writes again."""
-    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [GRANTED] * 2
+    assert (
+        await answers(place.together(acquire(b"one", name) for name in (b"a", b"b")))
+        == [GRANTED] * 2
+    )
     await place.command("CONFIG", "SET", "min-replicas-to-write", "1")
     try:
-        for reply in await answers(place.together([release(b"one", name) for name in (b"a", b"b")], given_up=[0, 1])):
+        for reply in await answers(
+            place.together([release(b"one", name) for name in (b"a", b"b")], given_up=[0, 1])
+        ):
             assert refused(reply, "NOREPLICAS")
         assert place.node.state().owed == 2
     finally:
@@ -262,8 +315,13 @@ async def test_a_release_that_may_not_be_executed_is_owed_alone(place: Place) ->
             await asyncio.sleep(0.02)
 
 
-async def test_releases_under_way_when_the_connection_is_lost_are_owed_one_by_one(place: Place) -> None:
-    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [GRANTED] * 2
+async def test_releases_under_way_when_the_connection_is_lost_are_owed_one_by_one(
+    place: Place,
+) -> None:
+    assert (
+        await answers(place.together(acquire(b"one", name) for name in (b"a", b"b")))
+        == [GRANTED] * 2
+    )
     sinks = await place.cut((release(b"one", name) for name in (b"a", b"b")), given_up=[0, 1])
     assert place.node.state().owed == 2
     place.server.resume()
@@ -274,10 +332,15 @@ async def test_releases_under_way_when_the_connection_is_lost_are_owed_one_by_on
 
 
 @every_kind
-async def test_a_release_and_the_acquire_behind_it_are_one_command(place: Place, kind: LockKind) -> None:
+async def test_a_release_and_the_acquire_behind_it_are_one_command(
+    place: Place, kind: LockKind
+) -> None:
     await place.trust()
     names = [b"k%d" % index for index in range(20)]
-    assert await answers(place.together(acquire(b"one", name, 5, kind) for name in names)) == [GRANTED] * 20
+    assert (
+        await answers(place.together(acquire(b"one", name, 5, kind) for name in names))
+        == [GRANTED] * 20
+    )
     await place.calls()
     one = [release(b"one", b"k0"), acquire(b"two", b"k0", 6, kind)]
     assert await answers(place.together(one)) == [GONE, GRANTED]
@@ -299,15 +362,25 @@ async def test_a_hand_over_is_fenced(place: Place) -> None:
     await place.trust()
     assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [GRANTED]
     # Those that are not above the counter are told it, as ever, and keep the key.
-    row = [release(b"one", b"a"), acquire(b"two", b"a", 5, BOTH), release(b"two", b"a"), acquire(b"three", b"a", 6, BOTH)]
+    row = [
+        release(b"one", b"a"),
+        acquire(b"two", b"a", 5, BOTH),
+        release(b"two", b"a"),
+        acquire(b"three", b"a", 6, BOTH),
+    ]
     assert await answers(place.together(row)) == [GONE, Granted(5), GONE, GRANTED]
     assert await place.command("GET", "a") == b"three"
     assert await place.command("ZSCORE", FENCES.decode(), "a") == b"6"
 
 
 @pytest.mark.parametrize("found", ["gone", "another's", "of another type"])
-async def test_what_is_no_longer_held_is_not_handed_over_and_costs_the_others_nothing(place: Place, found: str) -> None:
-    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b", b"c"))) == [GRANTED] * 3
+async def test_what_is_no_longer_held_is_not_handed_over_and_costs_the_others_nothing(
+    place: Place, found: str
+) -> None:
+    assert (
+        await answers(place.together(acquire(b"one", name) for name in (b"a", b"b", b"c")))
+        == [GRANTED] * 3
+    )
     await place.command("DEL", "b")
     if found == "another's":
         await place.command("SET", "b", "theirs")
@@ -315,11 +388,15 @@ async def test_what_is_no_longer_held_is_not_handed_over_and_costs_the_others_no
         await place.command("HSET", "b", "field", "1")
     await place.calls()
     names = (b"a", b"b", b"c")
-    handed = [command for name in names for command in (release(b"one", name), acquire(b"two", name))]
+    handed = [
+        command for name in names for command in (release(b"one", name), acquire(b"two", name))
+    ]
     said = list(map(likened, await answers(place.together(handed))))
     assert [*said[:3], *said[4:]] == [GONE, GRANTED, Released(0), GONE, GRANTED]
     assert await place.command("GET", "a") == await place.command("GET", "c") == b"two"
-    assert await place.calls() == (5 if found == "of another type" else 1), "an error ends it: four are asked alone"
+    assert await place.calls() == (5 if found == "of another type" else 1), (
+        "an error ends it: four are asked alone"
+    )
     if found == "gone":
         assert said[3] is GRANTED
         assert await place.command("GET", "b") == b"two"
@@ -332,22 +409,30 @@ async def test_what_is_no_longer_held_is_not_handed_over_and_costs_the_others_no
 
 
 @pytest.mark.parametrize("found", ["", "own:86401001"])
-async def test_a_node_that_is_not_trusted_gives_up_keys_and_takes_none(place: Place, found: str) -> None:
+async def test_a_node_that_is_not_trusted_gives_up_keys_and_takes_none(
+    place: Place, found: str
+) -> None:
     await place.trust()
     own = (await place.command("GET", MARKER_KEY.decode())).decode().partition(":")[0]
     assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [GRANTED]
     await place.command("DEL", MARKER_KEY.decode())
     if found:
         await place.command("SET", MARKER_KEY.decode(), found.replace("own", own))
-    assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a", 6, BOTH)])) == [GONE, Quarantined(None)]
+    assert await answers(
+        place.together([release(b"one", b"a"), acquire(b"two", b"a", 6, BOTH)])
+    ) == [GONE, Quarantined(None)]
     assert await place.command("EXISTS", "a") == b"0"
 
 
-async def test_counters_that_are_none_refuse_the_one_who_takes_and_not_the_one_who_gives(place: Place) -> None:
+async def test_counters_that_are_none_refuse_the_one_who_takes_and_not_the_one_who_gives(
+    place: Place,
+) -> None:
     await place.trust()
     assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [GRANTED]
     await place.command("SET", FENCES.decode(), "text")
-    first, second = await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a", 6, BOTH)]))
+    first, second = await answers(
+        place.together([release(b"one", b"a"), acquire(b"two", b"a", 6, BOTH)])
+    )
     assert first == GONE
     assert "WRONGTYPE" in str(second)
     assert await place.command("EXISTS", "a") == b"0"
@@ -358,7 +443,10 @@ async def test_a_full_server_hands_over(place: Place) -> None:
     assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
     await place.command("CONFIG", "SET", "maxmemory", "1")
     try:
-        assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")])) == [GONE, GRANTED]
+        assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")])) == [
+            GONE,
+            GRANTED,
+        ]
     finally:
         await place.command("CONFIG", "SET", "maxmemory", "0")
     assert await place.command("GET", "a") == b"two"
@@ -368,14 +456,18 @@ async def test_a_hand_over_that_was_not_executed_sets_nothing_for_who_gave_up(pl
     assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
     await place.command("SCRIPT", "FLUSH")
     place.heard.forget()
-    first, second = await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")], given_up=[0, 1]))
+    first, second = await answers(
+        place.together([release(b"one", b"a"), acquire(b"two", b"a")], given_up=[0, 1])
+    )
     assert first == GONE
     assert isinstance(second, Unsent)
     await place.heard.hears_of(b"a")
     assert await place.command("EXISTS", "a") == b"0"
 
 
-async def test_a_hand_over_under_way_when_the_connection_is_lost_leaves_the_release_owed(place: Place) -> None:
+async def test_a_hand_over_under_way_when_the_connection_is_lost_leaves_the_release_owed(
+    place: Place,
+) -> None:
     assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
     sinks = await place.cut([release(b"one", b"a"), acquire(b"two", b"a")], given_up=[0])
     assert place.node.state().owed == 1
@@ -385,19 +477,28 @@ async def test_a_hand_over_under_way_when_the_connection_is_lost_leaves_the_rele
 
 async def test_who_waits_elsewhere_hears_of_a_hand_over(place: Place) -> None:
     other = Listener()
-    node = RedisNode(Connector(place.server.url), Outbox(asyncio.get_running_loop(), place.outbox.clock, RUN_ID), 5.0)
+    node = RedisNode(
+        Connector(place.server.url),
+        Outbox(asyncio.get_running_loop(), place.outbox.clock, RUN_ID),
+        5.0,
+    )
     await node.open(0, other, place.outbox.clock, 1.0)
     try:
         assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
         assert await ask(node, look(b"a")) == KeyStates((KeyState.FOREIGN,))
         other.forget()
-        assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")])) == [GONE, GRANTED]
+        assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")])) == [
+            GONE,
+            GRANTED,
+        ]
         await other.hears_of(b"a")
     finally:
         await node.aclose(1.0)
 
 
-async def test_what_is_hurried_leaves_first_and_what_comes_behind_it_in_the_tick_leaves_as_one(place: Place) -> None:
+async def test_what_is_hurried_leaves_first_and_what_comes_behind_it_in_the_tick_leaves_as_one(
+    place: Place,
+) -> None:
     assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
     await place.calls()
     handed = place.together([release(b"one", b"a"), acquire(b"two", b"a")])
@@ -416,12 +517,26 @@ async def test_what_is_hurried_leaves_first_and_what_comes_behind_it_in_the_tick
     assert await answers(again) == [GONE]
 
 
-async def test_a_node_that_missed_one_hand_over_takes_part_in_the_next_though_the_first_was_given_up(place: Place) -> None:
-    """It lags, and the others have decided meanwhile: it would stay behind from one holder to the next."""
+async def test_a_node_that_missed_one_hand_over_takes_part_in_the_next_though_the_first_was_given_up(
+    place: Place,
+) -> None:
+    """It lags, and the others have decided meanwhile: it would stay behind from one holder to the
+    next.
+    """
     await place.command("SET", "a", "theirs")
     row = [release(b"one", b"a"), acquire(b"two", b"a")]
     assert likened((await answers(place.together(row, given_up=[0, 1])))[1]) == "held"
     await place.command("DEL", "a")
-    row = [release(b"two", b"a"), acquire(b"three", b"a"), release(b"three", b"a"), acquire(b"four", b"a")]
-    assert await answers(place.together(row, given_up=[0, 1, 2, 3])) == [Released(0), GRANTED, GONE, GRANTED]
+    row = [
+        release(b"two", b"a"),
+        acquire(b"three", b"a"),
+        release(b"three", b"a"),
+        acquire(b"four", b"a"),
+    ]
+    assert await answers(place.together(row, given_up=[0, 1, 2, 3])) == [
+        Released(0),
+        GRANTED,
+        GONE,
+        GRANTED,
+    ]
     assert await place.command("GET", "a") == b"four"

@@ -97,7 +97,9 @@ class TestMemoryNode(NodeContract):
         assert [await sink.reply() for sink in sinks] == [GRANTED] * 3
         assert [sink.messages for sink in sinks] == [1, 2, 3]
 
-    async def test_an_answer_under_way_comes_before_a_message_that_was_published_after_it(self) -> None:
+    async def test_an_answer_under_way_comes_before_a_message_that_was_published_after_it(
+        self,
+    ) -> None:
         way, heard = 0.001, Listener()
         node = MemoryNode(MemoryServer(), lambda: way)
         await node.open(0, heard, asyncio.get_running_loop().time, 0.1)
@@ -109,14 +111,18 @@ class TestMemoryNode(NodeContract):
         await asyncio.sleep(way)
         assert (sink.messages, heard.messages) == (0, [b"turn a"])
 
-    async def test_a_message_under_way_is_lost_with_its_connection(self, place: MemoryPlace) -> None:
+    async def test_a_message_under_way_is_lost_with_its_connection(
+        self, place: MemoryPlace
+    ) -> None:
         node, heard = await place.node()
         assert await place.publish(heard.channel, "turn a") == 1
         await place.cut()
         await ask(node, acquire(b"one", b"a"))
         assert heard.messages == []
 
-    async def test_a_lost_connection_leaves_no_trace_of_the_keys_that_it_tracked(self, place: MemoryPlace) -> None:
+    async def test_a_lost_connection_leaves_no_trace_of_the_keys_that_it_tracked(
+        self, place: MemoryPlace
+    ) -> None:
         for _ in range(2):
             await place.node()
         node, other = place.nodes
@@ -128,7 +134,9 @@ class TestMemoryNode(NodeContract):
         other.disconnect()
         assert place.server._trackers == {}
 
-    async def test_a_hung_node_executes_the_releases_that_it_owes_once_it_goes_on(self, place: MemoryPlace) -> None:
+    async def test_a_hung_node_executes_the_releases_that_it_owes_once_it_goes_on(
+        self, place: MemoryPlace
+    ) -> None:
         await place.node()
         (node,) = place.nodes
         await ask(node, acquire(b"token", b"a"))
@@ -143,7 +151,9 @@ class TestMemoryNode(NodeContract):
         assert place.server.get(b"a") is None
         assert node.state().owed == 0
 
-    async def test_a_release_that_is_refused_on_a_new_connection_is_still_owed(self, place: MemoryPlace) -> None:
+    async def test_a_release_that_is_refused_on_a_new_connection_is_still_owed(
+        self, place: MemoryPlace
+    ) -> None:
         await place.node()
         (node,) = place.nodes
         await ask(node, acquire(b"token", b"a"))

@@ -1,4 +1,6 @@
-"""What only a server can do to the queues of waiters: other types, a full memory, rights, and calls sent as one."""
+"""What only a server can do to the queues of waiters: other types, a full memory, rights, and calls
+sent as one.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ async def place(node_of_each_version: NodeSet) -> AsyncIterator[Place]:
         await node.aclose(1.0)
 
 
-def acquire(token: bytes, *keys: bytes, fence: int = 1, kind: LockKind = MUTEX, claim: bytes = b"") -> Command:
+def acquire(
+    token: bytes, *keys: bytes, fence: int = 1, kind: LockKind = MUTEX, claim: bytes = b""
+) -> Command:
     return kind.acquiring(keys, keys, token, b"%d" % TTL, fence, claim)
 
 
@@ -118,7 +122,9 @@ async def messages(*waiters: Waiter) -> list[list[bytes]]:
 # -- Calls sent as one ----------------------------------------------------------------------------
 
 
-async def test_keys_that_are_released_as_one_are_offered_each_to_the_first_of_its_queue(place: Place) -> None:
+async def test_keys_that_are_released_as_one_are_offered_each_to_the_first_of_its_queue(
+    place: Place,
+) -> None:
     holder, first, second = [await place.waiter() for _ in range(3)]
     for key in (b"a", b"b", b"c"):
         await ask(holder.node, acquire(b"one", key))
@@ -126,12 +132,17 @@ async def test_keys_that_are_released_as_one_are_offered_each_to_the_first_of_it
     await ask(second.node, stand(second.claim(2), b"a"))
     await ask(second.node, stand(second.claim(1), b"c"))
     await place.calls()
-    assert await place.together(holder, [release(b"one", key) for key in (b"a", b"b", b"c", b"d")]) == [1, 1, 1, 0]
+    assert await place.together(
+        holder, [release(b"one", key) for key in (b"a", b"b", b"c", b"d")]
+    ) == [1, 1, 1, 0]
     assert await place.calls() == 1
     assert await place.command("GET", "a") == OFFER + first.claim(1)
     assert await place.command("EXISTS", "b") == b"0"
     assert await place.command("GET", "c") == OFFER + second.claim(1)
-    assert await messages(first, second) == [[first.message(0)], [second.message(GRACE), second.message(0, b"c")]]
+    assert await messages(first, second) == [
+        [first.message(0)],
+        [second.message(GRACE), second.message(0, b"c")],
+    ]
 
 
 async def test_releases_sent_as_one_show_the_tickets_that_single_ones_show(place: Place) -> None:
@@ -156,7 +167,9 @@ async def test_releases_sent_as_one_show_the_tickets_that_single_ones_show(place
 
 
 @every_kind
-async def test_first_attempts_sent_as_one_are_refused_as_single_ones_are(place: Place, kind: LockKind) -> None:
+async def test_first_attempts_sent_as_one_are_refused_as_single_ones_are(
+    place: Place, kind: LockKind
+) -> None:
     waiter, other = await place.waiter(), await place.waiter()
     await place.trust()
     for key in (b"a", b"b"):
@@ -165,19 +178,28 @@ async def test_first_attempts_sent_as_one_are_refused_as_single_ones_are(place: 
     await ask(waiter.node, stand(waiter.claim(1), b"b"))
     await ask(waiter.node, release(b"one", b"b"))
     await place.calls()
-    held, offered, free = await place.together(other, [acquire(b"two", key, kind=kind, fence=20) for key in (b"a", b"b", b"c")])
+    held, offered, free = await place.together(
+        other, [acquire(b"two", key, kind=kind, fence=20) for key in (b"a", b"b", b"c")]
+    )
     assert await place.calls() == 1
-    assert [held, offered] == [Refused(held.left, place=1, ticket=7), Refused(offered.left, place=1, ticket=1)]
+    assert [held, offered] == [
+        Refused(held.left, place=1, ticket=7),
+        Refused(offered.left, place=1, ticket=1),
+    ]
     assert free is GRANTED
     assert TTL - SLACK < held.left * 1000 <= TTL
     assert 0 < offered.left * 1000 <= GRACE
-    assert await place.command("ZCARD", "aioredlock_ng:queue:a") == b"1", "no first attempt enters a queue"
+    assert await place.command("ZCARD", "aioredlock_ng:queue:a") == b"1", (
+        "no first attempt enters a queue"
+    )
     single = await ask(other.node, acquire(b"two", b"a", kind=kind, fence=20))
     assert single == Refused(single.left, place=1, ticket=7)
 
 
 @every_kind
-async def test_a_hand_over_gives_a_key_that_another_process_waits_for_to_that_one(place: Place, kind: LockKind) -> None:
+async def test_a_hand_over_gives_a_key_that_another_process_waits_for_to_that_one(
+    place: Place, kind: LockKind
+) -> None:
     holder, waiter, second = [await place.waiter() for _ in range(3)]
     await place.trust()
     for key in (b"a", b"b"):
@@ -208,19 +230,26 @@ async def test_a_hand_over_passes_over_the_dead_and_stays_in_the_process(place: 
     await ask(holder.node, acquire(b"one", b"a"))
     gone = member_of(secrets.token_hex(8).encode(), 1, GRACE / 1000, notified=True)
     await ask(holder.node, stand(claim_of(1, gone), b"a"))
-    assert await place.together(holder, [release(b"one", b"a"), acquire(b"two", b"a")]) == [1, GRANTED]
+    assert await place.together(holder, [release(b"one", b"a"), acquire(b"two", b"a")]) == [
+        1,
+        GRANTED,
+    ]
     assert await place.command("GET", "a") == b"two"
     assert await place.command("EXISTS", "aioredlock_ng:queue:a") == b"0"
 
 
 @every_kind
-async def test_a_hand_over_gives_a_key_that_readers_wait_for_to_all_of_them(place: Place, kind: LockKind) -> None:
+async def test_a_hand_over_gives_a_key_that_readers_wait_for_to_all_of_them(
+    place: Place, kind: LockKind
+) -> None:
     holder, *readers = [await place.waiter() for _ in range(3)]
     await place.trust()
     for key in (b"a", b"b"):
         await ask(holder.node, acquire(b"one", key, kind=kind, fence=10))
     for ticket, reader in enumerate(readers, 3):
-        reader.member = member_of(reader.heard.manager_id, 1, GRACE / 1000, notified=True, reader=True)
+        reader.member = member_of(
+            reader.heard.manager_id, 1, GRACE / 1000, notified=True, reader=True
+        )
         await ask(reader.node, standing_to_read((b"a",), reader.claim(ticket), 20_000))
     await place.calls()
     freed, refusal, *rest = await place.together(
@@ -247,7 +276,9 @@ async def test_the_next_reader_is_told_when_the_first_reader_leaves(place: Place
     holder, *readers = [await place.waiter() for _ in range(4)]
     await ask(holder.node, acquire(b"one", b"a"))
     for ticket, reader in enumerate(readers, 1):
-        reader.member = member_of(reader.heard.manager_id, 1, GRACE / 1000, notified=True, reader=True)
+        reader.member = member_of(
+            reader.heard.manager_id, 1, GRACE / 1000, notified=True, reader=True
+        )
         await ask(reader.node, standing_to_read((b"a",), reader.claim(ticket), 20_000))
     assert await ask(holder.node, leave(readers[1].member, b"a")) is LEFT
     assert await ask(holder.node, leave(readers[0].member, b"a")) is LEFT
@@ -258,7 +289,9 @@ async def test_the_next_reader_is_told_when_the_first_reader_leaves(place: Place
     assert first == readers[2].message(-1)
 
 
-async def test_the_first_writer_is_told_when_readers_that_are_left_expire_earlier(place: Place) -> None:
+async def test_the_first_writer_is_told_when_readers_that_are_left_expire_earlier(
+    place: Place,
+) -> None:
     holder, first, second = [await place.waiter() for _ in range(3)]
     read = read_side(MUTEX)
     entries = [read.token(b"%032x" % number, holder.heard.manager_id) for number in range(3)]
@@ -280,7 +313,9 @@ async def test_the_first_writer_is_told_when_readers_that_are_left_expire_earlie
 
 
 @every_kind
-async def test_a_queues_key_of_another_type_costs_order_and_nothing_else(place: Place, kind: LockKind) -> None:
+async def test_a_queues_key_of_another_type_costs_order_and_nothing_else(
+    place: Place, kind: LockKind
+) -> None:
     waiter, other = await place.waiter(), await place.waiter()
     await place.trust()
     await place.command("SET", "aioredlock_ng:queue:a", "text")
@@ -294,27 +329,45 @@ async def test_a_queues_key_of_another_type_costs_order_and_nothing_else(place: 
     assert await ask(waiter.node, release(b"one", b"a")) == 1
     assert await place.command("EXISTS", "a") == b"0"
     assert await ask(other.node, stand(other.claim(1), b"a")) == Standing(0.0, -1)
-    assert await ask(other.node, acquire(b"two", b"a", kind=kind, fence=30, claim=other.claim(1))) is GRANTED
+    assert (
+        await ask(other.node, acquire(b"two", b"a", kind=kind, fence=30, claim=other.claim(1)))
+        is GRANTED
+    )
     assert await place.together(
-        other, [release(b"two", b"a"), acquire(b"three", b"a", kind=kind, fence=40), acquire(b"x", b"b", kind=kind, fence=40)]
+        other,
+        [
+            release(b"two", b"a"),
+            acquire(b"three", b"a", kind=kind, fence=40),
+            acquire(b"x", b"b", kind=kind, fence=40),
+        ],
     ) == [1, GRANTED, GRANTED]
     assert await place.together(other, [release(b"three", b"a"), release(b"x", b"b")]) == [1, 1]
     assert await place.command("GET", "aioredlock_ng:queue:a") == b"text"
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize("keys", [(b"hash",), (b"a", b"hash"), (b"hash", b"a"), (b"0", b"a", b"hash")])
+@pytest.mark.parametrize(
+    "keys", [(b"hash",), (b"a", b"hash"), (b"hash", b"a"), (b"0", b"a", b"hash")]
+)
 async def test_a_waiter_for_a_key_of_another_type_is_refused_in_the_servers_words_and_nothing_is_set(
     place: Place, keys: tuple[bytes, ...], kind: LockKind
 ) -> None:
     waiter = await place.waiter()
     await place.trust()
     await place.command("HSET", "hash", "field", "1")
-    assert refused(await ask(waiter.node, acquire(b"one", *keys, kind=kind, claim=waiter.claim(1))), "WRONGTYPE")
+    assert refused(
+        await ask(waiter.node, acquire(b"one", *keys, kind=kind, claim=waiter.claim(1))),
+        "WRONGTYPE",
+    )
     assert refused(await ask(waiter.node, stand(waiter.claim(1), *keys)), "WRONGTYPE")
     assert await ask(waiter.node, leave(waiter.member, *keys)) is LEFT
     assert await place.command("TYPE", "hash") == b"hash"
-    assert await place.command("EXISTS", "0", "a", *(f"aioredlock_ng:queue:{key.decode()}" for key in keys)) == b"0"
+    assert (
+        await place.command(
+            "EXISTS", "0", "a", *(f"aioredlock_ng:queue:{key.decode()}" for key in keys)
+        )
+        == b"0"
+    )
 
 
 async def test_a_waiter_for_a_key_before_one_of_another_type_harms_nothing(place: Place) -> None:
@@ -322,7 +375,9 @@ async def test_a_waiter_for_a_key_before_one_of_another_type_harms_nothing(place
     await place.command("SET", "a", "one", "PX", TTL)
     await place.command("HSET", "hash", "field", "1")
     assert (await ask(waiter.node, stand(waiter.claim(1), b"a", b"hash"))).rank == 0
-    assert (await ask(waiter.node, acquire(b"two", b"a", b"hash", claim=waiter.claim(1)))).place == 1
+    assert (
+        await ask(waiter.node, acquire(b"two", b"a", b"hash", claim=waiter.claim(1)))
+    ).place == 1
     assert await place.command("TYPE", "hash") == b"hash"
 
 
@@ -330,7 +385,9 @@ async def test_a_waiter_for_a_key_before_one_of_another_type_harms_nothing(place
 
 
 @every_kind
-async def test_a_full_server_frees_keys_and_refuses_to_grant_them_in_its_own_words(place: Place, kind: LockKind) -> None:
+async def test_a_full_server_frees_keys_and_refuses_to_grant_them_in_its_own_words(
+    place: Place, kind: LockKind
+) -> None:
     holder, waiter, late = [await place.waiter() for _ in range(3)]
     await place.trust()
     await ask(holder.node, acquire(b"one", b"a", kind=kind, fence=10))
@@ -346,12 +403,20 @@ async def test_a_full_server_frees_keys_and_refuses_to_grant_them_in_its_own_wor
         # Behind the removal from the queue the offer can be written.
         assert await place.command("GET", "a") == OFFER + waiter.claim(1)
         assert waiter.message(0) in (await messages(waiter))[0]
-        assert refused(await ask(waiter.node, acquire(b"two", b"a", kind=kind, fence=20, claim=waiter.claim(1))), "OOM")
+        assert refused(
+            await ask(
+                waiter.node, acquire(b"two", b"a", kind=kind, fence=20, claim=waiter.claim(1))
+            ),
+            "OOM",
+        )
         assert (await ask(waiter.node, stand(waiter.claim(1), b"a"))).left == 0.0
         assert await ask(waiter.node, leave(waiter.member, b"a")) is LEFT
     finally:
         await place.command("CONFIG", "SET", "maxmemory", "0")
-    assert await ask(waiter.node, acquire(b"two", b"a", kind=kind, fence=30, claim=waiter.claim(1))) is GRANTED
+    assert (
+        await ask(waiter.node, acquire(b"two", b"a", kind=kind, fence=30, claim=waiter.claim(1)))
+        is GRANTED
+    )
 
 
 async def test_a_full_server_lets_no_reader_in_and_keeps_its_entries(place: Place) -> None:
@@ -395,7 +460,10 @@ async def test_several_keys_are_released_as_one_on_a_full_server(place: Place) -
         await ask(waiter.node, stand(waiter.claim(1), key))
     await place.command("CONFIG", "SET", "maxmemory", "1")
     try:
-        assert await place.together(holder, [release(b"one", b"a"), release(b"one", b"b")]) == [1, 1]
+        assert await place.together(holder, [release(b"one", b"a"), release(b"one", b"b")]) == [
+            1,
+            1,
+        ]
     finally:
         await place.command("CONFIG", "SET", "maxmemory", "0")
     for key in ("a", "b"):
@@ -405,17 +473,32 @@ async def test_several_keys_are_released_as_one_on_a_full_server(place: Place) -
 # -- Rights ---------------------------------------------------------------------------------------
 
 
-async def test_a_writer_without_the_rights_of_readers_frees_a_key_that_readers_wait_for(place: Place) -> None:
+async def test_a_writer_without_the_rights_of_readers_frees_a_key_that_readers_wait_for(
+    place: Place,
+) -> None:
     reader = await place.waiter()
     reader.member = member_of(reader.heard.manager_id, 1, GRACE / 1000, notified=True, reader=True)
-    await place.command("ACL", "SETUSER", "limited", "reset", "on", ">word", "+@all", "allkeys", "allchannels", "-time")
+    await place.command(
+        "ACL",
+        "SETUSER",
+        "limited",
+        "reset",
+        "on",
+        ">word",
+        "+@all",
+        "allkeys",
+        "allchannels",
+        "-time",
+    )
     try:
         limited = await place.waiter(user="limited:word@")
         await ask(limited.node, acquire(b"one", b"a"))
         await ask(reader.node, standing_to_read((b"a",), reader.claim(1), 20_000))
         assert await ask(limited.node, release(b"one", b"a")) == 1
         assert await place.command("EXISTS", "a") == b"0"
-        assert (await ask(reader.node, standing_to_read((b"a",), reader.claim(1), 20_000))).left == 0.0
+        assert (
+            await ask(reader.node, standing_to_read((b"a",), reader.claim(1), 20_000))
+        ).left == 0.0
     finally:
         await place.command("ACL", "DELUSER", "limited")
 
@@ -429,7 +512,13 @@ async def test_a_writer_without_the_rights_of_readers_frees_a_key_that_readers_w
         ("resetkeys", "~a", "~b", "~aioredlock_ng:marker", "~aioredlock_ng:fences"),
         ("-zrange", "-zrevrange", "-zrank", "-zrem", "-exists", "-publish"),
     ],
-    ids=["no publish", "no channels", "no subscribe", "no keys of queues", "none of their commands"],
+    ids=[
+        "no publish",
+        "no channels",
+        "no subscribe",
+        "no keys of queues",
+        "none of their commands",
+    ],
 )
 @every_kind
 async def test_without_a_right_of_queues_a_user_locks_and_waits_and_takes_nobodys_place(
@@ -440,7 +529,18 @@ async def test_without_a_right_of_queues_a_user_locks_and_waits_and_takes_nobody
     for key in (b"a", b"b"):
         await ask(first.node, acquire(b"theirs", key))
     await ask(first.node, stand(first.claim(1), b"a"))
-    await place.command("ACL", "SETUSER", "limited", "reset", "on", ">word", "+@all", "allkeys", "allchannels", *rights)
+    await place.command(
+        "ACL",
+        "SETUSER",
+        "limited",
+        "reset",
+        "on",
+        ">word",
+        "+@all",
+        "allkeys",
+        "allchannels",
+        *rights,
+    )
     try:
         limited = await place.waiter(user="limited:word@")
         mine = Waiter(limited.node, limited.heard, notified=limited.node.messages)
@@ -451,7 +551,8 @@ async def test_without_a_right_of_queues_a_user_locks_and_waits_and_takes_nobody
         assert (look.token, look.waiting) == (b"theirs", 1 if readable else None)
         assert (await ask(limited.node, stand(mine.claim(2), b"a"))).left != 0.0
         assert await ask(limited.node, leave(mine.member, b"a")) is LEFT
-        # The key is free, and nothing was offered: what this user does now must not cost the first its place.
+        # The key is free, and nothing was offered: what this user does now must not cost the first
+        # its place.
         await place.command("DEL", "a")
         assert await ask(limited.node, acquire(b"two", b"a", kind=kind, fence=10)) is GRANTED
         assert await ask(limited.node, release(b"two", b"a")) == 1
@@ -463,6 +564,9 @@ async def test_without_a_right_of_queues_a_user_locks_and_waits_and_takes_nobody
         assert isinstance(await ask(limited.node, stand(mine.claim(1), b"b")), Standing)
         assert await ask(first.node, release(b"theirs", b"b")) == 1
         assert (await ask(limited.node, stand(mine.claim(1), b"b"))).left == 0
-        assert await ask(limited.node, acquire(b"two", b"b", kind=kind, fence=20, claim=mine.claim(1))) is GRANTED
+        assert (
+            await ask(limited.node, acquire(b"two", b"b", kind=kind, fence=20, claim=mine.claim(1)))
+            is GRANTED
+        )
     finally:
         await place.command("ACL", "DELUSER", "limited")

@@ -1,4 +1,7 @@
-"""Readers and writers: every server answers as the in-memory node does, remaining times aside. Rows of docs/model.md."""
+"""Readers and writers: every server answers as the in-memory node does, remaining times aside.
+
+Rows of docs/model.md.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,13 @@ from aioredlock_ng._core.replies import (
 )
 from aioredlock_ng._core.tickets import claim_of, member_of
 from aioredlock_ng._scripts.kinds import guarded_mutex
-from aioredlock_ng._scripts.node_requests import leaving, reading_marker, replacing_marker, standing, standing_to_read
+from aioredlock_ng._scripts.node_requests import (
+    leaving,
+    reading_marker,
+    replacing_marker,
+    standing,
+    standing_to_read,
+)
 from aioredlock_ng._scripts.reading import read_side
 from tests.contract.guarded import BOTH
 from tests.contract.test_sets_in_queues import Asked, Both, both
@@ -66,8 +75,18 @@ def writer(manager: str, *, notified: bool = False) -> bytes:
     return member_of(MANAGERS[manager], 2, 20.0, notified=notified)
 
 
-ONE, TWO, LIVE, DEAD = reader("a"), reader("b"), reader("d", notified=True), reader("7", notified=True)
-WRITER, SECOND, LIVE_WRITER, DEAD_WRITER = writer("a"), writer("b"), writer("d", notified=True), writer("7", notified=True)
+ONE, TWO, LIVE, DEAD = (
+    reader("a"),
+    reader("b"),
+    reader("d", notified=True),
+    reader("7", notified=True),
+)
+WRITER, SECOND, LIVE_WRITER, DEAD_WRITER = (
+    writer("a"),
+    writer("b"),
+    writer("d", notified=True),
+    writer("7", notified=True),
+)
 
 
 def entry(name: str, manager: str = "a") -> bytes:
@@ -142,10 +161,13 @@ async def ask(node: Node, command: Command) -> Any:
 async def trust(node: Node) -> None:
     found = await ask(node, reading_marker(BOTH.own_marker))
     assert isinstance(found, MarkerRead)
-    await ask(node, replacing_marker(b"trusted", found.marker, found.node_ms, found.own_marker, b"n"))
+    await ask(
+        node, replacing_marker(b"trusted", found.marker, found.node_ms, found.own_marker, b"n")
+    )
 
 
-# -- The steps, row by row --------------------------------------------------------------------------
+# -- The steps, row by row
+# --------------------------------------------------------------------------
 
 
 async def test_several_readers_have_the_key_and_a_writer_is_refused(both: Both) -> None:
@@ -248,7 +270,9 @@ async def test_a_dead_reader_keeps_a_writer_out_for_its_own_ttl_alone(both: Both
     assert await both.ask(write(b"w")) is GRANTED
 
 
-async def test_a_downgrade_turns_the_string_into_an_entry_and_raises_the_counter(both: Both) -> None:
+async def test_a_downgrade_turns_the_string_into_an_entry_and_raises_the_counter(
+    both: Both,
+) -> None:
     await both.ask(write(A, 160))
     assert await both.ask(downgrade(A, 175)) is ALL_OURS
     assert await readers(both) == [A]
@@ -268,7 +292,9 @@ async def test_a_downgrade_leaves_the_key_of_another_writer(both: Both) -> None:
     assert await look(both) == FREE
 
 
-async def test_a_downgrade_lets_the_waiting_readers_in_and_deletes_the_writers_label(both: Both) -> None:
+async def test_a_downgrade_lets_the_waiting_readers_in_and_deletes_the_writers_label(
+    both: Both,
+) -> None:
     await both.ask(write(A))
     label = owner_key(b"k")
     await both.ask(WRITING.watching(K, (A,), ((label,), (TTL, b"writer"))))
@@ -287,7 +313,9 @@ async def test_a_node_that_missed_the_downgrade_releases_the_string(both: Both) 
     assert await look(both) == FREE
 
 
-async def test_the_last_reader_frees_the_key_and_a_release_ends_own_entries_alone(both: Both) -> None:
+async def test_the_last_reader_frees_the_key_and_a_release_ends_own_entries_alone(
+    both: Both,
+) -> None:
     await both.ask(read(A))
     await both.ask(read(B))
     assert await both.ask(end_reading(C)) == released(0)
@@ -307,8 +335,13 @@ async def test_each_reader_has_a_label_of_its_own(both: Both) -> None:
     for token, text in ((A, b"%b 15 1.0 one" % A[:16]), (B, b"%b 15 1.0 two" % B[:16])):
         await both.ask(read(token))
         labels[token] = READING.label_key(b"k", token)
-        assert await both.ask(READING.watching(K, (token,), ((labels[token],), (TTL, text)))) is ALL_OURS
-    assert await both.ask(READING.watching(K, (C,), ((b"o:c",), (TTL, b"text")))) == KeyStates((MISSING,))
+        assert (
+            await both.ask(READING.watching(K, (token,), ((labels[token],), (TTL, text))))
+            is ALL_OURS
+        )
+    assert await both.ask(READING.watching(K, (C,), ((b"o:c",), (TTL, b"text")))) == KeyStates(
+        (MISSING,)
+    )
     (found,) = (await both.ask(READING.inspecting(K, (owner_key(b"k"),)))).keys
     assert [one.label.rpartition(b" ")[2] for one in found.readers] == [b"one", b"two"]
     assert await both.ask(READING.releasing(K, A, None, (labels[A],))) == released(1)
@@ -322,11 +355,14 @@ async def test_a_forced_release_ends_the_entries_of_the_tokens_that_it_names(bot
     assert await both.ask(READING.force_releasing(K, (b"1",), 16, (b"x",))) == ForceReleased(0)
     assert await both.ask(READING.force_releasing(K, (b"1",), 16, (A, B))) == ForceReleased(2)
     assert await readers(both) == [C]
-    assert await both.ask(READING.force_releasing(K, (b"1",), 16, (C,), any_key=True)) == ForceReleased(1)
+    assert await both.ask(
+        READING.force_releasing(K, (b"1",), 16, (C,), any_key=True)
+    ) == ForceReleased(1)
     assert await look(both) == FREE
 
 
-# -- The recovery guard -----------------------------------------------------------------------------
+# -- The recovery guard
+# -----------------------------------------------------------------------------
 
 
 def trusted_read(token: bytes) -> Command:
@@ -355,14 +391,18 @@ async def test_a_node_without_a_marker_lets_no_reader_in_and_keeps_no_entry(both
 async def test_a_node_that_waits_lets_no_reader_in(both: Both) -> None:
     for node in both.nodes:
         found = await ask(node, reading_marker(BOTH.own_marker))
-        await ask(node, replacing_marker(b"waiting", found.marker, found.node_ms, found.own_marker, b"n"))
+        await ask(
+            node, replacing_marker(b"waiting", found.marker, found.node_ms, found.own_marker, b"n")
+        )
         reply = await ask(node, trusted_read(A))
         assert isinstance(reply, Quarantined)
         assert reply.left
         assert (await ask(node, READING.inspecting(K))).keys == (FREE,)
 
 
-async def test_the_fence_of_a_reader_is_above_the_floor_of_a_node_that_became_trusted(both: Both) -> None:
+async def test_the_fence_of_a_reader_is_above_the_floor_of_a_node_that_became_trusted(
+    both: Both,
+) -> None:
     """The counters may be lost, and with them the fences of earlier writers."""
     for node in both.nodes:
         before = (await ask(node, reading_marker(BOTH.own_marker))).node_ms
@@ -373,7 +413,9 @@ async def test_the_fence_of_a_reader_is_above_the_floor_of_a_node_that_became_tr
         assert reply.counter % 16 == 15
         # A first writer is not held up by the floor.
         await ask(node, end_reading(A))
-        assert await ask(node, BOTH.acquiring((b"other",), (b"2",), b"w", b"%d" % TTL, 16)) is GRANTED
+        assert (
+            await ask(node, BOTH.acquiring((b"other",), (b"2",), b"w", b"%d" % TTL, 16)) is GRANTED
+        )
 
 
 async def test_a_reader_is_repaired_beside_readers_and_not_past_a_writer(both: Both) -> None:
@@ -384,7 +426,9 @@ async def test_a_reader_is_repaired_beside_readers_and_not_past_a_writer(both: B
         assert await ask(node, renew(A, B)) is ALL_OURS
         assert await ask(node, repair_reader(A, 15)) is Repaired.DONE, "its entry is there"
         await ask(node, end_reading(A))
-        assert await ask(node, repair_reader(A, 15)) is Repaired.OUTRUN, "the counter is above the fence"
+        assert await ask(node, repair_reader(A, 15)) is Repaired.OUTRUN, (
+            "the counter is above the fence"
+        )
         await ask(node, end_reading(B))
         await ask(node, write(b"w", 48))
         assert await ask(node, repair_reader(B, 999)) is Repaired.OUTRUN, "a writer has the key"
@@ -413,7 +457,9 @@ async def test_a_writer_is_not_repaired_where_readers_are(both: Both) -> None:
         assert [one.token for one in found.readers] == [A]
 
 
-async def test_a_downgraded_lease_is_repaired_on_a_node_that_missed_the_downgrade(both: Both) -> None:
+async def test_a_downgraded_lease_is_repaired_on_a_node_that_missed_the_downgrade(
+    both: Both,
+) -> None:
     for node in both.nodes:
         await trust(node)
         await ask(node, write(A, 16))
@@ -421,10 +467,13 @@ async def test_a_downgraded_lease_is_repaired_on_a_node_that_missed_the_downgrad
         assert await ask(node, downgrade(A, 31)) is ALL_OURS
 
 
-# -- Turns ------------------------------------------------------------------------------------------
+# -- Turns
+# ------------------------------------------------------------------------------------------
 
 
-async def test_the_release_of_a_writer_lets_all_waiting_readers_in_before_the_next_writer(both: Both) -> None:
+async def test_the_release_of_a_writer_lets_all_waiting_readers_in_before_the_next_writer(
+    both: Both,
+) -> None:
     await both.ask(write(b"w", 16))
     assert await both.ask(stand_to_write(WRITER, 1)) == Standing(1.0, 0)
     assert await both.ask(stand_to_read(ONE, 2)) == Standing(1.0, 0)
@@ -485,7 +534,9 @@ async def test_a_reader_that_leaves_gives_its_offer_back(both: Both) -> None:
     await both.ask(stand_to_write(WRITER, 3))
     await both.ask(end_writing(b"w"))
     assert await both.leave(ONE, b"k") is LEFT
-    assert await both.ask(stand_to_write(WRITER, 3)) == Standing(1.0, 0), "another reader still has its offer"
+    assert await both.ask(stand_to_write(WRITER, 3)) == Standing(1.0, 0), (
+        "another reader still has its offer"
+    )
     assert await both.leave(LIVE, b"k") is LEFT
     assert await both.ask(stand_to_write(WRITER, 3)) == Standing(0.0, 0)
     assert await both.leave(WRITER, b"k") is LEFT
@@ -531,23 +582,37 @@ async def test_the_members_of_semaphores_and_readers_of_a_slot_keep_apart(both: 
     assert await both.ask(READING.releasing(slot, A, None)) == released(1)
 
 
-# -- Random steps -----------------------------------------------------------------------------------
+# -- Random steps
+# -----------------------------------------------------------------------------------
 
 READERS = (ONE, TWO, LIVE, DEAD)
 WRITERS = (WRITER, SECOND, LIVE_WRITER, DEAD_WRITER)
 STEPS = (
-    *("read", "read", "claim to read", "claim to read", "write", "claim to write", "claim to write"),
+    *(
+        "read",
+        "read",
+        "claim to read",
+        "claim to read",
+        "write",
+        "claim to write",
+        "claim to write",
+    ),
     *("stand to read", "stand to read", "stand to write", "stand to write", "leave"),
     *("end", "end", "end", "end", "renew", "downgrade", "confirm", "watch", "force"),
 )
 
 
 def steps(rng: random.Random, count: int) -> Iterator[Command]:
-    """Random steps of readers and writers at one key. Tokens are those of earlier steps, living or not."""
+    """Random steps of readers and writers at one key.
+
+    Tokens are those of earlier steps, living or not.
+    """
     tokens = [A]
     for number in range(count):
         step = rng.choice(STEPS)
-        member = rng.choice(READERS if "read" in step else WRITERS if "write" in step else READERS + WRITERS)
+        member = rng.choice(
+            READERS if "read" in step else WRITERS if "write" in step else READERS + WRITERS
+        )
         claim = claim_of((READERS + WRITERS).index(member) + 1, member)
         token, fence = rng.choice(tokens[-6:]), 16 * number
         match step:
@@ -564,7 +629,11 @@ def steps(rng: random.Random, count: int) -> Iterator[Command]:
             case "leave":
                 yield leaving(K, member)
             case "end":
-                yield end_reading(token) if b":" in token or rng.random() < 0.3 else end_writing(token)
+                yield (
+                    end_reading(token)
+                    if b":" in token or rng.random() < 0.3
+                    else end_writing(token)
+                )
             case "renew":
                 yield renew(*rng.choices(tokens[-6:], k=2))
             case "downgrade":
@@ -578,7 +647,9 @@ def steps(rng: random.Random, count: int) -> Iterator[Command]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(both: Both, seed: int) -> None:
+async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(
+    both: Both, seed: int
+) -> None:
     for command in steps(random.Random(seed), 120):
         await both.ask(command)
         await both.ask(READING.inspecting(K, queues=True))
@@ -586,9 +657,19 @@ async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(both:
 
 def test_random_steps_reach_readers_and_writers() -> None:
     """Without that, the comparison would compare little."""
-    names = {command.script.name for seed in range(3) for command in steps(random.Random(seed), 120)}
+    names = {
+        command.script.name for seed in range(3) for command in steps(random.Random(seed), 120)
+    }
     assert names == {
-        *("acquire_read", "acquire_guarded", "stand_read", "stand", "leave", "release_read", "release"),
+        *(
+            "acquire_read",
+            "acquire_guarded",
+            "stand_read",
+            "stand",
+            "leave",
+            "release_read",
+            "release",
+        ),
         *("extend_read", "confirm_read", "watch_read", "force_release"),
     }
 

@@ -6,7 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.owners import owner_key
-from aioredlock_ng._core.replies import ALL_OURS, FREE, GRANTED, Free, Looked, ReadLocked, Refused, Standing, released
+from aioredlock_ng._core.replies import (
+    ALL_OURS,
+    FREE,
+    GRANTED,
+    Free,
+    Looked,
+    ReadLocked,
+    Refused,
+    Standing,
+    released,
+)
 from aioredlock_ng._core.tickets import claim_of, member_of
 from aioredlock_ng._scripts.kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing, standing_to_read
@@ -68,7 +78,9 @@ async def test_a_set_that_readers_refuse_keeps_the_keys_that_are_kept_for_it(bot
     assert kept.offered is not None
 
 
-async def test_a_set_learns_that_readers_have_its_first_key_although_its_last_is_held(both: Both) -> None:
+async def test_a_set_learns_that_readers_have_its_first_key_although_its_last_is_held(
+    both: Both,
+) -> None:
     assert await read(both, 1, b"a") is GRANTED
     assert await both.acquire(b"holds b", b"b") is GRANTED
     assert await both.acquire(b"set", b"a", b"b") == Refused(1.0, 1, 0)

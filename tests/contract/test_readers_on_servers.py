@@ -1,4 +1,6 @@
-"""What only a server can do to readers: messages, other types, a full memory, and rights that are missing."""
+"""What only a server can do to readers: messages, other types, a full memory, and rights that are
+missing.
+"""
 
 from __future__ import annotations
 
@@ -59,17 +61,22 @@ class Reader(Waiter):
 
     def __init__(self, waiter: Waiter) -> None:
         super().__init__(waiter.node, waiter.heard)
-        self.member = member_of(waiter.heard.manager_id, 1, GRACE / 1000, notified=waiter.node.messages, reader=True)
+        self.member = member_of(
+            waiter.heard.manager_id, 1, GRACE / 1000, notified=waiter.node.messages, reader=True
+        )
 
 
 def own_entry(waiter: Waiter) -> bytes:
     return b"0" * 32 + b":" + waiter.heard.manager_id
 
 
-# -- Messages ---------------------------------------------------------------------------------------
+# -- Messages
+# ---------------------------------------------------------------------------------------
 
 
-async def test_a_writer_that_comes_is_announced_once_to_the_processes_that_read(place: Place) -> None:
+async def test_a_writer_that_comes_is_announced_once_to_the_processes_that_read(
+    place: Place,
+) -> None:
     one, two, waiter = [await place.waiter() for _ in range(3)]
     for who in (one, two):
         await ask(who.node, read(own_entry(who)))
@@ -89,7 +96,9 @@ async def test_a_forced_release_is_told_to_the_process_that_read(place: Place) -
     assert await messages(one, two) == [[b"0 %b k" % one.heard.manager_id], []]
 
 
-async def test_all_waiting_readers_are_told_of_their_offers_and_the_writer_that_it_is_the_first(place: Place) -> None:
+async def test_all_waiting_readers_are_told_of_their_offers_and_the_writer_that_it_is_the_first(
+    place: Place,
+) -> None:
     holder, one, two, waiter = [await place.waiter() for _ in range(4)]
     one, two = Reader(one), Reader(two)
     await ask(holder.node, write(b"w"))
@@ -97,7 +106,11 @@ async def test_all_waiting_readers_are_told_of_their_offers_and_the_writer_that_
         await ask(who.node, stand_to_read(who.member, ticket))
     await ask(waiter.node, stand(waiter.claim(1), K))
     await ask(holder.node, end_writing(b"w"))
-    assert await messages(one, two, waiter) == [[one.message(0, K)], [two.message(0, K)], [waiter.message(-1, K)]]
+    assert await messages(one, two, waiter) == [
+        [one.message(0, K)],
+        [two.message(0, K)],
+        [waiter.message(-1, K)],
+    ]
     assert GRACE - SLACK < int(await place.command("PTTL", "k")) <= GRACE
     await ask(one.node, read(A, claim=one.claim(2)))
     await ask(two.node, leave(two.member, K))
@@ -106,7 +119,8 @@ async def test_all_waiting_readers_are_told_of_their_offers_and_the_writer_that_
     assert await place.command("GET", "k") == OFFER + waiter.claim(1)
 
 
-# -- The key ----------------------------------------------------------------------------------------
+# -- The key
+# ----------------------------------------------------------------------------------------
 
 
 async def test_the_key_of_readers_expires_with_its_latest_entry(place: Place) -> None:
@@ -121,7 +135,9 @@ async def test_the_key_of_readers_expires_with_its_latest_entry(place: Place) ->
     assert 30_000 - 2 * SLACK < int(await place.command("PTTL", "k")) <= 30_000
 
 
-@pytest.mark.parametrize(("member", "expires"), [(A, False), (b"anything", False), (b"anything", True), (b"4711", True)])
+@pytest.mark.parametrize(
+    ("member", "expires"), [(A, False), (b"anything", False), (b"anything", True), (b"4711", True)]
+)
 async def test_a_sorted_set_without_expiry_or_without_entries_is_somebodys_data(
     place: Place, member: bytes, *, expires: bool
 ) -> None:
@@ -145,17 +161,27 @@ async def test_a_sorted_set_without_expiry_or_without_entries_is_somebodys_data(
     assert await ask(node, leave(waiter.member, K)) is LEFT
     (found,) = (await ask(node, READING.inspecting((K,)))).keys
     assert (found.kind, math.isinf(found.remaining)) == ("zset", not expires)
-    assert refused(await ask(node, READING.force_releasing((K,), (b"1",), 16, (A,))), "NOTALOCK zset ")
+    assert refused(
+        await ask(node, READING.force_releasing((K,), (b"1",), 16, (A,))), "NOTALOCK zset "
+    )
     assert await place.command("ZSCORE", "k", member.decode()) == b"1"
     assert await place.command("EXISTS", QUEUE) == b"0"
-    assert await ask(node, READING.force_releasing((K,), (b"1",), 16, (), any_key=True)) == ForceReleased(1)
+    assert await ask(
+        node, READING.force_releasing((K,), (b"1",), 16, (), any_key=True)
+    ) == ForceReleased(1)
     assert await place.command("EXISTS", "k") == b"0"
 
 
 async def test_a_key_of_another_type_is_refused_in_the_servers_words(place: Place) -> None:
     waiter = Reader(await place.waiter())
     await place.command("HSET", "k", "field", "1")
-    for command in (read(A), stand_to_read(waiter.member, 1), end_reading(A), confirm(A, 16), repair_reader(A, 16)):
+    for command in (
+        read(A),
+        stand_to_read(waiter.member, 1),
+        end_reading(A),
+        confirm(A, 16),
+        repair_reader(A, 16),
+    ):
         assert refused(await ask(waiter.node, command), "WRONGTYPE"), command.step
     assert await ask(waiter.node, renew(A)) == KeyStates((KeyState.MISSING,))
     assert await ask(waiter.node, downgrade(A, 16)) == KeyStates((KeyState.MISSING,))
@@ -192,11 +218,14 @@ async def test_a_damaged_counter_is_not_raised_further(place: Place) -> None:
     assert float(await place.command("ZSCORE", "aioredlock_ng:fences", "1")) == 2**53
 
 
-# -- A full server ----------------------------------------------------------------------------------
+# -- A full server
+# ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("readers", [0, 1])
-async def test_a_full_server_lets_no_reader_in_and_renews_and_frees(place: Place, readers: int) -> None:
+async def test_a_full_server_lets_no_reader_in_and_renews_and_frees(
+    place: Place, readers: int
+) -> None:
     holder, late = await place.waiter(), Reader(await place.waiter())
     if readers:
         await ask(holder.node, read(A))
@@ -226,7 +255,9 @@ async def test_a_writer_becomes_a_reader_on_a_full_server(place: Place) -> None:
     assert await ask(node, read(B)) == Granted(31)
 
 
-async def test_waiting_readers_are_let_in_by_a_full_server_when_it_is_full_no_more(place: Place) -> None:
+async def test_waiting_readers_are_let_in_by_a_full_server_when_it_is_full_no_more(
+    place: Place,
+) -> None:
     holder, one = await place.waiter(), Reader(await place.waiter())
     await ask(holder.node, write(b"w"))
     await ask(one.node, stand_to_read(one.member, 1))
@@ -240,16 +271,32 @@ async def test_waiting_readers_are_let_in_by_a_full_server_when_it_is_full_no_mo
     assert await ask(one.node, read(A, claim=one.claim(1))) == Granted(31)
 
 
-# -- Rights -----------------------------------------------------------------------------------------
+# -- Rights
+# -----------------------------------------------------------------------------------------
 
 
 async def limited(place: Place, *rights: str) -> Waiter:
     """Connect as a user without these rights."""
-    await place.command("ACL", "SETUSER", "limited", "reset", "on", ">word", "+@all", "allkeys", "allchannels", *rights)
+    await place.command(
+        "ACL",
+        "SETUSER",
+        "limited",
+        "reset",
+        "on",
+        ">word",
+        "+@all",
+        "allkeys",
+        "allchannels",
+        *rights,
+    )
     return await place.waiter(user="limited:word@")
 
 
-@pytest.mark.parametrize("rights", [NEW_RIGHTS, NEW_RIGHTS[:1], NEW_RIGHTS[1:]], ids=["neither", "no zrem…", "no pexpireat"])
+@pytest.mark.parametrize(
+    "rights",
+    [NEW_RIGHTS, NEW_RIGHTS[:1], NEW_RIGHTS[1:]],
+    ids=["neither", "no zrem…", "no pexpireat"],
+)
 async def test_without_the_rights_of_readers_a_user_locks_and_is_told_what_it_may_not(
     place: Place, rights: tuple[str, ...]
 ) -> None:
@@ -284,7 +331,9 @@ async def test_without_the_rights_of_readers_a_user_locks_and_is_told_what_it_ma
 
 
 @pytest.mark.parametrize("right", ["-zadd", "-zremrangebyscore", "-pexpireat", "-pexpireat -zrem"])
-async def test_a_downgrade_that_the_server_refuses_leaves_the_writers_key(place: Place, right: str) -> None:
+async def test_a_downgrade_that_the_server_refuses_leaves_the_writers_key(
+    place: Place, right: str
+) -> None:
     node = (await place.waiter()).node
     await ask(node, write(A))
     try:
@@ -298,7 +347,9 @@ async def test_a_downgrade_that_the_server_refuses_leaves_the_writers_key(place:
     assert await ask(node, downgrade(A, 31)) is ALL_OURS
 
 
-async def test_a_downgrade_that_cannot_raise_the_counter_leaves_the_writers_key(place: Place) -> None:
+async def test_a_downgrade_that_cannot_raise_the_counter_leaves_the_writers_key(
+    place: Place,
+) -> None:
     node = (await place.waiter()).node
     await ask(node, write(A))
     await place.command("DEL", FENCES.decode())
@@ -307,12 +358,24 @@ async def test_a_downgrade_that_cannot_raise_the_counter_leaves_the_writers_key(
     assert await place.command("GET", "k") == A
 
 
-@pytest.mark.parametrize("right", ["-zrevrange", "-zrange", "-zrem", "-zrank", "-exists", "-publish", "-time"])
-async def test_a_user_without_a_right_of_queues_never_leaves_a_set_that_does_not_expire(place: Place, right: str) -> None:
+@pytest.mark.parametrize(
+    "right", ["-zrevrange", "-zrange", "-zrem", "-zrank", "-exists", "-publish", "-time"]
+)
+async def test_a_user_without_a_right_of_queues_never_leaves_a_set_that_does_not_expire(
+    place: Place, right: str
+) -> None:
     other = Reader(await place.waiter())
     try:
         user = await limited(place, right)
-        for command in (read(A), renew(A), end_reading(A), write(A), downgrade(A, 31), end_reading(A), write(b"w", 99)):
+        for command in (
+            read(A),
+            renew(A),
+            end_reading(A),
+            write(A),
+            downgrade(A, 31),
+            end_reading(A),
+            write(b"w", 99),
+        ):
             await ask(user.node, command)
             assert await place.command("PTTL", "k") != b"-1", command.step
         await place.command("DEL", "k")

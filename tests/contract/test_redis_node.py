@@ -38,7 +38,18 @@ from aioredlock_ng.events import NodeDegraded
 from tests.contract import guarded
 from tests.contract.guarded import RUN_ID, arguments
 from tests.contract.queue import stand
-from tests.contract.suite import TTL, Listener, MessageSink, NodeContract, Sink, acquire, ask, look, refused, release
+from tests.contract.suite import (
+    TTL,
+    Listener,
+    MessageSink,
+    NodeContract,
+    Sink,
+    acquire,
+    ask,
+    look,
+    refused,
+    release,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -54,7 +65,10 @@ class RedisPlace:
 
     async def node(self) -> tuple[Node, Listener]:
         loop = asyncio.get_running_loop()
-        node, listener = RedisNode(Connector(self._server.url), Outbox(loop, loop.time, RUN_ID), 5.0), Listener()
+        node, listener = (
+            RedisNode(Connector(self._server.url), Outbox(loop, loop.time, RUN_ID), 5.0),
+            Listener(),
+        )
         self.nodes.append(node)
         await node.open(0, listener, loop.time, 1.0)
         return node, listener
@@ -84,7 +98,9 @@ class RedisPlace:
         script = "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')"
         async with Redis.from_url(self._server.url) as client:
             found = await client.eval(script, 1, QUEUE_KEYS + key.encode())
-        return [(int(ticket), member) for member, ticket in zip(found[::2], found[1::2], strict=True)]
+        return [
+            (int(ticket), member) for member, ticket in zip(found[::2], found[1::2], strict=True)
+        ]
 
     async def queue_left(self, key: str) -> int:
         return int(await self.command("PTTL", (QUEUE_KEYS + key.encode()).decode()))
@@ -106,7 +122,9 @@ class TestRedisNode(NodeContract):
         """Redis 6.2 and 7.0 send it before the answer; Valkey 8 and later send it right behind."""
         node, heard = await place.node()
         script = Script("commands", lambda reply, call: True)
-        script.source = b"redis.call('SET', KEYS[1], '1') return redis.call('PUBLISH', ARGV[1], ARGV[2])"
+        script.source = (
+            b"redis.call('SET', KEYS[1], '1') return redis.call('PUBLISH', ARGV[1], ARGV[2])"
+        )
         script.sha = sha1(script.source, usedforsecurity=False).hexdigest().encode()
         sinks = [MessageSink(heard) for _ in range(3)]
         for number, sink in enumerate(sinks):
@@ -128,7 +146,9 @@ class TestRedisNode(NodeContract):
             node, heard = await place.node()
             assert (node.state().state, node.tracking, node.messages) == ("up", False, True)
             (told,) = [event.reason for event in heard.events if isinstance(event, NodeDegraded)]
-            assert told.startswith("no client tracking, waiters poll: CLIENT CACHING refused: NOPERM")
+            assert told.startswith(
+                "no client tracking, waiters poll: CLIENT CACHING refused: NOPERM"
+            )
             # The refusal is nobody's answer.
             assert await ask(node, look(b"a")) == KeyStates((KeyState.MISSING,))
             assert await ask(node, acquire(b"one", b"a")) is GRANTED
@@ -136,7 +156,9 @@ class TestRedisNode(NodeContract):
         finally:
             await place.command("ACL", "SETUSER", "default", "+client|caching")
 
-    async def test_a_tracked_command_after_a_script_flush_leaves_its_keys_tracked(self, place: RedisPlace) -> None:
+    async def test_a_tracked_command_after_a_script_flush_leaves_its_keys_tracked(
+        self, place: RedisPlace
+    ) -> None:
         node, heard = await place.node()
         await place.command("SCRIPT", "FLUSH")
         assert await ask(node, look(b"a")) == KeyStates((KeyState.MISSING,))
@@ -151,7 +173,9 @@ class TestRedisNode(NodeContract):
         await ask(node, acquire(b"one", b"a"))
         for counter in (1_600_000_000_000_000, 1_600_000_000_000_016, 8 * 10**15 + 1, 2**53 - 1):
             await place.command("ZADD", FENCES.decode(), counter, "a")
-            assert await ask(node, guarded.confirm(b"one", counter - 1, b"a")) == Unacknowledged(counter)
+            assert await ask(node, guarded.confirm(b"one", counter - 1, b"a")) == Unacknowledged(
+                counter
+            )
             assert await ask(node, guarded.repair(b"one", counter, b"a")) is Repaired.DONE
             forced = guarded.FENCED.force_releasing((b"a",), (b"a",), 1, (b"one",))
             assert await ask(node, forced) == ForceReleased(1)
@@ -159,7 +183,9 @@ class TestRedisNode(NodeContract):
             assert float(await place.command("ZSCORE", FENCES.decode(), "a")) == raised
             await ask(node, acquire(b"one", b"a"))
 
-    @pytest.mark.parametrize("missing", [("resetchannels", "allchannels"), ("-subscribe", "+subscribe")])
+    @pytest.mark.parametrize(
+        "missing", [("resetchannels", "allchannels"), ("-subscribe", "+subscribe")]
+    )
     async def test_without_the_right_to_subscribe_a_node_locks_and_says_what_it_lacks(
         self, place: RedisPlace, missing: tuple[str, str]
     ) -> None:
@@ -167,17 +193,28 @@ class TestRedisNode(NodeContract):
         try:
             node, heard = await place.node()
             state = node.state()
-            assert (state.state, state.tracking, state.messages, node.messages) == ("up", True, False, False)
+            assert (state.state, state.tracking, state.messages, node.messages) == (
+                "up",
+                True,
+                False,
+                False,
+            )
             (told,) = [event.reason for event in heard.events if isinstance(event, NodeDegraded)]
-            assert told.startswith("no messages from other processes, waiters poll: SUBSCRIBE refused: NOPERM")
+            assert told.startswith(
+                "no messages from other processes, waiters poll: SUBSCRIBE refused: NOPERM"
+            )
             assert await ask(node, acquire(b"one", b"a")) is GRANTED
             assert await ask(node, release(b"one", b"a")) == Released(1)
         finally:
             await place.command("ACL", "SETUSER", "default", missing[1])
         assert await place.publish(heard.channel, "turn a") == 0
 
-    @pytest.mark.parametrize("change", [("UNLINK", "a"), ("RENAME", "a", "b"), ("PEXPIRE", "a", "50000")])
-    async def test_a_waiter_is_told_of_every_kind_of_change(self, place: RedisPlace, change: tuple[str, ...]) -> None:
+    @pytest.mark.parametrize(
+        "change", [("UNLINK", "a"), ("RENAME", "a", "b"), ("PEXPIRE", "a", "50000")]
+    )
+    async def test_a_waiter_is_told_of_every_kind_of_change(
+        self, place: RedisPlace, change: tuple[str, ...]
+    ) -> None:
         holder, _ = await place.node()
         waiter, heard = await place.node()
         await ask(holder, acquire(b"one", b"a"))
@@ -187,7 +224,9 @@ class TestRedisNode(NodeContract):
         await heard.hears_of(b"a")
 
     @pytest.mark.parametrize("script", [script.name for script in SCRIPTS])
-    async def test_scripts_that_the_server_forgot_are_answered_all_the_same(self, place: RedisPlace, script: str) -> None:
+    async def test_scripts_that_the_server_forgot_are_answered_all_the_same(
+        self, place: RedisPlace, script: str
+    ) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await place.command("SCRIPT", "FLUSH")
@@ -197,7 +236,9 @@ class TestRedisNode(NodeContract):
         assert await ask(node, Command(MUTEX.inspect, (b"c",))) == Looked((FREE,))
 
     async def test_asking_who_holds_a_name_leaves_nothing_tracked(self, place: RedisPlace) -> None:
-        """The server would remember each such name for as long as the connection lives, and count it as its memory."""
+        """The server would remember each such name for as long as the connection lives, and count
+        it as its memory.
+        """
         node, _ = await place.node()
         for name in (b"a", b"b", b"c"):
             assert await ask(node, MUTEX.inspecting((name,), (b"o:" + name,))) == Looked((FREE,))
@@ -206,7 +247,9 @@ class TestRedisNode(NodeContract):
         await ask(node, MUTEX.inspecting((b"a",), (b"o:a",)))
         assert b"tracking_total_keys:0\r\n" in await place.command("INFO", "stats")
 
-    async def test_an_acquire_given_up_before_its_noscript_is_not_sent_again(self, place: RedisPlace) -> None:
+    async def test_an_acquire_given_up_before_its_noscript_is_not_sent_again(
+        self, place: RedisPlace
+    ) -> None:
         node, _ = await place.node()
         await place.command("SCRIPT", "FLUSH")
         given_up = Sink(stands=False)
@@ -215,7 +258,9 @@ class TestRedisNode(NodeContract):
         assert refused(await given_up.reply(), "NOSCRIPT")
         assert await place.command("EXISTS", "a") == b"0"
 
-    async def test_a_release_behind_a_forgotten_acquire_leaves_nothing(self, place: RedisPlace) -> None:
+    async def test_a_release_behind_a_forgotten_acquire_leaves_nothing(
+        self, place: RedisPlace
+    ) -> None:
         node, _ = await place.node()
         await place.command("SCRIPT", "FLUSH")
         first, second = Sink(stands=False), Sink()
@@ -226,7 +271,9 @@ class TestRedisNode(NodeContract):
         assert await second.reply() == Released(0)
         assert await place.command("EXISTS", "a") == b"0"
 
-    async def test_a_release_that_is_sent_again_tells_who_asked_before_it_was_executed(self, place: RedisPlace) -> None:
+    async def test_a_release_that_is_sent_again_tells_who_asked_before_it_was_executed(
+        self, place: RedisPlace
+    ) -> None:
         """Of what it deletes itself a server tells a connection nothing (NOLOOP)."""
         node, listener = await place.node()
         assert await ask(node, acquire(b"one", b"a")) is GRANTED
@@ -242,13 +289,20 @@ class TestRedisNode(NodeContract):
         assert await first.reply() == Released(1)
         await listener.hears_of(b"a")
 
-    async def test_an_acquire_and_its_release_after_a_script_flush_keep_their_order(self, place: RedisPlace) -> None:
+    async def test_an_acquire_and_its_release_after_a_script_flush_keep_their_order(
+        self, place: RedisPlace
+    ) -> None:
         node, _ = await place.node()
         await place.command("SCRIPT", "FLUSH")
         sinks = [Sink() for _ in range(4)]
         for sink, command in zip(
             sinks,
-            (acquire(b"one", b"a"), release(b"one", b"a"), acquire(b"two", b"a"), release(b"two", b"a")),
+            (
+                acquire(b"one", b"a"),
+                release(b"one", b"a"),
+                acquire(b"two", b"a"),
+                release(b"two", b"a"),
+            ),
             strict=True,
         ):
             sink.asks(command)
@@ -266,11 +320,16 @@ class TestRedisNode(NodeContract):
         assert await place.command("EXISTS", "a") == b"0"
         assert await place.command("TYPE", "hash") == b"hash"
 
-    async def test_a_key_of_another_type_is_refused_beside_a_fence_too(self, place: RedisPlace) -> None:
+    async def test_a_key_of_another_type_is_refused_beside_a_fence_too(
+        self, place: RedisPlace
+    ) -> None:
         node, _ = await place.node()
         await self.trusted(node)
         await place.command("HSET", "hash", "field", "1")
-        assert refused(await ask(node, guarded.acquire(b"one", 5, b"a", b"hash", b"c", kind=guarded.BOTH)), "WRONGTYPE")
+        assert refused(
+            await ask(node, guarded.acquire(b"one", 5, b"a", b"hash", b"c", kind=guarded.BOTH)),
+            "WRONGTYPE",
+        )
         assert await place.command("EXISTS", "a", "c") == b"0"
 
     async def test_a_key_of_another_type_is_not_repaired(self, place: RedisPlace) -> None:
@@ -281,25 +340,37 @@ class TestRedisNode(NodeContract):
         assert await place.command("TYPE", "hash") == b"hash"
         assert await ask(node, guarded.confirm(b"one", 9, b"hash")) == Unacknowledged(0)
 
-    async def test_a_key_of_another_type_is_released_by_force_only_when_told_so(self, place: RedisPlace) -> None:
+    async def test_a_key_of_another_type_is_released_by_force_only_when_told_so(
+        self, place: RedisPlace
+    ) -> None:
         node, _ = await place.node()
         await place.command("HSET", "hash", "field", "1")
-        assert refused(await ask(node, MUTEX.force_releasing((b"hash",), (), 0, ())), "NOTALOCK hash -1")
+        assert refused(
+            await ask(node, MUTEX.force_releasing((b"hash",), (), 0, ())), "NOTALOCK hash -1"
+        )
         await place.command("PEXPIRE", "hash", TTL)
-        assert refused(await ask(node, MUTEX.force_releasing((b"hash",), (), 0, ())), "NOTALOCK hash ")
+        assert refused(
+            await ask(node, MUTEX.force_releasing((b"hash",), (), 0, ())), "NOTALOCK hash "
+        )
         assert await place.command("EXISTS", "hash") == b"1"
-        assert await ask(node, MUTEX.force_releasing((b"hash",), (), 0, (), any_key=True)) == ForceReleased(1)
+        assert await ask(
+            node, MUTEX.force_releasing((b"hash",), (), 0, (), any_key=True)
+        ) == ForceReleased(1)
         assert await place.command("EXISTS", "hash") == b"0"
 
     @pytest.mark.parametrize("labelled", [False, True])
-    async def test_a_look_names_the_type_of_each_key_that_is_no_lock(self, place: RedisPlace, labelled: bool) -> None:
+    async def test_a_look_names_the_type_of_each_key_that_is_no_lock(
+        self, place: RedisPlace, labelled: bool
+    ) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await place.command("HSET", "hash", "field", "1")
         await place.command("RPUSH", "list", "1")
         await place.command("PEXPIRE", "list", TTL)
         keys = (b"a", b"hash", b"none", b"list")
-        looks = await ask(node, MUTEX.inspecting(keys, tuple(b"o:" + key for key in keys) if labelled else ()))
+        looks = await ask(
+            node, MUTEX.inspecting(keys, tuple(b"o:" + key for key in keys) if labelled else ())
+        )
         held, hashed, none, listed = map(look_of, [looks] * 4, range(4))
         assert isinstance(held, Held)
         assert held.token == b"one"
@@ -308,22 +379,30 @@ class TestRedisNode(NodeContract):
         assert listed.kind == "list"
         assert TTL - 5000 < listed.remaining * 1000 <= TTL
 
-    async def test_without_the_right_to_ask_for_types_a_look_says_another_type(self, place: RedisPlace) -> None:
+    async def test_without_the_right_to_ask_for_types_a_look_says_another_type(
+        self, place: RedisPlace
+    ) -> None:
         await place.command("HSET", "hash", "field", "1")
         await place.command("ACL", "SETUSER", "default", "-type")
         try:
             node, _ = await place.node()
-            assert look_of(await ask(node, MUTEX.inspecting((b"hash",)))) == NotALock("other", math.inf)
+            assert look_of(await ask(node, MUTEX.inspecting((b"hash",)))) == NotALock(
+                "other", math.inf
+            )
             refusal = await ask(node, MUTEX.force_releasing((b"hash",), (), 0, ()))
             assert deletion_of(refusal) == NotALock("other", math.inf)
         finally:
             await place.command("ACL", "SETUSER", "default", "+type")
 
-    async def test_a_key_of_another_type_spoils_nobody_elses_renewal_or_release(self, place: RedisPlace) -> None:
+    async def test_a_key_of_another_type_spoils_nobody_elses_renewal_or_release(
+        self, place: RedisPlace
+    ) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await place.command("HSET", "hash", "field", "1")
-        assert (await ask(node, Command(MUTEX.extend, (b"hash", b"a"), (TTL, b"one", b"one")))).states[1] is KeyState.OURS
+        assert (
+            await ask(node, Command(MUTEX.extend, (b"hash", b"a"), (TTL, b"one", b"one")))
+        ).states[1] is KeyState.OURS
         assert await ask(node, release(b"one", b"hash", b"a")) == Released(1)
 
     async def test_a_lock_without_expiry_is_told_as_endless(self, place: RedisPlace) -> None:

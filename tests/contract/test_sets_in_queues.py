@@ -1,4 +1,6 @@
-"""Sets of names in the queues: every server answers as the in-memory node does, remaining times aside."""
+"""Sets of names in the queues: every server answers as the in-memory node does, remaining times
+aside.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.replies import GRANTED, LEFT, Free, Held, Looked, ReadLocked, Refused, Standing, released
+from aioredlock_ng._core.replies import (
+    GRANTED,
+    LEFT,
+    Free,
+    Held,
+    Looked,
+    ReadLocked,
+    Refused,
+    Standing,
+    released,
+)
 from aioredlock_ng._core.tickets import claim_of, member_of
 from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
@@ -87,12 +99,25 @@ class Both:
             node.ask(sink, 0)
         async with asyncio.timeout(5.0):
             replies = [await sink.future for sink in asked]  # type: ignore[attr-defined]
-        if command.script.name in ("acquire", "acquire_guarded", "acquire_read", "stand", "stand_read", "stand_slots"):
+        if command.script.name in (
+            "acquire",
+            "acquire_guarded",
+            "acquire_read",
+            "stand",
+            "stand_read",
+            "stand_slots",
+        ):
             replies = [
-                replace(reply, left=float(reply.left > 0)) if getattr(reply, "left", None) else reply for reply in replies
+                replace(reply, left=float(reply.left > 0))
+                if getattr(reply, "left", None)
+                else reply
+                for reply in replies
             ]
         # Which slot expires first is a matter of microseconds.
-        replies = [replace(reply, slots=()) if isinstance(reply, Standing) and reply.left else reply for reply in replies]
+        replies = [
+            replace(reply, slots=()) if isinstance(reply, Standing) and reply.left else reply
+            for reply in replies
+        ]
         if command.script.name == "inspect":
             replies = [Looked(tuple(map(_without_times, reply.keys))) for reply in replies]
         assert replies[0] == replies[1], command.step
@@ -101,7 +126,9 @@ class Both:
 
     async def messages(self, count: int) -> list[bytes]:
         """Return the first messages of both to the manager `d`."""
-        await eventually(lambda: all(len(listener.messages) >= count for listener in self.listeners))
+        await eventually(
+            lambda: all(len(listener.messages) >= count for listener in self.listeners)
+        )
         assert self.listeners[0].messages == self.listeners[1].messages
         return self.listeners[0].messages
 
@@ -124,7 +151,10 @@ def _without_times(look: KeyLook) -> KeyLook:
     if isinstance(look, Free) and look.offered is not None:
         return replace(look, offered=1.0)
     if isinstance(look, ReadLocked):
-        readers = sorted((replace(reader, remaining=1.0) for reader in look.readers), key=lambda reader: reader.token)
+        readers = sorted(
+            (replace(reader, remaining=1.0) for reader in look.readers),
+            key=lambda reader: reader.token,
+        )
         return replace(look, remaining=1.0, readers=tuple(readers))
     return look
 
@@ -133,7 +163,10 @@ def _without_times(look: KeyLook) -> KeyLook:
 async def both(node_of_each_version: NodeSet) -> AsyncIterator[Both]:
     node_of_each_version.wipe()
     loop = asyncio.get_running_loop()
-    nodes: list[Node] = [RedisNode(Connector(node_of_each_version[0].url), Outbox(loop, loop.time), 5.0), MemoryNode()]
+    nodes: list[Node] = [
+        RedisNode(Connector(node_of_each_version[0].url), Outbox(loop, loop.time), 5.0),
+        MemoryNode(),
+    ]
     listeners = [Listening() for _ in nodes]
     for node, listener in zip(nodes, listeners, strict=True):
         await node.open(0, listener, loop.time, 1.0)
@@ -162,7 +195,9 @@ async def test_a_key_that_is_kept_for_a_set_tells_the_ticket_of_the_set(both: Bo
     assert await both.acquire(b"earlier", b"a", claim=claim_of(4, OTHER)) is GRANTED
 
 
-async def test_what_is_kept_for_a_set_that_leaves_goes_to_the_first_in_the_queue(both: Both) -> None:
+async def test_what_is_kept_for_a_set_that_leaves_goes_to_the_first_in_the_queue(
+    both: Both,
+) -> None:
     assert await both.acquire(b"holds b", b"b") is GRANTED
     assert await both.stand(claim_of(1, SET), b"a", b"b") == Standing(1.0, 0)
     assert await both.stand(claim_of(2, OTHER), b"a") == Standing(1.0, 0)
@@ -193,7 +228,9 @@ async def test_a_set_that_waits_for_its_first_key_keeps_none_of_the_others(both:
     assert await both.acquire(b"b is free", b"b") is GRANTED
 
 
-async def test_a_set_keeps_one_ticket_and_is_served_before_a_set_that_came_later_for_another_key(both: Both) -> None:
+async def test_a_set_keeps_one_ticket_and_is_served_before_a_set_that_came_later_for_another_key(
+    both: Both,
+) -> None:
     assert await both.acquire(b"first", b"a", b"b") is GRANTED
     assert await both.acquire(b"holds c", b"c") is GRANTED
     assert await both.acquire(b"set", b"b", b"c") == Refused(1.0, 1, 0)
@@ -209,7 +246,9 @@ async def test_a_set_keeps_one_ticket_and_is_served_before_a_set_that_came_later
     assert await both.acquire(b"set", b"b", b"c", claim=claim_of(1, SET)) is GRANTED
 
 
-async def test_a_set_that_goes_on_to_its_next_key_leaves_the_queue_of_the_key_before(both: Both) -> None:
+async def test_a_set_that_goes_on_to_its_next_key_leaves_the_queue_of_the_key_before(
+    both: Both,
+) -> None:
     await both.ask(MUTEX.acquiring((b"a",), (), b"x", b"50", 0, b""))
     await both.acquire(b"y", b"b")
     await both.stand(claim_of(3, SET), b"a", b"b")
@@ -219,11 +258,15 @@ async def test_a_set_that_goes_on_to_its_next_key_leaves_the_queue_of_the_key_be
     assert (await both.stand(claim_of(4, OTHER), b"a")).rank == 0
 
 
-async def test_a_key_that_is_kept_already_is_not_kept_for_longer_by_another_look(both: Both) -> None:
+async def test_a_key_that_is_kept_already_is_not_kept_for_longer_by_another_look(
+    both: Both,
+) -> None:
     brief = member_of(b"a" * 16, 1, 0.001, notified=False)
     assert await both.acquire(b"holds b", b"b") is GRANTED
     for kept in (300, 20_000):
-        assert await both.ask(standing((b"a", b"b"), claim_of(1, brief), 20_000, kept)) == Standing(1.0, 0)
+        assert await both.ask(standing((b"a", b"b"), claim_of(1, brief), 20_000, kept)) == Standing(
+            1.0, 0
+        )
     await asyncio.sleep(0.35)
     assert await both.acquire(b"another", b"a") is GRANTED
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.replies import FREE, GRANTED, LEFT, Free, Looked, Refused, Standing, released
+from aioredlock_ng._core.replies import (
+    FREE,
+    GRANTED,
+    LEFT,
+    Free,
+    Looked,
+    Refused,
+    Standing,
+    released,
+)
 from aioredlock_ng._core.tickets import claim_of, member_of
 from aioredlock_ng._scripts.kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing_for_slot
@@ -24,7 +33,10 @@ GRACE = 20.0
 
 
 def member(manager: str, limit: int) -> bytes:
-    """A waiter that asks by itself. Of one that receives messages, the process must be connected."""
+    """A waiter that asks by itself.
+
+    Of one that receives messages, the process must be connected.
+    """
     return member_of(manager.encode() * 16, 1, GRACE, limit, notified=False)
 
 
@@ -54,7 +66,9 @@ async def offered(both: Both, limit: int = 3) -> list[bool]:
     return [type(look) is Free and look.offered is not None for look in looked.keys]
 
 
-async def test_a_released_slot_is_offered_to_the_first_waiter_whichever_slot_it_is(both: Both) -> None:
+async def test_a_released_slot_is_offered_to_the_first_waiter_whichever_slot_it_is(
+    both: Both,
+) -> None:
     await fill(both)
     assert await stand(both, 1, ONE) == Standing(1.0, 0)
     assert await stand(both, 2, TWO) == Standing(1.0, 1)
@@ -66,7 +80,9 @@ async def test_a_released_slot_is_offered_to_the_first_waiter_whichever_slot_it_
     assert await stand(both, 2, TWO) == Standing(1.0, 0)
 
 
-async def test_an_offer_of_a_slot_names_the_highest_ticket_of_all_who_wait_or_have_an_offer(both: Both) -> None:
+async def test_an_offer_of_a_slot_names_the_highest_ticket_of_all_who_wait_or_have_an_offer(
+    both: Both,
+) -> None:
     """By it a task behind the one that is offered the slot takes a ticket without an attempt."""
     first, second = (member_of(b"d" * 16, line, GRACE, 3, notified=True) for line in (1, 2))
     await fill(both)
@@ -78,7 +94,9 @@ async def test_an_offer_of_a_slot_names_the_highest_ticket_of_all_who_wait_or_ha
     assert (await both.messages(4))[2:] == [b"0:6 %b gpu#3" % second, b"0:6 %b gpu#1" % first]
     await stand(both, 2, ONE)
     assert await both.release(b"t2", b"gpu#2") == released(1)
-    assert (await both.messages(5))[4:] == [b"0:6 %b gpu#2" % first], "no queue has the ticket any more, but an offer"
+    assert (await both.messages(5))[4:] == [b"0:6 %b gpu#2" % first], (
+        "no queue has the ticket any more, but an offer"
+    )
 
 
 async def test_slots_that_are_free_are_offered_to_as_many_waiters_as_there_are(both: Both) -> None:
@@ -89,7 +107,9 @@ async def test_slots_that_are_free_are_offered_to_as_many_waiters_as_there_are(b
     assert await both.release(b"t3", b"gpu#3") == released(1)
     assert await offered(both) == [True, False, True]
     assert await stand(both, 2, TWO) == Standing(0.0, 0, (3,))
-    assert await stand(both, 1, ONE) == Standing(0.0, 0, (1, 3)), "it may take what those behind it are offered"
+    assert await stand(both, 1, ONE) == Standing(0.0, 0, (1, 3)), (
+        "it may take what those behind it are offered"
+    )
 
 
 async def test_who_gets_one_slot_leaves_what_else_was_offered_to_it_to_the_next(both: Both) -> None:
@@ -105,11 +125,16 @@ async def test_who_gets_one_slot_leaves_what_else_was_offered_to_it_to_the_next(
     assert await stand(both, 2, TWO) == Standing(0.0, 0, (1,))
 
 
-@pytest.mark.parametrize("order", list(permutations((1, 2, 3))), ids=lambda order: "".join(map(str, order)))
+@pytest.mark.parametrize(
+    "order", list(permutations((1, 2, 3))), ids=lambda order: "".join(map(str, order))
+)
 async def test_in_whatever_order_slots_become_free_the_lowest_is_offered_to_the_first_waiter(
     both: Both, order: tuple[int, ...]
 ) -> None:
-    """Releases reach the nodes in different orders. Each node must offer the same slot to the same waiter."""
+    """Releases reach the nodes in different orders.
+
+    Each node must offer the same slot to the same waiter.
+    """
     await fill(both)
     for ticket, who in enumerate((ONE, TWO, THREE), 1):
         await stand(both, ticket, who)
@@ -119,7 +144,9 @@ async def test_in_whatever_order_slots_become_free_the_lowest_is_offered_to_the_
         assert await stand(both, ticket, who) == Standing(0.0, 0, tuple(range(ticket, 4)))
 
 
-async def test_a_waiter_keeps_the_time_of_its_offer_when_slots_are_shared_out_again(both: Both) -> None:
+async def test_a_waiter_keeps_the_time_of_its_offer_when_slots_are_shared_out_again(
+    both: Both,
+) -> None:
     brief = member_of(b"a" * 16, 1, 2.0, 3, notified=False)
     await fill(both)
     await stand(both, 1, brief)
@@ -129,10 +156,14 @@ async def test_a_waiter_keeps_the_time_of_its_offer_when_slots_are_shared_out_ag
     assert await both.release(b"t1", b"gpu#1") == released(1)
     assert await stand(both, 1, brief) == Standing(0.0, 0, (1, 3))
     await asyncio.sleep(1.3)
-    assert await offered(both) == [False, False, True], "a stopped process delays the others for one grace"
+    assert await offered(both) == [False, False, True], (
+        "a stopped process delays the others for one grace"
+    )
 
 
-async def test_a_waiter_with_a_lower_limit_is_passed_over_for_higher_slots_alone(both: Both) -> None:
+async def test_a_waiter_with_a_lower_limit_is_passed_over_for_higher_slots_alone(
+    both: Both,
+) -> None:
     await fill(both)
     assert await stand(both, 1, LOW, limit=1) == Standing(1.0, 0)
     assert await stand(both, 2, TWO) == Standing(1.0, 0), "nobody before it takes slot 2 or 3"
@@ -145,7 +176,9 @@ async def test_a_waiter_with_a_lower_limit_is_passed_over_for_higher_slots_alone
     assert await both.acquire(b"x", b"gpu#1", claim=claim_of(1, LOW)) is GRANTED
 
 
-async def test_who_waits_for_the_key_of_a_slot_as_a_lock_comes_first_and_gets_no_other_slot(both: Both) -> None:
+async def test_who_waits_for_the_key_of_a_slot_as_a_lock_comes_first_and_gets_no_other_slot(
+    both: Both,
+) -> None:
     await fill(both)
     assert await stand(both, 1, ONE) == Standing(1.0, 0)
     assert await both.stand(claim_of(9, PLAIN), b"gpu#2") == Standing(1.0, 0)
@@ -158,13 +191,17 @@ async def test_who_waits_for_the_key_of_a_slot_as_a_lock_comes_first_and_gets_no
     assert await stand(both, 2, TWO) == Standing(0.0, 0, (2,))
 
 
-async def test_a_waiter_for_any_slot_stays_one_when_its_slot_goes_to_an_earlier_waiter_for_a_lock(both: Both) -> None:
+async def test_a_waiter_for_any_slot_stays_one_when_its_slot_goes_to_an_earlier_waiter_for_a_lock(
+    both: Both,
+) -> None:
     await fill(both)
     assert await stand(both, 5, ONE) == Standing(1.0, 0)
     assert await both.release(b"t1", b"gpu#1") == released(1)
     assert await both.acquire(b"x", b"gpu#1", claim=claim_of(1, PLAIN)) is GRANTED
     assert await both.release(b"t2", b"gpu#2") == released(1)
-    assert await stand(both, 5, ONE) == Standing(0.0, 0, (2,)), "it waits in the queue that the slots share"
+    assert await stand(both, 5, ONE) == Standing(0.0, 0, (2,)), (
+        "it waits in the queue that the slots share"
+    )
     assert await both.acquire(b"y", b"gpu#2", claim=claim_of(5, ONE)) is GRANTED
     assert await both.release(b"x", b"gpu#1") == released(1)
     assert await offered(both) == [False, False, False], "it waits nowhere else"
@@ -199,12 +236,16 @@ def steps(rng: random.Random, count: int) -> Iterator[tuple[Any, ...]]:
     for number in range(count):
         who = rng.choice(members)
         key = rng.choice(slots())
-        kind = rng.choice(("acquire", "claim", "claim", "release", "release", "stand", "stand", "leave"))
+        kind = rng.choice(
+            ("acquire", "claim", "claim", "release", "release", "stand", "stand", "leave")
+        )
         yield kind, who, key, members.index(who) + 1, b"t%d" % number
 
 
 @pytest.mark.parametrize("seed", range(30))
-async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(both: Both, seed: int) -> None:
+async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(
+    both: Both, seed: int
+) -> None:
     holders: dict[bytes, bytes] = {}
     for kind, who, key, ticket, token in steps(random.Random(seed), 120):
         limit = {LOW: 1, MIDDLE: 2, LIVE: 2, DEAD: 2}.get(who, 3)
@@ -212,10 +253,17 @@ async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(both:
         claim = claim_of(ticket, who)
         match kind:
             case "acquire" | "claim":
-                if key in keys and await both.acquire(token, key, claim=claim if kind == "claim" else b"") is GRANTED:
+                if (
+                    key in keys
+                    and await both.acquire(token, key, claim=claim if kind == "claim" else b"")
+                    is GRANTED
+                ):
                     holders[key] = token
             case "release":
-                assert await both.release(holders.pop(key, b"nobody"), key) in (released(0), released(1))
+                assert await both.release(holders.pop(key, b"nobody"), key) in (
+                    released(0),
+                    released(1),
+                )
             case "stand" if who is PLAIN:
                 await both.stand(claim, key)
             case "stand":
@@ -236,18 +284,26 @@ DAMAGED = (
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_damaged_members_and_odd_keys_have_the_same_effect_on_a_server_and_in_memory(both: Both, seed: int) -> None:
+async def test_damaged_members_and_odd_keys_have_the_same_effect_on_a_server_and_in_memory(
+    both: Both, seed: int
+) -> None:
     rng = random.Random(seed)
     odd = (b"gpu#0", b"gpu#01", b"gpu#2000", b"#1", b"gpu#", b"gpu\n\x00#1#2", b"plain")
     held: dict[bytes, bytes] = {}
     for number in range(150):
         plain = rng.random() < 0.4
-        who, token = rng.choice((PLAIN, *DAMAGED_PLAIN) if plain else (ONE, LIVE, *DAMAGED)), b"t%d" % number
+        who, token = (
+            rng.choice((PLAIN, *DAMAGED_PLAIN) if plain else (ONE, LIVE, *DAMAGED)),
+            b"t%d" % number,
+        )
         key = rng.choice((*slots(), *odd) if plain else slots())
         claim = claim_of(rng.randrange(1, 6), who)
         match rng.choice(("acquire", "claim", "release", "release", "stand", "stand", "leave")):
             case "acquire" | "claim" as kind:
-                if await both.acquire(token, key, claim=claim if kind == "claim" else b"") is GRANTED:
+                if (
+                    await both.acquire(token, key, claim=claim if kind == "claim" else b"")
+                    is GRANTED
+                ):
                     held[key] = token
             case "release":
                 await both.release(held.pop(key, b"nobody"), key)

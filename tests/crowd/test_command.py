@@ -44,9 +44,13 @@ def crowd(folder: Path, *options: str) -> dict[str, Any]:
     ]
     # Bars may be missed on a busy machine; a traceback is another status.
     # A copy of the package in another folder would count as code that no test runs.
-    done = subprocess.run(command, cwd=ROOT, env=untraced(), capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(
+        command, cwd=ROOT, env=untraced(), capture_output=True, text=True, check=False, timeout=200
+    )
     assert (folder / "quick.json").exists(), done.stderr
-    found: dict[str, Any] = json.loads((folder / "quick.json").read_text(encoding="utf-8"))["scenarios"]["crowd"]
+    found: dict[str, Any] = json.loads((folder / "quick.json").read_text(encoding="utf-8"))[
+        "scenarios"
+    ]["crowd"]
     return found
 
 
@@ -62,7 +66,9 @@ def test_two_processes_take_turns_and_every_command_is_counted(tmp_path: Path) -
     assert both["pushes"] > 0
     assert both["ratio"] > 0
     assert 0 < both["share_least"] <= 1.0 <= both["share_most"]
-    assert all(row["errors"] == 0 and len(row["processes"]) == int(row["case"][0]) for row in found["raw"])
+    assert all(
+        row["errors"] == 0 and len(row["processes"]) == int(row["case"][0]) for row in found["raw"]
+    )
     assert "| 2x1 | 2 x 1, 2 ms | ours |" in (tmp_path / "quick.md").read_text(encoding="utf-8")
 
 
@@ -95,13 +101,22 @@ def _gone(pid: int) -> bool:
 
 
 def _task(url: str) -> dict[str, Any]:
-    phase = {"name": "crowd", "same": "crowd", "hold": 0.0, "seconds": 60.0, "open": 0.0, "grace": 0.1}
+    phase = {
+        "name": "crowd",
+        "same": "crowd",
+        "hold": 0.0,
+        "seconds": 60.0,
+        "open": 0.0,
+        "grace": 0.1,
+    }
     return {"urls": [url], "processes": 2, "coroutines": 1, "ttl": 10.0, "phase": phase}
 
 
 if sys.platform == "linux":
 
-    async def test_no_process_of_a_crowd_outlives_its_driver(start_server: Callable[..., LocalServer]) -> None:
+    async def test_no_process_of_a_crowd_outlives_its_driver(
+        start_server: Callable[..., LocalServer],
+    ) -> None:
         client = Client("ours", "crowd_ours.py")
         with Driver(client.command(), client.variables(), _task(start_server().url)) as driver:
             pids = [driver.ready()["pid"] for _ in range(2)]
@@ -111,7 +126,9 @@ if sys.platform == "linux":
             os.kill(driver.pid, signal.SIGKILL)
             await eventually(lambda: all(_gone(pid) for pid in pids), within=20.0)
 
-    async def test_no_process_of_a_crowd_outlives_whoever_measures_it(start_server: Callable[..., LocalServer]) -> None:
+    async def test_no_process_of_a_crowd_outlives_whoever_measures_it(
+        start_server: Callable[..., LocalServer],
+    ) -> None:
         code = (
             "import json, os, signal, sys\n"
             "from benchmarks.clients import Client\n"

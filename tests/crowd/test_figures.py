@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.crowd.cases import BARS, CASES, SHAPES, chosen
-from benchmarks.crowd.figures import Process, crowd, gaps, longest_gap, most_inside, reached, switches, wire_only
+from benchmarks.crowd.figures import (
+    Process,
+    crowd,
+    gaps,
+    longest_gap,
+    most_inside,
+    reached,
+    switches,
+    wire_only,
+)
 from benchmarks.crowd.summary import summarise
 
 if TYPE_CHECKING:
@@ -33,7 +42,9 @@ def process(acquired: int, **changed: Any) -> Process:
     return {**figures, **changed}  # type: ignore[typeddict-item]
 
 
-def test_a_crowd_has_the_sum_of_its_processes_rates_and_what_an_acquisition_cost_on_average() -> None:
+def test_a_crowd_has_the_sum_of_its_processes_rates_and_what_an_acquisition_cost_on_average() -> (
+    None
+):
     found = crowd([process(30), process(10, attempts=100)], waiters=1, nodes=5, served=0)
     assert found["rate"] == 20.0
     assert found["attempts"] == (60 + 100) / 40
@@ -54,12 +65,19 @@ def test_a_process_that_got_nothing_has_no_share() -> None:
 
 def test_a_crowd_that_got_nothing_has_figures_all_the_same() -> None:
     found = crowd([process(0, longest_wait=2.0, acquired_in_all=0), process(0)], 1, 5, 0)
-    assert (found["rate"], found["wait"], found["attempts"], found["commands"]) == (0.0, 2.0, None, None)
+    assert (found["rate"], found["wait"], found["attempts"], found["commands"]) == (
+        0.0,
+        2.0,
+        None,
+        None,
+    )
 
 
 def test_the_longest_wait_counts_in_rounds_of_as_many_acquisitions_as_there_are_waiters() -> None:
     # Twenty acquisitions a second, and four waiters: a round takes 0.2 s.
-    found = crowd([process(20, longest_wait=0.7), process(20, longest_wait=0.3)], waiters=2, nodes=5, served=0)
+    found = crowd(
+        [process(20, longest_wait=0.7), process(20, longest_wait=0.3)], waiters=2, nodes=5, served=0
+    )
     assert found["wait"] == 0.7
     assert found["wait_rounds"] == pytest.approx(3.5)
 
@@ -77,7 +95,14 @@ def test_a_hand_off_is_known_of_a_process_alone_only() -> None:
 def test_calls_that_a_script_could_have_made_do_not_count_as_commands_on_the_wire() -> None:
     stats = "# Commandstats\r\n" + "\r\n".join(
         f"cmdstat_{name}:calls={calls},usec=1,usec_per_call=1.00,rejected_calls=0,failed_calls=0"
-        for name, calls in (("evalsha", 7), ("set", 100), ("publish", 50), ("client|caching", 3), ("eval", 1), ("info", 9))
+        for name, calls in (
+            ("evalsha", 7),
+            ("set", 100),
+            ("publish", 50),
+            ("client|caching", 3),
+            ("eval", 1),
+            ("info", 9),
+        )
     )
     assert wire_only(stats) == 11
 
@@ -130,7 +155,13 @@ def test_every_bar_is_one_of_a_case() -> None:
 
 
 def row(case: str, number: int, processes: Sequence[Process], code: str = "ours") -> dict[str, Any]:
-    return {"round": number, "case": case, "code": code, "commands_by_servers": 1.0, **crowd(processes, 1, 5, 0)}
+    return {
+        "round": number,
+        "case": case,
+        "code": code,
+        "commands_by_servers": 1.0,
+        **crowd(processes, 1, 5, 0),
+    }
 
 
 def test_a_ratio_is_the_median_of_those_within_each_round() -> None:
@@ -155,13 +186,19 @@ def test_another_tree_of_the_library_is_compared_with_itself_and_has_no_bars() -
         row("40x1", 0, [process(2)], "old"),
     ]
     outcome = summarise(rows, ["1x1", "40x1"], ["ours", "old"])
-    ratios = {summary["code"]: summary["ratio"] for summary in outcome.medians if summary["case"] == "40x1"}
+    ratios = {
+        summary["code"]: summary["ratio"]
+        for summary in outcome.medians
+        if summary["case"] == "40x1"
+    }
     assert ratios == {"ours": 0.9, "old": 0.2}
     assert next(bar for bar in outcome.bars if "rate" in bar.text).value == 0.9
 
 
 def test_a_case_that_could_not_run_is_a_note_and_a_missed_bar() -> None:
-    outcome = summarise([{"round": 0, "case": "herd", "code": "ours", "failed": "no server"}], ["herd"], ["ours"])
+    outcome = summarise(
+        [{"round": 0, "case": "herd", "code": "ours", "failed": "no server"}], ["herd"], ["ours"]
+    )
     assert "herd, ours: no server" in outcome.notes
     assert [bar.kept for bar in outcome.bars] == [False, False, False]
 

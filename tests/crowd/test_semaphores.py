@@ -1,4 +1,6 @@
-"""A semaphore is measured from outside: its holders, its commands, and the slots of a killed holder."""
+"""A semaphore is measured from outside: its holders, its commands, and the slots of a killed
+holder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`python -m aioredlock_ng` in a process of its own: what it says when something is missing or wrong."""
+"""`python -m aioredlock_ng` in a process of its own: what it says when something is missing or
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,30 @@ import sys
 HIDDEN = "import sys\nfor name in {names!r}: sys.modules[name] = None\nfrom aioredlock_ng.cli import main\nmain({arguments!r})"
 
 
-def run(*arguments: str, hidden: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in an environment of nothing but `env`, as if the `hidden` packages were not installed."""
+def run(
+    *arguments: str, hidden: tuple[str, ...] = (), **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line in an environment of nothing but `env`, as if the `hidden` packages were
+    not installed.
+    """
     code = HIDDEN.format(names=hidden, arguments=arguments)
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def test_help_names_the_demo() -> None:
     answer = subprocess.run(
-        [sys.executable, "-m", "aioredlock_ng", "--help"], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "aioredlock_ng", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
     assert answer.returncode == 0

@@ -15,7 +15,16 @@ UNNOTICED = Loss("its keys were deleted", 1.0, None, "the deletion")
 
 
 def ledger(**counted: Any) -> PhaseLedger:
-    return PhaseLedger(**{"title": "healthy", "locked": True, "acknowledged": 100, "gained": 100, "seconds": 2.0, **counted})
+    return PhaseLedger(
+        **{
+            "title": "healthy",
+            "locked": True,
+            "acknowledged": 100,
+            "gained": 100,
+            "seconds": 2.0,
+            **counted,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,7 +40,9 @@ def ledger(**counted: Any) -> PhaseLedger:
         (list(range(1, 101)), 1, 100),
     ],
 )
-def test_percentile_is_the_nearest_rank(values: list[float], share: float, expected: float | None) -> None:
+def test_percentile_is_the_nearest_rank(
+    values: list[float], share: float, expected: float | None
+) -> None:
     assert percentile(values, share) == expected
 
 
@@ -97,13 +108,19 @@ def test_updates_lost_without_the_lock_are_no_failure() -> None:
 @pytest.mark.parametrize(
     ("phases", "losses", "words"),
     [
-        ([ledger(), ledger(gained=98)], [NOTICED], "2 updates were lost under the lock in phase 'healthy'"),
+        (
+            [ledger(), ledger(gained=98)],
+            [NOTICED],
+            "2 updates were lost under the lock in phase 'healthy'",
+        ),
         ([ledger(gained=101)], [NOTICED], "the counters hold 1 more"),
         ([ledger(acknowledged=0, gained=0)], [NOTICED], "no update was made"),
         ([ledger()], [NOTICED, UNNOTICED], "was not notified"),
     ],
 )
-def test_anything_wrong_under_the_lock_fails_the_run(phases: list[PhaseLedger], losses: list[Loss], words: str) -> None:
+def test_anything_wrong_under_the_lock_fails_the_run(
+    phases: list[PhaseLedger], losses: list[Loss], words: str
+) -> None:
     verdict = judge(phases, losses)
 
     assert verdict.exit_status == 1

@@ -1,4 +1,6 @@
-"""The demo's small parts: counters, messages, addresses, what may be done to which nodes, and the pictures."""
+"""The demo's small parts: counters, messages, addresses, what may be done to which nodes, and the
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ CLOSED_PORTS = [f"redis://user:secret@127.0.0.1:{port}/0" for port in (1, 2, 3, 
 
 
 def test_two_openings_of_the_counters_see_each_other(tmp_path: Path) -> None:
-    with Counters.create(tmp_path / "counters", 3) as ours, Counters(tmp_path / "counters", 3) as theirs:
+    with (
+        Counters.create(tmp_path / "counters", 3) as ours,
+        Counters(tmp_path / "counters", 3) as theirs,
+    ):
         ours.write(2, 2**40)
         theirs.write(0, 5)
 
@@ -56,7 +61,10 @@ def test_messages_survive_the_pipe(message: messages.Message) -> None:
     assert messages.decode(line) == message
 
 
-@pytest.mark.parametrize("line", [b"", b"Traceback (most recent call last):\n", b'["Nothing",{}]\n', b'["Hold",{}]\n', b"1\n"])
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"Traceback (most recent call last):\n", b'["Nothing",{}]\n', b'["Hold",{}]\n', b"1\n"],
+)
 def test_what_is_no_message_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not a message"):
         messages.decode(line)
@@ -86,14 +94,19 @@ def test_a_quorum_of_own_nodes_is_never_taken_away(count: int, expendable: int) 
 
 def test_what_is_planned_without_options_ends_within_a_minute() -> None:
     assert inspect.signature(command.demo).parameters["seconds"].default == FULL_SECONDS
-    servers = SimpleNamespace(urls=[f"redis://127.0.0.1:{7000 + index}" for index in range(command._NODES)])
+    servers = SimpleNamespace(
+        urls=[f"redis://127.0.0.1:{7000 + index}" for index in range(command._NODES)]
+    )
     nodes, anything = OwnNodes(cast("LocalNodes", servers)), cast("Any", None)
-    play = Conductor(nodes, anything, anything, anything, anything, seconds=FULL_SECONDS, prefix="", contested=0)
+    play = Conductor(
+        nodes, anything, anything, anything, anything, seconds=FULL_SECONDS, prefix="", contested=0
+    )
     scenes = play._scenes()
 
     assert len(scenes) == 6
     assert sum(scene.share for scene in scenes) * play._unit == FULL_SECONDS
-    # What no option shortens, as if no phase had time for it: keys that a restarted server forgot, two leases taken away.
+    # What no option shortens, as if no phase had time for it: keys that a restarted server forgot,
+    # two leases taken away.
     assert FULL_SECONDS + WORKER_TTL + 2 * conductor._HOLD_TTLS * HOLDER_TTL < 60
 
 
@@ -111,7 +124,9 @@ def test_given_nodes_are_left_alone_unless_said_to_be_throw_away() -> None:
 
 
 async def test_given_nodes_without_a_quorum_are_refused_by_address_and_without_secrets() -> None:
-    with pytest.raises(NodesFailed, match=r"0 of 5 given nodes answer, 3 are needed \(127\.0\.0\.1:1: ") as refusal:
+    with pytest.raises(
+        NodesFailed, match=r"0 of 5 given nodes answer, 3 are needed \(127\.0\.0\.1:1: "
+    ) as refusal:
         await GivenNodes(CLOSED_PORTS, throw_away=True).look()
     assert "secret" not in str(refusal.value)
 
@@ -120,7 +135,9 @@ def board(**counted: Any) -> Board:
     nodes = [NodeView(f"127.0.0.1:{7001 + index}", state) for index, state in enumerate(NodeState)]
     found = Board(nodes, "5 servers", "4 processes")
     found.phases.append(PhaseLedger("no lock", False, acknowledged=1000, gained=400, seconds=1.0))
-    found.phases.append(PhaseLedger("healthy", True, seconds=1.0, **{"acknowledged": 100, "gained": 100, **counted}))
+    found.phases.append(
+        PhaseLedger("healthy", True, seconds=1.0, **{"acknowledged": 100, "gained": 100, **counted})
+    )
     found.phases[1].add(gained=found.phases[1].gained, waits_us=[1000, 2000, 250_000])
     found.losses.append(Loss("released by force on 5 of 5 nodes", 1.0, 0.312, "the deletion"))
     found.events.append((0.5, "node 2 [hung]"))
@@ -131,7 +148,9 @@ def board(**counted: Any) -> Board:
 def printed(shown: Board, width: int = 80) -> str:
     out = io.StringIO()
     verdict = judge(shown.phases, shown.losses)
-    print_summary(Console(file=out, color_system=None, width=width), shown, verdict, ascii_only=True)
+    print_summary(
+        Console(file=out, color_system=None, width=width), shown, verdict, ascii_only=True
+    )
     return out.getvalue()
 
 
@@ -157,7 +176,12 @@ def test_the_summary_fits_and_has_times_in_seconds_only(width: int) -> None:
 
     assert max(map(len, words.splitlines())) <= width
     assert not re.search(r"\d ms", words)
-    for head in ("phase", "updates", "lost", *(("per s", "p50 (s)", "p99 (s)") if width == 80 else ())):
+    for head in (
+        "phase",
+        "updates",
+        "lost",
+        *(("per s", "p50 (s)", "p99 (s)") if width == 80 else ()),
+    ):
         assert re.search(rf"\| *{re.escape(head)} *\|", words)
     assert "|lock, 2 of 99 gone |" in words
     assert " 1,234,567 |" in words
@@ -175,7 +199,9 @@ def test_the_live_picture_shows_every_node_phase_and_event(width: int) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system=None, width=width, height=24)
     shown = board()
-    shown.events.append((1.5, "process 4711: cancelled 0.00412 s after the deletion, wrote nothing, by [SIGSTOP]"))
+    shown.events.append(
+        (1.5, "process 4711: cancelled 0.00412 s after the deletion, wrote nothing, by [SIGSTOP]")
+    )
     with LiveView(console, shown) as view:
         view.event("node 2 [hung]")
         view.refresh()
@@ -183,7 +209,16 @@ def test_the_live_picture_shows_every_node_phase_and_event(width: int) -> None:
 
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\n", words).splitlines()
     assert max(map(len, lines)) <= width
-    for expected in ("hung", "killed", "starting", "127.0.0.1:7003", "no lock", "healthy", "600", "node 2 [hung]"):
+    for expected in (
+        "hung",
+        "killed",
+        "starting",
+        "127.0.0.1:7003",
+        "no lock",
+        "healthy",
+        "600",
+        "node 2 [hung]",
+    ):
         assert expected in words
     assert "…" not in words.replace("… starting", "")
     told = " ".join(line.strip("│ ") for line in lines)
@@ -198,10 +233,20 @@ def test_updates_in_flight_are_not_lost_in_any_picture(tmp_path: Path) -> None:
     view = SimpleNamespace(event=lambda words: pictures.append(shown.phases[-1].lost))
     nothing = cast("Any", None)
     with Counters.create(tmp_path / "counters", 2) as counters:
-        play = Conductor(nothing, nothing, counters, shown, cast("Any", view), seconds=FULL_SECONDS, prefix="", contested=1)
+        play = Conductor(
+            nothing,
+            nothing,
+            counters,
+            shown,
+            cast("Any", view),
+            seconds=FULL_SECONDS,
+            prefix="",
+            contested=1,
+        )
         shown.phases.append(PhaseLedger("healthy", True))
         for number in range(1, 4):
-            # A worker writes, reports, and writes on; something happens before the figures are read again.
+            # A worker writes, reports, and writes on; something happens before the figures are read
+            # again.
             counters.write(0, 10 * number)
             play.progress(messages.Progress(0, 10, 0, 0, 0, [1000] * 10))
             counters.write(1, number)
@@ -220,7 +265,9 @@ def test_updates_in_flight_are_not_lost_in_any_picture(tmp_path: Path) -> None:
 def test_plain_output_has_no_control_codes_and_fits() -> None:
     out = io.StringIO()
     shown = board()
-    with PlainView(Console(file=out, color_system=None, force_terminal=False, width=80), shown) as view:
+    with PlainView(
+        Console(file=out, color_system=None, force_terminal=False, width=80), shown
+    ) as view:
         view.event("node 2 [hung]")
         view.refresh()
         view.refresh()

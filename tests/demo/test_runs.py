@@ -1,4 +1,6 @@
-"""The whole demo, played quickly on real servers by real processes: what it shows, and that nothing of it stays."""
+"""The whole demo, played quickly on real servers by real processes: what it shows, and that nothing
+of it stays.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,14 @@ class Run:
         pytest.fail(f"{words!r} was never printed:\n{''.join(seen)}")
 
     def living(self) -> list[int]:
-        """The processes of this run; one that has ended and waits to be reaped has no environment any more."""
-        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and self._is_ours(entry)]
+        """The processes of this run; one that has ended and waits to be reaped has no environment
+        any more.
+        """
+        return [
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit() and self._is_ours(entry)
+        ]
 
     def nothing_stays(self, within: float = 30.0) -> None:
         end = time.monotonic() + within
@@ -100,9 +108,12 @@ def demo(*arguments: str, program: tuple[str, ...] = ("-m", "aioredlock_ng")) ->
                 os.kill(pid, signal.SIGKILL)
 
 
-# A minute of real faults: Python 3.13 or uvloop change nothing about it that the first test would not show.
+# A minute of real faults: Python 3.13 or uvloop change nothing about it that the first test would
+# not show.
 once = pytest.mark.once
-needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"
+)
 
 
 @needs_proc
@@ -119,7 +130,10 @@ def test_nothing_is_lost_under_the_lock_and_nothing_stays() -> None:
     assert without[1] != "0", "a count that sees no loss without the lock would see none under it"
     assert re.search(r"under the lock: 0 of [1-9][\d,]* updates lost", out)
     for phase in ("1 of 5 hung", "2 of 5 gone", "nodes back", "taken away"):
-        assert re.search(rf"lock, {phase} *\| +[1-9].*\| +0 \| +[\d.]+ \| +[\d.]+\|\n", out.partition("summary")[2])
+        assert re.search(
+            rf"lock, {phase} *\| +[1-9].*\| +0 \| +[\d.]+ \| +[\d.]+\|\n",
+            out.partition("summary")[2],
+        )
     assert max(map(len, out.splitlines())) <= 80
     assert len(re.findall(r"noticed [\d.]+ s after", out)) == 2
     assert "nothing was lost under the lock" in out
@@ -139,9 +153,14 @@ def shown_on_a_terminal(*arguments: str) -> str:
     """What a demo that passes writes to a terminal, byte by byte."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    words, env = [sys.executable, "-m", "aioredlock_ng", "demo", *arguments], {**os.environ, "TERM": "xterm-256color"}
+    words, env = (
+        [sys.executable, "-m", "aioredlock_ng", "demo", *arguments],
+        {**os.environ, "TERM": "xterm-256color"},
+    )
     shown = b""
-    with subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs) as process:
+    with subprocess.Popen(
+        words, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
+    ) as process:
         os.close(theirs)
         # The end of the other side is an error here.
         with contextlib.suppress(OSError):
@@ -196,7 +215,9 @@ def test_a_stopped_demo_leaves_nothing(ask: signal.Signals) -> None:
 
 @once
 @needs_proc
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends the children of a killed process")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux ends the children of a killed process"
+)
 def test_a_killed_demo_leaves_no_process_not_even_a_frozen_one() -> None:
     with demo(*QUICK) as run:
         run.reach("frozen (SIGSTOP)")
@@ -207,7 +228,10 @@ def test_a_killed_demo_leaves_no_process_not_even_a_frozen_one() -> None:
 
 @once
 def test_given_nodes_are_not_hurt_and_what_is_left_out_is_said() -> None:
-    with LocalNodes(3) as nodes, demo("--plain", *QUICK, *(word for url in nodes.urls for word in ("--url", url))) as run:
+    with (
+        LocalNodes(3) as nodes,
+        demo("--plain", *QUICK, *(word for url in nodes.urls for word in ("--url", url))) as run,
+    ):
         status, out, err = run.finished()
 
         assert (status, err) == (0, ""), out + err
@@ -221,7 +245,10 @@ def test_given_nodes_are_not_hurt_and_what_is_left_out_is_said() -> None:
 @once
 def test_throw_away_nodes_are_paused_for_a_while() -> None:
     urls = ("--pause-nodes",)
-    with LocalNodes(3) as nodes, demo(*urls, *QUICK, *(word for url in nodes.urls for word in ("--url", url))) as run:
+    with (
+        LocalNodes(3) as nodes,
+        demo(*urls, *QUICK, *(word for url in nodes.urls for word in ("--url", url))) as run,
+    ):
         status, out, err = run.finished()
 
         assert (status, err) == (0, ""), out + err

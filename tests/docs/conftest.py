@@ -1,4 +1,6 @@
-"""The pages are tested where they are, and the site where what builds it is installed: in the surroundings of `make test`."""
+"""The pages are tested where they are, and the site where what builds it is installed: in the
+surroundings of `make test`.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +10,8 @@ from pathlib import Path
 DOCS = Path(__file__).parents[2] / "docs"
 
 collect_ignore_glob = [] if DOCS.exists() else ["test_*.py"]
-collect_ignore = [] if find_spec("sphinx") else ["test_diagrams.py", "test_links.py", "test_manifest.py", "test_site.py"]
+collect_ignore = (
+    []
+    if find_spec("sphinx")
+    else ["test_diagrams.py", "test_links.py", "test_manifest.py", "test_site.py"]
+)

@@ -14,7 +14,9 @@ WORDS = re.findall(r"`([^`\n]+)`", TEXT)
 PATHS = sorted({word for word in WORDS if re.search(r"\.(py|lua)$|/$", word)})
 NAME = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)?)`")
 STEPS = [
-    step for step in re.split(r"^(?:\d+\. |\n)", TEXT, flags=re.MULTILINE) if NAME.search(step) and not step.startswith("#")
+    step
+    for step in re.split(r"^(?:\d+\. |\n)", TEXT, flags=re.MULTILINE)
+    if NAME.search(step) and not step.startswith("#")
 ]
 ARGUMENTS = {"blocking_timeout", "ls", "min_hold", "step_down"}
 """Words of the page that are arguments or commands, and no names of code."""
@@ -22,7 +24,11 @@ ARGUMENTS = {"blocking_timeout", "ls", "min_hold", "step_down"}
 
 def place(path: str) -> Path:
     """A path of the page: from the root of the repository, or in the package."""
-    return ROOT / path if path.startswith(("tests/", "aioredlock_ng/")) else ROOT / "aioredlock_ng" / path
+    return (
+        ROOT / path
+        if path.startswith(("tests/", "aioredlock_ng/"))
+        else ROOT / "aioredlock_ng" / path
+    )
 
 
 def names_in(source: str) -> set[str]:
@@ -30,7 +36,12 @@ def names_in(source: str) -> set[str]:
     body = ast.parse(source).body
     classes = [node for node in body if isinstance(node, ast.ClassDef)]
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    methods = {f"{node.name}.{part.name}" for node in classes for part in node.body if isinstance(part, functions)}
+    methods = {
+        f"{node.name}.{part.name}"
+        for node in classes
+        for part in node.body
+        if isinstance(part, functions)
+    }
     return methods | {node.name for node in body if isinstance(node, (ast.ClassDef, *functions))}
 
 
@@ -62,7 +73,9 @@ def test_the_names_of_a_step_are_in_the_files_of_this_step() -> None:
         ("`lock.py`: the `Lease` has a `min_hold`.", {"Lease"}),
     ],
 )
-def test_a_name_that_the_files_of_its_step_do_not_define_is_found(step: str, wrong: set[str]) -> None:
+def test_a_name_that_the_files_of_its_step_do_not_define_is_found(
+    step: str, wrong: set[str]
+) -> None:
     assert misplaced(step) == wrong
 
 

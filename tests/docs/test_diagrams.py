@@ -40,7 +40,14 @@ sequenceDiagram
 def test_every_participant_message_and_note_is_in_the_picture() -> None:
     picture = ET.fromstring(sequence.draw(DIAGRAM))
     words = [element.text for element in picture.iter("text")]
-    assert words == ["holder A", "B", "a message <that> is longer than both", "granted", "stands still", "lost"]
+    assert words == [
+        "holder A",
+        "B",
+        "a message <that> is longer than both",
+        "granted",
+        "stands still",
+        "lost",
+    ]
     assert len([path for path in picture.iter("path") if path.get("class") == "head"]) == 2
     assert len([path for path in picture.iter("path") if path.get("class") == "cross"]) == 1
 
@@ -57,7 +64,9 @@ def test_nothing_is_drawn_outside_of_the_picture() -> None:
 
 def test_the_picture_can_be_read_aloud() -> None:
     picture = ET.fromstring(sequence.draw(DIAGRAM))
-    assert picture.attrib["aria-label"].endswith("B to holder A: granted; holder A: stands still; holder A to B: lost (lost)")
+    assert picture.attrib["aria-label"].endswith(
+        "B to holder A: granted; holder A: stands still; holder A to B: lost (lost)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""One section says how the package is installed, and no text tells a reader to install it from where it is not."""
+"""One section says how the package is installed, and no text tells a reader to install it from
+where it is not.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,19 @@ TEXTS = [
     *ROOT.glob("*.md"),
     *(ROOT / "docs").rglob("*.md"),
     *(ROOT / "benchmarks").rglob("*.md"),
-    *(path for folder in ("aioredlock_ng", "examples", "docs") for path in (ROOT / folder).rglob("*.py")),
+    *(
+        path
+        for folder in ("aioredlock_ng", "examples", "docs")
+        for path in (ROOT / folder).rglob("*.py")
+    ),
 ]
 
 
 def from_the_index(text: str) -> list[str]:
     """Return the commands that install the package by its plain name."""
-    return re.findall(r"""pip install[^\n`]*?["' ]aioredlock[-_]ng\b(?!(?:\[[^\]\n]*\])? @ git).*""", text)
+    return re.findall(
+        r"""pip install[^\n`]*?["' ]aioredlock[-_]ng\b(?!(?:\[[^\]\n]*\])? @ git).*""", text
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,19 +42,28 @@ def from_the_index(text: str) -> list[str]:
         ('pip install ".[cli]"', False),
     ],
 )
-def test_only_a_plain_name_counts_as_an_installation_from_the_index(command: str, refused: bool) -> None:
+def test_only_a_plain_name_counts_as_an_installation_from_the_index(
+    command: str, refused: bool
+) -> None:
     assert bool(from_the_index(command)) is refused
 
 
 def test_no_text_tells_to_install_the_package_from_an_index_that_does_not_have_it() -> None:
-    assert {path.name: found for path in TEXTS if (found := from_the_index(path.read_text(encoding="utf-8")))} == {}
+    assert {
+        path.name: found
+        for path in TEXTS
+        if (found := from_the_index(path.read_text(encoding="utf-8")))
+    } == {}
 
 
 def test_the_site_shows_the_section_of_the_readme_and_no_text_of_its_own() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     section = index.partition("\n## Install\n")[2].partition("\n## ")[0].strip()
     start, end = "## Install", "## Use"
-    assert section == f'```{{include}} ../README.md\n:start-after: "{start}"\n:end-before: "{end}"\n```'
+    assert (
+        section
+        == f'```{{include}} ../README.md\n:start-after: "{start}"\n:end-before: "{end}"\n```'
+    )
     included = README.partition(start)[2].partition(end)[0]
     assert "$ pip install ." in included
     assert "\n## " not in included
@@ -54,9 +71,22 @@ def test_the_site_shows_the_section_of_the_readme_and_no_text_of_its_own() -> No
 
 def test_the_steps_of_a_release_name_each_text_that_the_first_release_changes() -> None:
     before = re.compile(r"""on PyPI yet|pip install (?:"?\.|"[^"\n]* @ git)|Without a checkout""")
-    texts = [path for path in TEXTS if path.suffix == ".md" and path.name not in {"RELEASING.md", "CONTRIBUTING.md"}]
-    to_change = {path.relative_to(ROOT).as_posix() for path in texts if before.search(path.read_text(encoding="utf-8"))}
-    steps = (ROOT / "RELEASING.md").read_text(encoding="utf-8").partition("* **Texts.**")[2].partition("\n## ")[0]
+    texts = [
+        path
+        for path in TEXTS
+        if path.suffix == ".md" and path.name not in {"RELEASING.md", "CONTRIBUTING.md"}
+    ]
+    to_change = {
+        path.relative_to(ROOT).as_posix()
+        for path in texts
+        if before.search(path.read_text(encoding="utf-8"))
+    }
+    steps = (
+        (ROOT / "RELEASING.md")
+        .read_text(encoding="utf-8")
+        .partition("* **Texts.**")[2]
+        .partition("\n## ")[0]
+    )
     assert to_change == {"README.md", "docs/tutorial.md"}
     assert [name for name in (*to_change, "tests/docs/test_install.py") if name not in steps] == []
 

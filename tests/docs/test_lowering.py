@@ -1,4 +1,6 @@
-"""How operations.md lowers `max_ttl` on a set in use, done on real servers; and that what it warns of is so."""
+"""How operations.md lowers `max_ttl` on a set in use, done on real servers; and that what it warns
+of is so.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ def nodes() -> Iterator[LocalNodes]:
 
 
 def guards(nodes: LocalNodes) -> list[str]:
-    return [node.command("GET", MARKER).decode().partition(":")[2].partition(":")[0] for node in nodes]
+    return [
+        node.command("GET", MARKER).decode().partition(":")[2].partition(":")[0] for node in nodes
+    ]
 
 
 def lower(nodes: LocalNodes) -> list[str]:
     """Step 3; what it shows."""
-    (script,) = re.findall(r"```lua\n(.*?)```", PAGE.partition("## To lower")[2].partition("\n## ")[0], re.DOTALL)
+    (script,) = re.findall(
+        r"```lua\n(.*?)```", PAGE.partition("## To lower")[2].partition("\n## ")[0], re.DOTALL
+    )
     return [node.command("EVAL", script, "1", MARKER, "1000").decode() for node in nodes]
 
 
@@ -50,7 +56,9 @@ async def forget(nodes: LocalNodes, index: int) -> None:
     await asyncio.to_thread(nodes.restart, index)
 
 
-async def test_a_lower_one_changes_nothing_and_nor_does_deleting_a_marker(nodes: LocalNodes) -> None:
+async def test_a_lower_one_changes_nothing_and_nor_does_deleting_a_marker(
+    nodes: LocalNodes,
+) -> None:
     await have_the_wrong_one(nodes)
     async with nodes.redlock(**SHORT_GUARD) as redlock:
         async with redlock.lock("order"):

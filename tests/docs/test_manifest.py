@@ -1,4 +1,6 @@
-"""The files that docs/deployment.md describes are as it says; what a server can say about them, real servers do."""
+"""The files that docs/deployment.md describes are as it says; what a server can say about them,
+real servers do.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,19 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-DOCUMENTS = list(yaml.safe_load_all((ROOT / "examples" / "kubernetes" / "redlock-nodes.yaml").read_text(encoding="utf-8")))
+DOCUMENTS = list(
+    yaml.safe_load_all(
+        (ROOT / "examples" / "kubernetes" / "redlock-nodes.yaml").read_text(encoding="utf-8")
+    )
+)
 
 
 def of(kind: str, name: str = "redlock") -> dict[str, Any]:
-    (found,) = (document for document in DOCUMENTS if document["kind"] == kind and document["metadata"]["name"] == name)
+    (found,) = (
+        document
+        for document in DOCUMENTS
+        if document["kind"] == kind and document["metadata"]["name"] == name
+    )
     return dict(found)
 
 
@@ -63,7 +73,10 @@ def test_clients_name_each_pod_by_its_own_name() -> None:
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert SET["serviceName"] == service["metadata"]["name"]
     space = service["metadata"]["namespace"]
-    names = [f"redlock-{number}.{SET['serviceName']}.{space}.svc:6379" for number in range(SET["replicas"])]
+    names = [
+        f"redlock-{number}.{SET['serviceName']}.{space}.svc:6379"
+        for number in range(SET["replicas"])
+    ]
     urls = CLIENT["AIOREDLOCK_NG_NODES"].split(",")
     assert [url.partition("@")[2] for url in urls] == names
     redlock = Redlock.from_env(CLIENT)
@@ -110,9 +123,13 @@ def test_the_page_names_what_the_manifest_has() -> None:
 
 
 @pytest.mark.once
-async def test_its_servers_and_users_do_for_the_library(start_server: Callable[..., LocalServer]) -> None:
+async def test_its_servers_and_users_do_for_the_library(
+    start_server: Callable[..., LocalServer],
+) -> None:
     ours = ("bind ", "port ", "dir ", "aclfile ")
-    settings = [shlex.split(line) for line in CONFIG.splitlines() if line and not line.startswith(ours)]
+    settings = [
+        shlex.split(line) for line in CONFIG.splitlines() if line and not line.startswith(ours)
+    ]
     arguments = [word for name, *values in settings for word in (f"--{name}", *values)]
     servers = [start_server(arguments) for _ in range(3)]
     for server in servers:
@@ -121,16 +138,25 @@ async def test_its_servers_and_users_do_for_the_library(start_server: Callable[.
             name, *rules = line.removeprefix("user ").split()
             # A server older than 7.2 knows no CLIENT SETINFO, and refuses a rule that names it.
             known = b"setinfo" in server.command("CLIENT", "HELP").lower()
-            server.command("ACL", "SETUSER", name, *(rule for rule in rules if known or rule != "+client|setinfo"))
+            server.command(
+                "ACL",
+                "SETUSER",
+                name,
+                *(rule for rule in rules if known or rule != "+client|setinfo"),
+            )
     urls = [f"redis://locks:change-me@127.0.0.1:{server.port}" for server in servers]
     async with Redlock.from_env({**CLIENT, "AIOREDLOCK_NG_NODES": ",".join(urls)}) as redlock:
         async with redlock.lock("order:42") as lease:
             await lease.verify()
             await lease.extend()
         diagnosis = await redlock.diagnose(watch=0.2, probe="doctor")
-    found = {finding.code for finding in diagnosis.findings if finding.severity is not Severity.INFO}
+    found = {
+        finding.code for finding in diagnosis.findings if finding.severity is not Severity.INFO
+    }
     assert found <= {"same-host", "round-trip", "slow-quorum"}, diagnosis.findings
-    assert {(node.maxmemory_policy, node.aof, node.fsync) for node in diagnosis.nodes} == {("noeviction", True, "always")}
+    assert {(node.maxmemory_policy, node.aof, node.fsync) for node in diagnosis.nodes} == {
+        ("noeviction", True, "always")
+    }
 
     async with Redis(port=servers[0].port, username="probe", password="probe") as probe:
         assert await probe.ping()
@@ -151,7 +177,9 @@ def test_compose_starts_the_five_nodes_that_the_page_names() -> None:
         assert service["command"][-4:] == ["--save", "", "--appendonly", "no"]
 
 
-async def test_the_doctor_says_of_servers_like_those_of_compose_what_the_page_says(three_nodes: NodeSet) -> None:
+async def test_the_doctor_says_of_servers_like_those_of_compose_what_the_page_says(
+    three_nodes: NodeSet,
+) -> None:
     three_nodes.found()
     diagnosis = await Redlock(three_nodes.urls).diagnose(watch=0.2)
     found = {finding.code: finding.severity for finding in diagnosis.findings}
@@ -162,7 +190,9 @@ async def test_the_doctor_says_of_servers_like_those_of_compose_what_the_page_sa
 
 def test_what_the_page_says_that_the_doctor_says_is_what_it_can_say() -> None:
     table = PAGE.partition("## Services of providers")[2].partition("Three instances")[0]
-    said = [line.strip("| ").rpartition("|")[2] for line in table.splitlines() if line.startswith("| ")][1:]
+    said = [
+        line.strip("| ").rpartition("|")[2] for line in table.splitlines() if line.startswith("| ")
+    ][1:]
     assert len(said) == 12
     for words in said:
         codes = re.findall(r"`([a-z0-9-]+)`", words)

@@ -1,4 +1,6 @@
-"""The facts of docs/one-redis.md about one server: what a restart does with and without its file, and how to grow."""
+"""The facts of docs/one-redis.md about one server: what a restart does with and without its file,
+and how to grow.
+"""
 
 from __future__ import annotations
 

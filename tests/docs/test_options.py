@@ -1,4 +1,6 @@
-"""The tables of docs/options.md list every option of the code, its default and its environment variable."""
+"""The tables of docs/options.md list every option of the code, its default and its environment
+variable.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def default(name: str, said: str) -> object:
 
 
 def defaults(first: str) -> dict[str, str]:
-    return {name: repr(default(name, cells[1])) for cells in rows(first) for name in names(cells[0])}
+    return {
+        name: repr(default(name, cells[1])) for cells in rows(first) for name in names(cells[0])
+    }
 
 
 def signature(function: Any, *but: str) -> dict[str, str]:
@@ -84,7 +88,9 @@ def variable(cell: str) -> str:
 
 
 def examples(option: str, cell: str) -> dict[str, object]:
-    """Texts that the variable may have, and what they mean: the words that the table lists, else one of the option's kind."""
+    """Texts that the variable may have, and what they mean: the words that the table lists, else
+    one of the option's kind.
+    """
     if listed := re.search(r"\((.+)\)", cell):
         return {word: WORDS.get(word, word) for word in re.split(r", | or ", listed[1])}
     return {"lock:{name}": "lock:{name}"} if option == "key_format" else {"0.25": 0.25}
@@ -121,7 +127,9 @@ def test_the_nodes_arrive_without_what_is_around_their_commas() -> None:
 def test_every_option_of_a_table_is_explained_below_it(first: str) -> None:
     listed = [name for cells in rows(first) for name in names(cells[0])]
     below = PAGE.read_text(encoding="utf-8").partition(f"\n| {first} |")[2].partition("\n## ")[0]
-    explained = [name for item in re.findall(r"^\* (`.*?`): ", below, re.MULTILINE) for name in names(item)]
+    explained = [
+        name for item in re.findall(r"^\* (`.*?`): ", below, re.MULTILINE) for name in names(item)
+    ]
     assert explained == listed
 
 

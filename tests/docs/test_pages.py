@@ -1,4 +1,6 @@
-"""The Python blocks of the pages run, against real nodes in place of the addresses that they name; tables are what they say."""
+"""The Python blocks of the pages run, against real nodes in place of the addresses that they name;
+tables are what they say.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,13 @@ def text(page: str) -> str:
     return (DOCS / f"{page}.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("block", [pytest.param(block, id=block.id) for block in BLOCKS if "Sentinel" not in block.source])
-async def test_block_runs(block: Block, five_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(block, id=block.id) for block in BLOCKS if "Sentinel" not in block.source],
+)
+async def test_block_runs(
+    block: Block, five_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     five_nodes.found()
     await run(block, five_nodes, monkeypatch)
 
@@ -75,13 +82,19 @@ async def test_a_primary_under_sentinels_is_a_node(
 
 def test_every_page_with_python_is_named_by_a_test() -> None:
     tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
-    with_python = {path.stem for path in DOCS.glob("*.md") if "```python" in path.read_text(encoding="utf-8")}
+    with_python = {
+        path.stem for path in DOCS.glob("*.md") if "```python" in path.read_text(encoding="utf-8")
+    }
     # The shop's own code, in part.
     listings = {"flash-sale"}
-    assert {page for page in with_python - set(PAGES) - listings if f"{page}.md" not in tests} == set()
+    assert {
+        page for page in with_python - set(PAGES) - listings if f"{page}.md" not in tests
+    } == set()
 
 
-async def test_what_operations_shows_of_a_holder(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_operations_shows_of_a_holder(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (block,) = blocks(DOCS / "operations.md")
     three_nodes.found()
     async with Redlock(three_nodes.urls) as redlock:
@@ -95,7 +108,10 @@ async def test_what_operations_shows_of_a_holder(three_nodes: NodeSet, monkeypat
 
 def test_the_table_of_ttls_is_what_the_options_make_of_them() -> None:
     table = text("choosing").partition("<!-- ttl:begin -->")[2].partition("<!-- ttl:end -->")[0]
-    rows = [[float(cell) for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
+    rows = [
+        [float(cell) for cell in line.strip("|").split("|")]
+        for line in table.strip().splitlines()[2:]
+    ]
     assert [row[0] for row in rows] == [0.5, 1, 2, 5, 10, 30, 60]
     for ttl, renewed, drift, still, longest in rows:
         options = Options(ttl=ttl)
@@ -110,7 +126,17 @@ def test_the_table_of_ttls_is_what_the_options_make_of_them() -> None:
 def test_the_page_on_errors_lists_every_error_with_the_builtin_that_catches_it() -> None:
     listed = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\|", text("errors"), re.MULTILINE)
     found = {
-        (name, next((base.__name__ for base in vars(errors)[name].__mro__ if base in (ValueError, TimeoutError)), ""))
+        (
+            name,
+            next(
+                (
+                    base.__name__
+                    for base in vars(errors)[name].__mro__
+                    if base in (ValueError, TimeoutError)
+                ),
+                "",
+            ),
+        )
         for name in errors.__all__
         if issubclass(vars(errors)[name], errors.RedlockError) and name != "RedlockError"
     }

@@ -1,4 +1,6 @@
-"""Pages to look something up: the glossary is in order, the comparison has sources, no line of code is cropped."""
+"""Pages to look something up: the glossary is in order, the comparison has sources, no line of code
+is cropped.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The site is built without a warning, its links lead somewhere, nothing public is missing; no network is needed to read it."""
+"""The site is built without a warning, its links lead somewhere, nothing public is missing; no
+network is needed to read it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def build(builder: str, folder: Path) -> Path:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / f"{builder}.done").exists():
-            told = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, env=untraced())
+            told = subprocess.run(
+                command, capture_output=True, text=True, timeout=250, check=False, env=untraced()
+            )
             assert told.returncode == 0, told.stdout + told.stderr
             (folder / f"{builder}.done").touch()
     return folder / builder
@@ -64,7 +68,13 @@ class Page(HTMLParser):
             self.links.append(found["href"])
         elif tag in ("script", "img", "source", "iframe") and "src" in found:
             self.loaded.append(found["src"])
-        elif tag == "link" and found.get("rel") not in ("canonical", "index", "search", "next", "prev"):
+        elif tag == "link" and found.get("rel") not in (
+            "canonical",
+            "index",
+            "search",
+            "next",
+            "prev",
+        ):
             self.loaded.append(found["href"])
 
     def handle_endtag(self, tag: str) -> None:
@@ -109,7 +119,12 @@ def test_every_internal_link_leads_somewhere(pages: dict[Path, Page]) -> None:
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
-    outside = [f"{path.name}: {link}" for path, page in pages.items() for link in page.loaded if urlsplit(link).netloc]
+    outside = [
+        f"{path.name}: {link}"
+        for path, page in pages.items()
+        for link in page.loaded
+        if urlsplit(link).netloc
+    ]
     assert outside == []
     styles = [path.read_text(encoding="utf-8") for path in site.rglob("*.css")]
     assert not any("url(http" in style or "@import" in style for style in styles)
@@ -129,15 +144,20 @@ def test_no_code_block_is_cropped(site: Path, pages: dict[Path, Page]) -> None:
     assert wide == []
 
 
-def test_every_code_block_has_a_copy_button_and_every_page_an_icon(site: Path, pages: dict[Path, Page]) -> None:
+def test_every_code_block_has_a_copy_button_and_every_page_an_icon(
+    site: Path, pages: dict[Path, Page]
+) -> None:
     for path, page in pages.items():
         loaded = {link.partition("?")[0].rpartition("/")[2] for link in page.loaded}
-        assert {"copybutton.js", "clipboard.min.js", "favicon.svg"} <= loaded, path.relative_to(site)
+        assert {"copybutton.js", "clipboard.min.js", "favicon.svg"} <= loaded, path.relative_to(
+            site
+        )
 
 
 def test_a_copied_command_has_no_prompt(site: Path) -> None:
     script = (site / "_static" / "copybutton.js").read_text(encoding="utf-8")
-    # The three switches: the prompt is a pattern, only lines with a prompt are copied, and without it.
+    # The three switches: the prompt is a pattern, only lines with a prompt are copied, and without
+    # it.
     (literal,) = re.findall(r"formatCopyText\(text, ('.*?'), true, true, true,", script)
     prompt = re.compile(f"^({ast.literal_eval(literal)})(.*)")
     for line in ("$ make test", ">>> make test", "... make test"):
@@ -146,7 +166,11 @@ def test_a_copied_command_has_no_prompt(site: Path) -> None:
 
 def test_each_page_links_to_its_source(site: Path, pages: dict[Path, Page]) -> None:
     project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    sources = [path.relative_to(DOCS) for path in DOCS.rglob("*.md") if not path.relative_to(DOCS).parts[0].startswith("_")]
+    sources = [
+        path.relative_to(DOCS)
+        for path in DOCS.rglob("*.md")
+        if not path.relative_to(DOCS).parts[0].startswith("_")
+    ]
     without = [
         source.as_posix()
         for source in sources
@@ -175,10 +199,17 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
     known = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
     package = Path(aioredlock_ng.__file__).parent
-    modules = ["aioredlock_ng", "aioredlock_ng.events", "aioredlock_ng.fencing", "aioredlock_ng.testing"]
+    modules = [
+        "aioredlock_ng",
+        "aioredlock_ng.events",
+        "aioredlock_ng.fencing",
+        "aioredlock_ng.testing",
+    ]
     for part in ("compat", "integrations", "telemetry"):
         files = sorted((package / part).glob("*.py"))
-        modules += [f"aioredlock_ng.{part}.{path.stem}" for path in files if not path.stem.startswith("_")]
+        modules += [
+            f"aioredlock_ng.{part}.{path.stem}" for path in files if not path.stem.startswith("_")
+        ]
         modules += [f"aioredlock_ng.{part}"] if files else []
     missing = [
         f"{module}.{name}"
@@ -199,7 +230,11 @@ def test_what_parts_of_the_library_do_for_each_other_is_not_in_the_reference(sit
 
 def test_the_site_tells_nothing_of_the_machine_that_built_it(site: Path) -> None:
     # The signature of a function whose default is `os.environ`, for one, would have all of it.
-    told = [path.name for path in site.rglob("*.html") if "environ({" in path.read_text(encoding="utf-8")]
+    told = [
+        path.name
+        for path in site.rglob("*.html")
+        if "environ({" in path.read_text(encoding="utf-8")
+    ]
     assert told == []
 
 

@@ -20,7 +20,10 @@ PLACEHOLDER = re.compile(r"%%|%[-#0-9.]*[a-z]")
 
 
 def quoted(page: str) -> list[str]:
-    """The messages in the text blocks, which also have settings. An indented line goes on with the one before."""
+    """The messages in the text blocks, which also have settings.
+
+    An indented line goes on with the one before.
+    """
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     found = re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     whole = [block.replace("\n    ", " ") for block in found]
@@ -47,14 +50,21 @@ def templates() -> tuple[re.Pattern[str], ...]:
             pattern = template(node) if isinstance(node, ast.expr) else None
             if pattern is not None and re.search(r"[a-z]{3}", pattern.replace("(.*?)", "")):
                 found.add(pattern)
-    return tuple(re.compile(f"{pattern}(.*)", re.DOTALL) for pattern in sorted(found, key=len, reverse=True))
+    return tuple(
+        re.compile(f"{pattern}(.*)", re.DOTALL) for pattern in sorted(found, key=len, reverse=True)
+    )
 
 
 def is_said(text: str) -> bool:
-    """True for a text that the package can say: templates one behind the other, with few words in their gaps."""
+    """True for a text that the package can say: templates one behind the other, with few words in
+    their gaps.
+    """
     if len(text.split()) < FEW_WORDS:
         return True
-    return any((match := pattern.fullmatch(text)) and all(map(is_said, match.groups())) for pattern in templates())
+    return any(
+        (match := pattern.fullmatch(text)) and all(map(is_said, match.groups()))
+        for pattern in templates()
+    )
 
 
 @pytest.mark.parametrize("message", [line for page in PAGES for line in quoted(page)])

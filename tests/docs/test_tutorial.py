@@ -1,4 +1,6 @@
-"""The tutorial runs from its first line to its last, as one session, on the servers that it starts itself."""
+"""The tutorial runs from its first line to its last, as one session, on the servers that it starts
+itself.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def session() -> Iterator[dict[str, Any]]:
                 server.close()
 
 
-async def test_every_step_of_the_tutorial_does_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_step_of_the_tutorial_does_what_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with session() as names:
         for block in blocks(PAGE):
             await run(block, NodeSet([]), monkeypatch, names)

@@ -1,4 +1,6 @@
-"""A proxy that changes what a real server says of itself: its clock, its version; the server itself is as it is."""
+"""A proxy that changes what a real server says of itself: its clock, its version; the server itself
+is as it is.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def clock_of(told: Callable[[float], float]) -> Callable[[bytes], bytes]:
 
 
 def version_of(told: str) -> Callable[[bytes], bytes]:
-    """INFO says that it is this version of Redis, with so many zeros before the last number that nothing gets longer."""
+    """INFO says that it is this version of Redis, with so many zeros before the last number that
+    nothing gets longer.
+    """
     head, _, last = told.rpartition(".")
 
     def older(match: re.Match[bytes]) -> bytes:

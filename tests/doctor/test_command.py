@@ -1,4 +1,6 @@
-"""`python -m aioredlock_ng doctor` in a process of its own: its exit status, its three ways of showing, what it never shows."""
+"""`python -m aioredlock_ng doctor` in a process of its own: its exit status, its three ways of
+showing, what it never shows.
+"""
 
 from __future__ import annotations
 
@@ -30,21 +32,39 @@ pytestmark = pytest.mark.once
 SECRET = "s3cr3t-p4ss"
 
 # All nodes here are on one machine, which may be busy.
-QUICK = ("--watch", "0.1", "--ignore", "same-host", "--ignore", "round-trip", "--ignore", "slow-quorum")
+QUICK = (
+    "--watch",
+    "0.1",
+    "--ignore",
+    "same-host",
+    "--ignore",
+    "round-trip",
+    "--ignore",
+    "slow-quorum",
+)
 
 
 def doctor(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "aioredlock_ng", "doctor", *arguments]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOREDLOCK_NG_")}
-    return subprocess.run(command, env={**inherited, **env}, capture_output=True, text=True, timeout=120, check=False)
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("AIOREDLOCK_NG_")
+    }
+    return subprocess.run(
+        command, env={**inherited, **env}, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 @pytest.fixture
 def sound(start_server: StartServer) -> list[str]:
-    return [start_server(["--appendfsync", "always"], appendonly=True, password=SECRET).url for _ in range(3)]
+    return [
+        start_server(["--appendfsync", "always"], appendonly=True, password=SECRET).url
+        for _ in range(3)
+    ]
 
 
-def test_the_exit_status_is_that_of_the_worst_finding(sound: list[str], start_server: StartServer) -> None:
+def test_the_exit_status_is_that_of_the_worst_finding(
+    sound: list[str], start_server: StartServer
+) -> None:
     server = start_server()
     clean = doctor(*sound, *QUICK)
     assert clean.returncode == 0, clean.stdout
@@ -55,7 +75,9 @@ def test_the_exit_status_is_that_of_the_worst_finding(sound: list[str], start_se
     warned = doctor(*sound[:2], server.url, *unguarded)
     assert warned.returncode == 1, warned.stdout
     assert f"warning: no-persistence: {server.address}: " in warned.stdout
-    accepted = doctor(*sound[:2], server.url, *unguarded, "--ignore", "no-persistence", "--ignore", "restarted")
+    accepted = doctor(
+        *sound[:2], server.url, *unguarded, "--ignore", "no-persistence", "--ignore", "restarted"
+    )
     assert accepted.returncode == 0, accepted.stdout
     assert "no-persistence" not in accepted.stdout
     server.command("CONFIG", "SET", "maxmemory", "8mb")
@@ -87,7 +109,11 @@ def test_json_has_everything(sound: list[str], start_server: StartServer) -> Non
     assert told["severity"] == "error"
     assert [node["problem"] for node in told["nodes"]] == ["", "", "", "unreachable"]
     first = told["findings"][0]
-    assert (first["code"], first["severity"], first["nodes"]) == ("unreachable", "error", [server.address])
+    assert (first["code"], first["severity"], first["nodes"]) == (
+        "unreachable",
+        "error",
+        [server.address],
+    )
     assert first["what"]
     assert first["meaning"]
     assert first["remedy"]
@@ -96,7 +122,9 @@ def test_json_has_everything(sound: list[str], start_server: StartServer) -> Non
 
 
 @pytest.mark.parametrize("columns", ["60", "80", "160"])
-def test_a_terminal_gets_lines_that_fit_and_no_address_is_cut(columns: str, start_server: StartServer) -> None:
+def test_a_terminal_gets_lines_that_fit_and_no_address_is_cut(
+    columns: str, start_server: StartServer
+) -> None:
     server = start_server()
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "aioredlock_ng", "doctor", server.url, "--watch", "0.1"]
@@ -139,7 +167,9 @@ def test_nodes_and_settings_come_from_the_environment(sound: list[str]) -> None:
     assert "1 node examined" in given.stdout
 
 
-def test_the_guard_comes_from_the_environment_unless_it_is_given(sound: list[str], start_server: StartServer) -> None:
+def test_the_guard_comes_from_the_environment_unless_it_is_given(
+    sound: list[str], start_server: StartServer
+) -> None:
     urls = (*sound[:2], start_server().url)
     without = doctor(*urls, *QUICK, AIOREDLOCK_NG_RECOVERY_GUARD="none")
     assert without.returncode == 1, without.stdout
@@ -164,7 +194,9 @@ def test_fencing_comes_from_the_environment_unless_it_is_given(start_server: Sta
 
 
 def test_nodes_are_named_by_node_too(sound: list[str]) -> None:
-    named = doctor("--node", sound[0], "--node", sound[1], *QUICK, AIOREDLOCK_NG_NODES="redis://127.0.0.1:1")
+    named = doctor(
+        "--node", sound[0], "--node", sound[1], *QUICK, AIOREDLOCK_NG_NODES="redis://127.0.0.1:1"
+    )
     assert "2 nodes examined" in named.stdout
     beside = doctor("--node", sound[0], *sound[1:], *QUICK)
     assert beside.returncode == 0, beside.stdout
@@ -179,7 +211,9 @@ def test_nodes_are_named_by_node_too(sound: list[str]) -> None:
         ("TTL", "long", "must be a number of seconds, got 'long'"),
     ],
 )
-def test_what_the_environment_has_wrong_is_told_as_by_the_other_commands(name: str, value: str, words: str) -> None:
+def test_what_the_environment_has_wrong_is_told_as_by_the_other_commands(
+    name: str, value: str, words: str
+) -> None:
     answer = doctor("redis://127.0.0.1:1", **{f"AIOREDLOCK_NG_{name}": value})
     assert answer.returncode == 2
     assert answer.stderr == f"aioredlock-ng doctor: AIOREDLOCK_NG_{name} {words}\n"
@@ -214,7 +248,11 @@ def test_what_cannot_begin_is_told_in_a_line(arguments: tuple[str, ...], words: 
 def test_passwords_are_never_shown(how: str, start_server: StartServer) -> None:
     server, other = start_server(password=SECRET), start_server(password="another")
     without_auth = start_server(["--rename-command", "AUTH", "", "--rename-command", "HELLO", ""])
-    urls = [server.url, f"redis://{SECRET}-user:{SECRET}@{other.address}", f"redis://:{SECRET}@{without_auth.address}"]
+    urls = [
+        server.url,
+        f"redis://{SECRET}-user:{SECRET}@{other.address}",
+        f"redis://:{SECRET}@{without_auth.address}",
+    ]
     answer = doctor(*urls, f"redis://:{SECRET}@127.0.0.1:1", how, "--watch", "0.1")
     assert answer.returncode == 2
     for word in ("authentication", "unreachable"):
@@ -224,7 +262,9 @@ def test_passwords_are_never_shown(how: str, start_server: StartServer) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-async def test_stopped_by_a_signal_it_leaves_no_key(number: signal.Signals, status: int, start_server: StartServer) -> None:
+async def test_stopped_by_a_signal_it_leaves_no_key(
+    number: signal.Signals, status: int, start_server: StartServer
+) -> None:
     server = start_server()
     held = asyncio.Event()
 
@@ -246,7 +286,11 @@ async def test_stopped_by_a_signal_it_leaves_no_key(number: signal.Signals, stat
 
 def test_help_names_it_and_the_extra_is_named_without_typer() -> None:
     answer = subprocess.run(
-        [sys.executable, "-m", "aioredlock_ng", "--help"], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "aioredlock_ng", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert "doctor" in answer.stdout
     missing = run("doctor", "redis://127.0.0.1", hidden=("typer",))

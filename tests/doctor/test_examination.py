@@ -1,4 +1,6 @@
-"""How the doctor behaves: every kind of node, an open manager, hung nodes, cancellation; it leaves nothing behind."""
+"""How the doctor behaves: every kind of node, an open manager, hung nodes, cancellation; it leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
     StartServer = Callable[..., LocalServer]
 
-VERSIONS = tiers.ends([pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()])
+VERSIONS = tiers.ends(
+    [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+)
 SECRET = "s3cr3t-p4ss"
 
 
@@ -41,7 +45,9 @@ async def test_an_open_manager_is_examined_over_other_connections(three_nodes: N
             assert lease.valid
             assert await redlock.locked("order")
         assert [facts.granted for facts in diagnosis.nodes] == [True] * 3
-        assert [facts.address for facts in diagnosis.nodes] == [node.address for node in redlock.nodes]
+        assert [facts.address for facts in diagnosis.nodes] == [
+            node.address for node in redlock.nodes
+        ]
         assert {node.connections for node in redlock.nodes} == {1}
     assert three_nodes.keys() == [set()] * 3
 
@@ -66,25 +72,39 @@ async def test_every_server_version_is_examined_to_the_end(nodes_of_each_version
         assert facts.refusals == ()
         assert facts.granted
         assert facts.server == (
-            f"valkey {info['valkey_version']}" if "valkey_version" in info else f"redis {info['redis_version']}"
+            f"valkey {info['valkey_version']}"
+            if "valkey_version" in info
+            else f"redis {info['redis_version']}"
         )
     assert nodes_of_each_version.keys() == [set()] * 3
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_a_cluster_member_of_every_version_is_told(binary: Path, start_server: StartServer) -> None:
+async def test_a_cluster_member_of_every_version_is_told(
+    binary: Path, start_server: StartServer
+) -> None:
     settings = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
     server = start_server(settings, binary=binary)
     diagnosis = await examine([server.url])
-    assert {finding.code for finding in diagnosis.findings} == {"cluster", "no-quorum", "single-node"}
+    assert {finding.code for finding in diagnosis.findings} == {
+        "cluster",
+        "no-quorum",
+        "single-node",
+    }
     assert diagnosis.nodes[0].granted is None
 
 
-async def test_a_replica_is_told_as_such_and_nothing_is_tried_there(start_server: StartServer) -> None:
+async def test_a_replica_is_told_as_such_and_nothing_is_tried_there(
+    start_server: StartServer,
+) -> None:
     primary, server = start_server(), start_server()
     server.command("REPLICAOF", "127.0.0.1", str(primary.port))
     diagnosis = await examine([server.url])
-    assert {finding.code for finding in diagnosis.findings} == {"replica", "no-quorum", "single-node"}
+    assert {finding.code for finding in diagnosis.findings} == {
+        "replica",
+        "no-quorum",
+        "single-node",
+    }
     assert diagnosis.nodes[0].granted is None
 
 
@@ -108,7 +128,9 @@ async def test_every_script_of_the_library_is_tried(start_server: StartServer) -
 
 async def test_a_socket_a_password_a_database_and_a_client(start_server: StartServer) -> None:
     local, secured = start_server(unix_socket=True), start_server(password=SECRET)
-    async with Redis.from_url(start_server().url, decode_responses=True, protocol=2, socket_timeout=0.001) as client:
+    async with Redis.from_url(
+        start_server().url, decode_responses=True, protocol=2, socket_timeout=0.001
+    ) as client:
         diagnosis = await examine([local.url, f"{secured.url}/7", client])
     assert [facts.granted for facts in diagnosis.nodes] == [True] * 3
     assert [facts.problem for facts in diagnosis.nodes] == [""] * 3
@@ -124,7 +146,9 @@ async def test_a_server_that_speaks_tls(tls_server: LocalServer) -> None:
     assert the(plain, "unreachable").nodes == (tls_server.address,)
 
 
-async def test_what_a_sentinel_names_is_examined_with_its_replica(sentinel_set: SentinelSet) -> None:
+async def test_what_a_sentinel_names_is_examined_with_its_replica(
+    sentinel_set: SentinelSet,
+) -> None:
     sentinel = Sentinel([sentinel_set.address])
     primary, replica = sentinel.master_for(sentinel_set.name), sentinel.slave_for(sentinel_set.name)
     try:
@@ -145,13 +169,21 @@ async def test_hung_nodes_do_not_hang_the_doctor(five_nodes: NodeSet) -> None:
     diagnosis = await examine(five_nodes.urls, connect_timeout=1.0)
     # Once for connecting; the others are done meanwhile.
     assert time.monotonic() - began < 15
-    assert [facts.problem for facts in diagnosis.nodes] == ["", "unreachable", "", "unreachable", ""]
+    assert [facts.problem for facts in diagnosis.nodes] == [
+        "",
+        "unreachable",
+        "",
+        "unreachable",
+        "",
+    ]
     assert len(of(diagnosis, "unreachable")) == 2
     assert not of(diagnosis, "no-quorum")
 
 
 @pytest.mark.parametrize("answers", [0, 1, 2, 6, 12, 17, 19, 21, 23, 25, 27, 29, 31, 60])
-async def test_a_node_that_hangs_midway_ends_in_time_with_what_is_known(answers: int, start_server: StartServer) -> None:
+async def test_a_node_that_hangs_midway_ends_in_time_with_what_is_known(
+    answers: int, start_server: StartServer
+) -> None:
     server = start_server(appendonly=True)
     left: int | None = None
 
@@ -176,7 +208,9 @@ async def test_a_node_that_hangs_midway_ends_in_time_with_what_is_known(answers:
         proxy.flow()
 
 
-async def test_cancelled_at_any_answer_it_leaves_no_key_and_no_connection(start_server: StartServer) -> None:
+async def test_cancelled_at_any_answer_it_leaves_no_key_and_no_connection(
+    start_server: StartServer,
+) -> None:
     server = start_server()
     task: asyncio.Task[Diagnosis]
     answers = 0
@@ -203,7 +237,9 @@ async def test_cancelled_at_any_answer_it_leaves_no_key_and_no_connection(start_
 
 
 @pytest.mark.parametrize("request_", [b"\r\nSET\r\n", b"\r\nEVALSHA\r\n"])
-async def test_cancelled_while_a_label_exists_it_deletes_the_label(request_: bytes, start_server: StartServer) -> None:
+async def test_cancelled_while_a_label_exists_it_deletes_the_label(
+    request_: bytes, start_server: StartServer
+) -> None:
     server = start_server()
     task: asyncio.Task[Diagnosis]
     cancelled = 0
@@ -247,7 +283,9 @@ async def test_a_doctor_that_is_cut_off_at_any_request_leaves_no_key_for_ever(
         while (await examine([server.url])).nodes[0].problem:
             keys = await client.keys()
             kept |= set(keys)
-            assert [key for key in keys if await client.pttl(key) == -1] == [], f"cut off at request {last}"
+            assert [key for key in keys if await client.pttl(key) == -1] == [], (
+                f"cut off at request {last}"
+            )
             await client.flushall()
             requests, last = 0, last + 1
     assert any(key.endswith(b":fences") for key in kept)
@@ -272,6 +310,8 @@ async def test_a_password_that_a_server_quotes_is_not_shown(start_server: StartS
         ({"probe": "x" * 65_536}, "65,536"),
     ],
 )
-async def test_a_bad_argument_is_refused(arguments: dict[str, Any], words: str, one_node: NodeSet) -> None:
+async def test_a_bad_argument_is_refused(
+    arguments: dict[str, Any], words: str, one_node: NodeSet
+) -> None:
     with pytest.raises(ConfigurationError, match=words):
         await Redlock(one_node.urls).diagnose(**arguments)

@@ -1,4 +1,6 @@
-"""Every finding on a real server that is configured wrongly on purpose, or reached in a way that is wrong."""
+"""Every finding on a real server that is configured wrongly on purpose, or reached in a way that is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,15 @@ ERROR, WARNING, INFO = Severity
 SAFE = ["--appendfsync", "always"]
 
 
-async def examine(urls: Iterable[Any], *, watch: float = 0.1, probe: str = "lock:doctor", **options: Any) -> Diagnosis:
-    return await diagnose(urls, Options(**{"connect_timeout": 1.0, "node_timeout": 0.5, **options}), watch=watch, probe=probe)
+async def examine(
+    urls: Iterable[Any], *, watch: float = 0.1, probe: str = "lock:doctor", **options: Any
+) -> Diagnosis:
+    return await diagnose(
+        urls,
+        Options(**{"connect_timeout": 1.0, "node_timeout": 0.5, **options}),
+        watch=watch,
+        probe=probe,
+    )
 
 
 def of(diagnosis: Diagnosis, code: str) -> list[Finding]:
@@ -76,7 +85,11 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             server.stop()
             return await examine([server.url]), ERROR, "connection refused"
         case "authentication":
-            return await examine([f"redis://:wrong@{ward.start(password='right').address}"]), ERROR, "authentication failed"
+            return (
+                await examine([f"redis://:wrong@{ward.start(password='right').address}"]),
+                ERROR,
+                "authentication failed",
+            )
         case "silent":
             proxy = RewritingProxy(ward.start().url, lambda data: data)
             url = await ward.proxy(proxy)
@@ -87,7 +100,11 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
                 return data
 
             proxy.to_client._rewrite = stall
-            return await examine([url], connect_timeout=1.0), ERROR, r"no answer to EVAL within 1(\.0)? s"
+            return (
+                await examine([url], connect_timeout=1.0),
+                ERROR,
+                r"no answer to EVAL within 1(\.0)? s",
+            )
         case "not-ready":
             server = ward.start(["--lua-time-limit", "50"])
             await ward.stack.enter_async_context(busy(server))
@@ -107,10 +124,16 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             return await examine([server.url]), ERROR, "volatile-lru, at 8 MiB"
         case "evicted-keys":
             server = ward.start(["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-random"])
-            server.command("EVAL", "for i = 1, 1000 do redis.call('SET', i, string.rep('x', 10000)) end", "0")
+            server.command(
+                "EVAL", "for i = 1, 1000 do redis.call('SET', i, string.rep('x', 10000)) end", "0"
+            )
             return await examine([server.url]), ERROR, r"has evicted \d+ keys"
         case "no-persistence":
-            return await examine([ward.start().url], recovery_guard=None), WARNING, "no append-only file"
+            return (
+                await examine([ward.start().url], recovery_guard=None),
+                WARNING,
+                "no append-only file",
+            )
         case "fsync":
             server = ward.start(["--appendfsync", "no"], appendonly=True)
             return await examine([server.url], recovery_guard=None), WARNING, "appendfsync is no"
@@ -118,7 +141,14 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             server = ward.start(["--rename-command", "CONFIG", ""], appendonly=True)
             return await examine([server.url]), INFO, "unknown command"
         case "persistence-failing":
-            settings = ["--dbfilename", "taken", "--save", "3600 1000000", "--stop-writes-on-bgsave-error", "no"]
+            settings = [
+                "--dbfilename",
+                "taken",
+                "--save",
+                "3600 1000000",
+                "--stop-writes-on-bgsave-error",
+                "no",
+            ]
             server = ward.start(settings)
             ward.stack.callback(server.crash)
             await asyncio.to_thread(fail_to_save, server)
@@ -127,7 +157,11 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             server = ward.start(["--repl-diskless-sync-delay", "0"])
             ward.start().command("REPLICAOF", "127.0.0.1", str(server.port))
             await eventually(lambda: server.info()["connected_slaves"] == "1", 15)
-            return await examine([server.url], recovery_guard=None), WARNING, "a replica is attached"
+            return (
+                await examine([server.url], recovery_guard=None),
+                WARNING,
+                "a replica is attached",
+            )
         case "restarted":
             words = r"started \d+ s ago, and leases may last 60 s"
             return await examine([ward.start().url], recovery_guard=None), WARNING, words
@@ -152,7 +186,12 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             return await examine([ward.start().url]), INFO, "it has no marker"
         case "other-keys":
             server = ward.start()
-            for command in ("HSET cart:1 item 2", "SET order:42 paid", "SET order:43 token PX 60000", "RPUSH log a"):
+            for command in (
+                "HSET cart:1 item 2",
+                "SET order:42 paid",
+                "SET order:43 token PX 60000",
+                "RPUSH log a",
+            ):
                 server.command(*command.split())
             words = r"^the server has other keys: 3 of 4 sampled keys are not locks \(hash, list, string without expiry\)$"
             return await examine([server.url]), WARNING, words
@@ -166,10 +205,18 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("7.0.4")))
             return await examine([url]), INFO, r"it is redis 7\.0\.0*4"
         case "no-resp3":
-            return await examine([ward.start(["--rename-command", "HELLO", ""]).url]), WARNING, "RESP3"
+            return (
+                await examine([ward.start(["--rename-command", "HELLO", ""]).url]),
+                WARNING,
+                "RESP3",
+            )
         case "no-tracking":
             server = ward.start(["--rename-command", "CLIENT", ""])
-            return await examine([server.url]), WARNING, "CLIENT TRACKING is refused: .*unknown command"
+            return (
+                await examine([server.url]),
+                WARNING,
+                "CLIENT TRACKING is refused: .*unknown command",
+            )
         case "no-messages":
             server = ward.start(["--rename-command", "PUBLISH", ""])
             return await examine([server.url]), WARNING, "PUBLISH is refused: .*unknown command"
@@ -178,15 +225,33 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             return await examine([server.url]), WARNING, "queue ZRANK is refused: .*unknown command"
         case "no-readers":
             server = ward.start(["--rename-command", "PEXPIREAT", ""])
-            return await examine([server.url]), WARNING, "readers PEXPIREAT is refused: .*unknown command"
+            return (
+                await examine([server.url]),
+                WARNING,
+                "readers PEXPIREAT is refused: .*unknown command",
+            )
         case "no-labels":
             proxy = RewritingProxy(ward.start().url, lambda data: data)
-            proxy.to_server = Rewriting(lambda data: re.sub(rb"SET(\r\n\$\d+\r\naioredlock_ng:owner:)", rb"SAT\1", data))
-            return await examine([await ward.proxy(proxy)]), WARNING, "labels SET is refused: .*unknown command"
+            proxy.to_server = Rewriting(
+                lambda data: re.sub(rb"SET(\r\n\$\d+\r\naioredlock_ng:owner:)", rb"SAT\1", data)
+            )
+            return (
+                await examine([await ward.proxy(proxy)]),
+                WARNING,
+                "labels SET is refused: .*unknown command",
+            )
         case "no-identity":
-            return await examine([ward.start(["--rename-command", "INFO", ""]).url]), WARNING, "INFO is refused"
+            return (
+                await examine([ward.start(["--rename-command", "INFO", ""]).url]),
+                WARNING,
+                "INFO is refused",
+            )
         case "no-script-load":
-            return await examine([ward.start(["--rename-command", "SCRIPT", ""]).url]), INFO, "SCRIPT LOAD is refused"
+            return (
+                await examine([ward.start(["--rename-command", "SCRIPT", ""]).url]),
+                INFO,
+                "SCRIPT LOAD is refused",
+            )
         case "missing-right":
             return await examine([ward.user("+@all", "-evalsha")]), ERROR, "no right to evalsha"
         case "refused":
@@ -207,12 +272,20 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             server = ward.start(["--rename-command", "TIME", ""])
             return await examine([server.url], recovery_guard=None), INFO, "TIME is refused"
         case "round-trip":
-            return await examine([await ward.slow(0.05)], node_timeout=0.05), ERROR, r"half .* take 0\.(0[5-9]|[1-9])"
+            return (
+                await examine([await ward.slow(0.05)], node_timeout=0.05),
+                ERROR,
+                r"half .* take 0\.(0[5-9]|[1-9])",
+            )
         case "no-quorum":
             servers = [ward.start() for _ in range(3)]
             for server in servers[1:]:
                 server.stop()
-            return await examine([server.url for server in servers]), ERROR, "1 of 3 nodes can vote, 2 are needed"
+            return (
+                await examine([server.url for server in servers]),
+                ERROR,
+                "1 of 3 nodes can vote, 2 are needed",
+            )
         case "same-server":
             server = ward.start()
             twin = f"redis://localhost:{server.port}/3"
@@ -236,11 +309,19 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             urls = [ward.start().url, await ward.clock(lambda now: now - 3600), ward.start().url]
             return await examine(urls), WARNING, r"are (3600|3599\.9)\S* s apart"
         case "client-clock":
-            return await examine([await ward.clock(lambda now: now + 3600)]), WARNING, r"(3600|3599\.9)\S* s behind"
+            return (
+                await examine([await ward.clock(lambda now: now + 3600)]),
+                WARNING,
+                r"(3600|3599\.9)\S* s behind",
+            )
         case "slow-quorum":
             return await examine([await ward.slow(0.05)], ttl=0.8), WARNING, "of the ttl"
         case "short-ttl":
-            return await examine([ward.start().url], ttl=2.0), INFO, "ttl is 2 s, 4 times node_timeout"
+            return (
+                await examine([ward.start().url], ttl=2.0),
+                INFO,
+                "ttl is 2 s, 4 times node_timeout",
+            )
         case _:
             raise AssertionError(f"no server here shows the finding {code!r}")
 
@@ -258,21 +339,39 @@ async def codes_of(urls: Iterable[Any], **options: Any) -> dict[str, Severity]:
     return {finding.code: finding.severity for finding in (await examine(urls, **options)).findings}
 
 
-async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(start_server: StartServer) -> None:
+async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(
+    start_server: StartServer,
+) -> None:
     servers = [start_server(SAFE, appendonly=True) for _ in range(3)]
     diagnosis = await examine([server.url for server in servers])
     # The machine may be busy.
-    wrong = {finding.code for finding in diagnosis.findings if finding.severity is not INFO} - {"round-trip"}
+    wrong = {finding.code for finding in diagnosis.findings if finding.severity is not INFO} - {
+        "round-trip"
+    }
     assert wrong == {"same-host"}
     known = {"same-host", "unmarked", "clock-rate-unknown", "round-trip"}
     assert {finding.code for finding in diagnosis.findings} <= known
     for server, facts in zip(servers, diagnosis.nodes, strict=True):
         info = server.info()
-        assert (facts.address, facts.endpoint, facts.run_id) == (server.address, server.address, info["run_id"])
+        assert (facts.address, facts.endpoint, facts.run_id) == (
+            server.address,
+            server.address,
+            info["run_id"],
+        )
         assert facts.server.split()[1] in (info.get("valkey_version"), info["redis_version"])
-        assert (facts.resp3, facts.tracking, facts.granted, facts.refusals) == (True, True, True, ())
+        assert (facts.resp3, facts.tracking, facts.granted, facts.refusals) == (
+            True,
+            True,
+            True,
+            (),
+        )
         assert facts.messages
-        assert (facts.aof, facts.fsync, facts.maxmemory_policy, facts.replicas) == (True, "always", "noeviction", 0)
+        assert (facts.aof, facts.fsync, facts.maxmemory_policy, facts.replicas) == (
+            True,
+            "always",
+            "noeviction",
+            0,
+        )
         assert facts.round_trips is not None
         assert facts.clock is not None
         assert abs(facts.clock.offset) <= facts.clock.offset_error + 0.001
@@ -284,9 +383,19 @@ async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(start_ser
 @pytest.mark.parametrize(
     ("settings", "appendonly", "code", "severity"),
     [
-        (["--maxmemory", "8mb", "--maxmemory-policy", "allkeys-lru"], False, "eviction-policy", ERROR),
+        (
+            ["--maxmemory", "8mb", "--maxmemory-policy", "allkeys-lru"],
+            False,
+            "eviction-policy",
+            ERROR,
+        ),
         (["--maxmemory-policy", "volatile-ttl"], False, "eviction-policy", WARNING),
-        (["--maxmemory", "8mb", "--maxmemory-policy", "noeviction"], False, "eviction-policy", None),
+        (
+            ["--maxmemory", "8mb", "--maxmemory-policy", "noeviction"],
+            False,
+            "eviction-policy",
+            None,
+        ),
         (["--appendfsync", "everysec"], True, "fsync", INFO),
         (["--appendfsync", "always"], True, "fsync", None),
         ([], True, "restarted", INFO),
@@ -294,13 +403,19 @@ async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(start_ser
     ],
 )
 async def test_how_bad_a_setting_is(
-    settings: list[str], appendonly: bool, code: str, severity: Severity | None, start_server: StartServer
+    settings: list[str],
+    appendonly: bool,
+    code: str,
+    severity: Severity | None,
+    start_server: StartServer,
 ) -> None:
     codes = await codes_of([start_server(settings, appendonly=appendonly).url], recovery_guard=None)
     assert codes.get(code) == severity
 
 
-async def test_other_data_is_no_finding_beside_locks_that_have_keys_of_their_own(start_server: StartServer) -> None:
+async def test_other_data_is_no_finding_beside_locks_that_have_keys_of_their_own(
+    start_server: StartServer,
+) -> None:
     server = start_server()
     server.command("SET", "order:42", "paid")
     diagnosis = await examine([server.url], key_format="lock:{name}")
@@ -308,7 +423,9 @@ async def test_other_data_is_no_finding_beside_locks_that_have_keys_of_their_own
     assert diagnosis.nodes[0].sampled_keys is None
 
 
-async def test_locks_and_what_doctors_and_the_library_write_are_no_other_data(start_server: StartServer) -> None:
+async def test_locks_and_what_doctors_and_the_library_write_are_no_other_data(
+    start_server: StartServer,
+) -> None:
     server = start_server()
     async with Redlock([server.url]) as redlock:
         await trusted(redlock)
@@ -320,7 +437,9 @@ async def test_locks_and_what_doctors_and_the_library_write_are_no_other_data(st
 
 
 @pytest.mark.parametrize("missing", ["-scan", "-type", "-pttl"])
-async def test_without_the_rights_to_look_nothing_is_said_of_other_data(start_server: StartServer, missing: str) -> None:
+async def test_without_the_rights_to_look_nothing_is_said_of_other_data(
+    start_server: StartServer, missing: str
+) -> None:
     server = start_server()
     server.command("SET", "order:42", "paid")
     server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", missing)
@@ -336,12 +455,18 @@ async def trusted(redlock: Redlock) -> None:
         pass
 
 
-async def test_a_node_that_forgot_everything_is_quarantined_beside_those_that_did_not(start_server: StartServer) -> None:
-    servers = [start_server(["--appendfsync", "always"], appendonly=True) for _ in range(2)] + [start_server()]
+async def test_a_node_that_forgot_everything_is_quarantined_beside_those_that_did_not(
+    start_server: StartServer,
+) -> None:
+    servers = [start_server(["--appendfsync", "always"], appendonly=True) for _ in range(2)] + [
+        start_server()
+    ]
     urls = [server.url for server in servers]
     async with Redlock(urls) as redlock:
         await trusted(redlock)
-        assert [facts.trust for facts in (await redlock.diagnose(watch=0.1)).nodes] == ["trusted"] * 3
+        assert [facts.trust for facts in (await redlock.diagnose(watch=0.1)).nodes] == [
+            "trusted"
+        ] * 3
     servers[2].restart()
     diagnosis = await examine(urls)
     assert the(diagnosis, "quarantined").nodes == (servers[2].address,)
@@ -352,37 +477,55 @@ async def test_a_node_that_forgot_everything_is_quarantined_beside_those_that_di
         diagnosis = await redlock.diagnose(watch=0.1)
     assert diagnosis.nodes[2].trust in ("waiting", "founding")
     assert 50 < (diagnosis.nodes[2].ready_in or 0) <= 61
-    assert re.search(r"it is (waiting|founding), and may vote in [56]\d\.\d s", the(diagnosis, "quarantined").what)
+    assert re.search(
+        r"it is (waiting|founding), and may vote in [56]\d\.\d s",
+        the(diagnosis, "quarantined").what,
+    )
     servers[1].restart()
     diagnosis = await examine(urls)
-    assert {finding.nodes[0] for finding in of(diagnosis, "quarantined")} == {servers[1].address, servers[2].address}
+    assert {finding.nodes[0] for finding in of(diagnosis, "quarantined")} == {
+        servers[1].address,
+        servers[2].address,
+    }
     the(diagnosis, "no-quorum")
 
 
 async def test_the_guard_makes_what_forgets_a_remark(start_server: StartServer) -> None:
     server = start_server()
-    guarded, unguarded = await codes_of([server.url]), await codes_of([server.url], recovery_guard=None)
+    guarded, unguarded = (
+        await codes_of([server.url]),
+        await codes_of([server.url], recovery_guard=None),
+    )
     assert guarded["no-persistence"] is INFO
     assert unguarded["no-persistence"] is WARNING
     assert "restarted" not in guarded
     assert "unmarked" not in unguarded
 
 
-async def test_keys_evicted_before_the_policy_was_corrected_are_a_warning(start_server: StartServer) -> None:
+async def test_keys_evicted_before_the_policy_was_corrected_are_a_warning(
+    start_server: StartServer,
+) -> None:
     server = start_server(["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-random"])
-    server.command("EVAL", "for i = 1, 1000 do redis.call('SET', i, string.rep('x', 10000)) end", "0")
+    server.command(
+        "EVAL", "for i = 1, 1000 do redis.call('SET', i, string.rep('x', 10000)) end", "0"
+    )
     server.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
     codes = await codes_of([server.url])
     assert codes["evicted-keys"] is WARNING
     assert "eviction-policy" not in codes
 
 
-async def test_a_full_server_that_was_in_use_is_told_in_its_own_words_alone(start_server: StartServer) -> None:
+async def test_a_full_server_that_was_in_use_is_told_in_its_own_words_alone(
+    start_server: StartServer,
+) -> None:
     server = start_server()
     async with Redlock([server.url], node_timeout=5.0) as redlock, redlock.lock("order"):
         pass
     server.command("CONFIG", "SET", "maxmemory", "1")
-    assert re.search("^script acquire, .*script repair.*: -?OOM ", the(await examine([server.url]), "refused").what)
+    assert re.search(
+        "^script acquire, .*script repair.*: -?OOM ",
+        the(await examine([server.url]), "refused").what,
+    )
 
 
 async def test_a_clock_that_is_too_slow_is_a_warning(start_server: StartServer) -> None:

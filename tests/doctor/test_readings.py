@@ -1,4 +1,6 @@
-"""What servers say and what clocks show, read by pure functions: full tables of the words of every version."""
+"""What servers say and what clocks show, read by pure functions: full tables of the words of every
+version.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("words", "right"), WORDS.items())
-def test_a_missing_right_is_read_from_the_words_of_every_version(words: str, right: str | None) -> None:
+def test_a_missing_right_is_read_from_the_words_of_every_version(
+    words: str, right: str | None
+) -> None:
     assert missing_right(words) == right
 
 
@@ -53,7 +57,10 @@ def test_a_missing_right_is_read_from_the_words_of_every_version(words: str, rig
     ("words", "cure"),
     [
         ("OOM command not allowed when used memory > 'maxmemory'.", "memory"),
-        (f"ERR Error running script (call to f_{SHA}): @user_script:1: -OOM command not allowed", "memory"),
+        (
+            f"ERR Error running script (call to f_{SHA}): @user_script:1: -OOM command not allowed",
+            "memory",
+        ),
         ("MISCONF Redis is configured to save RDB snapshots", "disk"),
         ("READONLY You can't write against a read only replica.", "primary"),
         ("NOREPLICAS Not enough good replicas to write.", "min-replicas-to-write"),
@@ -69,8 +76,14 @@ def test_what_to_do_is_read_from_the_words(words: str, cure: str | None) -> None
 
 
 def test_quoted_arguments_and_control_codes_are_not_shown() -> None:
-    assert harmless("ERR unknown command 'AUTH', with args beginning with: 's3cr3t' ") == "ERR unknown command 'AUTH'"
-    assert harmless("ERR unknown command `AUTH`, with args beginning with: `s3cr3t`, ") == "ERR unknown command `AUTH`"
+    assert (
+        harmless("ERR unknown command 'AUTH', with args beginning with: 's3cr3t' ")
+        == "ERR unknown command 'AUTH'"
+    )
+    assert (
+        harmless("ERR unknown command `AUTH`, with args beginning with: `s3cr3t`, ")
+        == "ERR unknown command `AUTH`"
+    )
     assert harmless("a\x1b[31mb\r\nc") == "a [31mb  c"
     assert len(harmless("x" * 10_000)) == 300
 
@@ -91,7 +104,11 @@ def test_places_in_scripts_are_not_shown(words: str) -> None:
     ("lines", "name", "version"),
     [
         ("redis_version:7.0.15", "redis 7.0.15", (7, 0, 15)),
-        ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2", "valkey 9.1.2", (9, 1, 2)),
+        (
+            "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2",
+            "valkey 9.1.2",
+            (9, 1, 2),
+        ),
         ("redis_version:7.2.4\r\nserver_name:other", "other 7.2.4", (7, 2, 4)),
         ("redis_version:8.4-rc1", "redis 8.4-rc1", (8,)),
         ("role:master", "", ()),
@@ -128,9 +145,10 @@ def test_everything_of_interest_is_read_from_info() -> None:
         "aof": True,
         "failing": ("aof_last_write_status", "rdb_last_bgsave_status"),
     }
-    assert facts_of({"role": "master", "master_host": "x", "aof_enabled": "0"}) | {"aof": False, "primary": ""} == facts_of(
-        {"role": "master", "aof_enabled": "0"}
-    )
+    assert facts_of({"role": "master", "master_host": "x", "aof_enabled": "0"}) | {
+        "aof": False,
+        "primary": "",
+    } == facts_of({"role": "master", "aof_enabled": "0"})
 
 
 def test_an_info_that_says_nothing_gives_no_facts() -> None:
@@ -141,9 +159,15 @@ def test_an_info_that_says_nothing_gives_no_facts() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "p50", "p95", "p99"),
-    [([3.0], 3.0, 3.0, 3.0), ([2.0, 1.0], 1.0, 2.0, 2.0), ([float(n) for n in range(100, 0, -1)], 50.0, 95.0, 99.0)],
+    [
+        ([3.0], 3.0, 3.0, 3.0),
+        ([2.0, 1.0], 1.0, 2.0, 2.0),
+        ([float(n) for n in range(100, 0, -1)], 50.0, 95.0, 99.0),
+    ],
 )
-def test_percentiles_are_by_nearest_rank(seconds: list[float], p50: float, p95: float, p99: float) -> None:
+def test_percentiles_are_by_nearest_rank(
+    seconds: list[float], p50: float, p95: float, p99: float
+) -> None:
     told = round_trips(seconds)
     assert told is not None
     assert (told.count, told.p50, told.p95, told.p99) == (len(seconds), p50, p95, p99)
@@ -181,6 +205,9 @@ def test_a_reading_is_never_off_by_more_than_it_says(
     assert told.offset_error == pytest.approx((ways[2] + ways[3]) / 2, abs=1e-6)
     middles = between + 1.0 + (ways[2] + ways[3] - ways[0] - ways[1]) / 2
     assert told.rate_error == pytest.approx(sum(ways) / 2 / middles, abs=1e-6)
-    assert abs(told.offset - (node_clock(read_at) - wall_at_0 - read_at)) <= told.offset_error + 1e-6
-    # The instants of reading are known up to the errors of both samples, and the clock advances at its own rate in them.
+    assert (
+        abs(told.offset - (node_clock(read_at) - wall_at_0 - read_at)) <= told.offset_error + 1e-6
+    )
+    # The instants of reading are known up to the errors of both samples, and the clock advances at
+    # its own rate in them.
     assert abs(told.rate - rate) <= told.rate_error * rate + 1e-6

@@ -1,4 +1,6 @@
-"""Missing ACL rights, tried by doing on every server version at hand: each is named, and what it costs is told."""
+"""Missing ACL rights, tried by doing on every server version at hand: each is named, and what it
+costs is told.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import Severity
-from aioredlock_ng._doctor.rights import COMMANDS_IN_SCRIPTS, COMMANDS_OF_QUEUES, COMMANDS_OF_READERS
+from aioredlock_ng._doctor.rights import (
+    COMMANDS_IN_SCRIPTS,
+    COMMANDS_OF_QUEUES,
+    COMMANDS_OF_READERS,
+)
 from aioredlock_ng._scripts.catalogue import CALLED, OF_QUEUES, OF_READERS
 from tests.doctor.test_findings_on_servers import examine, of, the
 from tests.support import server_versions
@@ -56,12 +62,16 @@ RIGHTS = {
 
 KEYS = ["~lock:*", "~aioredlock_ng:*", "resetchannels", "&aioredlock_ng:*"]
 ALL = [f"+{right}" for right in RIGHTS]
-BESIDE_LABELS = [f"~aioredlock_ng:{key}" for key in ("marker", "fences", "queue:*", "slots:*", "readers:*")]
+BESIDE_LABELS = [
+    f"~aioredlock_ng:{key}" for key in ("marker", "fences", "queue:*", "slots:*", "readers:*")
+]
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
 @pytest.mark.parametrize("missing", RIGHTS)
-async def test_a_missing_right_is_named_and_nothing_else(missing: str, binary: Path, start_server: StartServer) -> None:
+async def test_a_missing_right_is_named_and_nothing_else(
+    missing: str, binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary, appendonly=True)
     rights = [right for right in ALL if right != f"+{missing}"]
     server.command("ACL", "SETUSER", "locks", "on", ">word", *KEYS, *rights)
@@ -77,7 +87,9 @@ async def test_a_missing_right_is_named_and_nothing_else(missing: str, binary: P
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_a_key_outside_the_users_pattern_is_told_with_the_remedy(binary: Path, start_server: StartServer) -> None:
+async def test_a_key_outside_the_users_pattern_is_told_with_the_remedy(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
     server.command("ACL", "SETUSER", "locks", "on", ">word", *KEYS, "+@all")
     url = f"redis://locks:word@{server.address}"
@@ -90,7 +102,9 @@ async def test_a_key_outside_the_users_pattern_is_told_with_the_remedy(binary: P
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_the_librarys_own_keys_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
+async def test_the_librarys_own_keys_outside_the_users_pattern_are_told(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
     server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", "&*", "+@all")
     url = f"redis://locks:word@{server.address}"
@@ -107,11 +121,21 @@ async def test_the_librarys_own_keys_outside_the_users_pattern_are_told(binary: 
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_queues_of_slots_and_readers_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
+async def test_queues_of_slots_and_readers_outside_the_users_pattern_are_told(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
     own = ("marker", "fences", "queue:*", "owner:*")
     server.command(
-        "ACL", "SETUSER", "locks", "on", ">word", "~lock:*", *(f"~aioredlock_ng:{key}" for key in own), "&*", "+@all"
+        "ACL",
+        "SETUSER",
+        "locks",
+        "on",
+        ">word",
+        "~lock:*",
+        *(f"~aioredlock_ng:{key}" for key in own),
+        "&*",
+        "+@all",
     )
     url = f"redis://locks:word@{server.address}"
     finding = the(await examine([url]), "missing-right")
@@ -125,9 +149,13 @@ async def test_queues_of_slots_and_readers_outside_the_users_pattern_are_told(bi
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_keys_of_labels_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
+async def test_keys_of_labels_outside_the_users_pattern_are_told(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", *BESIDE_LABELS, "&*", "+@all")
+    server.command(
+        "ACL", "SETUSER", "locks", "on", ">word", "~lock:*", *BESIDE_LABELS, "&*", "+@all"
+    )
     url = f"redis://locks:word@{server.address}"
     diagnosis = await examine([url])
     finding = the(diagnosis, "missing-right")
@@ -156,26 +184,47 @@ async def test_keys_of_labels_outside_the_users_pattern_are_told(binary: Path, s
         "~aioredlock_ng:owner:*:doctor:????????????????",
     ],
 )
-async def test_a_right_to_labels_that_is_too_small_is_told(rule: str, start_server: StartServer) -> None:
+async def test_a_right_to_labels_that_is_too_small_is_told(
+    rule: str, start_server: StartServer
+) -> None:
     server = start_server()
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", *BESIDE_LABELS, "&*", "+@all", rule)
+    server.command(
+        "ACL", "SETUSER", "locks", "on", ">word", "~lock:*", *BESIDE_LABELS, "&*", "+@all", rule
+    )
     diagnosis = await examine([f"redis://locks:word@{server.address}"])
     assert "Election.leader" in the(diagnosis, "missing-right").meaning
     assert server.command("DBSIZE") == b"0"
 
 
-async def test_a_pattern_for_locks_that_excludes_slots_is_no_error(start_server: StartServer) -> None:
+async def test_a_pattern_for_locks_that_excludes_slots_is_no_error(
+    start_server: StartServer,
+) -> None:
     server = start_server()
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*:lock", "~*:lock:fences", "~aioredlock_ng:*", "&*", "+@all")
+    server.command(
+        "ACL",
+        "SETUSER",
+        "locks",
+        "on",
+        ">word",
+        "~*:lock",
+        "~*:lock:fences",
+        "~aioredlock_ng:*",
+        "&*",
+        "+@all",
+    )
     diagnosis = await examine([f"redis://locks:word@{server.address}"], key_format="{name}:lock")
     assert not of(diagnosis, "missing-right")
     assert diagnosis.nodes[0].granted
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_the_librarys_channels_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
+async def test_the_librarys_channels_outside_the_users_pattern_are_told(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "resetchannels", "&another:*", "~*", "+@all")
+    server.command(
+        "ACL", "SETUSER", "locks", "on", ">word", "resetchannels", "&another:*", "~*", "+@all"
+    )
     diagnosis = await examine([f"redis://locks:word@{server.address}"])
     finding = the(diagnosis, "missing-right")
     assert finding.severity is WARNING
@@ -199,12 +248,18 @@ async def test_only_what_the_settings_need_is_an_error(
     rights = [right for right in ALL if right not in ("+zadd", "+zscore", "+time")]
     server.command("ACL", "SETUSER", "locks", "on", ">word", *KEYS, *rights)
     diagnosis = await examine([f"redis://locks:word@{server.address}"], **options)
-    wrong = [finding.what for finding in diagnosis.findings if finding.severity is ERROR and finding.code == "missing-right"]
+    wrong = [
+        finding.what
+        for finding in diagnosis.findings
+        if finding.severity is ERROR and finding.code == "missing-right"
+    ]
     assert {what.partition("no right to ")[2].partition(":")[0] for what in wrong} == needed
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_what_readers_need_beside_locks_is_a_warning_about_readers(binary: Path, start_server: StartServer) -> None:
+async def test_what_readers_need_beside_locks_is_a_warning_about_readers(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
     rights = [right for right in ALL if right not in ("+zremrangebyscore", "+pexpireat")]
     server.command("ACL", "SETUSER", "locks", "on", ">word", *KEYS, *rights)
@@ -218,9 +273,14 @@ async def test_what_readers_need_beside_locks_is_a_warning_about_readers(binary:
 
 async def test_several_missing_rights_are_several_findings(start_server: StartServer) -> None:
     server = start_server()
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+evalsha", "+info", "+client|tracking")
+    server.command(
+        "ACL", "SETUSER", "locks", "on", ">word", "~*", "+evalsha", "+info", "+client|tracking"
+    )
     diagnosis = await examine([f"redis://locks:word@{server.address}"])
-    named = {finding.what.partition("no right to ")[2].partition(":")[0] for finding in of(diagnosis, "missing-right")}
+    named = {
+        finding.what.partition("no right to ")[2].partition(":")[0]
+        for finding in of(diagnosis, "missing-right")
+    }
     assert named >= {"eval", "get", "pttl", "set", "pexpire", "del", "script|load", "time"}
 
 
@@ -233,7 +293,9 @@ async def test_no_right_to_the_database_is_named(start_server: StartServer) -> N
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_the_rights_in_the_docs_satisfy_the_doctor(binary: Path, start_server: StartServer) -> None:
+async def test_the_rights_in_the_docs_satisfy_the_doctor(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(["--appendfsync", "always"], binary=binary, appendonly=True)
     lines = re.findall(r"^ACL SETUSER .*$", ACL_DOC.read_text(), re.MULTILINE)
     assert lines
@@ -241,7 +303,9 @@ async def test_the_rights_in_the_docs_satisfy_the_doctor(binary: Path, start_ser
         server.command(*line.split())
     diagnosis = await examine([f"redis://locks:password@{server.address}"])
     assert diagnosis.nodes[0].granted
-    assert {finding.code for finding in diagnosis.findings if finding.severity is not INFO} == {"single-node"}
+    assert {finding.code for finding in diagnosis.findings if finding.severity is not INFO} == {
+        "single-node"
+    }
     assert diagnosis.nodes[0].trust == "none"
 
 

@@ -46,11 +46,17 @@ GONE = NodeFacts(address="10.0.0.9:6379", problem="unreachable", words="no route
 
 def sound_set(count: int = 3) -> list[NodeFacts]:
     nodes = range(1, count + 1)
-    return [replace(SOUND, address=f"10.0.0.{n}:6379", endpoint=f"10.0.0.{n}:6379", run_id=str(n)) for n in nodes]
+    return [
+        replace(SOUND, address=f"10.0.0.{n}:6379", endpoint=f"10.0.0.{n}:6379", run_id=str(n))
+        for n in nodes
+    ]
 
 
 def found(nodes: list[NodeFacts], **options: Any) -> list[tuple[str, Severity]]:
-    return [(finding.code, finding.severity) for finding in diagnosis_of(nodes, Options(**options)).findings]
+    return [
+        (finding.code, finding.severity)
+        for finding in diagnosis_of(nodes, Options(**options)).findings
+    ]
 
 
 def clock(offset: float = 0.0, rate: float = 1.0, error: float = 0.0005) -> ClockReading:
@@ -70,17 +76,47 @@ UNGUARDED = {"recovery_guard": None}
 ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severity]]]] = [
     ("nothing", {}, {}, []),
     ("unreachable", {"problem": "unreachable", "words": "refused"}, {}, [("unreachable", ERROR)]),
-    ("authentication", {"problem": "authentication", "words": "WRONGPASS"}, {}, [("authentication", ERROR)]),
+    (
+        "authentication",
+        {"problem": "authentication", "words": "WRONGPASS"},
+        {},
+        [("authentication", ERROR)],
+    ),
     ("silent", {"problem": "silent", "words": "no answer"}, {}, [("silent", ERROR)]),
     ("not ready", {"problem": "not-ready", "words": "LOADING"}, {}, [("not-ready", ERROR)]),
-    ("not examined", {"problem": "not-examined", "words": "given as an object"}, {}, [("not-examined", INFO)]),
-    ("no database", {"problem": "unreachable", "words": NOPERM.format("select")}, {}, [("missing-right", ERROR)]),
+    (
+        "not examined",
+        {"problem": "not-examined", "words": "given as an object"},
+        {},
+        [("not-examined", INFO)],
+    ),
+    (
+        "no database",
+        {"problem": "unreachable", "words": NOPERM.format("select")},
+        {},
+        [("missing-right", ERROR)],
+    ),
     ("replica", {"role": "slave", "aof": False}, {}, [("replica", ERROR)]),
     ("cluster", {"cluster": True, "aof": False}, {}, [("cluster", ERROR)]),
-    ("volatile", {"maxmemory": 1, "maxmemory_policy": "volatile-lru"}, {}, [("eviction-policy", ERROR)]),
-    ("allkeys", {"maxmemory": 1, "maxmemory_policy": "allkeys-lfu"}, {}, [("eviction-policy", ERROR)]),
+    (
+        "volatile",
+        {"maxmemory": 1, "maxmemory_policy": "volatile-lru"},
+        {},
+        [("eviction-policy", ERROR)],
+    ),
+    (
+        "allkeys",
+        {"maxmemory": 1, "maxmemory_policy": "allkeys-lfu"},
+        {},
+        [("eviction-policy", ERROR)],
+    ),
     ("no limit yet", {"maxmemory_policy": "volatile-lru"}, {}, [("eviction-policy", WARNING)]),
-    ("limit unknown", {"maxmemory": None, "maxmemory_policy": "volatile-lru"}, {}, [("eviction-policy", WARNING)]),
+    (
+        "limit unknown",
+        {"maxmemory": None, "maxmemory_policy": "volatile-lru"},
+        {},
+        [("eviction-policy", WARNING)],
+    ),
     ("policy unknown", {"maxmemory": 1, "maxmemory_policy": ""}, {}, []),
     ("evicted before", {"evicted_keys": 1}, {}, [("evicted-keys", WARNING)]),
     (
@@ -96,7 +132,12 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ("fsync no", {"fsync": "no"}, UNGUARDED, [("fsync", WARNING)]),
     ("fsync no, guarded", {"fsync": "no"}, {}, [("fsync", INFO)]),
     ("fsync unknown", {"fsync": ""}, {}, []),
-    ("saving fails", {"failing": ("aof_last_write_status",)}, {}, [("persistence-failing", WARNING)]),
+    (
+        "saving fails",
+        {"failing": ("aof_last_write_status",)},
+        {},
+        [("persistence-failing", WARNING)],
+    ),
     ("replicas", {"replicas": 2}, UNGUARDED, [("replicas", WARNING)]),
     ("replicas, guarded", {"replicas": 2}, {}, [("replicas", INFO)]),
     ("restarted, with its data", {"uptime": 60}, UNGUARDED, [("restarted", INFO)]),
@@ -112,12 +153,32 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ("another process's marker", {"trust": "foreign"}, {}, [("quarantined", WARNING)]),
     ("waits", {"trust": "waiting", "ready_in": 7.0}, {}, [("quarantined", WARNING)]),
     ("no marker beside trusted nodes", {"trust": "none"}, {}, [("quarantined", WARNING)]),
-    ("founding beside trusted nodes", {"trust": "founding", "ready_in": 7.0}, {}, [("quarantined", WARNING)]),
-    ("other data", {"sampled_keys": 9, "foreign_keys": ("hash", "hash", "string")}, {}, [("other-keys", WARNING)]),
-    ("other data, locks apart", {"sampled_keys": 9, "foreign_keys": ("hash",)}, {"key_format": "lock:{name}"}, []),
+    (
+        "founding beside trusted nodes",
+        {"trust": "founding", "ready_in": 7.0},
+        {},
+        [("quarantined", WARNING)],
+    ),
+    (
+        "other data",
+        {"sampled_keys": 9, "foreign_keys": ("hash", "hash", "string")},
+        {},
+        [("other-keys", WARNING)],
+    ),
+    (
+        "other data, locks apart",
+        {"sampled_keys": 9, "foreign_keys": ("hash",)},
+        {"key_format": "lock:{name}"},
+        [],
+    ),
     ("locks alone", {"sampled_keys": 9}, {}, []),
     ("Redis 6.0", {"server": "redis 6.0.16", "aof": False}, {}, [("old-version", ERROR)]),
-    ("Redis 6.0 that knows no GETEX", {"server": "redis 6.0.16", "unknown": ("GETEX",)}, {}, [("old-version", ERROR)]),
+    (
+        "Redis 6.0 that knows no GETEX",
+        {"server": "redis 6.0.16", "unknown": ("GETEX",)},
+        {},
+        [("old-version", ERROR)],
+    ),
     ("no GETEX", {"unknown": ("GETEX",), "aof": False}, {}, [("unknown-command", ERROR)]),
     ("Redis 6.2.7", {"server": "redis 6.2.7"}, {}, [("noloop-defect", INFO)]),
     ("Redis 6.2.8", {"server": "redis 6.2.8"}, {}, []),
@@ -127,21 +188,56 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ("Valkey", {"server": "valkey 7.0.4"}, {}, []),
     ("no RESP3", {"resp3": False, "tracking": None}, {}, [("no-resp3", WARNING)]),
     ("hidden identity", {"run_id": ""}, {}, [("no-identity", WARNING)]),
-    ("INFO refused", {"refusals": (Refused("INFO", "ERR no"),), "server": ""}, {}, [("no-identity", WARNING)]),
-    ("INFO, no right", {"refusals": (Refused("INFO", NOPERM.format("info")),)}, {}, [("missing-right", WARNING)]),
-    ("SCRIPT LOAD", {"refusals": (Refused("SCRIPT LOAD", "ERR no"),)}, {}, [("no-script-load", INFO)]),
+    (
+        "INFO refused",
+        {"refusals": (Refused("INFO", "ERR no"),), "server": ""},
+        {},
+        [("no-identity", WARNING)],
+    ),
+    (
+        "INFO, no right",
+        {"refusals": (Refused("INFO", NOPERM.format("info")),)},
+        {},
+        [("missing-right", WARNING)],
+    ),
+    (
+        "SCRIPT LOAD",
+        {"refusals": (Refused("SCRIPT LOAD", "ERR no"),)},
+        {},
+        [("no-script-load", INFO)],
+    ),
     (
         "SCRIPT LOAD, no right",
         {"refusals": (Refused("SCRIPT LOAD", NOPERM.format("script|load")),)},
         {},
         [("missing-right", INFO)],
     ),
-    ("messages", {"refusals": (Refused("PUBLISH", "ERR no"),), "messages": False}, {}, [("no-messages", WARNING)]),
+    (
+        "messages",
+        {"refusals": (Refused("PUBLISH", "ERR no"),), "messages": False},
+        {},
+        [("no-messages", WARNING)],
+    ),
     ("queues", {"refusals": (Refused("queue ZRANK", "ERR no"),)}, {}, [("no-queue", WARNING)]),
-    ("readers", {"refusals": (Refused("readers PEXPIREAT", "ERR no"),)}, {}, [("no-readers", WARNING)]),
-    ("a script of readers", {"refusals": (Refused("readers acquire_read", "ERR no"),)}, {}, [("no-readers", WARNING)]),
+    (
+        "readers",
+        {"refusals": (Refused("readers PEXPIREAT", "ERR no"),)},
+        {},
+        [("no-readers", WARNING)],
+    ),
+    (
+        "a script of readers",
+        {"refusals": (Refused("readers acquire_read", "ERR no"),)},
+        {},
+        [("no-readers", WARNING)],
+    ),
     ("labels", {"refusals": (Refused("labels SET", "ERR no"),)}, {}, [("no-labels", WARNING)]),
-    ("labels, no right", {"refusals": (Refused("labels SET", KEYS_REFUSED),)}, {}, [("missing-right", WARNING)]),
+    (
+        "labels, no right",
+        {"refusals": (Refused("labels SET", KEYS_REFUSED),)},
+        {},
+        [("missing-right", WARNING)],
+    ),
     (
         "labels and the marker, for one reason",
         {"refusals": (Refused("labels SET", KEYS_REFUSED), Refused("script marker", KEYS_REFUSED))},
@@ -149,9 +245,24 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
         [("missing-right", ERROR)],
     ),
     ("messages that get lost", {"messages": False}, {}, [("no-messages", WARNING)]),
-    ("tracking", {"refusals": (Refused("CLIENT TRACKING", "ERR no"),), "tracking": False}, {}, [("no-tracking", WARNING)]),
-    ("TIME", {"refusals": (Refused("TIME", "ERR no"),), "clock": None}, {}, [("clock-unknown", INFO)]),
-    ("CONFIG", {"refusals": (Refused("CONFIG GET", "ERR no"),), "fsync": ""}, {}, [("fsync-unknown", INFO)]),
+    (
+        "tracking",
+        {"refusals": (Refused("CLIENT TRACKING", "ERR no"),), "tracking": False},
+        {},
+        [("no-tracking", WARNING)],
+    ),
+    (
+        "TIME",
+        {"refusals": (Refused("TIME", "ERR no"),), "clock": None},
+        {},
+        [("clock-unknown", INFO)],
+    ),
+    (
+        "CONFIG",
+        {"refusals": (Refused("CONFIG GET", "ERR no"),), "fsync": ""},
+        {},
+        [("fsync-unknown", INFO)],
+    ),
     ("a script", {"refusals": (Refused("script acquire", "OOM x"),)}, {}, [("refused", ERROR)]),
     (
         "scripts, for one reason",
@@ -189,13 +300,23 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ),
     (
         "TIME, for the scripts and for the doctor",
-        {"refusals": (Refused("TIME", NOPERM.format("time")), Refused("script marker", NOPERM.format("time")))},
+        {
+            "refusals": (
+                Refused("TIME", NOPERM.format("time")),
+                Refused("script marker", NOPERM.format("time")),
+            )
+        },
         {},
         [("missing-right", ERROR)],
     ),
     (
         "the library's own keys",
-        {"refusals": (Refused("script acquire_guarded", KEYS_REFUSED), Refused("script marker", KEYS_REFUSED))},
+        {
+            "refusals": (
+                Refused("script acquire_guarded", KEYS_REFUSED),
+                Refused("script marker", KEYS_REFUSED),
+            )
+        },
         {},
         [("missing-right", ERROR)],
     ),
@@ -203,7 +324,12 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ("a little fast", {"clock": clock(rate=1.0102)}, {}, []),
     ("too fast", {"clock": clock(rate=1.0120)}, {}, [("clock-rate", ERROR)]),
     ("too fast, perhaps", {"clock": clock(rate=1.0120, error=0.0045)}, {}, []),
-    ("too fast for less drift", {"clock": clock(rate=1.0102)}, {"drift_factor": 0.005}, [("clock-rate", ERROR)]),
+    (
+        "too fast for less drift",
+        {"clock": clock(rate=1.0102)},
+        {"drift_factor": 0.005},
+        [("clock-rate", ERROR)],
+    ),
     ("fast, and much drift allowed", {"clock": clock(rate=1.5)}, {"drift_factor": 0.4}, []),
     ("too slow", {"clock": clock(rate=0.9880)}, {}, [("clock-rate", WARNING)]),
     ("stepped back", {"clock": clock(rate=-3599.0)}, {}, [("clock-rate", WARNING)]),
@@ -216,7 +342,11 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
 ]
 
 
-@pytest.mark.parametrize(("facts", "options", "expected"), [row[1:] for row in ONE_NODE], ids=[row[0] for row in ONE_NODE])
+@pytest.mark.parametrize(
+    ("facts", "options", "expected"),
+    [row[1:] for row in ONE_NODE],
+    ids=[row[0] for row in ONE_NODE],
+)
 def test_what_is_found_at_one_node_of_three(
     facts: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, Severity]]
 ) -> None:
@@ -225,12 +355,17 @@ def test_what_is_found_at_one_node_of_three(
     diagnosis = diagnosis_of(nodes, Options(**options))
     assert [(finding.code, finding.severity) for finding in diagnosis.findings] == expected
     assert all(finding.nodes == (nodes[1].address,) for finding in diagnosis.findings)
-    assert all(finding.what and finding.meaning and finding.remedy for finding in diagnosis.findings)
+    assert all(
+        finding.what and finding.meaning and finding.remedy for finding in diagnosis.findings
+    )
 
 
 def at(nodes: list[NodeFacts], **changes: list[Any]) -> list[NodeFacts]:
     """The same nodes, each with its own value of every attribute named."""
-    return [replace(node, **{name: values[index] for name, values in changes.items()}) for index, node in enumerate(nodes)]
+    return [
+        replace(node, **{name: values[index] for name, values in changes.items()})
+        for index, node in enumerate(nodes)
+    ]
 
 
 QUICK, SLOW = trips(0.001, 0.002), trips(0.020, 0.0302)
@@ -242,7 +377,12 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
     ("one", sound_set(1), {}, [("single-node", WARNING)]),
     ("two", sound_set(2), {}, [("even-number", WARNING)]),
     ("four", sound_set(4), {}, [("even-number", WARNING)]),
-    ("one process, two names", at(sound_set(), run_id=["1", "2", "1"]), {}, [("same-server", ERROR)]),
+    (
+        "one process, two names",
+        at(sound_set(), run_id=["1", "2", "1"]),
+        {},
+        [("same-server", ERROR)],
+    ),
     (
         "one address, no identity",
         at(
@@ -260,7 +400,12 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
         {},
         [("unreachable", ERROR), ("unreachable", ERROR), ("same-server", ERROR)],
     ),
-    ("two on one host", at(sound_set(), endpoint=["10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1"]), {}, [("same-host", WARNING)]),
+    (
+        "two on one host",
+        at(sound_set(), endpoint=["10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1"]),
+        {},
+        [("same-host", WARNING)],
+    ),
     (
         "loopback and a socket",
         at(sound_set(), endpoint=["127.0.0.1:1", "/run/redis.sock", "[::1]:1"]),
@@ -275,12 +420,27 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
     ),
     (
         "two on one host, no identity",
-        at(sound_set(), run_id=["", "", "3"], server=["", "", ""], endpoint=["10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1"]),
+        at(
+            sound_set(),
+            run_id=["", "", "3"],
+            server=["", "", ""],
+            endpoint=["10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1"],
+        ),
         {},
         [("same-host", WARNING)],
     ),
-    ("one socket", at(sound_set(), endpoint=["/run/redis.sock", "10.0.0.1:1", "10.0.0.2:1"]), {}, []),
-    ("a minority gone", at(sound_set(), problem=["", "unreachable", ""]), {}, [("unreachable", ERROR)]),
+    (
+        "one socket",
+        at(sound_set(), endpoint=["/run/redis.sock", "10.0.0.1:1", "10.0.0.2:1"]),
+        {},
+        [],
+    ),
+    (
+        "a minority gone",
+        at(sound_set(), problem=["", "unreachable", ""]),
+        {},
+        [("unreachable", ERROR)],
+    ),
     (
         "a majority gone",
         at(sound_set(), problem=["silent", "", "unreachable"]),
@@ -293,9 +453,19 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
         {},
         [("replica", ERROR), ("replica", ERROR), ("no-quorum", ERROR)],
     ),
-    ("a majority that grants nothing", at(sound_set(), granted=[False, True, False]), {}, [("no-quorum", ERROR)]),
+    (
+        "a majority that grants nothing",
+        at(sound_set(), granted=[False, True, False]),
+        {},
+        [("no-quorum", ERROR)],
+    ),
     ("a new set", at(sound_set(), trust=["none"] * 3), {}, [("unmarked", INFO)] * 3),
-    ("a set that is founding", at(sound_set(), trust=["founding", "none", "founding"]), {}, [("unmarked", INFO)] * 3),
+    (
+        "a set that is founding",
+        at(sound_set(), trust=["founding", "none", "founding"]),
+        {},
+        [("unmarked", INFO)] * 3,
+    ),
     (
         "a majority in quarantine",
         at(sound_set(), trust=["trusted", "waiting", "none"]),
@@ -320,15 +490,45 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
         {},
         [("unreachable", ERROR), ("no-quorum", ERROR), *[("quarantined", WARNING)] * 2],
     ),
-    ("a damaged marker", at(sound_set(), trust=["trusted", "excessive", "trusted"]), {}, [("guard-time", WARNING)]),
-    ("foreign nodes", at(sound_set(), problem=["not-examined"] * 3), {}, [("not-examined", INFO)] * 3),
-    ("clocks apart", at(sound_set(), clock=[clock(), clock(0.2), clock()]), {}, [("clock-offset", WARNING)]),
-    ("clocks apart, perhaps", at(sound_set(), clock=[clock(), clock(0.1062, error=0.004), clock()]), {}, []),
-    ("clocks apart less than the drift", at(sound_set(), clock=[clock(), clock(0.1), clock()]), {}, []),
+    (
+        "a damaged marker",
+        at(sound_set(), trust=["trusted", "excessive", "trusted"]),
+        {},
+        [("guard-time", WARNING)],
+    ),
+    (
+        "foreign nodes",
+        at(sound_set(), problem=["not-examined"] * 3),
+        {},
+        [("not-examined", INFO)] * 3,
+    ),
+    (
+        "clocks apart",
+        at(sound_set(), clock=[clock(), clock(0.2), clock()]),
+        {},
+        [("clock-offset", WARNING)],
+    ),
+    (
+        "clocks apart, perhaps",
+        at(sound_set(), clock=[clock(), clock(0.1062, error=0.004), clock()]),
+        {},
+        [],
+    ),
+    (
+        "clocks apart less than the drift",
+        at(sound_set(), clock=[clock(), clock(0.1), clock()]),
+        {},
+        [],
+    ),
     ("our clock behind", at(sound_set(), clock=[clock(40)] * 3), {}, [("client-clock", WARNING)]),
     ("our clock ahead", at(sound_set(), clock=[clock(-40)] * 3), {}, [("client-clock", WARNING)]),
     ("our clock behind a little", at(sound_set(), clock=[clock(25)] * 3), {}, []),
-    ("our clock behind, perhaps", at(sound_set(), clock=[ClockReading(30.3, 0.4, 1.0, 0.001)] * 3), {}, []),
+    (
+        "our clock behind, perhaps",
+        at(sound_set(), clock=[ClockReading(30.3, 0.4, 1.0, 0.001)] * 3),
+        {},
+        [],
+    ),
     ("no clock", at(sound_set(), clock=[None] * 3), {}, []),
     ("one slow node", at(sound_set(), round_trips=[SLOW, QUICK, QUICK]), {"ttl": 0.5}, SHORT),
     (
@@ -343,14 +543,23 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
         {"ttl": 0.6},
         [("slow-quorum", WARNING), ("short-ttl", INFO)],
     ),
-    ("two slow nodes, and leases long enough", at(sound_set(), round_trips=[SLOW, QUICK, SLOW]), {"ttl": 0.7}, SHORT),
+    (
+        "two slow nodes, and leases long enough",
+        at(sound_set(), round_trips=[SLOW, QUICK, SLOW]),
+        {"ttl": 0.7},
+        SHORT,
+    ),
     ("a short ttl", sound_set(), {"ttl": 0.5}, SHORT),
     ("ten node_timeouts", sound_set(), {"ttl": 1.0}, []),
 ]
 
 
-@pytest.mark.parametrize(("nodes", "options", "expected"), [row[1:] for row in SETS], ids=[row[0] for row in SETS])
-def test_what_is_found_in_a_set(nodes: list[NodeFacts], options: dict[str, Any], expected: list[tuple[str, Severity]]) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "options", "expected"), [row[1:] for row in SETS], ids=[row[0] for row in SETS]
+)
+def test_what_is_found_in_a_set(
+    nodes: list[NodeFacts], options: dict[str, Any], expected: list[tuple[str, Severity]]
+) -> None:
     assert found(nodes, **options) == expected
 
 
@@ -374,8 +583,14 @@ def test_what_is_found_in_a_set(nodes: list[NodeFacts], options: dict[str, Any],
             {"clock": clock(error=0.02)},
             "its clock advanced 1 s (± 4.00%) in one second of this machine's clock; drift_factor allows for 1.01031",
         ),
-        ({"round_trips": trips(0.15, 0.2)}, "half of its round trips take 0.15 s or more; node_timeout is 0.1 s"),
-        ({"round_trips": trips(0.01, 0.06)}, "one round trip in 20 takes 0.06 s or more; node_timeout is 0.1 s"),
+        (
+            {"round_trips": trips(0.15, 0.2)},
+            "half of its round trips take 0.15 s or more; node_timeout is 0.1 s",
+        ),
+        (
+            {"round_trips": trips(0.01, 0.06)},
+            "one round trip in 20 takes 0.06 s or more; node_timeout is 0.1 s",
+        ),
     ],
 )
 def test_what_was_seen_is_said_with_its_figures(facts: dict[str, Any], what: str) -> None:
@@ -388,8 +603,16 @@ def test_what_was_seen_is_said_with_its_figures(facts: dict[str, Any], what: str
     [
         (sound_set(2), {}, "there are 2 nodes; they tolerate the loss of none"),
         (sound_set(6), {}, "there are 6 nodes; they tolerate the loss of 2"),
-        (at(sound_set(), clock=[clock(40)] * 3), {}, "this machine's clock is 40 s behind the nearest node's"),
-        (at(sound_set(), clock=[clock(-40)] * 3), {}, "this machine's clock is 40 s ahead of the nearest node's"),
+        (
+            at(sound_set(), clock=[clock(40)] * 3),
+            {},
+            "this machine's clock is 40 s behind the nearest node's",
+        ),
+        (
+            at(sound_set(), clock=[clock(-40)] * 3),
+            {},
+            "this machine's clock is 40 s ahead of the nearest node's",
+        ),
         (
             at(sound_set(), clock=[clock(1.5), clock(), clock()]),
             {},
@@ -404,38 +627,50 @@ def test_what_was_seen_is_said_with_its_figures(facts: dict[str, Any], what: str
         (at(sound_set(), problem=["silent"] * 3), {}, "0 of 3 nodes can vote, 2 are needed"),
     ],
 )
-def test_what_was_seen_of_the_set_is_said_with_its_figures(nodes: list[NodeFacts], options: dict[str, Any], what: str) -> None:
+def test_what_was_seen_of_the_set_is_said_with_its_figures(
+    nodes: list[NodeFacts], options: dict[str, Any], what: str
+) -> None:
     assert what in [finding.what for finding in diagnosis_of(nodes, Options(**options)).findings]
 
 
 def test_a_missing_right_is_said_with_its_name_and_the_command_that_grants_it() -> None:
-    refusals = (Refused("script acquire", NOPERM.format("set")), Refused("command GET", KEYS_REFUSED))
-    right, key = diagnosis_of([replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()).findings
+    refusals = (
+        Refused("script acquire", NOPERM.format("set")),
+        Refused("command GET", KEYS_REFUSED),
+    )
+    right, key = diagnosis_of(
+        [replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()
+    ).findings
     assert right.what == f"its user has no right to set: {NOPERM.format('set')}"
     assert right.remedy == "ACL SETUSER <user> +set (docs/acl.md)"
-    assert key.what == "its user has no right to the doctor's key: NOPERM No permissions to access a key"
+    assert (
+        key.what
+        == "its user has no right to the doctor's key: NOPERM No permissions to access a key"
+    )
     assert "--probe" in key.remedy
     refusals = (Refused("script marker", KEYS_REFUSED),)
     (own,) = diagnosis_of([replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()).findings
     assert own.what == f"its user has no right to the library's own keys: {KEYS_REFUSED}"
     assert own.remedy == "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"
     refusals = (Refused("labels GET", KEYS_REFUSED), Refused("labels watch", KEYS_REFUSED))
-    (label,) = diagnosis_of([replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()).findings
+    (label,) = diagnosis_of(
+        [replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()
+    ).findings
     assert (label.what, label.remedy) == (own.what, own.remedy)
     assert "Locks work" in label.meaning
     assert "Election.leader" in label.meaning
     words = "NOPERM No permissions to access a channel"
     refusals = (Refused("SUBSCRIBE", words), Refused("PUBLISH", words))
-    (channel,) = diagnosis_of([replace(SOUND, refusals=refusals, messages=False), *sound_set()[1:]], Options()).findings
+    (channel,) = diagnosis_of(
+        [replace(SOUND, refusals=refusals, messages=False), *sound_set()[1:]], Options()
+    ).findings
     assert (channel.code, channel.severity) == ("missing-right", WARNING)
     assert channel.what == f"its user has no right to the library's channels: {words}"
     assert channel.remedy == "ACL SETUSER <user> &aioredlock_ng:* (docs/acl.md)"
 
 
 WITNESS_FIRST = "keeps the node out for max_ttl if the first process that connects had used the node before the restart"
-MARKER_KEPT = (
-    "keeps the marker of the recovery guard, so the node then grants nothing for max_ttl, even if all processes are new"
-)
+MARKER_KEPT = "keeps the marker of the recovery guard, so the node then grants nothing for max_ttl, even if all processes are new"
 MARKER_OR_WITNESS = "max_ttl if the replica had the marker, or if the first process that connects had used the primary"
 
 
@@ -448,10 +683,16 @@ MARKER_OR_WITNESS = "max_ttl if the replica had the marker, or if the first proc
         ({"replicas": 1}, MARKER_OR_WITNESS),
     ],
 )
-def test_of_one_node_it_is_said_when_the_guard_keeps_it_out_after_a_loss(changes: dict[str, Any], words: str) -> None:
+def test_of_one_node_it_is_said_when_the_guard_keeps_it_out_after_a_loss(
+    changes: dict[str, Any], words: str
+) -> None:
     def meaning(nodes: list[NodeFacts], **options: Any) -> str:
         codes = ("no-persistence", "fsync", "replicas")
-        return next(finding.meaning for finding in diagnosis_of(nodes, Options(**options)).findings if finding.code in codes)
+        return next(
+            finding.meaning
+            for finding in diagnosis_of(nodes, Options(**options)).findings
+            if finding.code in codes
+        )
 
     alone, among_others = [replace(SOUND, **changes)], [replace(SOUND, **changes), *sound_set()[1:]]
     assert words in meaning(alone)
@@ -462,7 +703,9 @@ def test_of_one_node_it_is_said_when_the_guard_keeps_it_out_after_a_loss(changes
 
 
 def test_a_start_is_said_with_its_time() -> None:
-    (finding,) = diagnosis_of([replace(SOUND, uptime=7), *sound_set()[1:]], Options(recovery_guard=None)).findings
+    (finding,) = diagnosis_of(
+        [replace(SOUND, uptime=7), *sound_set()[1:]], Options(recovery_guard=None)
+    ).findings
     assert finding.what == "it started 7 s ago, and leases may last 60 s (max_ttl)"
 
 
@@ -472,7 +715,11 @@ def test_the_tables_have_every_kind() -> None:
 
 
 def test_the_worst_comes_first_and_is_the_severity_of_all() -> None:
-    nodes = at(sound_set(4), fsync=["everysec", "always", "always", "always"], problem=["", "", "silent", ""])
+    nodes = at(
+        sound_set(4),
+        fsync=["everysec", "always", "always", "always"],
+        problem=["", "", "silent", ""],
+    )
     diagnosis = diagnosis_of(nodes, Options())
     assert [finding.severity for finding in diagnosis.findings] == [ERROR, WARNING, INFO]
     assert diagnosis.severity is ERROR
@@ -481,7 +728,10 @@ def test_the_worst_comes_first_and_is_the_severity_of_all() -> None:
 
 def test_those_of_the_same_severity_come_in_the_order_of_the_nodes() -> None:
     nodes = at(sound_set(), replicas=[0, 1, 1], failing=[("x",), (), ("y",)])
-    told = [(finding.code, finding.nodes) for finding in diagnosis_of(nodes, Options(recovery_guard=None)).findings]
+    told = [
+        (finding.code, finding.nodes)
+        for finding in diagnosis_of(nodes, Options(recovery_guard=None)).findings
+    ]
     first, second, third = ((node.address,) for node in nodes)
     assert told == [
         ("persistence-failing", first),
@@ -492,7 +742,9 @@ def test_those_of_the_same_severity_come_in_the_order_of_the_nodes() -> None:
 
 
 def test_the_docs_explain_every_kind_and_no_other() -> None:
-    section = OPERATIONS.read_text(encoding="utf-8").partition("## The doctor")[2].partition("\n## ")[0]
+    section = (
+        OPERATIONS.read_text(encoding="utf-8").partition("## The doctor")[2].partition("\n## ")[0]
+    )
     rows = re.findall(r"^\* `([a-z0-9-]+)` \((\w+(?: or \w+)*)\)\\$", section, re.MULTILINE)
     assert [code for code, _ in rows] == list(KINDS)
     shown: dict[str, set[str]] = {code: set() for code in KINDS}

@@ -1,4 +1,6 @@
-"""A candidate interrupted at any callback of the loop leaves no key, no queue entry, no task and no term."""
+"""A candidate interrupted at any callback of the loop leaves no key, no queue entry, no task and no
+term.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ PLAYS: dict[str, Callable[[Election], Awaitable[None]]] = {
 @pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
 @pytest.mark.parametrize("play", PLAYS)
 @pytest.mark.parametrize("interruption", INTERRUPTIONS)
-def test_a_candidate_interrupted_at_any_instant_leaves_nothing(interruption: str, play: str, held: bool) -> None:
+def test_a_candidate_interrupted_at_any_instant_leaves_nothing(
+    interruption: str, play: str, held: bool
+) -> None:
     for step in range(1, MOST_STEPS):
         with asyncio.Runner(loop_factory=SteppedLoop) as runner:
             loop = runner.get_loop()
@@ -112,7 +116,9 @@ async def _interrupt(loop: SteppedLoop, interruption: str, play: str, held: bool
         election.check()
         await asyncio.sleep(CLEAN_UP_TIME)
         assert rig.clean, f"keys left: {rig.keys()}"
-        assert not any(server.queues.members(KEY) for server in rig.servers), "entries left in a queue"
+        assert not any(server.queues.members(KEY) for server in rig.servers), (
+            "entries left in a queue"
+        )
         assert all(_is_quiet(process) for process in (mine, other))
         # The same object can stand again.
         assert await asyncio.wait_for(election.run(_answer), 1) == 42

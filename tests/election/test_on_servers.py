@@ -1,4 +1,6 @@
-"""Elections on real servers and on the testing kit's nodes: who leads, a killed leader, and a loss on purpose."""
+"""Elections on real servers and on the testing kit's nodes: who leads, a killed leader, and a loss
+on purpose.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ asyncio.run(main())
 
 
 @pytest.fixture(params=["memory", "servers", pytest.param("threads", marks=pytest.mark.full)])
-async def managers(request: pytest.FixtureRequest, three_nodes: NodeSet) -> AsyncIterator[tuple[Redlock, Redlock]]:
+async def managers(
+    request: pytest.FixtureRequest, three_nodes: NodeSet
+) -> AsyncIterator[tuple[Redlock, Redlock]]:
     """Two managers, as of two processes."""
     nodes = MemoryNodes(3)
 
@@ -66,7 +70,9 @@ async def seen_by(election: Election, seen: list[str | None]) -> None:
         seen.append(leader)  # noqa: PERF401 - a list that others read meanwhile
 
 
-async def test_the_lead_goes_from_one_to_the_next_and_a_watcher_sees_it(managers: tuple[Redlock, Redlock]) -> None:
+async def test_the_lead_goes_from_one_to_the_next_and_a_watcher_sees_it(
+    managers: tuple[Redlock, Redlock],
+) -> None:
     first, second = managers
     begun: list[str] = []
     seen: list[str | None] = []

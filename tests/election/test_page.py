@@ -22,11 +22,20 @@ HINTS = ("acquire", "try_acquire")
 
 
 @pytest.mark.parametrize("block", [pytest.param(block, id=block.id) for block in blocks(PAGE)])
-async def test_a_block_of_the_page_runs(block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_block_of_the_page_runs(
+    block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await run(block, three_nodes, monkeypatch)
 
 
 def test_the_page_names_every_method_of_an_election() -> None:
-    internal = {name for name, member in vars(Election).items() if "Internal:" in (member.__doc__ or "")}
-    public = {name for name in vars(Election) if not name.startswith("_")} - {"name", "ttl", *HINTS, *internal}
+    internal = {
+        name for name, member in vars(Election).items() if "Internal:" in (member.__doc__ or "")
+    }
+    public = {name for name in vars(Election) if not name.startswith("_")} - {
+        "name",
+        "ttl",
+        *HINTS,
+        *internal,
+    }
     assert [name for name in sorted(public) if not re.search(rf"\b{name}\b", TEXT)] == []

@@ -39,7 +39,11 @@ async def _partitions(draw: random.Random) -> tuple[Log, float]:
     async with Rig(3) as rig:
         processes = [await rig.process(ttl=TTL, node_timeout=0.1) for _ in range(3)]
         candidates = [
-            Candidate(process.redlock.election(NAME, label=f"c{n}"), log, last_words=draw.uniform(0.0, TTL / 10))
+            Candidate(
+                process.redlock.election(NAME, label=f"c{n}"),
+                log,
+                last_words=draw.uniform(0.0, TTL / 10),
+            )
             for n, process in enumerate(processes)
         ]
         await asyncio.sleep(TTL)
@@ -48,7 +52,9 @@ async def _partitions(draw: random.Random) -> tuple[Log, float]:
             leader = next(n for n, candidate in enumerate(candidates) if candidate.election.leading)
             terms = len(log.lines)
             heal = _cut(processes[leader], draw)
-            await eventually(lambda terms=terms: len(log.lines) >= terms + 2, within=2 * TTL, every=0.01)
+            await eventually(
+                lambda terms=terms: len(log.lines) >= terms + 2, within=2 * TTL, every=0.01
+            )
             await asyncio.sleep(draw.uniform(0.0, TTL / 2))
             heal()
             for way in range(3):
@@ -60,7 +66,9 @@ async def _partitions(draw: random.Random) -> tuple[Log, float]:
 
 
 def _cut(process: Process, draw: random.Random) -> Callable[[], None]:
-    """Cut it off from a majority or from all, by closed or by silent connections; return how to heal that."""
+    """Cut it off from a majority or from all, by closed or by silent connections; return how to
+    heal that.
+    """
     nodes = draw.sample(process.nodes, draw.choice((2, 3)))
     silent = [node for node in nodes if draw.random() < 0.5]
     for node in nodes:

@@ -58,11 +58,15 @@ async def do_everything(rig: Rig, sink: EventSink, leading: Callable[[], float])
 @pytest.mark.parametrize("kind", [None, "cron"])
 async def test_prometheus_counts_terms(rig: Rig, kind: str | None) -> None:
     registry = CollectorRegistry()
-    sink = PrometheusSink(registry, kind=None if kind is None else lambda name: name.partition(":")[0])
+    sink = PrometheusSink(
+        registry, kind=None if kind is None else lambda name: name.partition(":")[0]
+    )
     labels = {} if kind is None else {"kind": kind}
 
     def value(name: str, **more: str) -> float:
-        return registry.get_sample_value(f"aioredlock_ng_election_{name}", {**labels, **more}) or 0.0
+        return (
+            registry.get_sample_value(f"aioredlock_ng_election_{name}", {**labels, **more}) or 0.0
+        )
 
     await do_everything(rig, sink, lambda: value("leading"))
     assert value("terms_total", cause="done") == 1
@@ -77,7 +81,9 @@ async def test_prometheus_counts_terms(rig: Rig, kind: str | None) -> None:
 async def test_opentelemetry_counts_terms(rig: Rig, kind: str | None) -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
-    sink = OpenTelemetrySink(meter_provider=provider, kind=None if kind is None else lambda name: name.partition(":")[0])
+    sink = OpenTelemetrySink(
+        meter_provider=provider, kind=None if kind is None else lambda name: name.partition(":")[0]
+    )
     labels = {} if kind is None else {"aioredlock_ng.kind": kind}
 
     def value(name: str, **more: str) -> float:

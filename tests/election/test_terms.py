@@ -101,7 +101,11 @@ async def test_a_leader_without_a_majority_ends_before_anybody_else_begins(
     stepped_down, led = log.lines[1][2], log.lines[2][2]
     assert led - stepped_down >= 0.9, "a third of the ttl lies between"
     assert stepped_down - began <= 2.1
-    assert [type(event) for event in events if isinstance(event, RenewalSlow | SteppingDown | TermOutlived)] == [
+    assert [
+        type(event)
+        for event in events
+        if isinstance(event, RenewalSlow | SteppingDown | TermOutlived)
+    ] == [
         RenewalSlow,
         SteppingDown,
     ]
@@ -191,7 +195,9 @@ async def test_a_body_that_outlives_its_term_is_an_error_and_fails_the_probe(
         election.check()
     [outlived] = [event for event in events if isinstance(event, TermOutlived)]
     assert outlived.resource == NAME
-    assert [record.levelname for record in caplog.records if "has worked" in record.message] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if "has worked" in record.message] == [
+        "ERROR"
+    ]
     free.set()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -283,9 +289,14 @@ async def test_the_next_candidate_leads_two_round_trips_after_a_resignation(rig:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_fifty_candidates_cost_five_commands_per_second_on_five_nodes_together(rig: Rig) -> None:
+async def test_fifty_candidates_cost_five_commands_per_second_on_five_nodes_together(
+    rig: Rig,
+) -> None:
     processes = [await rig.process(ttl=10.0) for _ in range(50)]
-    candidates = [Candidate(process.redlock.election(NAME, label=str(n)), Log()) for n, process in enumerate(processes)]
+    candidates = [
+        Candidate(process.redlock.election(NAME, label=str(n)), Log())
+        for n, process in enumerate(processes)
+    ]
     await asyncio.sleep(10.0)
     asked = [process.questions() for process in processes]
     # Two of the rarest looks.
@@ -400,7 +411,10 @@ async def test_max_hold_passes_the_lead_around_without_a_warning(
         for process, label in zip(processes, ("ann", "bob"), strict=True)
     ]
     await asyncio.sleep(15)
-    assert log.story[:6] in (["ann+", "ann-", "bob+", "bob-", "ann+", "ann-"], ["bob+", "bob-", "ann+", "ann-", "bob+", "bob-"])
+    assert log.story[:6] in (
+        ["ann+", "ann-", "bob+", "bob-", "ann+", "ann-"],
+        ["bob+", "bob-", "ann+", "ann-", "bob+", "bob-"],
+    )
     assert log.most == 1
     assert not [event for event in events if isinstance(event, RenewalSlow)]
     assert {event.cause for event in events if isinstance(event, SteppingDown)} == {"max_hold"}
@@ -419,7 +433,9 @@ async def test_a_closed_manager_ends_the_term_and_the_run(rig: Rig) -> None:
         await running
 
 
-async def test_no_leader_begins_while_the_body_of_a_closed_manager_cleans_up(rig: Rig, events: list[Event]) -> None:
+async def test_no_leader_begins_while_the_body_of_a_closed_manager_cleans_up(
+    rig: Rig, events: list[Event]
+) -> None:
     ann, bob = [await rig.process(ttl=3.0, sinks=[events.append]) for _ in range(2)]
     log = Log()
     first = Candidate(ann.redlock.election(NAME, label="ann"), log, last_words=1.0)
@@ -438,7 +454,9 @@ async def test_no_leader_begins_while_the_body_of_a_closed_manager_cleans_up(rig
     await stop(second)
 
 
-async def test_a_clean_up_that_outlives_the_lease_of_a_closed_manager_is_reported(rig: Rig, events: list[Event]) -> None:
+async def test_a_clean_up_that_outlives_the_lease_of_a_closed_manager_is_reported(
+    rig: Rig, events: list[Event]
+) -> None:
     process = await rig.process(ttl=1.0, sinks=[events.append])
     candidate = Candidate(process.redlock.election(NAME, label="ann"), Log(), last_words=3.0)
     await asyncio.sleep(0.5)
@@ -481,7 +499,9 @@ async def test_a_body_that_blocked_its_loop_beyond_the_lease_is_reported_as_outl
     assert "has worked 3." in caplog.text
 
 
-async def test_a_refusal_that_waiting_does_not_cure_is_raised_before_the_first_term_only(rig: Rig) -> None:
+async def test_a_refusal_that_waiting_does_not_cure_is_raised_before_the_first_term_only(
+    rig: Rig,
+) -> None:
     process = await rig.process(ttl=1.0)
     log = Log()
     rig.refuse("NOPERM no rights", 0, 1, 2)

@@ -137,7 +137,9 @@ async def test_a_watcher_learns_that_its_manager_is_closed(rig: Rig) -> None:
     assert isinstance(watcher.task.exception(), RedlockClosed)
 
 
-async def test_each_change_of_leader_is_one_event_of_an_election(rig: Rig, events: list[Event]) -> None:
+async def test_each_change_of_leader_is_one_event_of_an_election(
+    rig: Rig, events: list[Event]
+) -> None:
     ann, eve = await rig.process(), await rig.process(sinks=[events.append])
     election = eve.redlock.election(NAME)
     watchers = [Watcher(election) for _ in range(2)]
@@ -152,11 +154,19 @@ async def test_each_change_of_leader_is_one_event_of_an_election(rig: Rig, event
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_fifty_candidates_send_their_looks_and_the_leader_its_renewals_and_nothing_else(rig: Rig) -> None:
-    """The bound holds from the start. A test of terms has the average over two of the rarest looks."""
+async def test_fifty_candidates_send_their_looks_and_the_leader_its_renewals_and_nothing_else(
+    rig: Rig,
+) -> None:
+    """The bound holds from the start.
+
+    A test of terms has the average over two of the rarest looks.
+    """
     processes = [await rig.process() for _ in range(50)]
     log = Log()
-    candidates = [Candidate(process.redlock.election(NAME, label=f"c{n}"), log) for n, process in enumerate(processes)]
+    candidates = [
+        Candidate(process.redlock.election(NAME, label=f"c{n}"), log)
+        for n, process in enumerate(processes)
+    ]
     await asyncio.sleep(20)
     questions = [process.questions() for process in processes]
     await asyncio.sleep(100)
@@ -168,7 +178,9 @@ async def test_fifty_candidates_send_their_looks_and_the_leader_its_renewals_and
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_a_watcher_that_is_no_candidate_costs_less_than_two_commands_per_second(rig: Rig) -> None:
+async def test_a_watcher_that_is_no_candidate_costs_less_than_two_commands_per_second(
+    rig: Rig,
+) -> None:
     ann, eve = await rig.process(), await rig.process()
     candidate = Candidate(ann.redlock.election(NAME, label="ann"), Log())
     watcher = Watcher(eve.redlock.election(NAME))

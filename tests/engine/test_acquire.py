@@ -37,14 +37,20 @@ async def test_a_free_lock_is_granted_by_all_nodes_and_released_on_all(rig: Rig)
 
 @pytest.mark.parametrize("rig", [1, 2, 3, 4, 5], indirect=True)
 @pytest.mark.parametrize("fault", ["hang", "disconnect", "refuse"])
-async def test_a_minority_in_trouble_stops_nobody_and_a_majority_stops_all(rig: Rig, fault: str) -> None:
+async def test_a_minority_in_trouble_stops_nobody_and_a_majority_stops_all(
+    rig: Rig, fault: str
+) -> None:
     process = await rig.process()
     total = len(rig.servers)
     spare = total - (total // 2 + 1)
     for broken in range(total):
-        await asyncio.sleep(0.01)  # releases are executed everywhere; a node in trouble may refuse them, too
+        await asyncio.sleep(
+            0.01
+        )  # releases are executed everywhere; a node in trouble may refuse them, too
         if broken:
-            getattr(rig, fault)(*(("OOM command not allowed",) if fault == "refuse" else ()), broken - 1)
+            getattr(rig, fault)(
+                *(("OOM command not allowed",) if fault == "refuse" else ()), broken - 1
+            )
         if broken <= spare:
             async with process.lock("a"):
                 pass
@@ -132,7 +138,9 @@ async def test_what_no_waiting_cures_is_told_at_once(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.03, 0.5])
-async def test_blocking_timeout_bounds_everything_although_all_nodes_hang(rig: Rig, timeout: float) -> None:
+async def test_blocking_timeout_bounds_everything_although_all_nodes_hang(
+    rig: Rig, timeout: float
+) -> None:
     process = await rig.process()
     rig.hang(0, 1, 2)
     before = now()
@@ -145,8 +153,12 @@ async def test_blocking_timeout_bounds_everything_although_all_nodes_hang(rig: R
     assert rig.clean, "a timed-out acquire on nodes that then wake leaves no key"
 
 
-@pytest.mark.parametrize(("names", "whom"), [(("b",), "another after"), (("a",), "bob in this process after")])
-async def test_blocking_timeout_tells_that_another_holds_it(rig: Rig, names: tuple[str, ...], whom: str) -> None:
+@pytest.mark.parametrize(
+    ("names", "whom"), [(("b",), "another after"), (("a",), "bob in this process after")]
+)
+async def test_blocking_timeout_tells_that_another_holds_it(
+    rig: Rig, names: tuple[str, ...], whom: str
+) -> None:
     process = await rig.process(owner="bob")
     lease = await process.lock(*names).acquire()
     if names != ("a",):
@@ -192,7 +204,9 @@ async def test_a_grant_with_too_little_left_does_not_count(rig: Rig) -> None:
     lease = await process.lock("a").try_acquire()
     assert lease is not None
     await lease.release()
-    rig.ways[:] = [0.051] * 3  # 0.102 there and back: within the round, and 1 - 0.012 - 0.102 is too little
+    rig.ways[:] = [
+        0.051
+    ] * 3  # 0.102 there and back: within the round, and 1 - 0.012 - 0.102 is too little
     assert now() > 0
     with pytest.raises(QuorumUnreachable):
         await process.lock("a").try_acquire()
@@ -248,7 +262,9 @@ async def test_several_resources_are_taken_all_or_none(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("same_process", [True, False])
-async def test_overlapping_sets_in_any_order_neither_deadlock_nor_overlap(rig: Rig, same_process: bool) -> None:
+async def test_overlapping_sets_in_any_order_neither_deadlock_nor_overlap(
+    rig: Rig, same_process: bool
+) -> None:
     first = await rig.process()
     second = first if same_process else await rig.process()
     inside: set[str] = set()
@@ -293,7 +309,9 @@ async def test_releases_owed_to_a_lost_node_are_delivered_when_it_is_back(rig: R
     assert rig.clean
 
 
-async def test_an_acquire_whose_answer_was_cut_off_is_released_when_the_node_is_back(rig: Rig) -> None:
+async def test_an_acquire_whose_answer_was_cut_off_is_released_when_the_node_is_back(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.hang(1, 2)
     acquiring = asyncio.ensure_future(process.lock("a").acquire())
@@ -308,7 +326,9 @@ async def test_an_acquire_whose_answer_was_cut_off_is_released_when_the_node_is_
     assert rig.clean
 
 
-async def test_a_timeout_in_the_middle_of_an_attempt_tells_what_the_nodes_said_before(rig: Rig) -> None:
+async def test_a_timeout_in_the_middle_of_an_attempt_tells_what_the_nodes_said_before(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.refuse("OOM command not allowed", 0, 1, 2)
     rig.ways[:] = [0.045] * 3

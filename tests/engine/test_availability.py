@@ -1,4 +1,6 @@
-"""Whether a quorum of nodes can grant: its loss and its return are told once each, and callers need not wait for it."""
+"""Whether a quorum of nodes can grant: its loss and its return are told once each, and callers need
+not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, QuorumUnreachable, RedlockClosed
+from aioredlock_ng import (
+    AcquireTimeout,
+    ConfigurationError,
+    LockHeld,
+    QuorumUnreachable,
+    RedlockClosed,
+)
 from aioredlock_ng._core.votes import Unsent
 from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng.events import Event, QuorumLost, QuorumRegained
@@ -52,11 +60,18 @@ async def test_a_majority_that_is_lost_is_told_once_and_once_when_it_is_back(
     assert (lost.able, lost.needed, lost.nodes, lost.back_in) == (1, 2, 3, None)
     assert lost.reasons == ("memory-1: down (not connected)", "memory-2: down (not connected)")
     assert (back.able, back.needed, back.nodes, back.after) == (2, 2, 3, pytest.approx(3, abs=0.1))
-    told = [(record.levelname, record.message) for record in caplog.records if "quorum" in record.message]
+    told = [
+        (record.levelname, record.message)
+        for record in caplog.records
+        if "quorum" in record.message
+    ]
     down = "memory-1: down (not connected); memory-2: down (not connected)"
     assert told == [
         ("WARNING", f"no quorum: 1 of 3 nodes can grant locks, 2 are needed: {down}"),
-        ("INFO", "a quorum is back: 2 of 3 nodes can grant locks, 2 are needed; there was no quorum for 3.0 s"),
+        (
+            "INFO",
+            "a quorum is back: 2 of 3 nodes can grant locks, 2 are needed; there was no quorum for 3.0 s",
+        ),
     ]
 
 
@@ -118,7 +133,9 @@ async def test_wait_ready_returns_when_a_majority_is_connected(rig: Rig) -> None
 
 
 @pytest.mark.parametrize("timeout", [0, 5.0])
-async def test_wait_ready_names_each_node_that_cannot_grant_and_why(rig: Rig, timeout: float) -> None:
+async def test_wait_ready_names_each_node_that_cannot_grant_and_why(
+    rig: Rig, timeout: float
+) -> None:
     rig.stop(0)
     process = await rig.process(max_ttl=60.0)
     rig.stop(1)
@@ -242,7 +259,9 @@ async def test_fail_fast_ends_once_nodes_that_hang_count_as_suspect(rig: Rig) ->
     assert now() - since < 0.2
 
 
-async def test_fail_fast_does_not_stand_in_line_behind_a_holder_of_this_process_without_a_majority(rig: Rig) -> None:
+async def test_fail_fast_does_not_stand_in_line_behind_a_holder_of_this_process_without_a_majority(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     lease = await process.lock("a", ttl=30).acquire()
     rig.stop(0, 1)

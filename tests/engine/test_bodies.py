@@ -1,4 +1,6 @@
-"""The body of `async with`: cancelled on loss as asyncio.timeout would do it, and left as the caller expects it."""
+"""The body of `async with`: cancelled on loss as asyncio.timeout would do it, and left as the
+caller expects it.
+"""
 
 # ruff: noqa: PT012 - what is raised at the end of a body is the subject, so whole bodies stand inside pytest.raises
 from __future__ import annotations
@@ -10,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from aioredlock_ng import AcquireTimeout, LockHeld, LockLost, QuorumUnreachable, RedlockClosed, RedlockError
+from aioredlock_ng import (
+    AcquireTimeout,
+    LockHeld,
+    LockLost,
+    QuorumUnreachable,
+    RedlockClosed,
+    RedlockError,
+)
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
@@ -37,7 +46,12 @@ class HTTPError(Exception):
 @pytest.mark.parametrize("on_lost", ["cancel", "flag"])
 @pytest.mark.parametrize(
     ("hung", "timeout", "expected"),
-    [((), 0, LockHeld), ((), 0.1, AcquireTimeout), ((0, 1), 0.1, QuorumUnreachable), ((0, 1), 0, QuorumUnreachable)],
+    [
+        ((), 0, LockHeld),
+        ((), 0.1, AcquireTimeout),
+        ((0, 1), 0.1, QuorumUnreachable),
+        ((0, 1), 0, QuorumUnreachable),
+    ],
 )
 async def test_no_body_begins_without_the_lock(
     rig: Rig, hung: tuple[int, ...], timeout: float, expected: type[Exception], on_lost: Any
@@ -127,7 +141,9 @@ async def test_a_body_that_never_awaits_learns_at_exit(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("on_lost", ["cancel", "flag"])
-async def test_a_body_that_never_awaits_learns_at_exit_that_its_keys_were_taken(rig: Rig, on_lost: Any) -> None:
+async def test_a_body_that_never_awaits_learns_at_exit_that_its_keys_were_taken(
+    rig: Rig, on_lost: Any
+) -> None:
     process, rival = await rig.process(), await rig.process()
     with pytest.raises(LockLost, match="no longer held its key when it was released"):
         async with process.lock("a", on_lost=on_lost):
@@ -167,7 +183,9 @@ async def test_a_body_that_released_by_itself_leaves_in_peace(rig: Rig) -> None:
 
 @pytest.mark.parametrize("how", ["lost", "overdue"])
 @pytest.mark.parametrize("on_lost", ["cancel", "flag"])
-async def test_a_body_does_not_begin_with_a_lease_that_is_over_already(rig: Rig, on_lost: Any, how: str) -> None:
+async def test_a_body_does_not_begin_with_a_lease_that_is_over_already(
+    rig: Rig, on_lost: Any, how: str
+) -> None:
     process = await rig.process(ttl=10.0)
     lock = process.lock("a", on_lost=on_lost)
     begun = []
@@ -184,12 +202,15 @@ async def test_a_body_does_not_begin_with_a_lease_that_is_over_already(rig: Rig,
         if how == "lost":
             lease.lose("while its caller was on its way")
         else:
-            # The process does something else for longer than the ttl; the timer of the deadline has no turn yet.
+            # The process does something else for longer than the ttl; the timer of the deadline has
+            # no turn yet.
             asyncio.get_running_loop().advance(20)  # type: ignore[attr-defined]
 
     # Behind the answers, before their caller goes on.
     asyncio.get_running_loop().call_at(now() + 2 * WAY + 1e-10, over)
-    with pytest.raises(QuorumUnreachable, match=r"the lease ended before this task ran: .*was lost after"):
+    with pytest.raises(
+        QuorumUnreachable, match=r"the lease ended before this task ran: .*was lost after"
+    ):
         await record
     assert not begun
     async with lock:
@@ -197,7 +218,9 @@ async def test_a_body_does_not_begin_with_a_lease_that_is_over_already(rig: Rig,
     assert begun == [2]
 
 
-async def test_the_body_is_not_cancelled_in_its_own_extend_though_another_task_extends_too(rig: Rig) -> None:
+async def test_the_body_is_not_cancelled_in_its_own_extend_though_another_task_extends_too(
+    rig: Rig,
+) -> None:
     process = await rig.process(ttl=1.0)
     told: list[LockLost] = []
 
@@ -288,7 +311,9 @@ async def test_a_loss_found_by_check_is_raised_without_a_phantom_cancellation(ri
         "verify",
     ],
 )
-async def test_a_loss_found_by_asking_is_raised_without_a_phantom_cancellation(rig: Rig, call: str) -> None:
+async def test_a_loss_found_by_asking_is_raised_without_a_phantom_cancellation(
+    rig: Rig, call: str
+) -> None:
     process = await rig.process(ttl=30.0)
     went_on = False
     with pytest.raises(LockLost):
@@ -303,7 +328,9 @@ async def test_a_loss_found_by_asking_is_raised_without_a_phantom_cancellation(r
 
 
 @pytest.mark.parametrize("cancels", [1, 2, 5])
-async def test_a_cancelled_exit_still_waits_until_a_quorum_has_released(rig: Rig, cancels: int) -> None:
+async def test_a_cancelled_exit_still_waits_until_a_quorum_has_released(
+    rig: Rig, cancels: int
+) -> None:
     process = await rig.process()
 
     async def hold() -> None:
@@ -368,7 +395,9 @@ async def test_entering_and_leaving_in_different_tasks(rig: Rig) -> None:
 
 
 async def over_and_held(process: Process) -> tuple[contextlib.AsyncExitStack, asyncio.Task[None]]:
-    """One Lock object with two entries: a stack's, lost, whose task is alive; and a task's, held until it is cancelled."""
+    """One Lock object with two entries: a stack's, lost, whose task is alive; and a task's, held
+    until it is cancelled.
+    """
     lock = process.lock("a", on_lost="flag", max_hold=0.5)
     stack = contextlib.AsyncExitStack()
     lost, entered = asyncio.Event(), asyncio.Event()
@@ -401,10 +430,14 @@ async def end(holder: asyncio.Task[None]) -> None:
     assert holder.cancelled()
 
 
-async def test_leaving_in_another_task_never_releases_the_lease_of_a_task_that_is_inside(rig: Rig) -> None:
+async def test_leaving_in_another_task_never_releases_the_lease_of_a_task_that_is_inside(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     stack, holder = await over_and_held(process)
-    with pytest.raises(RedlockError, match=r"the entry is ambiguous, so nothing was released; call"):
+    with pytest.raises(
+        RedlockError, match=r"the entry is ambiguous, so nothing was released; call"
+    ):
         await stack.aclose()
     await asyncio.sleep(0.1)
     assert process.redlock.stats().held == 1
@@ -423,7 +456,9 @@ async def test_the_bodys_own_error_wins_over_a_leaving_that_cannot_be_known(rig:
     await end(holder)
 
 
-async def test_a_lease_whose_leaving_could_not_be_known_is_released_when_the_other_entries_are_left(rig: Rig) -> None:
+async def test_a_lease_whose_leaving_could_not_be_known_is_released_when_the_other_entries_are_left(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     lock = process.lock("a", on_lost="flag", max_hold=60)
     first, second = contextlib.AsyncExitStack(), contextlib.AsyncExitStack()
@@ -463,7 +498,9 @@ async def test_leaving_what_nobody_entered_is_an_error_that_says_so(rig: Rig) ->
         await lock.__aexit__(None, None, None)
 
 
-async def test_leaving_in_a_task_that_somebody_else_cancelled_stays_a_cancellation_though_the_lease_was_lost(rig: Rig) -> None:
+async def test_leaving_in_a_task_that_somebody_else_cancelled_stays_a_cancellation_though_the_lease_was_lost(
+    rig: Rig,
+) -> None:
     """Whom the loss cancelled is the task that entered, which is done."""
     process = await rig.process()
     lock = process.lock("a")
@@ -485,7 +522,9 @@ async def test_leaving_in_a_task_that_somebody_else_cancelled_stays_a_cancellati
 
 
 async def test_a_loss_cancels_a_body_behind_an_anyio_shield(rig: Rig) -> None:
-    """A shield keeps out the cancellation of anyio's scopes, not that of `asyncio.timeout` or of a lost lock."""
+    """A shield keeps out the cancellation of anyio's scopes, not that of `asyncio.timeout` or of a
+    lost lock.
+    """
     process = await rig.process()
     went_on = False
     with pytest.raises(LockLost):
@@ -502,7 +541,9 @@ async def test_a_loss_cancels_a_body_behind_an_anyio_shield(rig: Rig) -> None:
                 await asyncio.sleep(60)
 
 
-async def test_nested_locks_are_released_innermost_first_and_the_outer_loss_ends_both(rig: Rig) -> None:
+async def test_nested_locks_are_released_innermost_first_and_the_outer_loss_ends_both(
+    rig: Rig,
+) -> None:
     process = await rig.process(ttl=30.0)
     with pytest.raises(LockLost, match="'outer'"):
         async with process.lock("outer"), process.lock("inner") as inner:
@@ -559,14 +600,17 @@ async def test_an_exit_under_a_cancelled_anyio_scope_releases_all_the_same(rig: 
 
 
 @pytest.mark.parametrize("way", ["release", "aclose"])
-async def test_under_a_cancelled_anyio_scope_slow_nodes_are_waited_for_and_nothing_spins(rig: Rig, way: str) -> None:
+async def test_under_a_cancelled_anyio_scope_slow_nodes_are_waited_for_and_nothing_spins(
+    rig: Rig, way: str
+) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     rig.ways[:] = [0.02] * 3
     began = asyncio.get_running_loop().time()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        # Unshielded, it would be cancelled again at each step of the loop, and virtual time stand still.
+        # Unshielded, it would be cancelled again at each step of the loop, and virtual time stand
+        # still.
         await (lease.release() if way == "release" else process.redlock.aclose())
     assert scope.cancelled_caught
     assert now() - began == pytest.approx(0.04, abs=1e-6)
@@ -591,7 +635,9 @@ async def test_closing_the_manager_ends_the_body_and_releases(rig: Rig) -> None:
 
 @pytest.mark.parametrize("how", ["acquire", "try_acquire", "enter"])
 @pytest.mark.parametrize("steps", range(12))
-async def test_closing_at_any_instant_of_an_acquire_leaves_no_key_and_no_unguarded_body(rig: Rig, how: str, steps: int) -> None:
+async def test_closing_at_any_instant_of_an_acquire_leaves_no_key_and_no_unguarded_body(
+    rig: Rig, how: str, steps: int
+) -> None:
     process = await rig.process()
     unguarded = False
 
@@ -638,8 +684,12 @@ async def test_one_lock_object_serves_many_tasks(rig: Rig) -> None:
     assert rig.clean
 
 
-async def test_a_body_whose_own_timeout_beats_the_answer_to_its_extend_is_cancelled(rig: Rig) -> None:
-    """The loss would have been raised by `extend`; the timeout that fires in the same instant throws that away."""
+async def test_a_body_whose_own_timeout_beats_the_answer_to_its_extend_is_cancelled(
+    rig: Rig,
+) -> None:
+    """The loss would have been raised by `extend`; the timeout that fires in the same instant
+    throws that away.
+    """
     process = await rig.process(ttl=1.0)
     went_on = False
     with pytest.raises(LockLost):
@@ -657,7 +707,9 @@ async def test_a_body_whose_own_timeout_beats_the_answer_to_its_extend_is_cancel
 
 
 @pytest.mark.parametrize("look", ["lost", "wait_lost", "repr"])
-async def test_who_looks_at_a_lease_that_is_over_is_cancelled_all_the_same(rig: Rig, look: str) -> None:
+async def test_who_looks_at_a_lease_that_is_over_is_cancelled_all_the_same(
+    rig: Rig, look: str
+) -> None:
     process = await rig.process(ttl=1.0)
     went_on = False
     with pytest.raises(LockLost):

@@ -1,4 +1,6 @@
-"""Interrupted at any instant, in any way: no key is left, the next one gets it, nothing leaks, the caller is told right."""
+"""Interrupted at any instant, in any way: no key is left, the next one gets it, nothing leaks, the
+caller is told right.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ KEY = b"orders:42"
 NAME = "orders:42"
 
 CLEAN_UP_TIME = 3 * NODE_TIMEOUT
-"""Seconds that the owner may take until nothing of an interrupted attempt is left on any node that answers."""
+"""Seconds that the owner may take until nothing of an interrupted attempt is left on any node that
+answers.
+"""
 
 MOST_STEPS = 400
 
@@ -410,7 +414,9 @@ INTERRUPTIONS: dict[str, tuple[type[Interruption], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("interruption", INTERRUPTIONS)
-def test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it(interruption: str, scenario: str) -> None:
+def test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it(
+    interruption: str, scenario: str
+) -> None:
     for step in range(1, MOST_STEPS):
         with asyncio.Runner(loop_factory=SteppedLoop) as runner:
             loop = runner.get_loop()
@@ -427,8 +433,12 @@ def test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it(int
     pytest.fail("the scenario never ends")
 
 
-async def interrupted(loop: SteppedLoop, how: Interruption, repeats: tuple[int, ...], play: Awaitable[None], at: int) -> None:
-    """Run `play` to its end, interrupt it at step `at` and again `repeats` steps later, and check how it ended."""
+async def interrupted(
+    loop: SteppedLoop, how: Interruption, repeats: tuple[int, ...], play: Awaitable[None], at: int
+) -> None:
+    """Run `play` to its end, interrupt it at step `at` and again `repeats` steps later, and check
+    how it ended.
+    """
 
     def hook(step: int) -> None:
         if step == at and not task.done() and hasattr(how, "task"):
@@ -452,8 +462,13 @@ async def interrupted(loop: SteppedLoop, how: Interruption, repeats: tuple[int, 
         task.result()
 
 
-async def interrupt_once(loop: SteppedLoop, interruption: str, scenario: str, at: int, **options: Any) -> bool:
-    """Play the scenario once; False when it was over before step `at`. `options` are those of the interrupted manager."""
+async def interrupt_once(
+    loop: SteppedLoop, interruption: str, scenario: str, at: int, **options: Any
+) -> bool:
+    """Play the scenario once; False when it was over before step `at`.
+
+    `options` are those of the interrupted manager.
+    """
     prepare, play = SCENARIOS[scenario]
     kind, repeats = INTERRUPTIONS[interruption]
     how = kind()
@@ -475,7 +490,11 @@ async def interrupt_once(loop: SteppedLoop, interruption: str, scenario: str, at
             assert process.redlock._present is not None
             lines = process.redlock._present.lines
             assert (occupied(lines), lines._standing) == ([], {})
-            assert all(line.slots is not None or line.shared for others in lines._others.values() for line in others)
+            assert all(
+                line.slots is not None or line.shared
+                for others in lines._others.values()
+                for line in others
+            )
             assert not any(line.taken for line in lines._all())
         for process in (world.other, world.mine):
             lease = await process.lock(NAME).try_acquire()

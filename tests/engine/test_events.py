@@ -1,4 +1,6 @@
-"""Every thing that happens is told once, to everybody who listens; with nobody listening, nothing is made."""
+"""Every thing that happens is told once, to everybody who listens; with nobody listening, nothing
+is made.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, LockLost, Redlock, RedlockClosed
+from aioredlock_ng import (
+    AcquireTimeout,
+    ConfigurationError,
+    LockHeld,
+    LockLost,
+    Redlock,
+    RedlockClosed,
+)
 from aioredlock_ng.events import (
     AcquireCancelled,
     AcquireFailed,
@@ -42,7 +51,9 @@ async def test_an_uncontended_cycle_is_an_acquisition_and_a_release(rig: Rig) ->
         assert acquired.fence == lease.fence
         assert acquired.attempts == 1
         assert acquired.waited == pytest.approx(2 * WAY, abs=1e-6)
-        assert [vote.node for vote in acquired.votes] == [server.address for server in process.nodes]
+        assert [vote.node for vote in acquired.votes] == [
+            server.address for server in process.nodes
+        ]
         assert lease.token.startswith(acquired.token_prefix)
         await asyncio.sleep(0.05)
     assert isinstance(heard[1], LeaseReleased)
@@ -69,7 +80,11 @@ async def test_a_wait_tells_who_handed_on_and_how_often_was_asked(rig: Rig) -> N
 async def test_the_lease_of_a_semaphore_is_reported_with_its_slot(rig: Rig) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
-    async with process.redlock.semaphore("gpu", 2) as one, process.redlock.semaphore("gpu", 2) as other, process.lock("a"):
+    async with (
+        process.redlock.semaphore("gpu", 2) as one,
+        process.redlock.semaphore("gpu", 2) as other,
+        process.lock("a"),
+    ):
         pass
     told = [(event.resource, event.slot) for event in heard if isinstance(event, LockAcquired)]
     assert told == [("gpu", one.slot), ("gpu", other.slot), ("a", None)]
@@ -84,7 +99,9 @@ async def test_a_waiter_in_another_process_is_woken_by_what_the_servers_tell(rig
     await asyncio.sleep(0.03)
     await lease.release()
     await (await waiting).release()
-    assert [event for event in heard if isinstance(event, WaiterWoken)] == [WaiterWoken("a", "notified")]
+    assert [event for event in heard if isinstance(event, WaiterWoken)] == [
+        WaiterWoken("a", "notified")
+    ]
     acquired = next(event for event in heard if isinstance(event, LockAcquired))
     assert acquired.attempts == 2
 
@@ -141,7 +158,9 @@ async def test_a_cancelled_wait_is_told_once(rig: Rig) -> None:
     assert event.attempts == 1
 
 
-async def test_a_loss_is_told_to_the_log_and_to_the_sinks(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_loss_is_told_to_the_log_and_to_the_sinks(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
 
@@ -179,7 +198,9 @@ async def test_renewals_are_told_in_batches_and_failed_ones_one_by_one(rig: Rig)
 
 
 async def test_a_lease_that_nobody_was_given_is_not_told_to_be_released(rig: Rig) -> None:
-    """What counts leases needs each end to have its beginning: here the caller is cancelled in the tick of the grant."""
+    """What counts leases needs each end to have its beginning: here the caller is cancelled in the
+    tick of the grant.
+    """
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     task = asyncio.create_task(process.lock("a").acquire())
@@ -210,7 +231,9 @@ async def test_acquisitions_are_told_in_the_context_of_their_caller(rig: Rig) ->
     """What traces need: the span that is current where `acquire` was called."""
     request: contextvars.ContextVar[str] = contextvars.ContextVar("request")
     heard: list[tuple[str, type[Event]]] = []
-    process = await rig.process(sinks=[lambda event: heard.append((request.get("none"), type(event)))])
+    process = await rig.process(
+        sinks=[lambda event: heard.append((request.get("none"), type(event)))]
+    )
     first = await process.lock("a").acquire()
     heard.clear()
 
@@ -230,7 +253,9 @@ async def test_acquisitions_are_told_in_the_context_of_their_caller(rig: Rig) ->
     assert told == [("two", AcquireFailed), ("one", LockAcquired)]
 
 
-async def test_a_sink_that_raises_harms_nobody_and_is_reported_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_sink_that_raises_harms_nobody_and_is_reported_once(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     heard: list[Event] = []
 
     def broken(event: Event) -> None:
@@ -265,7 +290,8 @@ class Awaited:
 
 
 @pytest.mark.parametrize(
-    "sinks", [print, 7, ["text"], [None], [Awaited().__call__], [Awaited()], [partial(Awaited().__call__)]]
+    "sinks",
+    [print, 7, ["text"], [None], [Awaited().__call__], [Awaited()], [partial(Awaited().__call__)]],
 )
 def test_what_is_no_sink_is_refused(sinks: object) -> None:
     with pytest.raises(ConfigurationError, match="sinks"):

@@ -1,4 +1,6 @@
-"""`fair=True`: each task stands in the queues by itself, so the fleet serves tasks in the order in which they came."""
+"""`fair=True`: each task stands in the queues by itself, so the fleet serves tasks in the order in
+which they came.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,12 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def served(rig: Rig, processes: list[Process], *, fair: bool, hold: float, seed: int = 0) -> list[int]:
-    """In which order these tasks have the lock that arrive while another holds it, each at a process drawn at random."""
+async def served(
+    rig: Rig, processes: list[Process], *, fair: bool, hold: float, seed: int = 0
+) -> list[int]:
+    """In which order these tasks have the lock that arrive while another holds it, each at a
+    process drawn at random.
+    """
     draw = random.Random(seed)
     order: list[int] = []
 
@@ -61,7 +67,9 @@ async def unequal(rig: Rig) -> list[Process]:
 @pytest.mark.parametrize("rig", [3, 5], indirect=True)
 @pytest.mark.parametrize("hold", [0.0, 0.002, 0.05])
 @pytest.mark.parametrize("seed", range(5))
-async def test_fair_tasks_are_served_in_the_order_in_which_they_came(rig: Rig, hold: float, seed: int) -> None:
+async def test_fair_tasks_are_served_in_the_order_in_which_they_came(
+    rig: Rig, hold: float, seed: int
+) -> None:
     order = await served(rig, await unequal(rig), fair=True, hold=hold, seed=seed)
     assert order == list(range(16))
 
@@ -92,7 +100,9 @@ async def test_fair_waiters_keep_their_order_when_one_before_them_gives_up(rig: 
     assert order == [1, 2, 3, 4, 7, 8, 9, 10]
 
 
-async def test_a_process_serves_several_of_its_tasks_per_turn_unless_they_are_fair(rig: Rig) -> None:
+async def test_a_process_serves_several_of_its_tasks_per_turn_unless_they_are_fair(
+    rig: Rig,
+) -> None:
     processes = await unequal(rig)
     order = await served(rig, processes, fair=False, hold=0.0)
     assert sorted(order) == list(range(16))
@@ -113,7 +123,9 @@ async def test_a_fair_lease_has_a_grant_of_its_own(rig: Rig) -> None:
     assert process.redlock.stats().passed_on == 0
 
 
-async def test_a_fair_waiter_waits_for_one_run_of_each_process_that_serves_its_own_tasks(rig: Rig) -> None:
+async def test_a_fair_waiter_waits_for_one_run_of_each_process_that_serves_its_own_tasks(
+    rig: Rig,
+) -> None:
     busy = [await rig.process() for _ in range(3)]
     fair = await rig.process()
     hold, end, longest, taken = 0.002, now() + 5.0, 0.0, 0
@@ -141,7 +153,9 @@ async def test_a_fair_waiter_waits_for_one_run_of_each_process_that_serves_its_o
     assert taken >= 50
 
 
-async def test_a_fair_waiter_is_not_overtaken_for_ever_by_other_waiters_of_its_own_process(rig: Rig) -> None:
+async def test_a_fair_waiter_is_not_overtaken_for_ever_by_other_waiters_of_its_own_process(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     end, longest = now() + 5.0, 0.0
     counts = {"others": 0, "fair": 0}
@@ -191,7 +205,9 @@ async def test_other_waiters_are_not_starved_by_fair_ones(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("quarter", range(9))
-async def test_a_cancelled_fair_waiter_leaves_no_key_and_no_entry_in_a_queue(rig: Rig, quarter: int) -> None:
+async def test_a_cancelled_fair_waiter_leaves_no_key_and_no_entry_in_a_queue(
+    rig: Rig, quarter: int
+) -> None:
     holder, process = await rig.process(), await rig.process()
     async with holder.lock("a"):
         waiting = asyncio.ensure_future(process.lock("a", fair=True).acquire())
@@ -208,7 +224,10 @@ async def test_a_cancelled_fair_waiter_leaves_no_key_and_no_entry_in_a_queue(rig
 async def test_fair_waiters_count_as_waiting_and_time_out_as_others(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a")
-    waiting = [asyncio.ensure_future(process.lock("a", fair=True, blocking_timeout=1.0).acquire()) for _ in range(3)]
+    waiting = [
+        asyncio.ensure_future(process.lock("a", fair=True, blocking_timeout=1.0).acquire())
+        for _ in range(3)
+    ]
     await asyncio.sleep(0.5)
     assert process.redlock.stats().waiting == 3
     for one in waiting:
@@ -285,5 +304,7 @@ async def test_the_web_integrations_pass_fair_on(rig: Rig, fair: bool) -> None:
 async def test_fair_is_true_or_false(rig: Rig) -> None:
     process = await rig.process()
     for value in (1, None, "yes"):
-        with pytest.raises(ConfigurationError, match=f"fair must be True or False, not {type(value).__name__}"):
+        with pytest.raises(
+            ConfigurationError, match=f"fair must be True or False, not {type(value).__name__}"
+        ):
             process.lock("a", fair=value)  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""Tasks that come within one round trip have equal tickets; those of one process are served in order of arrival."""
+"""Tasks that come within one round trip have equal tickets; those of one process are served in
+order of arrival.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ pytestmark = pytest.mark.virtual_time
 
 
 @pytest.mark.parametrize("rig", [3, 5], indirect=True)
-async def test_fair_tasks_of_one_process_that_come_at_once_are_served_in_order_of_arrival(rig: Rig) -> None:
+async def test_fair_tasks_of_one_process_that_come_at_once_are_served_in_order_of_arrival(
+    rig: Rig,
+) -> None:
     holder, process = await rig.process(), await rig.process()
     order: list[int] = []
 

@@ -1,4 +1,6 @@
-"""Fencing tokens: each greater than every earlier one, in one round trip or two, whatever the clocks say."""
+"""Fencing tokens: each greater than every earlier one, in one round trip or two, whatever the
+clocks say.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioredlock_ng import AcquireTimeout, LockHeld, QuorumUnreachable
-from aioredlock_ng._core.fencing import BLOCK, LATEST_US, SLOTS, STEP, FenceClock, first_of, following, slot_of
+from aioredlock_ng._core.fencing import (
+    BLOCK,
+    LATEST_US,
+    SLOTS,
+    STEP,
+    FenceClock,
+    first_of,
+    following,
+    slot_of,
+)
 from aioredlock_ng.events import NodeDegraded
 from tests.support.rig import WAY
 
@@ -34,7 +45,9 @@ async def test_each_lease_has_a_greater_fence_than_the_one_before(rig: Rig) -> N
         async with process.lock("a") as lease:
             fences.append(lease.fence)
     assert fences == sorted(set(fences))
-    assert one.redlock.stats().second_rounds + other.redlock.stats().second_rounds == 0, "clocks agree: one round"
+    assert one.redlock.stats().second_rounds + other.redlock.stats().second_rounds == 0, (
+        "clocks agree: one round"
+    )
 
 
 async def test_fences_are_ordered_though_a_clock_is_far_behind(rig: Rig) -> None:
@@ -57,12 +70,16 @@ async def test_a_clock_that_jumps_back_changes_no_order(rig: Rig) -> None:
     assert fences == sorted(set(fences))
 
 
-async def in_the_second_round(rig: Rig, blocking_timeout: float | None = 0.0) -> asyncio.Future[Lease]:
+async def in_the_second_round(
+    rig: Rig, blocking_timeout: float | None = 0.0
+) -> asyncio.Future[Lease]:
     """An acquisition that was granted, with counters ahead of its clock, and has just asked again."""
     process = await rig.process(wall_clock=clock())
     for server in rig.servers:
         server.counters[slot_of(b"a")] = 2**52
-    acquiring = asyncio.ensure_future(process.lock("a", blocking_timeout=blocking_timeout).acquire())
+    acquiring = asyncio.ensure_future(
+        process.lock("a", blocking_timeout=blocking_timeout).acquire()
+    )
     await asyncio.sleep(2.5 * WAY)
     assert process.redlock.stats().second_rounds == 1
     return acquiring
@@ -94,7 +111,9 @@ async def test_a_second_round_that_is_not_acknowledged_fails_the_attempt(rig: Ri
 
 @pytest.mark.parametrize("hung", [(0, 1, 2), (0, 2)])
 @pytest.mark.parametrize("ends", ["hang", "cut", "refuse"])
-async def test_a_second_round_without_answers_leaves_no_key(rig: Rig, hung: tuple[int, ...], ends: str) -> None:
+async def test_a_second_round_without_answers_leaves_no_key(
+    rig: Rig, hung: tuple[int, ...], ends: str
+) -> None:
     acquiring = await in_the_second_round(rig)
     if ends == "hang":
         rig.hang(*hung)
@@ -114,8 +133,12 @@ async def test_a_second_round_without_answers_leaves_no_key(rig: Rig, hung: tupl
     assert rig.clean
 
 
-async def held_beside_a_second_round(rig: Rig, blocking_timeout: float | None) -> asyncio.Future[Lease]:
-    """One node says held, one acknowledges the fence, one hangs after its grant: a well majority, and a holder."""
+async def held_beside_a_second_round(
+    rig: Rig, blocking_timeout: float | None
+) -> asyncio.Future[Lease]:
+    """One node says held, one acknowledges the fence, one hangs after its grant: a well majority,
+    and a holder.
+    """
     rig.ways[2] = 2 * WAY
     rig.occupy(b"a", on=[2])
     acquiring = await in_the_second_round(rig, blocking_timeout)
@@ -123,7 +146,9 @@ async def held_beside_a_second_round(rig: Rig, blocking_timeout: float | None) -
     return acquiring
 
 
-async def test_a_node_that_said_held_makes_a_second_round_without_quorum_a_held_lock(rig: Rig) -> None:
+async def test_a_node_that_said_held_makes_a_second_round_without_quorum_a_held_lock(
+    rig: Rig,
+) -> None:
     with pytest.raises(LockHeld) as caught:
         await (await held_beside_a_second_round(rig, 0.0))
     assert [vote.outcome for vote in caught.value.votes] == ["unknown", "granted", "held"]
@@ -150,7 +175,9 @@ async def test_a_waiter_wakes_when_the_node_that_hung_in_its_second_round_answer
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_nodes_that_hang_after_their_grant_leave_the_second_round_to_those_that_grant_late(rig: Rig) -> None:
+async def test_nodes_that_hang_after_their_grant_leave_the_second_round_to_those_that_grant_late(
+    rig: Rig,
+) -> None:
     rig.ways[3:] = [2 * WAY] * 2
     acquiring = await in_the_second_round(rig)
     rig.hang(0, 1)
@@ -187,7 +214,9 @@ BEYOND = [LATEST_US + 1, 2**53, 2**60, 10**18]
 
 
 @pytest.mark.parametrize("counter", BEYOND)
-async def test_a_counter_beyond_all_clocks_does_not_spread_and_stops_nobody(rig: Rig, counter: int) -> None:
+async def test_a_counter_beyond_all_clocks_does_not_spread_and_stops_nobody(
+    rig: Rig, counter: int
+) -> None:
     fast, process = await rig.process(wall_clock=clock(3600)), await rig.process(wall_clock=clock())
     slot = slot_of(b"a")
     rig.servers[0].counters[slot] = counter
@@ -204,7 +233,9 @@ async def test_a_counter_beyond_all_clocks_does_not_spread_and_stops_nobody(rig:
 
 
 @pytest.mark.parametrize("counter", BEYOND)
-async def test_counters_beyond_all_clocks_on_a_majority_are_an_error_that_names_the_remedy(rig: Rig, counter: int) -> None:
+async def test_counters_beyond_all_clocks_on_a_majority_are_an_error_that_names_the_remedy(
+    rig: Rig, counter: int
+) -> None:
     process = await rig.process(wall_clock=clock())
     for server in rig.servers[:2]:
         server.counters[slot_of(b"a")] = counter
@@ -225,12 +256,17 @@ async def test_a_node_whose_counter_is_beyond_all_clocks_is_logged_once(rig: Rig
         async with process.lock(name):
             await asyncio.sleep(0.01)
     degraded = [event for event in events if isinstance(event, NodeDegraded)]
-    assert [(event.node, "aioredlock_ng:fences" in event.reason) for event in degraded] == [("memory-1", True)]
+    assert [(event.node, "aioredlock_ng:fences" in event.reason) for event in degraded] == [
+        ("memory-1", True)
+    ]
 
 
 async def test_a_clock_that_jumps_by_centuries_gets_fences_by_the_counters_alone(rig: Rig) -> None:
     jumps, usual = [0.0], clock()
-    process, wrong = await rig.process(wall_clock=usual), await rig.process(wall_clock=lambda: usual() + jumps[0])
+    process, wrong = (
+        await rig.process(wall_clock=usual),
+        await rig.process(wall_clock=lambda: usual() + jumps[0]),
+    )
     jumps[0], fences = 1e10, []
     for one in (process, wrong) * 5:
         async with one.lock("a") as lease:
@@ -240,7 +276,9 @@ async def test_a_clock_that_jumps_by_centuries_gets_fences_by_the_counters_alone
 
 
 @pytest.mark.parametrize("counter", [5, 2**52, *BEYOND])
-async def test_a_forced_release_raises_a_counter_below_the_bound_and_leaves_one_above_it(rig: Rig, counter: int) -> None:
+async def test_a_forced_release_raises_a_counter_below_the_bound_and_leaves_one_above_it(
+    rig: Rig, counter: int
+) -> None:
     process = await rig.process(wall_clock=clock())
     rig.occupy(b"a")
     for server in rig.servers:
@@ -292,8 +330,18 @@ def test_what_is_proposed_in_one_instant_for_other_slots_does_not_run_ahead_of_t
     assert fences.propose(1600, (b"1",)) == 1632
 
 
-@given(st.lists(st.tuples(st.integers(1, 200), st.sets(st.sampled_from([b"1", b"2", b"3"]), min_size=1), st.integers(0, 400))))
-def test_no_two_attempts_for_a_slot_have_a_fence_in_common(asked: list[tuple[int, set[bytes], int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 200),
+            st.sets(st.sampled_from([b"1", b"2", b"3"]), min_size=1),
+            st.integers(0, 400),
+        )
+    )
+)
+def test_no_two_attempts_for_a_slot_have_a_fence_in_common(
+    asked: list[tuple[int, set[bytes], int]],
+) -> None:
     fences, last = FenceClock(), dict.fromkeys((b"1", b"2", b"3"), 0)
     for now_us, slots, above in asked:
         fence: int | None = fences.propose(now_us, tuple(slots), above)
@@ -338,7 +386,11 @@ def test_who_asked_later_and_was_faster_is_no_faster_clock() -> None:
 async def test_names_that_share_a_counter_can_be_locked_together(rig: Rig) -> None:
     seen: dict[bytes, str] = {}
     names = (f"n{number}" for number in range(10 * SLOTS))
-    one, other = next((seen[slot], name) for name in names if seen.setdefault(slot := slot_of(name.encode()), name) != name)
+    one, other = next(
+        (seen[slot], name)
+        for name in names
+        if seen.setdefault(slot := slot_of(name.encode()), name) != name
+    )
     process = await rig.process(wall_clock=clock())
     async with asyncio.timeout(5), process.lock(one, other) as lease:
         assert lease.valid

@@ -24,7 +24,10 @@ def now() -> float:
 
 
 async def poll(rig: Rig, rng: random.Random, until: float) -> int:
-    """Take the key with SET NX PX on each server, hold it if a majority was free, and delete it. Return the holds."""
+    """Take the key with SET NX PX on each server, hold it if a majority was free, and delete it.
+
+    Return the holds.
+    """
     holds = 0
     while now() < until:
         taken = [server for server in rig.servers if server.get(KEY) is None]
@@ -51,7 +54,9 @@ async def work(process: Process, until: float, waits: list[float]) -> None:
 
 @pytest.mark.parametrize("tasks", [1, 5])
 @pytest.mark.parametrize("rig", [3, 5], indirect=True)
-async def test_a_foreign_client_that_polls_cannot_keep_waiters_of_two_processes_out(rig: Rig, tasks: int) -> None:
+async def test_a_foreign_client_that_polls_cannot_keep_waiters_of_two_processes_out(
+    rig: Rig, tasks: int
+) -> None:
     processes = [await rig.process() for _ in range(2)]
     until = now() + SECONDS
     waits: list[list[float]] = [[], []]
@@ -61,7 +66,8 @@ async def test_a_foreign_client_that_polls_cannot_keep_waiters_of_two_processes_
             for _ in range(tasks):
                 group.create_task(work(process, until, own))
     holds, ours = await foreign, sum(map(len, waits))
-    # At a release one of our tasks waits. The nodes offer the key to it, and to the client the key is taken.
+    # At a release one of our tasks waits. The nodes offer the key to it, and to the client the key
+    # is taken.
     assert holds < 0.01 * ours
     assert min(map(len, waits)) > 0.45 * ours
     # All other tasks are served once between two leases of a task.

@@ -1,4 +1,6 @@
-"""Nodes that forgot: none of them helps a second holder in, a new set waits for nothing, a lost minority is repaired."""
+"""Nodes that forgot: none of them helps a second holder in, a new set waits for nothing, a lost
+minority is repaired.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ async def test_a_new_set_waits_for_nothing(rig: Rig) -> None:
     assert states(process.redlock) == ["up"] * 3
 
 
-async def test_twenty_processes_found_a_set_at_one_moment_and_its_last_server_a_second_later(rig: Rig) -> None:
+async def test_twenty_processes_found_a_set_at_one_moment_and_its_last_server_a_second_later(
+    rig: Rig,
+) -> None:
     rig.stop(2)
     processes = [rig.new_process() for _ in range(20)]
     await asyncio.gather(*(process.redlock.open() for process in processes))
@@ -91,7 +95,9 @@ async def test_a_node_that_forgot_grants_nothing_for_the_guard_time(rig: Rig, ho
     rig.vacate(b"a", on=[2])
     for server in rig.servers[:1]:
         server.flush() if how == "flush" else server.restart()
-    assert await other.lock("a").try_acquire() is None, "two nodes have no key, but one of them may have forgotten it"
+    assert await other.lock("a").try_acquire() is None, (
+        "two nodes have no key, but one of them may have forgotten it"
+    )
     before = now()
     await lease.wait_lost()
     # What is left of it is being released, by another connection than the one that asks next.
@@ -147,8 +153,12 @@ async def test_a_longer_max_ttl_is_written_to_the_nodes_before_they_vote_for_it(
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_a_lock_that_is_deleted_on_one_node_after_the_other_is_lost_with_its_majority(rig: Rig) -> None:
-    """Set again in between, it would be on two nodes, gone on two, and the slow one would have to tell."""
+async def test_a_lock_that_is_deleted_on_one_node_after_the_other_is_lost_with_its_majority(
+    rig: Rig,
+) -> None:
+    """Set again in between, it would be on two nodes, gone on two, and the slow one would have to
+    tell.
+    """
     process = await rig.process(ttl=3.0)
     lease = await process.lock("a").acquire()
     await asyncio.sleep(0.2)
@@ -190,8 +200,12 @@ async def test_a_forgetful_node_is_not_repaired_before_it_is_trusted(rig: Rig) -
     assert lease.valid
 
 
-async def test_a_node_that_is_known_to_be_in_quarantine_is_sent_no_repairs_and_gets_all_keys_when_it_is_over(rig: Rig) -> None:
-    """Else it would be sent one for each lease and renewal, for the whole guard time, and refuse them all."""
+async def test_a_node_that_is_known_to_be_in_quarantine_is_sent_no_repairs_and_gets_all_keys_when_it_is_over(
+    rig: Rig,
+) -> None:
+    """Else it would be sent one for each lease and renewal, for the whole guard time, and refuse
+    them all.
+    """
     process = await rig.process(max_ttl=GUARD, ttl=3.0)
     leases = await asyncio.gather(*(process.lock(f"{number}").acquire() for number in range(20)))
     await asyncio.sleep(0.2)
@@ -250,8 +264,12 @@ async def test_a_repair_does_not_come_where_another_is_fenced_above(rig: Rig) ->
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["first", "last"])
-async def test_a_node_that_forgot_is_looked_at_though_the_others_are_enough(rig: Rig, late: bool) -> None:
-    """Servers without tracking tell nobody that they were flushed; only what such a node votes shows it."""
+async def test_a_node_that_forgot_is_looked_at_though_the_others_are_enough(
+    rig: Rig, late: bool
+) -> None:
+    """Servers without tracking tell nobody that they were flushed; only what such a node votes
+    shows it.
+    """
     process = await rig.process(max_ttl=GUARD, ttl=3.0)
     # The node is there and up, and says nothing of itself.
     process.nodes[0].invalidated = lambda keys: None  # type: ignore[method-assign]
@@ -266,7 +284,9 @@ async def test_a_node_that_forgot_is_looked_at_though_the_others_are_enough(rig:
     assert states(process.redlock) == ["up"] * 3
 
 
-async def test_quarantine_is_said_once_and_its_end_too(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_quarantine_is_said_once_and_its_end_too(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     await rig.process(max_ttl=GUARD, ttl=3.0)
     rig.servers[1].restart()
@@ -280,7 +300,9 @@ async def test_quarantine_is_said_once_and_its_end_too(rig: Rig, caplog: pytest.
 async def test_a_node_that_refuses_to_show_its_marker_is_said_to_be_in_quarantine_until_it_shows_it(
     rig: Rig, caplog: pytest.LogCaptureFixture, known: bool
 ) -> None:
-    """It grants nothing, so who watches the others must hear of it; and its rights are given back without a word to us."""
+    """It grants nothing, so who watches the others must hear of it; and its rights are given back
+    without a word to us.
+    """
     heard: list[Event] = []
     await rig.process()
     if not known:
@@ -317,7 +339,9 @@ async def test_quarantine_is_said_again_for_a_new_connection(rig: Rig) -> None:
 
 
 async def test_a_set_that_answers_late_is_no_new_one(rig: Rig) -> None:
-    """Who has seen others trusted, for a longer time than its own, writes no shorter one while they are slow."""
+    """Who has seen others trusted, for a longer time than its own, writes no shorter one while they
+    are slow.
+    """
     first = await rig.process(max_ttl=60.0, ttl=3.0)
     process = await rig.process(max_ttl=GUARD, ttl=3.0)
     trusted = rig.values(MARKER_KEY)[0]
@@ -344,7 +368,9 @@ async def test_after_a_total_outage_nodes_are_trusted_again(rig: Rig) -> None:
         assert states(process.redlock) == ["up"] * 3
 
 
-async def test_who_gives_up_just_when_it_asks_again_is_told_what_the_nodes_said_before(rig: Rig) -> None:
+async def test_who_gives_up_just_when_it_asks_again_is_told_what_the_nodes_said_before(
+    rig: Rig,
+) -> None:
     """One that is down says so at once, each time: that alone is no news."""
     process = await rig.process(max_ttl=600.0, ttl=3.0)
     rig.disconnect(2)
@@ -365,7 +391,9 @@ ONE_AND_THREE = pytest.mark.parametrize("rig", [1, 3], indirect=True)
 
 @ONE_AND_THREE
 @pytest.mark.parametrize("how", ["restart", "flush"])
-async def test_nobody_is_granted_what_another_holds_though_all_nodes_forgot(rig: Rig, how: str) -> None:
+async def test_nobody_is_granted_what_another_holds_though_all_nodes_forgot(
+    rig: Rig, how: str
+) -> None:
     holder, other = [await rig.process(max_ttl=GUARD, ttl=4.0) for _ in range(2)]
     lease = await holder.lock("a", auto_extend=False).acquire()
     deadline = now() + lease.remaining()
@@ -377,7 +405,9 @@ async def test_nobody_is_granted_what_another_holds_though_all_nodes_forgot(rig:
 
 @ONE_AND_THREE
 @pytest.mark.parametrize("age", [0.0, 0.2], ids=["young", "watched"])
-async def test_a_holder_is_told_at_once_that_all_nodes_forgot_though_it_renews_nothing(rig: Rig, age: float) -> None:
+async def test_a_holder_is_told_at_once_that_all_nodes_forgot_though_it_renews_nothing(
+    rig: Rig, age: float
+) -> None:
     process = await rig.process(ttl=4.0)
     lease = await process.lock("a", auto_extend=False).acquire()
     await asyncio.sleep(age)
@@ -403,9 +433,7 @@ async def test_that_all_nodes_forgot_is_told_once_as_an_event_and_in_the_log(
         (void,) = [event for event in heard if isinstance(event, AllNodesForgot)]
         assert void.nodes == tuple(server.address for server in rig.servers)
         assert GUARD <= void.left <= GUARD + 1
-        said = (
-            f"all nodes restarted or lost their memory ({', '.join(void.nodes)}): locks that they forgot are void; no lock is"
-        )
+        said = f"all nodes restarted or lost their memory ({', '.join(void.nodes)}): locks that they forgot are void; no lock is"
         assert sum(line.startswith(said) for line in caplog.messages) == 1
 
 
@@ -436,8 +464,12 @@ async def test_while_one_node_knows_its_locks_nobody_says_that_all_forgot(rig: R
 
 
 @ONE_AND_THREE
-async def test_a_witness_lets_a_set_wait_that_a_new_process_has_founded_and_promoted(rig: Rig) -> None:
-    """Between its promotion and the witness's look the new process may be granted a lock; not from then on."""
+async def test_a_witness_lets_a_set_wait_that_a_new_process_has_founded_and_promoted(
+    rig: Rig,
+) -> None:
+    """Between its promotion and the witness's look the new process may be granted a lock; not from
+    then on.
+    """
     witness = await rig.process(max_ttl=GUARD, ttl=3.0)
     rig.stop(*range(len(rig.servers)))
     restart_all(rig, "restart")
@@ -490,7 +522,10 @@ async def test_a_guard_time_above_a_day_quarantines_its_own_node_and_spreads_to_
     rig.servers[1].restart()
     await asyncio.sleep(GUARD + 3)
     assert states(process.redlock) == ["up"] * 3
-    assert all(marker is not None and marker.endswith(b":%d" % (1000 * GUARD)) for marker in rig.values(MARKER_KEY))
+    assert all(
+        marker is not None and marker.endswith(b":%d" % (1000 * GUARD))
+        for marker in rig.values(MARKER_KEY)
+    )
 
 
 @pytest.mark.parametrize(
@@ -556,14 +591,20 @@ async def test_the_advice_for_test_suites_is_given_where_tests_run(
         await asyncio.sleep(1)
         with pytest.raises(QuorumUnreachable) as error:
             await process.lock("a").try_acquire()
-        for words in (str(error.value), process.redlock.nodes[0].reason, "\n".join(caplog.messages)):
+        for words in (
+            str(error.value),
+            process.redlock.nodes[0].reason,
+            "\n".join(caplog.messages),
+        ):
             assert ("recovery_guard=None" in words) is expected
         caplog.clear()
         await asyncio.sleep(GUARD + 3)
 
 
 @pytest.mark.parametrize("fault", ["it hints without end", "it never keeps its marker"])
-async def test_a_node_cannot_have_all_nodes_asked_for_their_markers_without_end(rig: Rig, fault: str) -> None:
+async def test_a_node_cannot_have_all_nodes_asked_for_their_markers_without_end(
+    rig: Rig, fault: str
+) -> None:
     process = await rig.process(max_ttl=GUARD, ttl=2.0)
     asked = process.questions()
     seconds = 10

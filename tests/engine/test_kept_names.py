@@ -1,4 +1,6 @@
-"""What a set of names keeps while it waits for another of them: for 2 s at most, and no longer than it waits."""
+"""What a set of names keeps while it waits for another of them: for 2 s at most, and no longer than
+it waits.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ async def test_a_set_that_waits_for_long_leaves_others_their_turn_again_and_agai
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_a_set_whose_first_name_is_held_keeps_nothing_behind_it(rig: Rig, apart: bool) -> None:
+async def test_a_set_whose_first_name_is_held_keeps_nothing_behind_it(
+    rig: Rig, apart: bool
+) -> None:
     process = await rig.process()
     other = await rig.process() if apart else process
     rig.occupy(b"a")
@@ -104,7 +108,9 @@ async def test_a_set_whose_first_name_is_held_keeps_nothing_behind_it(rig: Rig, 
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_nested_locks_in_an_order_that_deadlocks_go_on_after_the_kept_time(rig: Rig, apart: bool) -> None:
+async def test_nested_locks_in_an_order_that_deadlocks_go_on_after_the_kept_time(
+    rig: Rig, apart: bool
+) -> None:
     process = await rig.process()
     other = await rig.process() if apart else process
     async with process.lock("b"):
@@ -121,7 +127,9 @@ async def test_nested_locks_in_an_order_that_deadlocks_go_on_after_the_kept_time
 
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("hold", [0.002, 0.05])
-async def test_nested_locks_beside_sets_in_the_other_order_make_progress(rig: Rig, apart: bool, hold: float) -> None:
+async def test_nested_locks_beside_sets_in_the_other_order_make_progress(
+    rig: Rig, apart: bool, hold: float
+) -> None:
     process = await rig.process()
     other = await rig.process() if apart else process
     end, longest, nested = now() + 60.0, 0.0, 0
@@ -149,7 +157,9 @@ async def test_nested_locks_beside_sets_in_the_other_order_make_progress(rig: Ri
 @pytest.mark.parametrize("quarters", range(12))
 @pytest.mark.parametrize("ends", ["cancelled", "timed out"])
 @pytest.mark.parametrize("apart", [False, True])
-async def test_what_a_set_keeps_is_given_back_at_once_when_it_gives_up(rig: Rig, quarters: int, ends: str, apart: bool) -> None:
+async def test_what_a_set_keeps_is_given_back_at_once_when_it_gives_up(
+    rig: Rig, quarters: int, ends: str, apart: bool
+) -> None:
     """While it asks, is refused, enters a queue, and waits: at every quarter of a round trip."""
     process = await rig.process()
     other = await rig.process() if apart else process
@@ -168,7 +178,9 @@ async def test_what_a_set_keeps_is_given_back_at_once_when_it_gives_up(rig: Rig,
         await (await behind).release()
     await asyncio.sleep(NODE_TIMEOUT)
     assert rig.keys() == [{b"b"}] * 3
-    assert [server.queues.members(key) for server in rig.servers for key in (b"a", b"b")] == [[]] * 6
+    assert [server.queues.members(key) for server in rig.servers for key in (b"a", b"b")] == [
+        []
+    ] * 6
 
 
 @pytest.mark.parametrize("quarters", range(12))
@@ -179,7 +191,10 @@ async def test_a_set_that_is_cancelled_while_it_is_served_leaves_its_names_to_ot
     process = await rig.process()
     other = await rig.process() if apart else process
     waiting = await keeping(rig, process)
-    behind = [asyncio.ensure_future(other.lock(*names).acquire()) for names in (("a",), ("b",), ("a", "b"))]
+    behind = [
+        asyncio.ensure_future(other.lock(*names).acquire())
+        for names in (("a",), ("b",), ("a", "b"))
+    ]
     await asyncio.sleep(0.5)
     rig.vacate(b"b")
     await asyncio.sleep((quarters + 0.5) * 2 * WAY / 4)
@@ -192,10 +207,14 @@ async def test_a_set_that_is_cancelled_while_it_is_served_leaves_its_names_to_ot
             await (await finished).release()
     await asyncio.sleep(NODE_TIMEOUT)
     assert rig.clean
-    assert [server.queues.members(key) for server in rig.servers for key in (b"a", b"b")] == [[]] * 6
+    assert [server.queues.members(key) for server in rig.servers for key in (b"a", b"b")] == [
+        []
+    ] * 6
 
 
-async def test_a_process_that_is_killed_while_it_keeps_names_blocks_them_for_two_seconds(rig: Rig) -> None:
+async def test_a_process_that_is_killed_while_it_keeps_names_blocks_them_for_two_seconds(
+    rig: Rig,
+) -> None:
     process, other = await rig.process(), await rig.process()
     waiting = await keeping(rig, process)
     kill(process)
@@ -204,6 +223,8 @@ async def test_a_process_that_is_killed_while_it_keeps_names_blocks_them_for_two
         began = now()
         async with other.lock(*names):
             assert now() - began <= KEPT_FOR + SOON
-    assert [server.queues.members(key) for server in rig.servers for key in (b"a", b"b")] == [[]] * 6
+    assert [server.queues.members(key) for server in rig.servers for key in (b"a", b"b")] == [
+        []
+    ] * 6
     waiting.cancel()
     await asyncio.wait([waiting])

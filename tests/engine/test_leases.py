@@ -1,4 +1,6 @@
-"""A lease's life: renewed while anybody answers, told of its loss in time, given up without harm to the next one."""
+"""A lease's life: renewed while anybody answers, told of its loss in time, given up without harm to
+the next one.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ async def test_a_hung_minority_does_not_shorten_a_lease(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("auto_extend", [True, False])
-async def test_loss_is_told_exactly_at_the_deadline_when_all_nodes_hang(rig: Rig, auto_extend: bool) -> None:
+async def test_loss_is_told_exactly_at_the_deadline_when_all_nodes_hang(
+    rig: Rig, auto_extend: bool
+) -> None:
     process = await rig.process(ttl=3.0)
     lease = await process.lock("a", auto_extend=auto_extend).acquire()
     deadline = now() + lease.remaining()
@@ -87,7 +91,9 @@ async def test_keys_deleted_on_a_quorum_are_noticed_at_once(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("auto_extend", [True, False])
-async def test_a_lease_that_is_extended_early_is_watched_and_labelled_all_the_same(rig: Rig, auto_extend: bool) -> None:
+async def test_a_lease_that_is_extended_early_is_watched_and_labelled_all_the_same(
+    rig: Rig, auto_extend: bool
+) -> None:
     process, other = await rig.process(ttl=30.0), await rig.process(ttl=30.0)
     lease = await process.lock("a", auto_extend=auto_extend).acquire()
     await asyncio.sleep(0.05)
@@ -103,7 +109,9 @@ async def test_a_lease_that_is_extended_early_is_watched_and_labelled_all_the_sa
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_keys_deleted_are_noticed_at_once_though_a_node_is_down_and_another_slow(rig: Rig) -> None:
+async def test_keys_deleted_are_noticed_at_once_though_a_node_is_down_and_another_slow(
+    rig: Rig,
+) -> None:
     process = await rig.process(ttl=30.0)
     lease = await process.lock("a").acquire()
     await asyncio.sleep(1)
@@ -117,7 +125,11 @@ async def test_keys_deleted_are_noticed_at_once_though_a_node_is_down_and_anothe
     assert lease.lost
 
 
-@pytest.mark.parametrize("without", [{"fencing": False}, {"recovery_guard": None}], ids=lambda without: next(iter(without)))
+@pytest.mark.parametrize(
+    "without",
+    [{"fencing": False}, {"recovery_guard": None}],
+    ids=lambda without: next(iter(without)),
+)
 async def test_keys_deleted_on_a_minority_lose_nothing(rig: Rig, without: dict[str, Any]) -> None:
     process = await rig.process(ttl=3.0, **without)
     lease = await process.lock("a").acquire()
@@ -133,7 +145,9 @@ async def test_one_failed_renewal_is_tried_again_and_loses_nothing(rig: Rig) -> 
     lease = await process.lock("a").acquire()
     rig.hang(0, 1, 2)
     await asyncio.sleep(1.9)
-    assert process.redlock.stats().renewals_failed >= 2, "tried again, faster than the usual cadence"
+    assert process.redlock.stats().renewals_failed >= 2, (
+        "tried again, faster than the usual cadence"
+    )
     rig.resume()
     await asyncio.sleep(30)
     assert lease.valid
@@ -159,7 +173,9 @@ async def test_renewals_that_are_answered_late_count_all_the_same(rig: Rig) -> N
     assert lease.lost, "a minority is not a quorum, however late the others"
 
 
-async def test_a_renewal_that_failed_is_told_once_and_not_behind_one_that_succeeded(rig: Rig) -> None:
+async def test_a_renewal_that_failed_is_told_once_and_not_behind_one_that_succeeded(
+    rig: Rig,
+) -> None:
     told: list[Event] = []
     process = await rig.process(ttl=10.0, sinks=[told.append])
     lease = await process.lock("a").acquire()
@@ -304,7 +320,8 @@ async def test_a_renewal_sent_before_a_shortening_does_not_take_it_back(rig: Rig
     await asyncio.sleep(WAY / 2)
     shorter = asyncio.ensure_future(lease.extend(1.0))
     await asyncio.sleep(WAY * 0.7)
-    # The first was executed and is answered; the second will be executed too, but its answer does not come in time.
+    # The first was executed and is answered; the second will be executed too, but its answer does
+    # not come in time.
     rig.ways[:] = [50.0] * 3
     await longer
     with pytest.raises(QuorumUnreachable):
@@ -313,7 +330,9 @@ async def test_a_renewal_sent_before_a_shortening_does_not_take_it_back(rig: Rig
     assert lease.remaining() <= rig.servers[0].pttl(b"a") / 1000
 
 
-async def test_a_shorter_renewal_under_way_bounds_a_longer_one_confirmed_before_it(rig: Rig) -> None:
+async def test_a_shorter_renewal_under_way_bounds_a_longer_one_confirmed_before_it(
+    rig: Rig,
+) -> None:
     process = await rig.process(ttl=10.0)
     lease = await process.lock("a", auto_extend=False).acquire()
     longer = asyncio.ensure_future(lease.extend(30.0))
@@ -350,8 +369,11 @@ async def test_leases_that_were_renewed_are_not_kept_when_they_are_over(
     await earlier.extend()
     for number in range(20):
         lease = await process.lock(f"{number}").acquire()
-        process.redlock.engine().extender.renew([lasting._record, earlier._record, lease._record], 30.0)
-        # Over while its second renewal is under way: what confirms the others says nothing of it any more.
+        process.redlock.engine().extender.renew(
+            [lasting._record, earlier._record, lease._record], 30.0
+        )
+        # Over while its second renewal is under way: what confirms the others says nothing of it
+        # any more.
         ending = end(earlier)
         if ending is not None:
             await ending
@@ -396,7 +418,9 @@ async def test_an_abandoned_lease_is_neither_renewed_nor_released(rig: Rig) -> N
 
 
 async def test_a_lease_that_is_abandoned_behind_its_deadline_is_lost(rig: Rig) -> None:
-    """The process did something else for longer than the ttl: what it did in the meantime, it did without the lock."""
+    """The process did something else for longer than the ttl: what it did in the meantime, it did
+    without the lock.
+    """
     events: list[Event] = []
     process = await rig.process(sinks=[events.append])
     lease = await process.lock("a").acquire()
@@ -416,7 +440,9 @@ async def test_a_lease_that_is_abandoned_behind_its_deadline_is_lost(rig: Rig) -
         await body()
 
 
-async def test_a_lease_that_is_abandoned_while_it_is_verified_is_not_told_to_be_lost(rig: Rig) -> None:
+async def test_a_lease_that_is_abandoned_while_it_is_verified_is_not_told_to_be_lost(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     rig.vacate(b"a")
@@ -428,7 +454,9 @@ async def test_a_lease_that_is_abandoned_while_it_is_verified_is_not_told_to_be_
     assert not lease.lost
 
 
-async def test_who_waits_for_the_end_of_a_lease_that_is_over_need_not_ask_whether_its_manager_is_open(rig: Rig) -> None:
+async def test_who_waits_for_the_end_of_a_lease_that_is_over_need_not_ask_whether_its_manager_is_open(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     await process.redlock.aclose()
@@ -501,7 +529,9 @@ async def test_releasing_a_stale_lease_touches_nothing_of_the_newer_one(rig: Rig
     assert rig.values(b"a") == [newer.token.encode()] * 3
 
 
-async def test_releasing_a_stale_lease_does_not_stop_the_newer_ones_renewals_in_the_same_process(rig: Rig) -> None:
+async def test_releasing_a_stale_lease_does_not_stop_the_newer_ones_renewals_in_the_same_process(
+    rig: Rig,
+) -> None:
     process = await rig.process(ttl=1.0)
     stale = await process.lock("a", auto_extend=False).acquire()
     await asyncio.sleep(2)
@@ -621,18 +651,23 @@ async def test_without_repair_a_loss_that_comes_in_pieces_is_told_at_once_too(ri
         *((0.025, 0.01), (0.03, 0.02), (0.036, 0.02), (0.056, 0.05), (0.1, 0.05)),
     ],
 )
-async def test_the_shortest_leases_are_kept_alive_and_not_in_a_hot_loop(rig: Rig, ttl: float, node_timeout: float) -> None:
+async def test_the_shortest_leases_are_kept_alive_and_not_in_a_hot_loop(
+    rig: Rig, ttl: float, node_timeout: float
+) -> None:
     process = await rig.process(ttl=ttl, node_timeout=node_timeout)
     rig.ways[:] = [0.0002] * 3
     async with process.lock("a", auto_extend=True) as lease:
         await asyncio.sleep(2.0)
         lease.check()
-    # Some slots of the wheel are met twice and more; who lives no longer than one is renewed at half of what is left.
+    # Some slots of the wheel are met twice and more; who lives no longer than one is renewed at
+    # half of what is left.
     assert process.redlock.stats().renewals <= 3 * 2.0 / min(0.02, ttl)
 
 
 @pytest.mark.parametrize("how", ["gone", "expired", "stalled", "released"])
-async def test_how_long_a_lost_lease_lived_does_not_depend_on_who_asks_when(rig: Rig, how: str) -> None:
+async def test_how_long_a_lost_lease_lived_does_not_depend_on_who_asks_when(
+    rig: Rig, how: str
+) -> None:
     events: list[Event] = []
     process = await rig.process(sinks=[events.append])
     lease = await process.lock("a", ttl=1.0, auto_extend=how == "gone").acquire()
@@ -651,7 +686,9 @@ async def test_how_long_a_lost_lease_lived_does_not_depend_on_who_asks_when(rig:
     assert raised.value.elapsed == pytest.approx(lost_after, abs=10 * WAY)
     assert f"was lost after {raised.value.elapsed:.3f} s" in str(raised.value)
     told = [event for event in events if isinstance(event, LeaseLost)]
-    assert [event.held_for for event in told] == ([] if how == "released" else [raised.value.elapsed])
+    assert [event.held_for for event in told] == (
+        [] if how == "released" else [raised.value.elapsed]
+    )
 
 
 STOOD_STILL = r"its deadline passed before a quorum renewed it; the event loop stood still for {} s"
@@ -676,7 +713,9 @@ async def loss_of(lock: Lock, body: Callable[[Lease], Awaitable[None]]) -> str:
 
 
 @pytest.mark.parametrize("looks", [True, False], ids=["by a check in the body", "by the timers"])
-async def test_a_loss_by_a_blocked_event_loop_says_for_how_long_it_stood_still(rig: Rig, looks: bool) -> None:
+async def test_a_loss_by_a_blocked_event_loop_says_for_how_long_it_stood_still(
+    rig: Rig, looks: bool
+) -> None:
     events: list[Event] = []
     process = await rig.process(ttl=3.0, sinks=[events.append])
 
@@ -712,7 +751,8 @@ async def test_a_loss_by_silent_nodes_blames_no_event_loop(rig: Rig, stall: floa
     process = await rig.process(ttl=3.0)
 
     async def body(_: Lease) -> None:
-        # A standstill before the last renewal had no part in it, and one of less than a tenth of the ttl hardly any.
+        # A standstill before the last renewal had no part in it, and one of less than a tenth of
+        # the ttl hardly any.
         await asyncio.sleep(0.5)
         block(1.0)
         await asyncio.sleep(10)

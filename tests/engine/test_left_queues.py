@@ -1,4 +1,6 @@
-"""A waiter that is gone is gone from every node's queue, though a node was away when the waiter left."""
+"""A waiter that is gone is gone from every node's queue, though a node was away when the waiter
+left.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ async def test_a_waiter_that_is_served_while_a_node_is_away_leaves_its_queue_whe
     assert queues(rig) == [0, 0, 0]
 
 
-async def test_a_name_that_a_set_kept_is_free_when_a_node_is_back_that_was_away_when_the_set_gave_up(rig: Rig) -> None:
+async def test_a_name_that_a_set_kept_is_free_when_a_node_is_back_that_was_away_when_the_set_gave_up(
+    rig: Rig,
+) -> None:
     process, other = await rig.process(), await rig.process()
     rig.occupy(b"b")
     waiting = asyncio.ensure_future(process.lock("a", "b").acquire())

@@ -127,7 +127,9 @@ async def test_a_long_wait_costs_one_command_per_node_in_five_to_ten_seconds(rig
     asked, attempts = process.questions(), process.redlock.stats().attempts
     await asyncio.sleep(40)
     assert 5 * 3 <= len(asked) <= 5 * 9
-    assert process.redlock.stats().attempts == attempts, "nobody asks for a lock that is known to be held"
+    assert process.redlock.stats().attempts == attempts, (
+        "nobody asks for a lock that is known to be held"
+    )
     rig.hang(4)
     rig.vacate(b"a", on=[0, 1])
     await asyncio.sleep(0.5)
@@ -167,7 +169,9 @@ async def test_a_waiter_cancelled_at_any_instant_after_the_key_was_freed_leaves_
 
 @pytest.mark.parametrize("leaver", range(4))
 @pytest.mark.parametrize("instant", [i * 0.0005 for i in range(14)])
-async def test_one_that_leaves_at_any_instant_takes_nobodys_turn(rig: Rig, leaver: int, instant: float) -> None:
+async def test_one_that_leaves_at_any_instant_takes_nobodys_turn(
+    rig: Rig, leaver: int, instant: float
+) -> None:
     process = await rig.process()
     served: list[int] = []
 
@@ -205,7 +209,9 @@ async def test_two_heads_that_leave_in_one_tick_give_the_next_one_turn_only(rig:
 async def test_many_that_time_out_in_one_tick_leave_the_line_to_the_last(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=2.0)
-    short = [asyncio.ensure_future(process.lock("a", blocking_timeout=0.5).acquire()) for _ in range(10)]
+    short = [
+        asyncio.ensure_future(process.lock("a", blocking_timeout=0.5).acquire()) for _ in range(10)
+    ]
     await asyncio.sleep(0)
     patient = asyncio.ensure_future(process.lock("a").acquire())
     await asyncio.wait(short)
@@ -298,7 +304,10 @@ async def test_a_busy_process_leaves_the_others_their_turn_however_far_the_nodes
     await asyncio.sleep(1)
     for _ in range(5):
         # Two runs, a hold and the round trips to it and to us.
-        async with asyncio.timeout(2 * max(RUN, RUN_TRIPS * 2 * way) + 0.001 + 10 * way), other.lock("a"):
+        async with (
+            asyncio.timeout(2 * max(RUN, RUN_TRIPS * 2 * way) + 0.001 + 10 * way),
+            other.lock("a"),
+        ):
             pass
     for task in working:
         task.cancel()
@@ -357,11 +366,15 @@ async def test_a_late_grant_that_completes_a_free_quorum_wakes() -> None:
     started = now()
     acquire = asyncio.create_task(process.lock("a").acquire())
     await asyncio.sleep(0.01)
-    assert not acquire.done(), "refused by two nodes and one that is away, while two have not answered"
+    assert not acquire.done(), (
+        "refused by two nodes and one that is away, while two have not answered"
+    )
     rig.servers[1].delete(b"a")
     rig.servers[3].delete(b"a")
     await (await acquire).release()
-    assert now() - started < 0.5, "the two late grants make a free quorum, without waiting for the slow look"
+    assert now() - started < 0.5, (
+        "the two late grants make a free quorum, without waiting for the slow look"
+    )
     await process.redlock.aclose()
 
 
@@ -411,7 +424,9 @@ async def test_stats_tell_what_woke_the_waiters(rig: Rig) -> None:
     assert (await woken_by(cut_off))[2] is True
 
 
-async def test_who_waited_for_a_holder_to_the_end_is_not_told_that_no_node_answers(rig: Rig) -> None:
+async def test_who_waited_for_a_holder_to_the_end_is_not_told_that_no_node_answers(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     waiting = asyncio.ensure_future(process.lock("a", blocking_timeout=0.1).acquire())
@@ -423,7 +438,9 @@ async def test_who_waited_for_a_holder_to_the_end_is_not_told_that_no_node_answe
 
 
 @pytest.mark.parametrize("down", [False, True])
-async def test_all_tasks_of_a_line_learn_in_the_same_instant_that_no_quorum_answered(rig: Rig, *, down: bool) -> None:
+async def test_all_tasks_of_a_line_learn_in_the_same_instant_that_no_quorum_answered(
+    rig: Rig, *, down: bool
+) -> None:
     process = await rig.process()
     if down:
         rig.stop(0, 1, 2)
@@ -450,7 +467,10 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
 
     def alive() -> int:
         gc.collect()
-        return sum(issubclass(type(thing), (Lock, Lease, LeaseRecord, Acquisition, Round)) for thing in gc.get_objects())
+        return sum(
+            issubclass(type(thing), (Lock, Lease, LeaseRecord, Acquisition, Round))
+            for thing in gc.get_objects()
+        )
 
     async def take(name: str) -> None:
         async with process.lock(name):
@@ -468,7 +488,9 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_a_dead_key_on_one_node_does_not_stall_competing_processes(rig: Rig) -> None:
-    """As a client leaves it that is killed between the grant of one node and the others: nobody will release that key."""
+    """As a client leaves it that is killed between the grant of one node and the others: nobody
+    will release that key.
+    """
     processes = [await rig.process() for _ in range(2)]
     rig.occupy(b"a", ttl=60.0, on=[0])
     end, holds = now() + 5, 0
@@ -487,7 +509,9 @@ async def test_a_dead_key_on_one_node_does_not_stall_competing_processes(rig: Ri
     assert holds > 50
 
 
-async def test_a_process_that_locks_ever_new_names_keeps_few_lines(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_locks_ever_new_names_keeps_few_lines(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("aioredlock_ng._engine.waiting.line_index._MOST_IDLE", 10)
     process = await rig.process()
     for name in range(50):
@@ -496,7 +520,9 @@ async def test_a_process_that_locks_ever_new_names_keeps_few_lines(rig: Rig, mon
     assert len(process.redlock.engine().lines._lines) <= 11
 
 
-async def test_a_waiter_has_another_number_in_the_queues_than_the_last_waiter_of_its_name(rig: Rig) -> None:
+async def test_a_waiter_has_another_number_in_the_queues_than_the_last_waiter_of_its_name(
+    rig: Rig,
+) -> None:
     """A message to the one that left must not reach the other."""
     process, other = await rig.process(), await rig.process()
     members = []

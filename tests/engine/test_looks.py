@@ -1,4 +1,6 @@
-"""How often waiters look at their queues, and that each waiter finds out in time that all before it are gone."""
+"""How often waiters look at their queues, and that each waiter finds out in time that all before it
+are gone.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ import pytest
 from aioredlock_ng._core.waking import MOST_AHEAD
 from aioredlock_ng._engine.waiting.entry import QUEUE_LIFE
 from aioredlock_ng._engine.waiting.place import REFRESH_EVERY
-from tests.engine.test_queue import GRACE, HAND_OVER, KEY, Stopped, kill, members, now, silent_process, waiters, waiting
+from tests.engine.test_queue import (
+    GRACE,
+    HAND_OVER,
+    KEY,
+    Stopped,
+    kill,
+    members,
+    now,
+    silent_process,
+    waiters,
+    waiting,
+)
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
@@ -48,13 +61,19 @@ async def test_the_further_behind_a_waiter_is_the_less_often_it_looks(rig: Rig) 
     looks = [sum(command.script.name == "stand" for command in each) / 3 for each in asked]
     for rank, count in enumerate(looks):
         # A node that tracks the key is looked at less often by the first.
-        assert 2000 / longest(rank) * (0.3 if rank == 0 else 1) - 1 <= count <= 2 * 2000 / longest(rank) + 1
+        assert (
+            2000 / longest(rank) * (0.3 if rank == 0 else 1) - 1
+            <= count
+            <= 2 * 2000 / longest(rank) + 1
+        )
     assert sum(looks[3:]) < looks[0] + looks[1] + looks[2]
     for _, each in line:
         each.cancel()
 
 
-async def test_the_second_looks_and_does_not_ask_when_a_lease_ends_that_was_renewed(rig: Rig) -> None:
+async def test_the_second_looks_and_does_not_ask_when_a_lease_ends_that_was_renewed(
+    rig: Rig,
+) -> None:
     holder = await rig.process(ttl=TTL)
     lease = await holder.lock("a").acquire()
     line = await waiters(rig, 2)
@@ -66,7 +85,9 @@ async def test_the_second_looks_and_does_not_ask_when_a_lease_ends_that_was_rene
 
 
 @pytest.mark.parametrize("dead", range(4))
-async def test_a_waiter_follows_though_all_before_it_died_together_with_the_holder(rig: Rig, dead: int) -> None:
+async def test_a_waiter_follows_though_all_before_it_died_together_with_the_holder(
+    rig: Rig, dead: int
+) -> None:
     holder = await rig.process(ttl=TTL)
     await holder.lock("a").acquire()
     line = await waiters(rig, dead + 1)
@@ -75,7 +96,9 @@ async def test_a_waiter_follows_though_all_before_it_died_together_with_the_hold
     die(rig, line[:dead])
     lease = await line[dead][1]
     if dead < 2:
-        assert now() - died < TTL + dead * GRACE + 2 * HAND_OVER, "the second knows when the lock expires"
+        assert now() - died < TTL + dead * GRACE + 2 * HAND_OVER, (
+            "the second knows when the lock expires"
+        )
     else:
         assert now() - died < longest(dead) + HAND_OVER
     await lease.release()
@@ -144,7 +167,9 @@ async def test_a_stopped_first_does_not_hide_the_expiry_from_a_new_second(rig: R
     await holder.redlock.aclose()
 
 
-async def test_a_look_shows_a_waiter_that_it_is_the_first_since_those_before_it_died(rig: Rig) -> None:
+async def test_a_look_shows_a_waiter_that_it_is_the_first_since_those_before_it_died(
+    rig: Rig,
+) -> None:
     holder = await rig.process(ttl=TTL)
     await holder.lock("a").acquire()
     line = await waiters(rig, 4)
@@ -176,7 +201,9 @@ async def test_a_waiter_behind_processes_that_crash_again_and_again_is_the_secon
 
 
 @pytest.mark.parametrize("after", [15, 25, 45, 65])
-async def test_a_release_wakes_the_last_of_a_queue_however_long_those_before_it_have_been_dead(rig: Rig, after: int) -> None:
+async def test_a_release_wakes_the_last_of_a_queue_however_long_those_before_it_have_been_dead(
+    rig: Rig, after: int
+) -> None:
     holder = await rig.process()
     lease = await holder.lock("a", ttl=60).acquire()
     line = await waiters(rig, 4)
@@ -206,7 +233,9 @@ async def test_a_waiter_without_messages_polls_whatever_its_place(rig: Rig) -> N
         future.cancel()
 
 
-async def test_a_waiter_whose_queue_another_client_deleted_returns_to_it_within_five_minutes(rig: Rig) -> None:
+async def test_a_waiter_whose_queue_another_client_deleted_returns_to_it_within_five_minutes(
+    rig: Rig,
+) -> None:
     rig.occupy(KEY, ttl=6000)
     line = await waiters(rig, MOST_AHEAD + 4)
     for server in rig.servers:

@@ -38,7 +38,13 @@ async def test_stats_count_what_happened(rig: Rig) -> None:
         assert (stats.acquired, stats.attempts, stats.held, stats.released) == (1, 1, 1, 0)
         assert await process.lock("a").try_acquire() is None
     stats = process.redlock.stats()
-    assert (stats.acquired, stats.refused, stats.held, stats.released, stats.lost) == (1, 1, 0, 1, 0)
+    assert (stats.acquired, stats.refused, stats.held, stats.released, stats.lost) == (
+        1,
+        1,
+        0,
+        1,
+        0,
+    )
 
 
 async def test_leases_are_those_held_now(rig: Rig) -> None:
@@ -63,7 +69,9 @@ async def test_inspect_tells_who_holds_it_and_for_how_long(rig: Rig) -> None:
         assert (info.held, info.nodes) == (True, 2)
 
 
-async def test_a_lock_is_held_for_as_long_as_a_quorum_holds_it_and_the_silent_hold_nothing(rig: Rig) -> None:
+async def test_a_lock_is_held_for_as_long_as_a_quorum_holds_it_and_the_silent_hold_nothing(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     for index, ttl in enumerate((30, 20, 10)):
         rig.occupy(b"a", ttl=ttl, on=(index,), value=b"one")
@@ -124,7 +132,9 @@ async def test_force_release_of_a_token_leaves_every_other_holder_alone(rig: Rig
 
 
 async def test_force_release_does_not_hit_who_is_about_to_get_it(rig: Rig) -> None:
-    """Deleting one of the two keys that a rival's attempt gets would leave it a lock that the next one gets as well."""
+    """Deleting one of the two keys that a rival's attempt gets would leave it a lock that the next
+    one gets as well.
+    """
     rival, third, operator = [await rig.process() for _ in range(3)]
     rig.occupy(b"a", on=(1, 2))
     rival.nodes[1].hang()
@@ -197,7 +207,12 @@ async def test_force_release_refuses_what_does_not_expire_and_deletes_nothing(ri
         with pytest.raises(ConfigurationError) as caught:
             await operator.redlock.force_release("order:42", token=token)
         told = str(caught.value)
-        for words in ("'order:42'", "memory-0 (a string without expiry), memory-1 (a string", "key_format", "any_key=True"):
+        for words in (
+            "'order:42'",
+            "memory-0 (a string without expiry), memory-1 (a string",
+            "key_format",
+            "any_key=True",
+        ):
             assert words in told
         assert "somebody's own" not in told
     assert [value is None for value in rig.values(b"order:42")] == [False] * 3
@@ -215,7 +230,9 @@ async def test_force_release_leaves_data_of_others_beside_a_holders_majority(rig
     assert rig.values(b"a") == [None, None, b"data"]
 
 
-async def test_force_release_leaves_data_of_others_even_if_the_lock_ends_before_its_deletion(rig: Rig) -> None:
+async def test_force_release_leaves_data_of_others_even_if_the_lock_ends_before_its_deletion(
+    rig: Rig,
+) -> None:
     operator = await rig.process()
     data, held = NotALock("hash", math.inf), Held(5.0, b"token")
     answers: list[list[Look]] = [[held, held, data], [ForceReleased(0), ForceReleased(0), data]]
@@ -223,7 +240,9 @@ async def test_force_release_leaves_data_of_others_even_if_the_lock_ends_before_
     async def ask(_command: Command) -> list[Look]:
         return answers.pop(0)
 
-    assert await force_release(operator.redlock.engine().context, ask, MUTEX, b"a", slot_of(b"a")) == [0, 0, 0]
+    assert await force_release(
+        operator.redlock.engine().context, ask, MUTEX, b"a", slot_of(b"a")
+    ) == [0, 0, 0]
     assert answers == []
 
 
@@ -240,7 +259,9 @@ async def test_force_release_names_data_that_came_between_its_look_and_its_delet
         return execute(server, command, by)
 
     monkeypatch.setattr(MemoryServer, "execute", executed)
-    with pytest.raises(ConfigurationError, match=r"nothing was released.*memory-2 \(a string without expiry\)"):
+    with pytest.raises(
+        ConfigurationError, match=r"nothing was released.*memory-2 \(a string without expiry\)"
+    ):
         await operator.redlock.force_release("a")
     assert rig.values(b"a") == [b"token"] * 3
 
@@ -251,8 +272,29 @@ async def test_force_release_refuses_an_any_key_that_is_no_bool(rig: Rig) -> Non
         await operator.redlock.force_release("a", any_key=1)  # type: ignore[arg-type]
 
 
-GARBAGE: list[Any] = [[], [0, b"x"], [[]], [[5]], [[b"x", b"y"]], [[1.5, b"x"]], [[9, 9]], [[9, b"x", 9]], [[-3, b"?!"]]]
-GARBAGE += [b"x", 7, -1, {b"a": 1}, True, [[True, b"x"]], [[-9, b"x"]], [[2**70, b"x"]], [None], [[9, b"x", b"", b""]]]
+GARBAGE: list[Any] = [
+    [],
+    [0, b"x"],
+    [[]],
+    [[5]],
+    [[b"x", b"y"]],
+    [[1.5, b"x"]],
+    [[9, 9]],
+    [[9, b"x", 9]],
+    [[-3, b"?!"]],
+]
+GARBAGE += [
+    b"x",
+    7,
+    -1,
+    {b"a": 1},
+    True,
+    [[True, b"x"]],
+    [[-9, b"x"]],
+    [[2**70, b"x"]],
+    [None],
+    [[9, b"x", b"", b""]],
+]
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
@@ -265,30 +307,42 @@ async def test_a_node_that_answers_a_look_with_garbage_has_no_vote_and_stops_nob
     info = await operator.redlock.inspect("a")
     assert (info.held, info.token, info.nodes) == (True, lease.token, 2)
     assert info.answers[1].token is None
-    assert re.fullmatch("the inspect script was answered with .*, which does not fit it", info.answers[1].detail)
+    assert re.fullmatch(
+        "the inspect script was answered with .*, which does not fit it", info.answers[1].detail
+    )
     assert await operator.redlock.locked("a")
     monkeypatch.setattr(rig.servers[2], "_inspect", lambda *_: garbage)
     for call in (operator.redlock.inspect, operator.redlock.locked, operator.redlock.force_release):
         with pytest.raises(QuorumUnreachable) as caught:
             await call("a")
-        assert [vote.outcome for vote in caught.value.votes] == [Outcome.HELD, Outcome.UNKNOWN, Outcome.UNKNOWN]
+        assert [vote.outcome for vote in caught.value.votes] == [
+            Outcome.HELD,
+            Outcome.UNKNOWN,
+            Outcome.UNKNOWN,
+        ]
     await lease.release()
 
 
 async def test_a_look_without_a_quorum_tells_what_each_node_said(rig: Rig) -> None:
     operator = await rig.process()
     rig.hang(1, 2)
-    with pytest.raises(QuorumUnreachable, match=r"memory-0: free; memory-1: unknown \(no answer in time\)"):
+    with pytest.raises(
+        QuorumUnreachable, match=r"memory-0: free; memory-1: unknown \(no answer in time\)"
+    ):
         await operator.redlock.inspect("a")
     rig.occupy(b"a", ttl=9.8, on=(0,))
-    with pytest.raises(QuorumUnreachable, match=r"memory-0: held \(9\.\d+ s left\); memory-1: unknown"):
+    with pytest.raises(
+        QuorumUnreachable, match=r"memory-0: held \(9\.\d+ s left\); memory-1: unknown"
+    ):
         await operator.redlock.locked("a")
     rig.occupy(b"a", ttl=math.inf, on=(0,))
     with pytest.raises(QuorumUnreachable, match=r"memory-0: held \(no expiry\); memory-1: unknown"):
         await operator.redlock.force_release("a")
 
 
-@pytest.mark.parametrize("instant", [0.0, 0.0015, 0.0025, 0.0035, 0.1, *(0.234 + step / 2000 for step in range(24))])
+@pytest.mark.parametrize(
+    "instant", [0.0, 0.0015, 0.0025, 0.0035, 0.1, *(0.234 + step / 2000 for step in range(24))]
+)
 @pytest.mark.parametrize("on", [(0, 1, 2), (0,)])
 async def test_force_release_cancelled_anywhere_deletes_everywhere_or_nowhere(
     rig: Rig, on: tuple[int, ...], instant: float
@@ -300,7 +354,10 @@ async def test_force_release_cancelled_anywhere_deletes_everywhere_or_nowhere(
     forced.cancel()
     await asyncio.wait([forced])
     await asyncio.sleep(0.5)
-    assert rig.values(b"a") in ([None] * 3, [b"foreign" if index in on else None for index in range(3)])
+    assert rig.values(b"a") in (
+        [None] * 3,
+        [b"foreign" if index in on else None for index in range(3)],
+    )
 
 
 async def test_managers_of_one_process_exclude_each_other(rig: Rig) -> None:
@@ -378,9 +435,13 @@ async def test_nodes_tell_their_health(rig: Rig) -> None:
 
 
 def without_a_loop(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Take the first step of a call where no asyncio event loop runs, as another library's loop would."""
+    """Take the first step of a call where no asyncio event loop runs, as another library's loop
+    would.
+    """
     coroutine = call()
-    with pytest.raises(RedlockClosed, match=r"aioredlock_ng needs asyncio, .*; in a trio program use .*asyncio"):
+    with pytest.raises(
+        RedlockClosed, match=r"aioredlock_ng needs asyncio, .*; in a trio program use .*asyncio"
+    ):
         coroutine.send(None)
     coroutine.close()
 
@@ -397,7 +458,11 @@ def test_without_an_asyncio_loop_each_call_of_an_open_manager_says_what_is_missi
     rig = Rig(3)
     redlock = loop.run_until_complete(rig.process()).redlock
     lease = loop.run_until_complete(redlock.lock("a").acquire())
-    semaphore, election, rwlock = redlock.semaphore("s", 2), redlock.election("e"), redlock.rwlock("r")
+    semaphore, election, rwlock = (
+        redlock.semaphore("s", 2),
+        redlock.election("e"),
+        redlock.rwlock("r"),
+    )
     leading = redlock.election("led")
     loop.run_until_complete(leading.__aenter__())
 
@@ -407,13 +472,22 @@ def test_without_an_asyncio_loop_each_call_of_an_open_manager_says_what_is_missi
 
     calls: list[Callable[[], Coroutine[Any, Any, object]]] = [
         *(redlock.open, redlock.aclose, redlock.lock("b").acquire, redlock.lock("b").try_acquire),
-        *(lambda: redlock.inspect("a"), lambda: redlock.locked("a"), lambda: redlock.force_release("a")),
+        *(
+            lambda: redlock.inspect("a"),
+            lambda: redlock.locked("a"),
+            lambda: redlock.force_release("a"),
+        ),
         *(redlock.wait_ready, lambda: redlock.wait_ready(0), redlock.diagnose),
         *(lease.verify, lease.extend, lease.release, lease.wait_lost),
         *(semaphore.acquire, semaphore.try_acquire, semaphore.__aenter__, semaphore.inspect),
         *(rwlock.read().acquire, rwlock.write().__aenter__),
         *(redlock.guard("g")(work), redlock.once("g", within=1)(work)),
-        *(election.__aenter__, lambda: election.run(lead), election.watch().__anext__, leading.resign),
+        *(
+            election.__aenter__,
+            lambda: election.run(lead),
+            election.watch().__anext__,
+            leading.resign,
+        ),
     ]
     for call in calls:
         without_a_loop(call)
@@ -433,7 +507,9 @@ def test_without_an_asyncio_loop_each_call_of_an_open_manager_says_what_is_missi
         (("x" * 1000,), r"redlock\.lock\('x{5,50}\.\.\.x+'\)"),
     ],
 )
-async def test_awaiting_or_entering_a_lock_by_a_plain_with_shows_the_right_line(rig: Rig, names: Any, call: str) -> None:
+async def test_awaiting_or_entering_a_lock_by_a_plain_with_shows_the_right_line(
+    rig: Rig, names: Any, call: str
+) -> None:
     lock: Any = (await rig.process()).lock(*names)
     right = rf"; use `async with {call}:`, or `lease = await {call}\.acquire\(\)`$"
     with pytest.raises(TypeError, match="Lock cannot be awaited" + right):
@@ -453,7 +529,11 @@ async def test_awaiting_or_entering_a_manager_by_a_plain_with_shows_the_right_li
 
 
 async def test_the_repr_of_a_manager_has_its_state_and_addresses_and_no_password(rig: Rig) -> None:
-    urls = ["redis://user:s3cr3t@10.0.0.1:6379/3", "rediss://:s3cr3t@10.0.0.2", "unix://:s3cr3t@/run/redis.sock"]
+    urls = [
+        "redis://user:s3cr3t@10.0.0.1:6379/3",
+        "rediss://:s3cr3t@10.0.0.2",
+        "unix://:s3cr3t@/run/redis.sock",
+    ]
     shown = repr(Redlock(urls))
     assert shown == "<Redlock closed 10.0.0.1:6379/3, 10.0.0.2:6379, /run/redis.sock>"
     process = await rig.process()

@@ -25,7 +25,9 @@ pytestmark = pytest.mark.virtual_time
 MIN_HOLD = 5.0
 
 SLACK = 0.4
-"""Seconds after the end of a minimum hold within which the lock is free: drift, and the two rounds of a grant."""
+"""Seconds after the end of a minimum hold within which the lock is free: drift, and the two rounds
+of a grant.
+"""
 
 
 def now() -> float:
@@ -49,7 +51,9 @@ async def freed_at(process: Process, name: str = "a") -> float:
 
 
 @pytest.mark.parametrize("ttl", [1.0, 5.0, 30.0])
-async def test_a_lock_that_is_released_early_stays_taken_until_its_min_hold_is_over(rig: Rig, ttl: float) -> None:
+async def test_a_lock_that_is_released_early_stays_taken_until_its_min_hold_is_over(
+    rig: Rig, ttl: float
+) -> None:
     process, other = await rig.process(ttl=ttl), await rig.process(ttl=ttl)
     async with process.lock("a", min_hold=MIN_HOLD):
         granted = now()
@@ -67,7 +71,9 @@ async def test_a_release_after_min_hold_frees_the_lock_at_once(rig: Rig) -> None
 
 
 @pytest.mark.parametrize("ttl", [1.0, 20.0])
-async def test_a_process_that_dies_right_after_its_grant_keeps_its_min_hold(rig: Rig, ttl: float) -> None:
+async def test_a_process_that_dies_right_after_its_grant_keeps_its_min_hold(
+    rig: Rig, ttl: float
+) -> None:
     process, other = await rig.process(ttl=ttl), await rig.process()
     await process.lock("a", min_hold=MIN_HOLD, auto_extend=False).acquire()
     granted = now()
@@ -94,7 +100,9 @@ async def test_a_grant_that_comes_too_late_for_its_min_hold_does_not_count_and_i
     context = process.redlock.engine().context
     clock = context.clock
     # The event loop stands still for half a second, and the answers are there when it goes on.
-    monkeypatch.setattr(context, "clock", lambda: clock() + (0.5 if context.counters.attempts else 0.0))
+    monkeypatch.setattr(
+        context, "clock", lambda: clock() + (0.5 if context.counters.attempts else 0.0)
+    )
     with pytest.raises(QuorumUnreachable, match="before min_hold is over"):
         await process.lock("a", min_hold=10.0, blocking_timeout=0).acquire()
     await asyncio.sleep(0.1)
@@ -207,7 +215,9 @@ async def test_an_attempt_without_a_quorum_is_undone_at_once(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("hung", [(2,), (1, 2)])
-async def test_nodes_that_hang_at_the_release_do_not_free_the_lock_early(rig: Rig, hung: tuple[int, ...]) -> None:
+async def test_nodes_that_hang_at_the_release_do_not_free_the_lock_early(
+    rig: Rig, hung: tuple[int, ...]
+) -> None:
     process, other = await rig.process(ttl=10.0), await rig.process()
     lease = await process.lock("a", min_hold=MIN_HOLD).acquire()
     granted = now()
@@ -248,7 +258,9 @@ async def test_a_node_that_was_cut_off_for_longer_than_min_hold_is_left_nothing(
     await other.redlock.aclose()
 
 
-async def test_waiters_of_all_processes_are_woken_by_the_end_and_none_is_offered_the_lock_before(rig: Rig) -> None:
+async def test_waiters_of_all_processes_are_woken_by_the_end_and_none_is_offered_the_lock_before(
+    rig: Rig,
+) -> None:
     process = await rig.process(ttl=30.0)
     others = [await rig.process() for _ in range(3)]
     lease = await process.lock("a", min_hold=MIN_HOLD).acquire()
@@ -296,8 +308,12 @@ async def test_a_lock_with_min_hold_takes_no_grant_of_a_lock_without(rig: Rig) -
     assert await freed_at(process) >= granted + MIN_HOLD
 
 
-@pytest.mark.parametrize("options", [{"fencing": False}, {"recovery_guard": None}, {"owner": False}])
-async def test_min_hold_needs_neither_fences_nor_the_guard_nor_labels(rig: Rig, options: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"fencing": False}, {"recovery_guard": None}, {"owner": False}]
+)
+async def test_min_hold_needs_neither_fences_nor_the_guard_nor_labels(
+    rig: Rig, options: dict[str, object]
+) -> None:
     process, other = await rig.process(**options), await rig.process(**options)
     async with process.lock("a", "b", min_hold=MIN_HOLD, fair=True):
         granted = now()
@@ -366,7 +382,9 @@ async def test_a_lock_is_held_where_some_nodes_have_its_token_and_some_its_mark(
 
 
 @pytest.mark.parametrize("by_token", [True, False])
-async def test_a_forced_release_frees_a_lock_that_its_min_hold_keeps(rig: Rig, by_token: bool) -> None:
+async def test_a_forced_release_frees_a_lock_that_its_min_hold_keeps(
+    rig: Rig, by_token: bool
+) -> None:
     process, other = await rig.process(), await rig.process()
     async with process.lock("a", min_hold=MIN_HOLD) as lease:
         pass
@@ -378,7 +396,10 @@ async def test_a_forced_release_frees_a_lock_that_its_min_hold_keeps(rig: Rig, b
 
 
 async def test_a_node_that_forgot_the_lock_does_not_free_it_before_its_min_hold(rig: Rig) -> None:
-    process, other = await rig.process(max_ttl=MIN_HOLD, ttl=2.0), await rig.process(max_ttl=MIN_HOLD, ttl=2.0)
+    process, other = (
+        await rig.process(max_ttl=MIN_HOLD, ttl=2.0),
+        await rig.process(max_ttl=MIN_HOLD, ttl=2.0),
+    )
     async with process.lock("a", min_hold=MIN_HOLD):
         granted = now()
     rig.servers[0].restart()
@@ -423,7 +444,9 @@ async def test_lines_and_counters_are_left_as_after_any_release(rig: Rig) -> Non
 
 @pytest.mark.parametrize("rig", [3, 5], indirect=True)
 @pytest.mark.parametrize("seed", range(6))
-async def test_grants_are_min_hold_apart_whatever_happens_to_nodes_and_holders(rig: Rig, seed: int) -> None:
+async def test_grants_are_min_hold_apart_whatever_happens_to_nodes_and_holders(
+    rig: Rig, seed: int
+) -> None:
     rng = random.Random(seed)
     ttl, min_hold = rng.choice([(0.5, 2.0), (2.0, 2.0), (4.0, 1.0)])
     options = {"ttl": ttl, "max_ttl": 4.0, "node_timeout": 0.1}
@@ -459,7 +482,9 @@ async def test_grants_are_min_hold_apart_whatever_happens_to_nodes_and_holders(r
                 case "cut":
                     process = rng.choice(fleet)
                     process.nodes[index].disconnect()
-                    asyncio.get_running_loop().call_later(rng.random() * 3, process.nodes[index].connect)
+                    asyncio.get_running_loop().call_later(
+                        rng.random() * 3, process.nodes[index].connect
+                    )
                 case "way":
                     rig.ways[index] = rng.choice([WAY, 0.01, 0.04])
                 case "forget":

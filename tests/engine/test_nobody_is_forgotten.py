@@ -1,4 +1,6 @@
-"""Random tasks of two processes that want random sets and slots, by seed: each is served or told, and nothing is left."""
+"""Random tasks of two processes that want random sets and slots, by seed: each is served or told,
+and nothing is left.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,16 @@ def assert_nobody_is_forgotten(process: Process) -> None:
     lines = process.redlock.engine().lines
     for line in lines._all():
         if line.contender is not None:
-            assert line.contender.asking or (line.place is not None and (line.place.waiting or line.place._timer is not None))
+            assert line.contender.asking or (
+                line.place is not None and (line.place.waiting or line.place._timer is not None)
+            )
         else:
             assert not line.queue or line.full, line.keys
         assert {record.spec.number for record in line.holders} <= {None, *line.taken}, line.taken
         assert line.place is None or lines._standing[line.place.member] is line
-        assert line.contender is not None or line.holders or line.queue or line.place is None, line.keys
+        assert line.contender is not None or line.holders or line.queue or line.place is None, (
+            line.keys
+        )
     assert all(line.place is not None for line in lines._standing.values())
 
 
@@ -90,7 +96,9 @@ async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, se
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_nobody_is_forgotten_at_a_semaphore_whatever_happens_to_those_before(rig: Rig, seed: int) -> None:
+async def test_nobody_is_forgotten_at_a_semaphore_whatever_happens_to_those_before(
+    rig: Rig, seed: int
+) -> None:
     # A client that deletes keys lets two processes have one slot until the loss is noticed.
     deletes = seed % 2 == 0
     actions = tuple(action for action in ACTIONS if deletes or action != "vacate")
@@ -175,7 +183,9 @@ async def play(
     assert_nothing_is_left(other)
 
 
-async def test_a_lease_taken_past_the_line_keeps_its_names_though_the_head_of_the_line_gives_up(rig: Rig) -> None:
+async def test_a_lease_taken_past_the_line_keeps_its_names_though_the_head_of_the_line_gives_up(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(b"a", 0.5)
     head = asyncio.ensure_future(process.lock("a", "b").acquire())

@@ -1,4 +1,6 @@
-"""A key that is kept for a waiter is held by nobody: no operator, no holder and no other waiter takes it for a lock."""
+"""A key that is kept for a waiter is held by nobody: no operator, no holder and no other waiter
+takes it for a lock.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,30 @@ async def test_an_offer_is_no_holder_and_no_operator_sees_it(rig: Rig) -> None:
     process = await rig.process()
     offer(rig)
     info = await process.redlock.inspect("a")
-    assert (info.held, info.token, info.nodes, info.remaining, info.owner) == (False, None, 0, 0.0, None)
+    assert (info.held, info.token, info.nodes, info.remaining, info.owner) == (
+        False,
+        None,
+        0,
+        0.0,
+        None,
+    )
     assert [(answer.token, answer.foreign) for answer in info.answers] == [(None, "")] * 3
     assert "0123456789abcdef" not in repr(info)
     assert not await process.redlock.locked("a")
 
 
-async def test_a_lock_that_any_node_offers_is_about_to_be_held_and_somebody_waits_for_it(rig: Rig) -> None:
+async def test_a_lock_that_any_node_offers_is_about_to_be_held_and_somebody_waits_for_it(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.servers[1].set(b"a", OFFERED, 10.0)
     info = await process.redlock.inspect("a")
     assert (info.offered, info.waiting) == (True, 0)
-    assert [(answer.offered, answer.waiting) for answer in info.answers] == [(False, 0), (True, 1), (False, 0)]
+    assert [(answer.offered, answer.waiting) for answer in info.answers] == [
+        (False, 0),
+        (True, 1),
+        (False, 0),
+    ]
     offer(rig)
     info = await process.redlock.inspect("a")
     assert (info.held, info.offered, info.waiting) == (False, True, 1)
@@ -55,7 +69,11 @@ async def test_inspect_counts_waiters_on_the_nodes_that_answer(rig: Rig) -> None
     assert (await looking.redlock.inspect("a")).waiting == 0
     processes = [await rig.process() for _ in range(2)]
     # Two tasks of each process are one line, and a fair one is a line of its own.
-    locks = [process.lock("a", **options) for process in processes for options in ({}, {}, {"fair": True})]
+    locks = [
+        process.lock("a", **options)
+        for process in processes
+        for options in ({}, {}, {"fair": True})
+    ]
     waiting = [asyncio.create_task(lock.acquire()) for lock in locks]
     await asyncio.sleep(1.0)
     assert (await looking.redlock.inspect("a")).waiting == 4
@@ -116,7 +134,11 @@ async def test_stats_show_the_ticket_and_the_rank_of_each_place_and_ask_no_node(
     assert (ahead.resource, behind.resource, of_set.resource) == ("a", "a", "a, b")
     assert (ahead.rank, behind.rank, of_set.rank) == (0, 1, 2)
     assert ahead.ticket < behind.ticket < of_set.ticket
-    assert [ticket for ticket, _ in rig.servers[0].queues.members(b"a")] == [ahead.ticket, behind.ticket, of_set.ticket]
+    assert [ticket for ticket, _ in rig.servers[0].queues.members(b"a")] == [
+        ahead.ticket,
+        behind.ticket,
+        of_set.ticket,
+    ]
     for task in waiting:
         task.cancel()
     await asyncio.wait(waiting)
@@ -144,7 +166,9 @@ async def test_a_message_of_a_node_corrects_the_rank_before_the_next_look(rig: R
     await asyncio.wait([waiting])
 
 
-async def test_a_place_that_no_node_can_keep_has_a_ticket_and_no_rank(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_place_that_no_node_can_keep_has_a_ticket_and_no_rank(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     holder, process = await rig.process(), await rig.process()
     lease = await holder.lock("a").acquire()
     # As on servers where the user has no right to the queue.

@@ -31,7 +31,9 @@ def now() -> float:
 class Job:
     """A function of the fleet, and the instants at which it began."""
 
-    def __init__(self, within: float = WITHIN, takes: float = 0.0, fails: BaseException | None = None) -> None:
+    def __init__(
+        self, within: float = WITHIN, takes: float = 0.0, fails: BaseException | None = None
+    ) -> None:
         self.within = within
         self.takes = takes
         self.fails = fails
@@ -55,7 +57,9 @@ async def fleet(rig: Rig, hosts: int = 3) -> list[Process]:
     return [await rig.process(near=index % 3) for index in range(hosts)]
 
 
-async def test_a_call_runs_the_function_and_a_second_call_leaves_it_until_within_is_over(rig: Rig) -> None:
+async def test_a_call_runs_the_function_and_a_second_call_leaves_it_until_within_is_over(
+    rig: Rig,
+) -> None:
     one, other = await rig.process(), await rig.process()
     job = Job()
     assert await job.of(one)() is True
@@ -108,7 +112,9 @@ async def test_one_of_several_calls_in_one_instant_runs_the_function(rig: Rig) -
 
 
 @pytest.mark.parametrize("within", [0.2, 0.5, 2.0])
-async def test_calls_in_one_instant_run_the_function_once_however_short_within_is(rig: Rig, within: float) -> None:
+async def test_calls_in_one_instant_run_the_function_once_however_short_within_is(
+    rig: Rig, within: float
+) -> None:
     hosts, job = await fleet(rig), Job(within)
     ran = await asyncio.gather(*(job.of(host)() for host in hosts))
     assert (sum(ran), len(job.began)) == (1, 1)
@@ -123,7 +129,9 @@ async def test_a_call_that_leaves_the_function_returns_after_a_second(rig: Rig) 
     assert now() - called < 1.2
 
 
-async def test_hosts_begin_each_slot_once_if_their_starts_differ_by_less_than_half_the_period(rig: Rig) -> None:
+async def test_hosts_begin_each_slot_once_if_their_starts_differ_by_less_than_half_the_period(
+    rig: Rig,
+) -> None:
     draw, period, slots = random.Random(11), 60.0, 50
     job, hosts = Job(within=period / 2), await fleet(rig, 5)
     start = now() + period
@@ -244,9 +252,14 @@ async def test_a_function_that_cannot_be_decorated_is_refused_at_once(rig: Rig) 
 
     async def report(day: str) -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"once\('job'\) is for functions defined by `async def`"):
+    with pytest.raises(
+        ConfigurationError, match=r"once\('job'\) is for functions defined by `async def`"
+    ):
         once("job", within=1)(plain)
-    with pytest.raises(ConfigurationError, match=r"once\('job:\{user\}'\) of .*report\(\): \{user\} names no parameter"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"once\('job:\{user\}'\) of .*report\(\): \{user\} names no parameter",
+    ):
         once("job:{user}", within=1)(report)
     with pytest.raises(ConfigurationError, match=r"like @redlock\.once\("):
         once(report, within=1)

@@ -27,7 +27,9 @@ pytestmark = pytest.mark.virtual_time
 ONE, BOTH, ANOTHER = ("a",), ("a", "b"), ("a", "c")
 
 TURN = 10 * WAY
-"""Seconds that a change of process costs a set of names at most: an attempt for each name, with the place in its queue."""
+"""Seconds that a change of process costs a set of names at most: an attempt for each name, with the
+place in its queue.
+"""
 
 
 def now() -> float:
@@ -37,8 +39,12 @@ def now() -> float:
 Work = dict[str, tuple["Process", tuple[str, ...]]]
 
 
-async def wishes(rig: Rig, wants: Sequence[tuple[str, ...]], *, rivals: int = 0, apart: bool = False) -> Work:
-    """Work for `holds`: these wishes, in one process or each in its own, and one name by each rival's process."""
+async def wishes(
+    rig: Rig, wants: Sequence[tuple[str, ...]], *, rivals: int = 0, apart: bool = False
+) -> Work:
+    """Work for `holds`: these wishes, in one process or each in its own, and one name by each
+    rival's process.
+    """
     ours = await rig.process()
     work: Work = {}
     for number, names in enumerate(wants):
@@ -73,18 +79,27 @@ async def test_neither_sets_of_names_nor_single_names_are_starved(
     told = await holds(work, hold, max(0.5, 50 * hold))
     # Two rounds of all others at most: one before each of the names for which a set waits in turn.
     assert told.longest <= 2 * len(work) * (max(hold, RUN) + TURN), told
-    assert min(told.counts.values()) >= max(0.5, 50 * hold) / (2 * len(work) * (max(hold, RUN) + TURN)), told
+    assert min(told.counts.values()) >= max(0.5, 50 * hold) / (
+        2 * len(work) * (max(hold, RUN) + TURN)
+    ), told
 
 
 @pytest.mark.parametrize(
-    "rival", [pytest.param((), marks=pytest.mark.full), ("b",), pytest.param(BOTH, marks=pytest.mark.full)]
+    "rival",
+    [pytest.param((), marks=pytest.mark.full), ("b",), pytest.param(BOTH, marks=pytest.mark.full)],
 )
-async def test_a_set_is_not_starved_by_tasks_that_ask_rather_than_hold(rig: Rig, rival: tuple[str, ...]) -> None:
+async def test_a_set_is_not_starved_by_tasks_that_ask_rather_than_hold(
+    rig: Rig, rival: tuple[str, ...]
+) -> None:
     ours, other = await rig.process(), await rig.process()
-    work = {f"{number} {names}": (ours, names) for number, names in enumerate((ONE, ONE, ("b",), ("b",), BOTH))}
+    work = {
+        f"{number} {names}": (ours, names)
+        for number, names in enumerate((ONE, ONE, ("b",), ("b",), BOTH))
+    }
     if rival:
         work["rival"] = other, rival
-    # Not for no time at all: virtual time would stand still while a grant is passed on thousands of times.
+    # Not for no time at all: virtual time would stand still while a grant is passed on thousands of
+    # times.
     told = await holds(work, 0.0005, 3.0)
     assert told.counts[f"4 {BOTH}"] >= 60, told
 
@@ -115,7 +130,9 @@ async def test_sets_with_a_new_second_name_each_time_leave_another_process_its_t
 
 @pytest.mark.parametrize("names", [BOTH, ("b", "a", "c"), ("0", "a")])
 @pytest.mark.parametrize("count", [1, 3])
-async def test_several_names_get_their_turn_as_one_does(rig: Rig, names: tuple[str, ...], count: int) -> None:
+async def test_several_names_get_their_turn_as_one_does(
+    rig: Rig, names: tuple[str, ...], count: int
+) -> None:
     ours, theirs = await rig.process(), await rig.process()
     work = {str(number): (ours, names) for number in range(count)}
     told = await holds({**work, "rival": (theirs, ONE)}, 0.002, 3.0)
@@ -134,7 +151,9 @@ async def test_names_in_any_order_are_the_same_lock(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("newcomer", [("a", "c"), ("a",), ("b", "a")])
-async def test_a_newcomer_of_the_holders_process_does_not_overtake_another_process(rig: Rig, newcomer: tuple[str, ...]) -> None:
+async def test_a_newcomer_of_the_holders_process_does_not_overtake_another_process(
+    rig: Rig, newcomer: tuple[str, ...]
+) -> None:
     ours, theirs = await rig.process(), await rig.process()
     lease = await ours.lock("a", "b").acquire()
     waiting = asyncio.ensure_future(theirs.lock("a").acquire())
@@ -219,7 +238,9 @@ async def test_sets_that_share_their_first_name_are_served_in_the_order_in_which
 
 
 @pytest.mark.slow
-async def test_a_turn_costs_no_more_than_twice_as_much_with_thirty_times_as_many_sets(rig: Rig) -> None:
+async def test_a_turn_costs_no_more_than_twice_as_much_with_thirty_times_as_many_sets(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     calls = 0
 
@@ -246,7 +267,9 @@ async def test_a_turn_costs_no_more_than_twice_as_much_with_thirty_times_as_many
 
 
 @pytest.mark.parametrize("wanted", [ONE, BOTH])
-async def test_a_grant_that_is_given_back_unread_wakes_a_waiter_that_shares_a_name(rig: Rig, wanted: tuple[str, ...]) -> None:
+async def test_a_grant_that_is_given_back_unread_wakes_a_waiter_that_shares_a_name(
+    rig: Rig, wanted: tuple[str, ...]
+) -> None:
     process = await rig.process()
     fleeting = asyncio.ensure_future(process.lock(*wanted).acquire())
     await asyncio.sleep(0)
@@ -278,7 +301,9 @@ async def test_a_try_that_is_given_up_wakes_a_waiter_for_the_same_name(rig: Rig)
 async def test_a_dead_key_on_one_node_keeps_out_no_set(rig: Rig, hold: float, dead_on: int) -> None:
     process = await rig.process()
     rig.occupy(b"b", on=[dead_on])
-    busy = asyncio.ensure_future(holds({"one": (process, ONE), "another": (process, ONE)}, hold, 3.0))
+    busy = asyncio.ensure_future(
+        holds({"one": (process, ONE), "another": (process, ONE)}, hold, 3.0)
+    )
     await asyncio.sleep(1.0)
     began = now()
     async with asyncio.timeout(10.0):
@@ -289,10 +314,14 @@ async def test_a_dead_key_on_one_node_keeps_out_no_set(rig: Rig, hold: float, de
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_waiters_for_a_name_that_is_held_on_three_of_five_nodes_do_not_wake_each_other(rig: Rig) -> None:
+async def test_waiters_for_a_name_that_is_held_on_three_of_five_nodes_do_not_wake_each_other(
+    rig: Rig,
+) -> None:
     process = await rig.process(fencing=False, recovery_guard=None)
     rig.occupy(b"a", on=(0, 1, 2))
-    waiting = [asyncio.ensure_future(process.lock(*names).acquire()) for names in (ONE, BOTH, ANOTHER)]
+    waiting = [
+        asyncio.ensure_future(process.lock(*names).acquire()) for names in (ONE, BOTH, ANOTHER)
+    ]
     await asyncio.sleep(10.0)
     assert process.redlock.stats().attempts <= 3 * 10
     rig.vacate(b"a")
@@ -302,7 +331,9 @@ async def test_waiters_for_a_name_that_is_held_on_three_of_five_nodes_do_not_wak
 
 @pytest.mark.parametrize(("rig", "left_on"), [(3, 1), (5, 1), (5, 2)], indirect=["rig"])
 @pytest.mark.parametrize("seconds", [0.5, 3.0, 10.0])
-async def test_a_key_that_is_left_on_a_minority_keeps_its_name_from_nobody(rig: Rig, left_on: int, seconds: float) -> None:
+async def test_a_key_that_is_left_on_a_minority_keeps_its_name_from_nobody(
+    rig: Rig, left_on: int, seconds: float
+) -> None:
     process = await rig.process()
     rig.occupy(b"a")
     rig.occupy(b"b", on=range(left_on))
@@ -326,7 +357,9 @@ async def test_a_waiter_behind_one_that_reaches_no_quorum_is_told_so(rig: Rig) -
 
 
 @pytest.mark.parametrize("where", ["in another process", "in its own"])
-async def test_a_waiter_for_a_held_name_is_not_told_that_no_node_answers(rig: Rig, where: str) -> None:
+async def test_a_waiter_for_a_held_name_is_not_told_that_no_node_answers(
+    rig: Rig, where: str
+) -> None:
     process, other = await rig.process(), await rig.process()
     record = await (process if where == "in its own" else other).lock("a").acquire()
     waiting = [asyncio.ensure_future(process.lock("a", "b").acquire())]
@@ -341,7 +374,9 @@ async def test_a_waiter_for_a_held_name_is_not_told_that_no_node_answers(rig: Ri
     await (await waiting.pop()).release()
 
 
-async def test_a_key_that_kept_a_set_out_on_a_minority_is_missed_by_nobody_when_it_goes(rig: Rig) -> None:
+async def test_a_key_that_kept_a_set_out_on_a_minority_is_missed_by_nobody_when_it_goes(
+    rig: Rig,
+) -> None:
     """On node 0 it was `a` that was held, on the others `b`, which no majority could grant."""
     process = await rig.process()
     rig.ways[1:] = [WAY / 2] * 2
@@ -370,7 +405,9 @@ async def test_a_set_that_cannot_succeed_keeps_its_names_from_nobody(
 
         def refuse(command: Command, by: Any) -> Any:
             denied = b"b" in command.keys and command.script.name == "acquire"
-            return Refusal("NOPERM No permissions to access a key") if denied else execute(command, by)
+            return (
+                Refusal("NOPERM No permissions to access a key") if denied else execute(command, by)
+            )
 
         monkeypatch.setattr(rig.servers[0], "execute", refuse)
         rig.stop(1)

@@ -1,4 +1,6 @@
-"""The label beside a lock's keys: there once a lease has lived a moment, gone with it, never taken for another's."""
+"""The label beside a lock's keys: there once a lease has lived a moment, gone with it, never taken
+for another's.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ async def test_a_label_lives_as_long_as_its_lease(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("auto_extend", [True, False])
-async def test_a_label_lives_as_long_as_a_lease_that_is_given_a_longer_life(rig: Rig, auto_extend: bool) -> None:
+async def test_a_label_lives_as_long_as_a_lease_that_is_given_a_longer_life(
+    rig: Rig, auto_extend: bool
+) -> None:
     process, other = await rig.process(ttl=1.0, max_ttl=3600, owner="billing"), await rig.process()
     lease = await process.lock("a", auto_extend=auto_extend).acquire()
     await asyncio.sleep(0.5)
@@ -89,7 +93,10 @@ async def test_a_label_lives_as_long_as_a_lease_that_is_given_a_longer_life(rig:
 
 
 async def test_what_a_killed_holder_leaves_is_not_taken_for_the_next_one(rig: Rig) -> None:
-    killed, other = await rig.process(ttl=2.0, owner="the killed"), await rig.process(ttl=2.0, owner=False)
+    killed, other = (
+        await rig.process(ttl=2.0, owner="the killed"),
+        await rig.process(ttl=2.0, owner=False),
+    )
     await killed.lock("a").acquire()
     await asyncio.sleep(0.5)
     rig.processes.remove(killed)
@@ -115,11 +122,15 @@ async def test_every_name_of_a_lock_has_the_label(rig: Rig) -> None:
         assert owner.label == "both"
     await lease.release()
     await asyncio.sleep(0.01)
-    assert [server.get(owner_key(key)) for server in rig.servers for key in (b"a", b"b")] == [None] * 6
+    assert [server.get(owner_key(key)) for server in rig.servers for key in (b"a", b"b")] == [
+        None
+    ] * 6
 
 
 @pytest.mark.parametrize("options", [{"owner": False}, {"fencing": False, "recovery_guard": None}])
-async def test_without_labels_nothing_is_written_beside_the_locks(rig: Rig, options: dict[str, Any]) -> None:
+async def test_without_labels_nothing_is_written_beside_the_locks(
+    rig: Rig, options: dict[str, Any]
+) -> None:
     process = await rig.process(**options)
     lease = await process.lock("a").acquire()
     await asyncio.sleep(60)
@@ -132,7 +143,9 @@ async def test_without_labels_nothing_is_written_beside_the_locks(rig: Rig, opti
 def test_a_label_is_read_as_it_was_written() -> None:
     token = b"0123456789abcdef0123456789abcdef"
     value = pack_owner(token, 17, 1_700_000_000_123, "host:1:two words, ünï")
-    assert read_owner(value, token.decode()) == Owner("host:1:two words, ünï", 17, 1_700_000_000.123)
+    assert read_owner(value, token.decode()) == Owner(
+        "host:1:two words, ünï", 17, 1_700_000_000.123
+    )
     assert read_owner(value, "f" * 32) is None
     assert read_owner(pack_owner(token, None, 0, "x"), token.decode()) == Owner("x", None, 0.0)
     assert token not in value
@@ -160,7 +173,9 @@ def test_what_is_no_label_is_refused(owner: object) -> None:
         Redlock(["redis://127.0.0.1:1"], owner=owner)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("word", "owner"), [("false", False), ("true", True), ("billing-3", "billing-3")])
+@pytest.mark.parametrize(
+    ("word", "owner"), [("false", False), ("true", True), ("billing-3", "billing-3")]
+)
 def test_the_label_from_the_environment(word: str, owner: object) -> None:
     environ = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK_NG_OWNER": word}
     assert Redlock.from_env(environ)._options.owner == owner
@@ -186,13 +201,19 @@ async def test_the_error_says_who_holds_the_lock(
     heard: list[Event] = []
     await held_for_a_while(rig)
     other = await rig.process(sinks=[heard.append])
-    with pytest.raises(kind, match=r"^'a' was not acquired, (still )?held by web-1( after 0.5 s)?: memory-0: held") as caught:
+    with pytest.raises(
+        kind, match=r"^'a' was not acquired, (still )?held by web-1( after 0.5 s)?: memory-0: held"
+    ) as caught:
         await other.lock("a", blocking_timeout=blocking_timeout).acquire()
     assert caught.value.owner == "web-1"
     (failed,) = [event for event in heard if isinstance(event, AcquireFailed)]
     assert failed.reason == str(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))
-    assert (again.owner, str(again), again.votes) == ("web-1", str(caught.value), caught.value.votes)
+    assert (again.owner, str(again), again.votes) == (
+        "web-1",
+        str(caught.value),
+        caught.value.votes,
+    )
 
 
 async def test_a_holder_without_a_label_stays_another(rig: Rig) -> None:
@@ -203,7 +224,9 @@ async def test_a_holder_without_a_label_stays_another(rig: Rig) -> None:
     assert caught.value.owner is None
 
 
-async def test_the_owner_is_named_by_its_own_name_in_a_lock_that_has_the_same_words(rig: Rig) -> None:
+async def test_the_owner_is_named_by_its_own_name_in_a_lock_that_has_the_same_words(
+    rig: Rig,
+) -> None:
     holder = await rig.process(owner="web-1")
     await holder.lock("held by another").acquire()
     await asyncio.sleep(0.3)
@@ -257,7 +280,9 @@ async def test_a_holder_in_this_process_is_named_without_asking(rig: Rig) -> Non
     assert caught.value.owner == "web-1"
 
 
-@pytest.mark.parametrize(("hung", "owner"), [((), "web-1"), ((1,), "web-1"), ((0, 2), None), ((0, 1, 2), None)])
+@pytest.mark.parametrize(
+    ("hung", "owner"), [((), "web-1"), ((1,), "web-1"), ((0, 2), None), ((0, 1, 2), None)]
+)
 @pytest.mark.parametrize("blocking_timeout", [0.04, 1.0])
 async def test_the_owner_of_a_lock_is_asked_for_within_the_time_to_wait(
     rig: Rig, hung: tuple[int, ...], owner: str | None, blocking_timeout: float
@@ -278,7 +303,9 @@ async def test_the_owner_of_a_lock_is_asked_for_within_the_time_to_wait(
     assert loop.time() - called == pytest.approx(blocking_timeout)
 
 
-@pytest.mark.parametrize(("hung", "owner"), [((), "web-1"), ((1,), "web-1"), ((0, 2), None), ((0, 1, 2), None)])
+@pytest.mark.parametrize(
+    ("hung", "owner"), [((), "web-1"), ((1,), "web-1"), ((0, 2), None), ((0, 1, 2), None)]
+)
 async def test_asking_for_the_owner_delays_lock_held_by_the_node_timeout_at_most(
     rig: Rig, hung: tuple[int, ...], owner: str | None
 ) -> None:
@@ -298,7 +325,9 @@ async def test_asking_for_the_owner_delays_lock_held_by_the_node_timeout_at_most
 
 
 @pytest.mark.parametrize("blocking_timeout", [0, 1])
-async def test_a_crowd_that_gives_up_at_once_asks_for_the_owner_once(rig: Rig, blocking_timeout: float) -> None:
+async def test_a_crowd_that_gives_up_at_once_asks_for_the_owner_once(
+    rig: Rig, blocking_timeout: float
+) -> None:
     await held_for_a_while(rig)
     other = await rig.process()
     asked = other.questions()
@@ -308,7 +337,9 @@ async def test_a_crowd_that_gives_up_at_once_asks_for_the_owner_once(rig: Rig, b
     assert looks(asked) == 3
 
 
-async def test_a_caller_cancelled_while_it_asks_for_the_owner_takes_the_answer_from_no_other(rig: Rig) -> None:
+async def test_a_caller_cancelled_while_it_asks_for_the_owner_takes_the_answer_from_no_other(
+    rig: Rig,
+) -> None:
     heard: list[Event] = []
     await held_for_a_while(rig)
     other = await rig.process(sinks=[heard.append])
@@ -372,7 +403,9 @@ def labelled(label: bytes) -> list[Looked | None]:
         ([Garbled("no"), OTHER, NAMED], (True, None)),
     ],
 )
-def test_an_owner_is_named_by_a_majority_and_decided_as_early_as_it_can_be(replies: list[Any], expected: object) -> None:
+def test_an_owner_is_named_by_a_majority_and_decided_as_early_as_it_can_be(
+    replies: list[Any], expected: object
+) -> None:
     assert holder_label(replies, 2) == expected
 
 
@@ -412,7 +445,9 @@ async def test_a_guard_labels_each_call_by_its_arguments(rig: Rig, options: Any)
         entered.set()
         await asyncio.sleep(10)
 
-    @process.redlock.guard("report:{user_id}", owner=lambda job_id: job_id and f"job {job_id}", **options)
+    @process.redlock.guard(
+        "report:{user_id}", owner=lambda job_id: job_id and f"job {job_id}", **options
+    )
     async def other_report(user_id: int, job_id: str | None = "7") -> None:
         entered.set()
         await asyncio.sleep(10)

@@ -1,4 +1,6 @@
-"""What a quorum granted serves those who were in line when it was asked: safely, in order, not for long."""
+"""What a quorum granted serves those who were in line when it was asked: safely, in order, not for
+long.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ async def test_who_was_in_line_gets_it_in_order_without_asking(rig: Rig) -> None
     assert passed_on(process) == 5
     assert asked == []
     assert [one.fence for one in leases] == list(range(lease.fence or 0, (lease.fence or 0) + 6))
-    assert rig.values(b"a") == [one.token.encode() for one in leases[:3]], "the attempt's, whose grant it is"
+    assert rig.values(b"a") == [one.token.encode() for one in leases[:3]], (
+        "the attempt's, whose grant it is"
+    )
     assert leases[-1].nodes == (3, 3)
     await leases[-1].release()
     await asyncio.sleep(0.1)
@@ -160,7 +164,9 @@ async def test_where_no_fence_is_left_the_nodes_are_asked(rig: Rig) -> None:
     assert process.redlock.stats().second_rounds == 0
 
 
-async def test_the_fences_of_a_grant_are_above_the_counters_of_every_node_that_granted(rig: Rig) -> None:
+async def test_the_fences_of_a_grant_are_above_the_counters_of_every_node_that_granted(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     first = await process.lock("a").acquire()
     asked = asyncio.ensure_future(process.lock("a").acquire())
@@ -195,10 +201,14 @@ async def test_a_grant_that_took_a_second_round_owns_no_fence_below_its_own(rig:
     assert fences[0] % STEP == 0, "a proposal itself"
 
 
-async def test_a_grant_owns_no_fence_of_an_earlier_lease_though_a_node_lost_its_counters(rig: Rig) -> None:
+async def test_a_grant_owns_no_fence_of_an_earlier_lease_though_a_node_lost_its_counters(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     loop = asyncio.get_running_loop()
-    process.redlock.engine().context.wall_us = lambda: 1_700_000_000_000_000 + round(loop.time() * 1e6)
+    process.redlock.engine().context.wall_us = lambda: (
+        1_700_000_000_000_000 + round(loop.time() * 1e6)
+    )
     async with process.lock("a"):
         pass
     rig.disconnect(2)
@@ -310,7 +320,9 @@ async def test_what_is_over_is_not_passed_on(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("already", [False, True])
-async def test_who_is_cancelled_as_it_is_passed_on_leaves_it_to_the_next(rig: Rig, already: bool) -> None:
+async def test_who_is_cancelled_as_it_is_passed_on_leaves_it_to_the_next(
+    rig: Rig, already: bool
+) -> None:
     process = await rig.process()
     lease, (cancelled, waiting) = await line(process, 2)
     if already:
@@ -508,7 +520,9 @@ async def test_nor_before_all_nodes_have_said_that_it_is_deleted(rig: Rig) -> No
     rig.ways[2] = 0.01
     forcing = asyncio.ensure_future(process.redlock.force_release("a"))
     await asyncio.sleep(0.02 + 1.5 * WAY)
-    assert sorted(value is None for value in rig.values(b"a")) == [False, True, True], "the far one is about to hear of it"
+    assert sorted(value is None for value in rig.values(b"a")) == [False, True, True], (
+        "the far one is about to hear of it"
+    )
     before = passed_on(process)
     releasing = asyncio.ensure_future(lease.release())
     await asyncio.sleep(0)
@@ -523,7 +537,9 @@ async def test_nor_before_all_nodes_have_said_that_it_is_deleted(rig: Rig) -> No
 async def taken_while_it_is_confirmed(
     rig: Rig, process: Process, by_token: bool
 ) -> tuple[Lease, asyncio.Future[Lease], asyncio.Future[int]]:
-    """A lease, the waiter behind it, and a forced release that began during the second fence round of the lease."""
+    """A lease, the waiter behind it, and a forced release that began during the second fence round
+    of the lease.
+    """
     first = await process.lock("a").acquire()
     asked = asyncio.ensure_future(process.lock("a").acquire())
     await asyncio.sleep(0)
@@ -543,7 +559,9 @@ async def taken_while_it_is_confirmed(
 
 
 @pytest.mark.parametrize("by_token", [False, True])
-async def test_a_grant_taken_by_force_while_its_fence_is_confirmed_is_not_passed_on(rig: Rig, by_token: bool) -> None:
+async def test_a_grant_taken_by_force_while_its_fence_is_confirmed_is_not_passed_on(
+    rig: Rig, by_token: bool
+) -> None:
     process, rival = await rig.process(), await rig.process()
     lease, waiting, forcing = await taken_while_it_is_confirmed(rig, process, by_token)
     theirs = asyncio.ensure_future(rival.lock("a").acquire())
@@ -558,7 +576,9 @@ async def test_a_grant_taken_by_force_while_its_fence_is_confirmed_is_not_passed
     assert await forcing == 3
 
 
-async def test_the_holder_of_a_grant_taken_by_force_before_it_was_read_is_notified_at_once(rig: Rig) -> None:
+async def test_the_holder_of_a_grant_taken_by_force_before_it_was_read_is_notified_at_once(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     lease, waiting, forcing = await taken_while_it_is_confirmed(rig, process, by_token=False)
     await asyncio.wait_for(lease.wait_lost(), 3 * WAY)
@@ -566,7 +586,9 @@ async def test_the_holder_of_a_grant_taken_by_force_before_it_was_read_is_notifi
     assert await forcing == 3
 
 
-async def test_the_holder_of_a_grant_taken_by_force_without_a_wait_is_notified_at_once(rig: Rig) -> None:
+async def test_the_holder_of_a_grant_taken_by_force_without_a_wait_is_notified_at_once(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     await (await process.lock("a").acquire()).release()
     for server in rig.servers:
@@ -626,7 +648,9 @@ async def test_closing_gives_it_to_nobody(rig: Rig) -> None:
     _, behind = await line(process, 3)
     counters = process.redlock.engine().context.counters
     await process.redlock.aclose()
-    assert {type(error) for error in await asyncio.gather(*behind, return_exceptions=True)} == {RedlockClosed}
+    assert {type(error) for error in await asyncio.gather(*behind, return_exceptions=True)} == {
+        RedlockClosed
+    }
     assert counters.passed_on == 0
     await asyncio.sleep(0.1)
     assert rig.clean

@@ -1,4 +1,6 @@
-"""What a waiter asks of each node: never behind the attempt that serves it, and only what the node can do."""
+"""What a waiter asks of each node: never behind the attempt that serves it, and only what the node
+can do.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,17 @@ async def until_asked(process: Process, name: str, *, on: int) -> None:
     await sent.wait()
 
 
-async def test_a_waiter_that_asks_as_a_node_comes_back_is_in_no_queue_once_it_is_served(rig: Rig) -> None:
+async def test_a_waiter_that_asks_as_a_node_comes_back_is_in_no_queue_once_it_is_served(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(KEY, ttl=1.0)
     lease = waiting(process)
     await asyncio.sleep(NODE_TIMEOUT)
     process.nodes[0].disconnect()
     await asyncio.sleep(NODE_TIMEOUT)
-    # The keys expire while the process stands still. The connection is the first thing that it hears of.
+    # The keys expire while the process stands still. The connection is the first thing that it
+    # hears of.
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     loop.advance(1.0)
@@ -57,7 +62,9 @@ async def test_a_waiter_that_asks_as_a_node_comes_back_is_in_no_queue_once_it_is
     await own.release()
 
 
-async def test_a_task_that_inherits_a_place_while_a_node_is_away_is_in_no_queue_once_it_is_served(rig: Rig) -> None:
+async def test_a_task_that_inherits_a_place_while_a_node_is_away_is_in_no_queue_once_it_is_served(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(KEY, ttl=600)
     first, second = waiting(process), waiting(process)
@@ -86,7 +93,9 @@ class Untold(MemoryNode):
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_a_deletion_by_another_client_is_noticed_at_once_where_a_quorum_reports_changes(rig: Rig) -> None:
+async def test_a_deletion_by_another_client_is_noticed_at_once_where_a_quorum_reports_changes(
+    rig: Rig,
+) -> None:
     process = rig.new_process()
     for node in process.nodes[:2]:
         node.__class__ = Untold

@@ -26,13 +26,16 @@ pytestmark = pytest.mark.virtual_time
 KEY = b"a"
 
 HAND_OVER = 6 * WAY
-"""Seconds from a release to the next grant: the release, the message, the attempt and its answer, and some room."""
+"""Seconds from a release to the next grant: the release, the message, the attempt and its answer,
+and some room.
+"""
 
 GRACE = NODE_TIMEOUT
 """Seconds that an offer to a process lives."""
 
 SETTLED = 0.05
-"""Seconds after which a waiter stands in the queue of every node, and the first one tracks the key."""
+"""Seconds after which a waiter stands in the queue of every node, and the first one tracks the key.
+"""
 
 
 def now() -> float:
@@ -43,7 +46,9 @@ def waiting(process: Process, *names: str, **options: Any) -> asyncio.Future[Lea
     return asyncio.ensure_future(process.lock(*(names or ("a",)), **options).acquire())
 
 
-async def waiters(rig: Rig, count: int, **options: Any) -> list[tuple[Process, asyncio.Future[Lease]]]:
+async def waiters(
+    rig: Rig, count: int, **options: Any
+) -> list[tuple[Process, asyncio.Future[Lease]]]:
     """Processes that stand in the queues in this order."""
     line = []
     for _ in range(count):
@@ -72,7 +77,9 @@ def kill(rig: Rig, process: Process) -> None:
 
 
 class Stopped:
-    """A process that a signal has stopped: its connections stay, and it neither hears nor says anything."""
+    """A process that a signal has stopped: its connections stay, and it neither hears nor says
+    anything.
+    """
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -172,9 +179,12 @@ async def compete(rig: Rig, processes: list[Process], rounds: int, hold: float =
 
 @pytest.mark.parametrize("rig", [3, 5], indirect=True)
 @pytest.mark.parametrize(
-    "distances", [[1.0] * 8, [5.0, 1.0, 5.0, 0.2, 1.0, 5.0, 0.2, 1.0], [0.2, 5.0, 1.0, 0.2, 5.0, 5.0, 1.0, 0.2]]
+    "distances",
+    [[1.0] * 8, [5.0, 1.0, 5.0, 0.2, 1.0, 5.0, 0.2, 1.0], [0.2, 5.0, 1.0, 0.2, 5.0, 5.0, 1.0, 0.2]],
 )
-async def test_processes_are_served_in_the_order_in_which_they_came(rig: Rig, distances: list[float]) -> None:
+async def test_processes_are_served_in_the_order_in_which_they_came(
+    rig: Rig, distances: list[float]
+) -> None:
     holder = await rig.process()
     lease = await holder.lock("a").acquire()
     order: list[int] = []
@@ -209,7 +219,9 @@ async def test_a_process_that_comes_back_stands_behind_all_that_wait(rig: Rig) -
     assert order == [0, 1, 2, 3] * 10
 
 
-async def test_a_far_process_keeps_its_turn_while_its_round_trip_is_within_the_node_timeout(rig: Rig) -> None:
+async def test_a_far_process_keeps_its_turn_while_its_round_trip_is_within_the_node_timeout(
+    rig: Rig,
+) -> None:
     holder, far, near = await rig.process(), await rig.process(away=40.0), await rig.process()
     lease = await holder.lock("a").acquire()
     first = waiting(far)
@@ -239,7 +251,9 @@ async def test_the_cost_and_the_shares_of_a_crowd_do_not_depend_on_its_size(most
         assert each.messages <= 5, figures
         assert min(each.shares) >= 0.85, (figures, sorted(each.shares))
     for name in ("attempts", "commands", "messages"):
-        assert getattr(figures[most], name) == pytest.approx(getattr(figures[10], name), rel=0.15), figures
+        assert getattr(figures[most], name) == pytest.approx(
+            getattr(figures[10], name), rel=0.15
+        ), figures
 
 
 async def test_a_short_hold_costs_the_next_process_four_commands_per_node(rig: Rig) -> None:
@@ -310,7 +324,9 @@ async def test_a_stopped_process_costs_the_others_one_grace_and_keeps_its_ticket
 
 
 @pytest.mark.parametrize("how", ["cut", "hung"])
-async def test_a_waiter_that_reaches_a_minority_leaves_the_queues_and_blocks_nobody(rig: Rig, how: str) -> None:
+async def test_a_waiter_that_reaches_a_minority_leaves_the_queues_and_blocks_nobody(
+    rig: Rig, how: str
+) -> None:
     holder = await rig.process()
     lease = await holder.lock("a", ttl=60).acquire()
     ((process, first),) = await waiters(rig, 1)
@@ -350,7 +366,9 @@ async def test_a_waiter_that_reaches_a_minority_leaves_the_queues_and_blocks_nob
         await (await first).release()
 
 
-async def test_a_holder_that_dies_is_followed_at_its_expiry_by_the_first_in_the_queue(rig: Rig) -> None:
+async def test_a_holder_that_dies_is_followed_at_its_expiry_by_the_first_in_the_queue(
+    rig: Rig,
+) -> None:
     holder = await rig.process(ttl=1.0)
     expires = now() + 1.0 + WAY
     await holder.lock("a").acquire()
@@ -406,12 +424,17 @@ async def test_a_deletion_by_another_client_on_a_quorum_wakes_exactly_the_first(
     attempts = [process.redlock.stats().attempts for process, _ in line]
     rig.vacate(KEY, on=[1])
     await asyncio.sleep(0.2)
-    assert [process.redlock.stats().attempts for process, _ in line] == attempts, "one node is not a quorum"
+    assert [process.redlock.stats().attempts for process, _ in line] == attempts, (
+        "one node is not a quorum"
+    )
     before = now()
     rig.vacate(KEY, on=[0])
     lease = await line[0][1]
     assert now() - before < HAND_OVER
-    assert [process.redlock.stats().attempts for process, _ in line] == [attempts[0] + 1, *attempts[1:]]
+    assert [process.redlock.stats().attempts for process, _ in line] == [
+        attempts[0] + 1,
+        *attempts[1:],
+    ]
     rig.vacate(KEY, on=[2])
     await lease.release()
     for _, each in line[1:]:
@@ -488,7 +511,9 @@ async def test_a_late_refusal_after_success_leaves_no_entry_in_a_queue(rig: Rig)
 @pytest.mark.parametrize("quarters", range(28))
 @pytest.mark.parametrize("how", ["cancel", "timeout", "close"])
 @pytest.mark.parametrize("amid", ["arrival", "hand-over", "hand-over behind another"])
-async def test_a_waiter_that_ends_at_any_instant_is_left_in_no_queue(rig: Rig, amid: str, how: str, quarters: int) -> None:
+async def test_a_waiter_that_ends_at_any_instant_is_left_in_no_queue(
+    rig: Rig, amid: str, how: str, quarters: int
+) -> None:
     holder, process, other = [await rig.process() for _ in range(3)]
     lease = await holder.lock("a").acquire()
     rivals: list[asyncio.Future[Lease]] = []
@@ -554,7 +579,9 @@ async def test_a_queue_lives_as_long_as_somebody_waits_in_it(rig: Rig) -> None:
 
 @pytest.mark.parametrize("way", [WAY, WAY / 100])
 @pytest.mark.parametrize("micros", range(0, 1000, 100))
-async def test_a_lock_that_expires_is_asked_for_once_and_soon(rig: Rig, micros: int, way: float) -> None:
+async def test_a_lock_that_expires_is_asked_for_once_and_soon(
+    rig: Rig, micros: int, way: float
+) -> None:
     rig.ways[:] = [way] * 3
     ttl = 0.5 + micros / 1e6
     rig.occupy(KEY, ttl=ttl)
@@ -593,7 +620,9 @@ async def test_the_free_names_of_a_set_are_kept_for_it_and_not_for_ever(rig: Rig
 # Without messages.
 
 
-async def test_without_messages_a_release_is_seen_within_a_tenth_of_a_second_and_for_few_commands(rig: Rig) -> None:
+async def test_without_messages_a_release_is_seen_within_a_tenth_of_a_second_and_for_few_commands(
+    rig: Rig,
+) -> None:
     holder, process = await rig.process(), await silent_process(rig)
     lease = await holder.lock("a", ttl=60).acquire()
     asked = process.questions()
@@ -627,7 +656,9 @@ async def test_processes_without_messages_are_served_in_order(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("silent", [1, 2, 3])
-async def test_processes_that_poll_and_processes_that_are_notified_do_not_starve_each_other(rig: Rig, silent: int) -> None:
+async def test_processes_that_poll_and_processes_that_are_notified_do_not_starve_each_other(
+    rig: Rig, silent: int
+) -> None:
     processes = [await silent_process(rig) for _ in range(silent)]
     processes += [await rig.process() for _ in range(4 - silent)]
     figures = await compete(rig, processes, 30)
@@ -651,7 +682,9 @@ async def test_a_process_that_hears_a_minority_only_polls(rig: Rig) -> None:
     assert now() - before < 0.1 + 5 * WAY
 
 
-async def test_a_waiter_that_hears_of_each_renewal_looks_no_more_often_at_the_nodes_that_report_them(rig: Rig) -> None:
+async def test_a_waiter_that_hears_of_each_renewal_looks_no_more_often_at_the_nodes_that_report_them(
+    rig: Rig,
+) -> None:
     holder, process = await rig.process(ttl=9.0), await rig.process()
     lease = await holder.lock("a").acquire()
     first = waiting(process)
@@ -662,7 +695,11 @@ async def test_a_waiter_that_hears_of_each_renewal_looks_no_more_often_at_the_no
     assert len(asked) == len(looks)
     # Two of the three nodes report; one tells when it is asked, every 5 to 10 s.
     assert sum(command.tracked for command in looks) == pytest.approx(2 * renewals, abs=2)
-    assert 3.0 * renewals / 10 - 1 <= sum(not command.tracked for command in looks) <= 3.0 * renewals / 5
+    assert (
+        3.0 * renewals / 10 - 1
+        <= sum(not command.tracked for command in looks)
+        <= 3.0 * renewals / 5
+    )
     await lease.release()
     await (await first).release()
 

@@ -1,4 +1,6 @@
-"""The waiting under what happens in the same tick, without messages, and behind nodes that changed their minds."""
+"""The waiting under what happens in the same tick, without messages, and behind nodes that changed
+their minds.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def twice(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-async def test_who_inherits_a_line_without_a_quorum_has_one_attempt_at_a_time(rig: Rig, twice: list[str]) -> None:
+async def test_who_inherits_a_line_without_a_quorum_has_one_attempt_at_a_time(
+    rig: Rig, twice: list[str]
+) -> None:
     process = await rig.process()
     rig.hang(0, 1)
     first = asyncio.ensure_future(process.lock("a", blocking_timeout=0.11).acquire())
@@ -55,7 +59,9 @@ async def test_who_inherits_a_line_without_a_quorum_has_one_attempt_at_a_time(ri
     await (await second).release()
 
 
-async def test_who_joins_in_the_tick_in_which_the_first_left_has_one_attempt_at_a_time(rig: Rig, twice: list[str]) -> None:
+async def test_who_joins_in_the_tick_in_which_the_first_left_has_one_attempt_at_a_time(
+    rig: Rig, twice: list[str]
+) -> None:
     holder, process = await rig.process(), await rig.process()
     lease = await holder.lock("a").acquire()
     first = asyncio.ensure_future(process.lock("a").acquire())
@@ -70,7 +76,9 @@ async def test_who_joins_in_the_tick_in_which_the_first_left_has_one_attempt_at_
     assert twice == []
 
 
-async def test_a_release_in_the_tick_in_which_the_first_waiter_left_has_one_successor(rig: Rig, twice: list[str]) -> None:
+async def test_a_release_in_the_tick_in_which_the_first_waiter_left_has_one_successor(
+    rig: Rig, twice: list[str]
+) -> None:
     holder, process = await rig.process(), await rig.process()
     lease = await holder.lock("a", ttl=1.0, auto_extend=False, on_lost="flag").acquire()
     first, second = (asyncio.ensure_future(process.lock("a").acquire()) for _ in range(2))
@@ -90,7 +98,9 @@ async def test_a_release_in_the_tick_in_which_the_first_waiter_left_has_one_succ
     await lease.release()
 
 
-async def test_a_line_leaves_the_queues_if_its_first_gives_up_while_this_process_holds_the_lock(rig: Rig) -> None:
+async def test_a_line_leaves_the_queues_if_its_first_gives_up_while_this_process_holds_the_lock(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=60)
     waiting = asyncio.ensure_future(process.lock("a").acquire())
@@ -133,8 +143,14 @@ async def test_a_waiter_that_came_while_no_node_was_there_is_told_of_its_turn(ri
     await third.release()
 
 
-async def test_one_node_without_messages_does_not_make_a_waiter_poll(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryNode, "messages", property(lambda node: node.ready and node.server is not rig.servers[0]))
+async def test_one_node_without_messages_does_not_make_a_waiter_poll(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        MemoryNode,
+        "messages",
+        property(lambda node: node.ready and node.server is not rig.servers[0]),
+    )
     # It answers among the first.
     rig.ways[:] = [0.001, 0.002, 0.003]
     process = await rig.process()

@@ -27,7 +27,9 @@ async def holding_after_a_wait(rig: Rig) -> tuple[Process, Process, Any]:
 
 
 async def ring(rig: Rig) -> tuple[Process, asyncio.Task[Any]]:
-    """Return a process that waited for the lock and has just released it, and the task of the process that gets it now."""
+    """Return a process that waited for the lock and has just released it, and the task of the
+    process that gets it now.
+    """
     first, second, lease = await holding_after_a_wait(rig)
     waiting = asyncio.create_task(second.lock("a").acquire())
     await asyncio.sleep(0.5)
@@ -44,7 +46,9 @@ def attempts(asked: list[Any]) -> int:
     return sum(command.script.name == "acquire_guarded" for command in asked)
 
 
-async def test_after_a_release_that_gave_the_lock_to_another_process_no_attempt_is_made(rig: Rig) -> None:
+async def test_after_a_release_that_gave_the_lock_to_another_process_no_attempt_is_made(
+    rig: Rig,
+) -> None:
     first, waiting = await ring(rig)
     asked = first.questions()
     again = asyncio.create_task(first.lock("a").acquire())
@@ -71,7 +75,9 @@ async def test_the_ticket_is_above_those_of_all_who_waited_at_the_release(rig: R
     assert order == [second, third, first]
 
 
-async def test_a_process_overtakes_nobody_that_waited_for_more_than_two_round_trips(rig: Rig) -> None:
+async def test_a_process_overtakes_nobody_that_waited_for_more_than_two_round_trips(
+    rig: Rig,
+) -> None:
     first, waiting = await ring(rig)
     third, order = await rig.process(), list[Any]()
     other = asyncio.create_task(visit(third, order))
@@ -136,7 +142,9 @@ async def test_an_answer_of_too_few_nodes_shows_no_queue(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("after", [0.0, WAY, 2 * WAY, 3 * WAY, 0.5])
-async def test_a_cancelled_wait_without_an_attempt_leaves_the_queues(rig: Rig, after: float) -> None:
+async def test_a_cancelled_wait_without_an_attempt_leaves_the_queues(
+    rig: Rig, after: float
+) -> None:
     first, waiting = await ring(rig)
     again = asyncio.create_task(first.lock("a").acquire())
     await asyncio.sleep(after)

@@ -1,4 +1,6 @@
-"""A read-write lock: no reader beside a writer, turns for both sides, versions as fences, nothing left behind."""
+"""A read-write lock: no reader beside a writer, turns for both sides, versions as fences, nothing
+left behind.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, ConfigurationError, Lease, LockHeld, LockLost, UpgradeRefused
+from aioredlock_ng import (
+    AcquireTimeout,
+    ConfigurationError,
+    Lease,
+    LockHeld,
+    LockLost,
+    UpgradeRefused,
+)
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS
 from tests.support.rig import NODE_TIMEOUT, WAY, Rig, occupied
 
@@ -82,7 +91,8 @@ async def processes(rig: Rig) -> AsyncIterator[list[Process]]:
     assert nothing_is_left(rig)
 
 
-# -- Who may have it at the same time ---------------------------------------------------------------------
+# -- Who may have it at the same time
+# ---------------------------------------------------------------------
 
 
 async def test_readers_of_all_processes_share_the_lock(processes: list[Process]) -> None:
@@ -119,7 +129,8 @@ async def test_a_set_of_names_waits_for_readers_of_one_of_them(processes: list[P
         await (await both).release()
 
 
-# -- Turns ----------------------------------------------------------------------------------------------
+# -- Turns
+# ----------------------------------------------------------------------------------------------
 
 
 async def test_a_waiting_writer_keeps_new_readers_out(processes: list[Process]) -> None:
@@ -138,7 +149,9 @@ async def test_a_waiting_writer_keeps_new_readers_out(processes: list[Process]) 
         await (await task).release()
 
 
-async def test_a_writer_waits_a_hold_and_a_few_trips_among_many_readers(processes: list[Process]) -> None:
+async def test_a_writer_waits_a_hold_and_a_few_trips_among_many_readers(
+    processes: list[Process],
+) -> None:
     hold, stop, waited = 0.05, False, []
 
     async def read(process: Process) -> None:
@@ -182,7 +195,9 @@ async def test_neither_side_starves_beside_the_other(processes: list[Process]) -
             await (room.read if side == "read" else room.write)(process, 0.01)
             turns[side, number] = turns.get((side, number), 0) + 1
 
-    await asyncio.gather(*(repeat(side, number) for side in ("read", "write") for number in range(12)))
+    await asyncio.gather(
+        *(repeat(side, number) for side in ("read", "write") for number in range(12))
+    )
     for side in ("read", "write"):
         counts = [count for (which, _), count in turns.items() if which == side]
         assert min(counts) >= 0.7 * sum(counts) / 12, (side, counts)
@@ -214,7 +229,8 @@ async def test_readers_go_on_when_the_process_of_the_waiting_writer_has_died(rig
     writer.cancel()
 
 
-# -- One grant per process ------------------------------------------------------------------------------
+# -- One grant per process
+# ------------------------------------------------------------------------------
 
 
 async def test_readers_of_a_process_share_one_grant(processes: list[Process]) -> None:
@@ -257,7 +273,9 @@ async def test_an_abandoned_reader_keeps_the_grant_until_it_expires(rig: Rig) ->
         pass
 
 
-async def test_a_task_that_reads_may_read_again_while_a_writer_waits(processes: list[Process]) -> None:
+async def test_a_task_that_reads_may_read_again_while_a_writer_waits(
+    processes: list[Process],
+) -> None:
     first, second, *_ = processes
     async with rwlock(first).read() as outer:
         writer = writing(second)
@@ -278,7 +296,10 @@ async def test_a_task_that_reads_may_read_again_beside_other_readers_that_wait(
         await asyncio.sleep(0.5)
         behind = reading(first)
         await asyncio.sleep(0.5)
-        async with asyncio.timeout(1), rwlock(first, blocking_timeout=blocking_timeout).read() as inner:
+        async with (
+            asyncio.timeout(1),
+            rwlock(first, blocking_timeout=blocking_timeout).read() as inner,
+        ):
             assert inner.token == outer.token
             assert not behind.done()
     await (await writer).release()
@@ -286,7 +307,9 @@ async def test_a_task_that_reads_may_read_again_beside_other_readers_that_wait(
 
 
 @pytest.mark.parametrize("ttl", [5.0, 30.0])
-async def test_a_lease_inside_another_has_its_ttl_and_waits_for_no_writer(processes: list[Process], ttl: float) -> None:
+async def test_a_lease_inside_another_has_its_ttl_and_waits_for_no_writer(
+    processes: list[Process], ttl: float
+) -> None:
     first, second, *_ = processes
     async with rwlock(first).read() as outer:
         writer = writing(second)
@@ -298,11 +321,14 @@ async def test_a_lease_inside_another_has_its_ttl_and_waits_for_no_writer(proces
     await (await writer).release()
 
 
-# -- Upgrade and downgrade ------------------------------------------------------------------------------
+# -- Upgrade and downgrade
+# ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("blocking_timeout", [None, 0, 1.0])
-async def test_an_upgrade_is_refused_at_once_with_the_remedy(processes: list[Process], blocking_timeout: float | None) -> None:
+async def test_an_upgrade_is_refused_at_once_with_the_remedy(
+    processes: list[Process], blocking_timeout: float | None
+) -> None:
     first, *_ = processes
     lock = rwlock(first, blocking_timeout=blocking_timeout)
     async with lock.read():
@@ -314,7 +340,9 @@ async def test_an_upgrade_is_refused_at_once_with_the_remedy(processes: list[Pro
         assert now() - called <= TRIP
 
 
-async def test_a_writer_that_downgrades_lets_readers_in_and_no_writer(processes: list[Process]) -> None:
+async def test_a_writer_that_downgrades_lets_readers_in_and_no_writer(
+    processes: list[Process],
+) -> None:
     first, second, third, _ = processes
     async with rwlock(first).write() as lease:
         token, fence = lease.token, lease.fence
@@ -344,7 +372,9 @@ async def test_a_node_that_missed_the_downgrade_follows_at_the_next_renewal(rig:
     rig.connect(0)
     await asyncio.sleep(1.0)
     reader = await rwlock(second).read().acquire()
-    assert reader.nodes == (3, 3) or ((await asyncio.sleep(TRIP)) is None and reader.nodes == (3, 3))
+    assert reader.nodes == (3, 3) or (
+        (await asyncio.sleep(TRIP)) is None and reader.nodes == (3, 3)
+    )
     await lease.release()
     await reader.release()
     assert rig.clean
@@ -359,7 +389,8 @@ async def test_only_a_lease_to_write_can_be_downgraded(processes: list[Process])
         await lease.downgrade()
 
 
-# -- Fences ---------------------------------------------------------------------------------------------
+# -- Fences
+# ---------------------------------------------------------------------------------------------
 
 
 async def test_a_reader_has_the_version_of_the_last_writer(processes: list[Process]) -> None:
@@ -392,10 +423,13 @@ async def test_readers_agree_on_a_version_although_the_nodes_do_not(rig: Rig) ->
         await lease.release()
 
 
-async def overtaken_reader(rig: Rig, *hung: int) -> tuple[Process, asyncio.Task[Lease], Lease, list[int]]:
+async def overtaken_reader(
+    rig: Rig, *hung: int
+) -> tuple[Process, asyncio.Task[Lease], Lease, list[int]]:
     """Let a reader confirm its fence after another reader has confirmed a higher one.
 
-    Each node has another counter. The first reader has the answers of nodes 0 and 1 only, and then some nodes hang.
+    Each node has another counter. The first reader has the answers of nodes 0 and 1 only, and then
+    some nodes hang.
 
     Returns:
         The process and the call of the first reader, the lease of the other one, and the counters.
@@ -425,16 +459,21 @@ async def test_a_reader_reads_beside_another_that_confirmed_a_higher_fence_first
     await lease.release()
 
 
-async def test_a_node_that_let_a_reader_in_with_a_higher_counter_confirms_no_lower_fence(rig: Rig) -> None:
+async def test_a_node_that_let_a_reader_in_with_a_higher_counter_confirms_no_lower_fence(
+    rig: Rig,
+) -> None:
     process, call, other, marks = await overtaken_reader(rig, 1)
     lease = await call
     rig.resume()
-    assert (lease.fence, process.redlock.stats().refused) == (marks[2], 1), "the first attempt had one node"
+    assert (lease.fence, process.redlock.stats().refused) == (marks[2], 1), (
+        "the first attempt had one node"
+    )
     await other.release()
     await lease.release()
 
 
-# -- Faults ---------------------------------------------------------------------------------------------
+# -- Faults
+# ---------------------------------------------------------------------------------------------
 
 
 async def test_a_dead_reader_keeps_writers_out_for_its_own_ttl_only(rig: Rig) -> None:
@@ -453,7 +492,9 @@ async def test_a_dead_reader_keeps_writers_out_for_its_own_ttl_only(rig: Rig) ->
     await lease.release()
 
 
-async def test_a_writer_enters_after_a_process_that_read_and_waited_first_has_died(rig: Rig) -> None:
+async def test_a_writer_enters_after_a_process_that_read_and_waited_first_has_died(
+    rig: Rig,
+) -> None:
     first, second, third = [await rig.process(ttl=1.0) for _ in range(3)]
     dead = await rwlock(first).read().acquire()
     queue = [writing(first)]
@@ -517,7 +558,9 @@ async def test_a_cancelled_reader_leaves_nothing_behind(processes: list[Process]
 
 async def test_the_state_of_a_read_write_lock_is_shown(processes: list[Process]) -> None:
     first, second, third, _ = processes
-    leases = [await rwlock(process, owner="a reader").read().acquire() for process in (first, second)]
+    leases = [
+        await rwlock(process, owner="a reader").read().acquire() for process in (first, second)
+    ]
     await asyncio.sleep(0.2)
     waiter = writing(third)
     await asyncio.sleep(0.1)

@@ -38,7 +38,8 @@ def writing(process: Process, **options: Any) -> asyncio.Task[Lease]:
     return asyncio.create_task(rwlock(process, **options).write().acquire())
 
 
-# -- A task that reads again ----------------------------------------------------------------------------
+# -- A task that reads again
+# ----------------------------------------------------------------------------
 
 
 async def test_a_task_reads_again_although_another_task_waits_behind_a_writer(rig: Rig) -> None:
@@ -61,7 +62,9 @@ async def test_a_task_reads_again_although_another_task_waits_behind_a_writer(ri
 
 
 @pytest.mark.parametrize("ttl", [5.0, 30.0])
-async def test_a_task_reads_again_with_another_ttl_while_a_writer_waits(rig: Rig, ttl: float) -> None:
+async def test_a_task_reads_again_with_another_ttl_while_a_writer_waits(
+    rig: Rig, ttl: float
+) -> None:
     first, second, third = [await rig.process() for _ in range(3)]
     async with rwlock(first).read() as outer:
         writer = writing(second)
@@ -81,7 +84,8 @@ async def test_a_task_reads_again_with_another_ttl_while_a_writer_waits(rig: Rig
     assert rig.clean
 
 
-# -- One grant, several leases --------------------------------------------------------------------------
+# -- One grant, several leases
+# --------------------------------------------------------------------------
 
 
 async def test_all_leases_of_a_grant_learn_of_a_loss_that_one_of_them_finds(rig: Rig) -> None:
@@ -96,7 +100,9 @@ async def test_all_leases_of_a_grant_learn_of_a_loss_that_one_of_them_finds(rig:
     assert all(lease.lost for lease in leases)
 
 
-async def test_a_lease_repairs_a_node_although_a_lease_of_the_same_grant_ended_amid_a_repair(rig: Rig) -> None:
+async def test_a_lease_repairs_a_node_although_a_lease_of_the_same_grant_ended_amid_a_repair(
+    rig: Rig,
+) -> None:
     first = await rig.process(ttl=1.0)
     short, long = [await rwlock(first).read().acquire() for _ in range(2)]
     await asyncio.sleep(0.2)
@@ -111,7 +117,9 @@ async def test_a_lease_repairs_a_node_although_a_lease_of_the_same_grant_ended_a
     assert rig.clean
 
 
-async def test_the_release_of_a_grant_is_owed_for_the_longest_life_that_a_lease_gave_it(rig: Rig) -> None:
+async def test_the_release_of_a_grant_is_owed_for_the_longest_life_that_a_lease_gave_it(
+    rig: Rig,
+) -> None:
     first = await rig.process()
     long, short = [await rwlock(first).read().acquire() for _ in range(2)]
     await long.extend(30)
@@ -133,20 +141,30 @@ async def test_no_label_outlives_the_last_lease_of_a_grant(rig: Rig) -> None:
     await long.release()
     await short.release()
     await asyncio.sleep(3 * TRIP)
-    assert not any(key for server in rig.servers for key in server._keys if key.startswith(b"aioredlock_ng:owner:"))
+    assert not any(
+        key
+        for server in rig.servers
+        for key in server._keys
+        if key.startswith(b"aioredlock_ng:owner:")
+    )
 
 
 @pytest.mark.parametrize("option", [{"min_hold": 1.0}, {"fair": True}], ids=["min_hold", "fair"])
-async def test_a_read_write_lock_refuses_options_that_it_cannot_keep(rig: Rig, option: dict[str, Any]) -> None:
+async def test_a_read_write_lock_refuses_options_that_it_cannot_keep(
+    rig: Rig, option: dict[str, Any]
+) -> None:
     first = await rig.process()
     with pytest.raises(ConfigurationError, match=next(iter(option))):
         rwlock(first, **option)
 
 
-# -- Downgrades -----------------------------------------------------------------------------------------
+# -- Downgrades
+# -----------------------------------------------------------------------------------------
 
 
-async def test_no_writer_enters_beside_a_downgraded_lease_whose_nested_lease_was_shortened(rig: Rig) -> None:
+async def test_no_writer_enters_beside_a_downgraded_lease_whose_nested_lease_was_shortened(
+    rig: Rig,
+) -> None:
     first, second = [await rig.process() for _ in range(2)]
     async with rwlock(first, auto_extend=False).write() as lease:
         await lease.extend(30)
@@ -163,10 +181,13 @@ async def test_no_writer_enters_beside_a_downgraded_lease_whose_nested_lease_was
         assert await second.lock(NAME).try_acquire() is None
 
 
-# -- Queues ---------------------------------------------------------------------------------------------
+# -- Queues
+# ---------------------------------------------------------------------------------------------
 
 
-async def test_the_next_reader_learns_of_a_foreign_release_after_the_first_has_left(rig: Rig) -> None:
+async def test_the_next_reader_learns_of_a_foreign_release_after_the_first_has_left(
+    rig: Rig,
+) -> None:
     processes = [await rig.process() for _ in range(3)]
     rig.occupy(KEY)
     tasks = []
@@ -181,7 +202,9 @@ async def test_the_next_reader_learns_of_a_foreign_release_after_the_first_has_l
         await (await tasks[2]).release()
 
 
-async def test_a_writer_learns_of_an_earlier_expiry_although_its_own_process_ended_the_later_one(rig: Rig) -> None:
+async def test_a_writer_learns_of_an_earlier_expiry_although_its_own_process_ended_the_later_one(
+    rig: Rig,
+) -> None:
     first, second = [await rig.process() for _ in range(2)]
     left = await rwlock(first, ttl=1.0).read().acquire()
     left.abandon()
@@ -193,7 +216,8 @@ async def test_a_writer_learns_of_an_earlier_expiry_although_its_own_process_end
         await (await writer).release()
 
 
-# -- Nodes that forgot ----------------------------------------------------------------------------------
+# -- Nodes that forgot
+# ----------------------------------------------------------------------------------
 
 
 def now() -> float:
@@ -201,12 +225,16 @@ def now() -> float:
 
 
 @pytest.mark.parametrize("how", ["flush", "restart"])
-async def test_no_writer_enters_beside_readers_through_a_node_that_forgot_them(rig: Rig, how: str) -> None:
+async def test_no_writer_enters_beside_readers_through_a_node_that_forgot_them(
+    rig: Rig, how: str
+) -> None:
     first, second, other = [await rig.process(max_ttl=GUARD, ttl=4.0) for _ in range(3)]
     # The processes that read reach two nodes when they acquire, and none afterwards.
     for process in (first, second):
         process.nodes[2].hang()
-    readers = [await rwlock(process, auto_extend=False).read().acquire() for process in (first, second)]
+    readers = [
+        await rwlock(process, auto_extend=False).read().acquire() for process in (first, second)
+    ]
     for process in (first, second):
         for node in process.nodes[:2]:
             node.hang()
@@ -214,7 +242,9 @@ async def test_no_writer_enters_beside_readers_through_a_node_that_forgot_them(r
     forgot = now()
     assert [server.get(KEY) is None for server in rig.servers] == [True, False, True]
     while all(lease.valid for lease in readers):
-        assert await rwlock(other).write().try_acquire() is None, "two nodes have no readers, but one may have forgotten them"
+        assert await rwlock(other).write().try_acquire() is None, (
+            "two nodes have no readers, but one may have forgotten them"
+        )
         await asyncio.sleep(0.05)
     assert 3.0 < now() - forgot < GUARD, "the leases ended before the node votes again"
     await asyncio.sleep(0.1)
@@ -222,7 +252,9 @@ async def test_no_writer_enters_beside_readers_through_a_node_that_forgot_them(r
         await (await rwlock(other).write().acquire()).release()
 
 
-async def test_a_node_that_restarts_empty_gets_the_readers_back_after_the_guard_time_and_no_writer_meanwhile(rig: Rig) -> None:
+async def test_a_node_that_restarts_empty_gets_the_readers_back_after_the_guard_time_and_no_writer_meanwhile(
+    rig: Rig,
+) -> None:
     first, second, other = [await rig.process(max_ttl=GUARD, ttl=3.0) for _ in range(3)]
     readers = [await rwlock(process).read().acquire() for process in (first, second)]
     await asyncio.sleep(0.2)

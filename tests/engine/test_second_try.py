@@ -26,7 +26,9 @@ async def rivals(rig: Rig) -> list[Process]:
 
 async def between_the_tries(rig: Rig) -> list[asyncio.Future[object]]:
     """Tries of three rivals that have split the votes, taken that back and not asked again yet."""
-    tries = [asyncio.ensure_future(process.lock("a").try_acquire()) for process in await rivals(rig)]
+    tries = [
+        asyncio.ensure_future(process.lock("a").try_acquire()) for process in await rivals(rig)
+    ]
     await asyncio.sleep(2.1 * WAY)
     assert [process.redlock.stats().attempts for process in rig.processes] == [1, 1, 1]
     assert not any(one.done() for one in tries)
@@ -68,7 +70,9 @@ async def test_a_lock_held_by_another_task_of_the_process_costs_no_second_try(ri
     await lease.release()
 
 
-async def test_a_try_cancelled_before_its_second_attempt_leaves_no_key_and_no_timer(rig: Rig) -> None:
+async def test_a_try_cancelled_before_its_second_attempt_leaves_no_key_and_no_timer(
+    rig: Rig,
+) -> None:
     tries = await between_the_tries(rig)
     for one in tries:
         one.cancel()

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, ConfigurationError, Lease, LockHeld, LockLost, QuorumUnreachable
+from aioredlock_ng import (
+    AcquireTimeout,
+    ConfigurationError,
+    Lease,
+    LockHeld,
+    LockLost,
+    QuorumUnreachable,
+)
 from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
 from aioredlock_ng._nodes.memory import MemoryNode
 from tests.support.rig import NODE_TIMEOUT, WAY, Rig, occupied
@@ -47,7 +54,11 @@ def nothing_is_left(rig: Rig) -> bool:
         rig.clean
         and not any(server.queues.members(QUEUE) for server in rig.servers)
         and not any(occupied(process.redlock.engine().lines) for process in rig.processes)
-        and not any(line.taken for process in rig.processes for line in process.redlock.engine().lines._all())
+        and not any(
+            line.taken
+            for process in rig.processes
+            for line in process.redlock.engine().lines._all()
+        )
     )
 
 
@@ -76,12 +87,15 @@ async def processes(rig: Rig) -> AsyncIterator[list[Process]]:
     assert nothing_is_left(rig)
 
 
-# -- How many hold it ---------------------------------------------------------------------------------
+# -- How many hold it
+# ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 8])
 @pytest.mark.parametrize("tasks", [1, 4])
-async def test_a_crowd_fills_every_slot_and_never_one_more(processes: list[Process], limit: int, tasks: int) -> None:
+async def test_a_crowd_fills_every_slot_and_never_one_more(
+    processes: list[Process], limit: int, tasks: int
+) -> None:
     room, until = Room(), now() + 5.0
 
     async def guest(name: tuple[int, int], process: Process) -> None:
@@ -92,7 +106,9 @@ async def test_a_crowd_fills_every_slot_and_never_one_more(processes: list[Proce
     await asyncio.gather(*(guest(name, processes[name[0]]) for name in guests))
     assert room.most == min(limit, len(guests))
     total, fair = room.visits.total(), room.visits.total() / len(guests)
-    assert total > 0.7 * min(limit, len(guests)) * 5.0 / 0.05, "slots stay free while somebody waits"
+    assert total > 0.7 * min(limit, len(guests)) * 5.0 / 0.05, (
+        "slots stay free while somebody waits"
+    )
     assert min(room.visits[name] for name in guests) > 0.7 * fair, "nobody starves"
 
 
@@ -121,7 +137,9 @@ async def test_one_semaphore_object_serves_many_tasks_at_once(processes: list[Pr
     assert Counter(inside) == {1: 3, 2: 3, 3: 3}
 
 
-async def test_try_acquire_finds_every_free_slot_and_says_none_only_if_there_is_none(processes: list[Process]) -> None:
+async def test_try_acquire_finds_every_free_slot_and_says_none_only_if_there_is_none(
+    processes: list[Process],
+) -> None:
     leases: list[Lease] = []
     for turn in range(8):
         lease = await semaphore(processes[turn % 4], 8).try_acquire()
@@ -138,7 +156,9 @@ async def test_try_acquire_finds_every_free_slot_and_says_none_only_if_there_is_
         await lease.release()
 
 
-async def test_tasks_of_one_process_that_try_at_the_same_moment_try_different_slots(processes: list[Process]) -> None:
+async def test_tasks_of_one_process_that_try_at_the_same_moment_try_different_slots(
+    processes: list[Process],
+) -> None:
     tries = [semaphore(processes[0], 4).try_acquire() for _ in range(6)]
     leases = [lease for lease in await asyncio.gather(*tries) if lease is not None]
     assert slots_of(leases) == [1, 2, 3, 4]
@@ -152,17 +172,24 @@ async def test_who_is_refused_learns_when_the_first_slot_expires(processes: list
     long = await semaphore(holder, 2, ttl=9.0, auto_extend=False).acquire()
     await asyncio.sleep(1.0)
     for limit in (0, 0.5):
-        with pytest.raises(AcquireTimeout if limit else LockHeld, match="held by others, in all 2 slots") as refused:
+        with pytest.raises(
+            AcquireTimeout if limit else LockHeld, match="held by others, in all 2 slots"
+        ) as refused:
             await semaphore(other, 2, blocking_timeout=limit).acquire()
         assert 0.9 < refused.value.retry_after < 2.1
     for lease in (short, long):
         await lease.release()
 
 
-async def test_a_waiter_that_does_not_know_when_a_slot_is_free_names_no_time(processes: list[Process]) -> None:
+async def test_a_waiter_that_does_not_know_when_a_slot_is_free_names_no_time(
+    processes: list[Process],
+) -> None:
     first, *others = processes
     leases = [await semaphore(first, 2, ttl=ttl, auto_extend=False).acquire() for ttl in (9.0, 3.0)]
-    waiting = [asyncio.create_task(semaphore(process, 2, blocking_timeout=1.0).acquire()) for process in others]
+    waiting = [
+        asyncio.create_task(semaphore(process, 2, blocking_timeout=1.0).acquire())
+        for process in others
+    ]
     errors = await asyncio.gather(*waiting, return_exceptions=True)
     last = errors[-1]
     assert isinstance(last, AcquireTimeout)
@@ -172,9 +199,14 @@ async def test_a_waiter_that_does_not_know_when_a_slot_is_free_names_no_time(pro
         await lease.release()
 
 
-async def test_the_message_of_a_refusal_names_the_same_time_as_retry_after(processes: list[Process]) -> None:
+async def test_the_message_of_a_refusal_names_the_same_time_as_retry_after(
+    processes: list[Process],
+) -> None:
     holder, other = processes[:2]
-    leases = [await semaphore(holder, 4, ttl=ttl, auto_extend=False).acquire() for ttl in (9.0, 7.0, 3.0, 8.0)]
+    leases = [
+        await semaphore(holder, 4, ttl=ttl, auto_extend=False).acquire()
+        for ttl in (9.0, 7.0, 3.0, 8.0)
+    ]
     for limit in (0, 0.5):
         with pytest.raises(AcquireTimeout if limit else LockHeld) as refused:
             await semaphore(other, 4, blocking_timeout=limit).acquire()
@@ -197,10 +229,13 @@ async def test_a_lock_says_when_it_expires_too(rig: Rig) -> None:
             assert refused.value.retry_after == pytest.approx(4.0 - 0.5 * bool(limit), abs=0.6)
 
 
-# -- Limits ---------------------------------------------------------------------------------------------
+# -- Limits
+# ---------------------------------------------------------------------------------------------
 
 
-async def test_with_different_limits_there_are_never_more_holders_than_the_greatest(processes: list[Process]) -> None:
+async def test_with_different_limits_there_are_never_more_holders_than_the_greatest(
+    processes: list[Process],
+) -> None:
     room, until = Room(), now() + 3.0
 
     async def guest(process: Process, limit: int) -> None:
@@ -208,13 +243,21 @@ async def test_with_different_limits_there_are_never_more_holders_than_the_great
             await room.visit(limit, semaphore(process, limit), 0.02)
 
     limits = (2, 3, 5, 5)
-    await asyncio.gather(*(guest(process, limit) for process, limit in zip(processes, limits, strict=True) for _ in range(3)))
+    await asyncio.gather(
+        *(
+            guest(process, limit)
+            for process, limit in zip(processes, limits, strict=True)
+            for _ in range(3)
+        )
+    )
     assert room.most == 5
     assert set(room.visits) == {2, 3, 5}
     assert min(room.visits.values()) > 30, "a low limit does not starve"
 
 
-async def test_a_slot_above_the_limit_of_the_first_waiter_goes_to_the_next_one(processes: list[Process]) -> None:
+async def test_a_slot_above_the_limit_of_the_first_waiter_goes_to_the_next_one(
+    processes: list[Process],
+) -> None:
     holder, low, high = processes[:3]
     leases = [await semaphore(holder, 3).acquire() for _ in range(3)]
     first = waiting(low, 2)
@@ -232,9 +275,13 @@ async def test_a_slot_above_the_limit_of_the_first_waiter_goes_to_the_next_one(p
     await (await first).release()
 
 
-async def test_a_lower_limit_takes_effect_as_holders_of_higher_slots_release_them(processes: list[Process]) -> None:
+async def test_a_lower_limit_takes_effect_as_holders_of_higher_slots_release_them(
+    processes: list[Process],
+) -> None:
     holder, lower = processes[:2]
-    leases = sorted([await semaphore(holder, 4).acquire() for _ in range(4)], key=lambda lease: lease.slot)
+    leases = sorted(
+        [await semaphore(holder, 4).acquire() for _ in range(4)], key=lambda lease: lease.slot
+    )
     assert await semaphore(lower, 2).try_acquire() is None
     for lease in leases[2:]:
         await lease.release()
@@ -247,7 +294,9 @@ async def test_a_lower_limit_takes_effect_as_holders_of_higher_slots_release_the
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001, 2.0, True, "4", None])
-async def test_a_limit_that_is_none_is_refused_before_anything_is_sent(rig: Rig, limit: Any) -> None:
+async def test_a_limit_that_is_none_is_refused_before_anything_is_sent(
+    rig: Rig, limit: Any
+) -> None:
     process = await rig.process()
     with pytest.raises(ConfigurationError, match="limit must be a whole number from 1 to 1,000"):
         semaphore(process, limit)
@@ -260,13 +309,16 @@ async def test_the_greatest_limit_works(processes: list[Process]) -> None:
         await lease.release()
 
 
-# -- Waiting --------------------------------------------------------------------------------------------
+# -- Waiting
+# --------------------------------------------------------------------------------------------
 
 
 async def test_a_waiter_gets_whichever_slot_is_released_first(processes: list[Process]) -> None:
     holder, other = processes[:2]
     for turn in range(4):
-        leases = sorted([await semaphore(holder, 4).acquire() for _ in range(4)], key=lambda lease: lease.slot)
+        leases = sorted(
+            [await semaphore(holder, 4).acquire() for _ in range(4)], key=lambda lease: lease.slot
+        )
         waiter = waiting(other, 4)
         await asyncio.sleep(0.1)
         await leases[turn].release()
@@ -276,7 +328,9 @@ async def test_a_waiter_gets_whichever_slot_is_released_first(processes: list[Pr
             await lease.release()
 
 
-async def test_waiters_of_several_processes_are_served_in_order_of_arrival(processes: list[Process]) -> None:
+async def test_waiters_of_several_processes_are_served_in_order_of_arrival(
+    processes: list[Process],
+) -> None:
     holder, *others = processes
     leases = [await semaphore(holder, 2).acquire() for _ in range(2)]
     waiters = []
@@ -294,8 +348,12 @@ async def test_waiters_of_several_processes_are_served_in_order_of_arrival(proce
         await (await waiter).release()
 
 
-async def test_slots_that_are_released_at_the_same_moment_go_to_as_many_waiters(processes: list[Process]) -> None:
-    """The releases may arrive in another order on each node, so the nodes offer different slots to one waiter."""
+async def test_slots_that_are_released_at_the_same_moment_go_to_as_many_waiters(
+    processes: list[Process],
+) -> None:
+    """The releases may arrive in another order on each node, so the nodes offer different slots to
+    one waiter.
+    """
     first, second, *others = processes
     for lag in (0.0, 0.0001, 0.0005, 0.001):
         leases = [await semaphore(process, 2).acquire() for process in (first, second)]
@@ -344,9 +402,13 @@ async def test_slots_that_are_held_beyond_several_ttls_are_renewed_and_no_waiter
         await lease.release()
 
 
-async def test_a_waiter_comes_when_the_slot_of_a_dead_holder_expires(processes: list[Process]) -> None:
+async def test_a_waiter_comes_when_the_slot_of_a_dead_holder_expires(
+    processes: list[Process],
+) -> None:
     holder, other = processes[:2]
-    leases = [await semaphore(holder, 2, ttl=ttl, auto_extend=False).acquire() for ttl in (1.0, 5.0)]
+    leases = [
+        await semaphore(holder, 2, ttl=ttl, auto_extend=False).acquire() for ttl in (1.0, 5.0)
+    ]
     for lease in leases:
         lease.abandon()
     began = now()
@@ -357,7 +419,9 @@ async def test_a_waiter_comes_when_the_slot_of_a_dead_holder_expires(processes: 
     await asyncio.sleep(5.0)
 
 
-async def test_a_waiter_notices_a_slot_that_is_deleted_by_hand(processes: list[Process], rig: Rig) -> None:
+async def test_a_waiter_notices_a_slot_that_is_deleted_by_hand(
+    processes: list[Process], rig: Rig
+) -> None:
     holder, other = processes[:2]
     leases = [await semaphore(holder, 2).acquire() for _ in range(2)]
     waiter = waiting(other, 2)
@@ -412,7 +476,9 @@ async def test_tasks_of_one_process_pass_a_slot_on_without_asking(processes: lis
     assert process.redlock.stats().passed_on > 20
 
 
-async def test_sixteen_slots_load_the_nodes_far_less_than_sixteen_locks(processes: list[Process]) -> None:
+async def test_sixteen_slots_load_the_nodes_far_less_than_sixteen_locks(
+    processes: list[Process],
+) -> None:
     """With runs as short as a lock's, each slot would change its process as often as a lock."""
 
     async def questions(limit: int) -> int:
@@ -423,14 +489,21 @@ async def test_sixteen_slots_load_the_nodes_far_less_than_sixteen_locks(processe
                 await room.visit("all", process.redlock.semaphore(f"gpu{limit}", limit), 0.005)
 
         asked = processes[0].questions()
-        await asyncio.gather(*(guest(process) for process in processes[:2] for _ in range(2 * limit)))
+        await asyncio.gather(
+            *(guest(process) for process in processes[:2] for _ in range(2 * limit))
+        )
         return len(asked)
 
     assert await questions(16) < 8 * await questions(1)
 
 
-async def test_while_slots_are_scarce_a_task_behind_a_served_one_queues_without_an_attempt(processes: list[Process]) -> None:
-    """Its attempt would be refused, and be a third of all commands. The offers showed all tickets."""
+async def test_while_slots_are_scarce_a_task_behind_a_served_one_queues_without_an_attempt(
+    processes: list[Process],
+) -> None:
+    """Its attempt would be refused, and be a third of all commands.
+
+    The offers showed all tickets.
+    """
     room, until = Room(), now() + 1.0
 
     async def guest(process: Process) -> None:
@@ -448,7 +521,9 @@ async def test_while_slots_are_scarce_a_task_behind_a_served_one_queues_without_
     assert len(out_of_turn) < len(in_turn) / 10
 
 
-async def test_a_process_with_many_waiters_does_not_keep_the_slots_to_itself(processes: list[Process]) -> None:
+async def test_a_process_with_many_waiters_does_not_keep_the_slots_to_itself(
+    processes: list[Process],
+) -> None:
     crowd, other = processes[:2]
     room, until = Room(), now() + 3.0
 
@@ -460,7 +535,9 @@ async def test_a_process_with_many_waiters_does_not_keep_the_slots_to_itself(pro
     assert room.visits["other"] > 3.0 / 0.1, "it waits for one run, and not for the whole crowd"
 
 
-async def test_a_crowd_that_queues_without_attempts_queues_behind_those_with_higher_tickets(processes: list[Process]) -> None:
+async def test_a_crowd_that_queues_without_attempts_queues_behind_those_with_higher_tickets(
+    processes: list[Process],
+) -> None:
     first, second, other = processes[:3]
     room, until = Room(), now() + 4.0
 
@@ -468,7 +545,11 @@ async def test_a_crowd_that_queues_without_attempts_queues_behind_those_with_hig
         while now() < until:
             await room.visit(name, semaphore(process, 4), 0.002)
 
-    crowds = [asyncio.ensure_future(guest("crowd", process)) for process in (first, second) for _ in range(20)]
+    crowds = [
+        asyncio.ensure_future(guest("crowd", process))
+        for process in (first, second)
+        for _ in range(20)
+    ]
     await asyncio.sleep(0.5)
     # It has waited for other locks, and so has a high ticket.
     other.redlock.engine().context.last_ticket += 100_000
@@ -495,7 +576,9 @@ async def test_fair_waiters_are_served_task_by_task(processes: list[Process]) ->
     assert order == sorted(order)
 
 
-async def test_a_task_that_holds_all_slots_does_not_wait_for_itself(processes: list[Process]) -> None:
+async def test_a_task_that_holds_all_slots_does_not_wait_for_itself(
+    processes: list[Process],
+) -> None:
     pair = semaphore(processes[0], 2)
     async with pair:
         async with pair:
@@ -505,7 +588,9 @@ async def test_a_task_that_holds_all_slots_does_not_wait_for_itself(processes: l
             assert again.slot in (1, 2), "one of two slots is no reason to refuse"
 
 
-async def test_a_task_that_holds_a_lock_on_every_slot_does_not_wait_for_itself(processes: list[Process]) -> None:
+async def test_a_task_that_holds_a_lock_on_every_slot_does_not_wait_for_itself(
+    processes: list[Process],
+) -> None:
     async with processes[0].lock("gpu#2", "gpu#1"):
         with pytest.raises(LockHeld, match="this very task holds it"):
             await semaphore(processes[0], 2).acquire()
@@ -513,7 +598,9 @@ async def test_a_task_that_holds_a_lock_on_every_slot_does_not_wait_for_itself(p
             assert third.slot == 3
 
 
-async def test_a_lock_with_the_name_of_a_slot_and_the_slot_exclude_each_other(processes: list[Process]) -> None:
+async def test_a_lock_with_the_name_of_a_slot_and_the_slot_exclude_each_other(
+    processes: list[Process],
+) -> None:
     one, other = processes[:2]
     async with one.lock("gpu#1"):
         own = await semaphore(other, 2).acquire()
@@ -532,7 +619,8 @@ async def test_a_lock_with_the_name_of_a_slot_and_the_slot_exclude_each_other(pr
     await own.release()
 
 
-# -- Faults ---------------------------------------------------------------------------------------------
+# -- Faults
+# ---------------------------------------------------------------------------------------------
 
 
 async def test_a_failed_minority_takes_away_no_slot(rig: Rig) -> None:
@@ -566,7 +654,9 @@ async def test_a_hung_node_delays_nobody_for_long(rig: Rig) -> None:
     rig.hang(0)
     room = Room()
     began = now()
-    await asyncio.gather(*(room.visit(turn, semaphore(processes[turn % 3], 2), 0.01) for turn in range(30)))
+    await asyncio.gather(
+        *(room.visit(turn, semaphore(processes[turn % 3], 2), 0.01) for turn in range(30))
+    )
     assert room.most == 2
     assert now() - began < 3 * 30 * 0.01 / 2
 
@@ -621,7 +711,9 @@ async def test_a_lost_slot_is_told_to_its_holder_alone(rig: Rig) -> None:
         assert other.valid
 
 
-async def test_a_waiter_whose_queue_expired_is_still_served(processes: list[Process], rig: Rig) -> None:
+async def test_a_waiter_whose_queue_expired_is_still_served(
+    processes: list[Process], rig: Rig
+) -> None:
     """Redisson forgets a waiter after the entry in its queue has expired."""
     holder, other = processes[:2]
     leases = [await semaphore(holder, 2, max_hold=60.0).acquire() for _ in range(2)]
@@ -636,11 +728,15 @@ async def test_a_waiter_whose_queue_expired_is_still_served(processes: list[Proc
     await leases[1].release()
 
 
-async def test_nodes_that_send_no_messages_cost_time_and_no_slot(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nodes_that_send_no_messages_cost_time_and_no_slot(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(MemoryNode, "messages", False)
     processes = [await rig.process() for _ in range(2)]
     room = Room()
-    await asyncio.gather(*(room.visit(turn, semaphore(processes[turn % 2], 2), 0.05) for turn in range(12)))
+    await asyncio.gather(
+        *(room.visit(turn, semaphore(processes[turn % 2], 2), 0.05) for turn in range(12))
+    )
     assert room.most == 2
 
 

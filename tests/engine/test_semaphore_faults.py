@@ -37,7 +37,8 @@ def taken(process: Process) -> set[int]:
     return {number for line in process.redlock.engine().lines._all() for number in line.taken}
 
 
-# -- A semaphore with one slot --------------------------------------------------------------------------
+# -- A semaphore with one slot
+# --------------------------------------------------------------------------
 
 
 async def test_a_semaphore_with_one_slot_refuses_to_let_a_task_wait_for_itself(rig: Rig) -> None:
@@ -60,7 +61,9 @@ async def test_the_only_slot_is_noticed_when_another_client_deletes_it(rig: Rig)
     assert lease.lost
 
 
-async def test_the_grant_of_the_only_slot_is_not_passed_on_after_its_key_was_deleted(rig: Rig) -> None:
+async def test_the_grant_of_the_only_slot_is_not_passed_on_after_its_key_was_deleted(
+    rig: Rig,
+) -> None:
     process, other = await rig.process(), await rig.process()
     blocker = await semaphore(other, 1).acquire()
     tasks = [waiting(process, 1) for _ in range(3)]
@@ -78,10 +81,13 @@ async def test_the_grant_of_the_only_slot_is_not_passed_on_after_its_key_was_del
         await (await task).release()
 
 
-# -- Nodes that disagree --------------------------------------------------------------------------------
+# -- Nodes that disagree
+# --------------------------------------------------------------------------------
 
 
-async def test_a_waiter_does_not_ask_in_vain_while_each_node_has_another_slot_free(rig: Rig) -> None:
+async def test_a_waiter_does_not_ask_in_vain_while_each_node_has_another_slot_free(
+    rig: Rig,
+) -> None:
     """Without the recovery guard nothing repairs a key that one node lacks."""
     rig.occupy(b"gpu#1", on=[1, 2])
     rig.occupy(b"gpu#2", on=[0, 2])
@@ -111,10 +117,13 @@ async def test_a_waiter_gets_the_free_slot_though_as_many_nodes_name_another_one
         await lease.release()
 
 
-# -- Unequal limits -------------------------------------------------------------------------------------
+# -- Unequal limits
+# -------------------------------------------------------------------------------------
 
 
-async def test_a_slot_that_expires_goes_at_once_to_a_waiter_behind_others_with_lower_limits(rig: Rig) -> None:
+async def test_a_slot_that_expires_goes_at_once_to_a_waiter_behind_others_with_lower_limits(
+    rig: Rig,
+) -> None:
     holder, one, two, high = [await rig.process() for _ in range(4)]
     low = [await semaphore(holder, 2).acquire() for _ in range(2)]
     rig.occupy(b"gpu#3", 2.0)
@@ -132,7 +141,9 @@ async def test_a_slot_that_expires_goes_at_once_to_a_waiter_behind_others_with_l
         await (await waiter).release()
 
 
-async def test_a_stopped_process_delays_waiters_behind_others_with_lower_limits_by_one_offer_only(rig: Rig) -> None:
+async def test_a_stopped_process_delays_waiters_behind_others_with_lower_limits_by_one_offer_only(
+    rig: Rig,
+) -> None:
     holder, stopped, low, high = [await rig.process() for _ in range(4)]
     lows = [await semaphore(holder, 2).acquire() for _ in range(2)]
     top = await semaphore(holder, 3).acquire()
@@ -154,11 +165,14 @@ async def test_a_stopped_process_delays_waiters_behind_others_with_lower_limits_
         await (await waiter).release()
 
 
-# -- Calls that do not wait -----------------------------------------------------------------------------
+# -- Calls that do not wait
+# -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", ["stopped", "hung", "refusing"])
-async def test_try_acquire_finds_the_free_slot_while_a_minority_of_nodes_has_failed(rig: Rig, fault: str) -> None:
+async def test_try_acquire_finds_the_free_slot_while_a_minority_of_nodes_has_failed(
+    rig: Rig, fault: str
+) -> None:
     one, other = await rig.process(), await rig.process()
     leases = [await semaphore(one, 8).acquire() for _ in range(7)]
     if fault == "stopped":
@@ -208,7 +222,9 @@ async def test_slots_that_no_quorum_has_shown_do_not_count_as_held(rig: Rig) -> 
     rig.resume(0, 1, 2)
 
 
-async def test_refused_calls_leave_no_line_behind(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_calls_leave_no_line_behind(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(line_index, "_MOST_IDLE", 8)
     process = await rig.process()
     for number in range(50):
@@ -249,7 +265,9 @@ async def test_a_slot_without_expiry_gives_no_time_to_retry(rig: Rig) -> None:
     assert refused.value.retry_after is None
 
 
-async def test_a_call_that_ends_just_after_its_line_was_served_says_that_others_hold_the_slots(rig: Rig) -> None:
+async def test_a_call_that_ends_just_after_its_line_was_served_says_that_others_hold_the_slots(
+    rig: Rig,
+) -> None:
     holder, process = await rig.process(), await rig.process()
     leases = [await semaphore(holder, 2).acquire() for _ in range(2)]
     first = waiting(process, 2)

@@ -1,4 +1,6 @@
-"""Processes that all have tasks waiting for one name: each process gets its share, and passes on what it gets."""
+"""Processes that all have tasks waiting for one name: each process gets its share, and passes on
+what it gets.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ HOLD = 0.002
 
 
 async def served(processes: list[Process], seconds: float) -> list[int]:
-    """How many leases each process has in this time, with five tasks in each that want the lock again and again."""
+    """How many leases each process has in this time, with five tasks in each that want the lock
+    again and again.
+    """
     loop = asyncio.get_running_loop()
     end, counts = loop.time() + seconds, [0] * len(processes)
 

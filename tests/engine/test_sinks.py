@@ -1,4 +1,6 @@
-"""What sinks do wrong, or do in the middle of things, harms no lock; what they are told has a beginning and an end."""
+"""What sinks do wrong, or do in the middle of things, harms no lock; what they are told has a
+beginning and an end.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def count_commands(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
 
 
 def in_the_tick_of_the_grant(call: Callable[[], None]) -> None:
-    """Behind the answers, before their caller goes on: timers of one instant run in the order of their fractions."""
+    """Behind the answers, before their caller goes on: timers of one instant run in the order of
+    their fractions.
+    """
     loop = asyncio.get_running_loop()
     loop.call_at(loop.time() + 2 * WAY + 1e-10, call)
 
@@ -171,7 +175,9 @@ async def test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed(
     await asyncio.sleep(0.5)
     # As after a stall of the loop: the timer comes round behind the deadline.
     for lease in [*others[:10], doomed, *others[10:]]:
-        process.redlock.engine().extender._schedule.put(lease._record, doomed._record.deadline + 0.05)
+        process.redlock.engine().extender._schedule.put(
+            lease._record, doomed._record.deadline + 0.05
+        )
     executed = count_commands(monkeypatch)
     await asyncio.sleep(20)
     assert executed["extend"] == 0
@@ -193,7 +199,9 @@ async def test_a_wait_for_oneself_that_is_refused_is_told(rig: Rig) -> None:
 
 
 async def test_the_loss_of_a_lease_that_nobody_was_given_is_not_told(rig: Rig) -> None:
-    """The caller is cancelled in the tick of the grant, and comes round to it when the deadline has passed."""
+    """The caller is cancelled in the tick of the grant, and comes round to it when the deadline has
+    passed.
+    """
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     task = asyncio.create_task(process.lock("a").acquire())
@@ -220,7 +228,9 @@ async def test_a_lease_that_is_lost_before_its_caller_goes_on_is_told_in_order(r
 
 
 @pytest.mark.parametrize("how", ["lose", "abandon"])
-async def test_a_lease_that_a_sink_ends_when_it_is_acquired_is_told_to_end_once(rig: Rig, how: str) -> None:
+async def test_a_lease_that_a_sink_ends_when_it_is_acquired_is_told_to_end_once(
+    rig: Rig, how: str
+) -> None:
     heard: list[Event] = []
 
     def sink(event: Event) -> None:
@@ -232,11 +242,16 @@ async def test_a_lease_that_a_sink_ends_when_it_is_acquired_is_told_to_end_once(
     process = await rig.process(sinks=[sink])
     lease = await process.lock("a").acquire()
     assert await lease.release() is False
-    assert [type(event) for event in heard] == [LockAcquired, LeaseAbandoned if how == "abandon" else LeaseLost]
+    assert [type(event) for event in heard] == [
+        LockAcquired,
+        LeaseAbandoned if how == "abandon" else LeaseLost,
+    ]
 
 
 @pytest.mark.parametrize("cancels", [0, 1, 2])
-async def test_a_loss_that_only_the_release_finds_is_told(rig: Rig, cancels: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_loss_that_only_the_release_finds_is_told(
+    rig: Rig, cancels: int, caplog: pytest.LogCaptureFixture
+) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     lease = await process.lock("a").acquire()
@@ -254,7 +269,9 @@ async def test_a_loss_that_only_the_release_finds_is_told(rig: Rig, cancels: int
     assert "a quorum of nodes no longer held its key when it was released" in line.getMessage()
 
 
-async def test_a_lease_that_is_abandoned_before_its_caller_goes_on_is_told_in_order(rig: Rig) -> None:
+async def test_a_lease_that_is_abandoned_before_its_caller_goes_on_is_told_in_order(
+    rig: Rig,
+) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     task = asyncio.create_task(process.lock("a").acquire())
@@ -305,5 +322,7 @@ async def test_a_sink_may_close_the_manager(rig: Rig) -> None:
     await asyncio.sleep(0.1)
     assert [server.get(key) for server in rig.servers for key in (b"a", b"b")] == [None] * 6
     taken = [event for event in heard if isinstance(event, LockAcquired)]
-    over = [event for event in heard if isinstance(event, LeaseReleased | LeaseAbandoned | LeaseLost)]
+    over = [
+        event for event in heard if isinstance(event, LeaseReleased | LeaseAbandoned | LeaseLost)
+    ]
     assert len(taken) == len(over)

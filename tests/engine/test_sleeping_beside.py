@@ -1,4 +1,6 @@
-"""No waiter sleeps beside a free lock: random holds, overlapping names, cancellations and faults of one node, by seed."""
+"""No waiter sleeps beside a free lock: random holds, overlapping names, cancellations and faults of
+one node, by seed.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,17 @@ STEP = 0.005
 
 LONGEST = 0.5
 """Seconds that a waiter may be beside a lock that is free on a well quorum: attempts that meet the node timeout, the
-back-off after one that reached no quorum, and names that are kept for a set. Of 1,200 seeds none has more than 0.33."""
+back-off after one that reached no quorum, and names that are kept for a set. Of 1,200 seeds none
+has more than 0.33.
+"""
 
 NAMES = "abcd"
 
 
 class InOrder(dict[Any, None]):
-    """A set that is iterated in the order of arrival, so that a seed repeats its run in another process."""
+    """A set that is iterated in the order of arrival, so that a seed repeats its run in another
+    process.
+    """
 
     def add(self, item: object) -> None:
         self[item] = None
@@ -98,7 +104,9 @@ class Crowd:
         rig = Rig(count)
         clock = asyncio.get_running_loop().time
         processes = [
-            await rig.process(away=self.draw.choice((1.0, 1.0, 3.0)), wall_clock=lambda: 1_700_000_000 + clock())
+            await rig.process(
+                away=self.draw.choice((1.0, 1.0, 3.0)), wall_clock=lambda: 1_700_000_000 + clock()
+            )
             for _ in range(self.draw.randint(1, 4))
         ]
         end = asyncio.get_running_loop().time() + LASTS
@@ -107,7 +115,10 @@ class Crowd:
             for index, process in enumerate(processes)
             for _ in range(self.draw.randint(1, 4))
         ]
-        tasks += [asyncio.ensure_future(self.disturb(rig, end)), asyncio.ensure_future(self.look(rig, end))]
+        tasks += [
+            asyncio.ensure_future(self.disturb(rig, end)),
+            asyncio.ensure_future(self.look(rig, end)),
+        ]
         await asyncio.gather(*tasks)
         await rig.close()
 
@@ -118,7 +129,9 @@ class Crowd:
             await asyncio.sleep(self.draw.choice((0.0, 0.0, self.draw.random() * 0.1)))
             one = asyncio.ensure_future(self.hold(index, process))
             if self.draw.random() < 0.3:
-                await asyncio.wait([one], timeout=self.draw.choice((0.001, 0.01, 0.1, 0.3)) * self.draw.random())
+                await asyncio.wait(
+                    [one], timeout=self.draw.choice((0.001, 0.01, 0.1, 0.3)) * self.draw.random()
+                )
                 one.cancel()
             await asyncio.wait([one])
             with suppress(LockNotAcquired, LockLost, asyncio.CancelledError):
@@ -128,7 +141,12 @@ class Crowd:
         names = self.draw.sample(NAMES, self.draw.choice((1, 1, 1, 2, 3)))
         timeout = self.draw.choice((None, None, None, 0.0, 0.05, 0.5))
         hold = self.draw.choice((0.0, 0.002, 0.02, 0.05)) * self.draw.random()
-        lock = process.lock(*names, ttl=self.draw.choice((10.0, 10.0, 0.3)), blocking_timeout=timeout, on_lost="flag")
+        lock = process.lock(
+            *names,
+            ttl=self.draw.choice((10.0, 10.0, 0.3)),
+            blocking_timeout=timeout,
+            on_lost="flag",
+        )
         waiting = Waiting(tuple(name.encode() for name in names), index)
         self.waiting.add(waiting)
         try:
@@ -152,7 +170,9 @@ class Crowd:
                 self.occupy(rig, self.draw.choice(NAMES).encode(), lasts, range(len(rig.servers)))
                 continue
             if fault == "dead":
-                self.occupy(rig, self.draw.choice(NAMES).encode(), 60.0 * self.draw.random(), [index])
+                self.occupy(
+                    rig, self.draw.choice(NAMES).encode(), 60.0 * self.draw.random(), [index]
+                )
                 continue
             self.well.discard(index)
             if fault == "slow":
@@ -173,8 +193,13 @@ class Crowd:
             self.well.add(index)
 
     def occupy(self, rig: Rig, key: bytes, ttl: float, on: Iterable[int]) -> None:
-        """As another client would: it overwrites no offer. A waiter that knows when an offer ends waits for that."""
-        rig.occupy(key, ttl, [index for index in on if not is_offer(rig.servers[index].get(key) or b"")])
+        """As another client would: it overwrites no offer.
+
+        A waiter that knows when an offer ends waits for that.
+        """
+        rig.occupy(
+            key, ttl, [index for index in on if not is_offer(rig.servers[index].get(key) or b"")]
+        )
 
     async def look(self, rig: Rig, end: float) -> None:
         """Measure how long waiters are beside what is free."""
@@ -189,7 +214,11 @@ class Crowd:
                 if one.free_since is None:
                     one.free_since = now()
                 self.longest = max(
-                    self.longest, (now() - one.free_since, f"process {one.process} wants {one.keys} at {now():.3f}")
+                    self.longest,
+                    (
+                        now() - one.free_since,
+                        f"process {one.process} wants {one.keys} at {now():.3f}",
+                    ),
                 )
 
 
@@ -200,7 +229,9 @@ async def test_late_grants_that_make_a_majority_free_wake_a_waiter(rig: Rig) -> 
     rig.ways[0] = 0.6 * NODE_TIMEOUT
     waiting = asyncio.ensure_future(process.lock("a").acquire())
     await asyncio.sleep(1.1 * NODE_TIMEOUT)
-    assert process.redlock.stats().refused == 1, "one node silent, one held, one granted and taken back"
+    assert process.redlock.stats().refused == 1, (
+        "one node silent, one held, one granted and taken back"
+    )
     rig.ways[0] = WAY
     async with asyncio.timeout(NODE_TIMEOUT):
         lease = await waiting
@@ -216,7 +247,9 @@ async def test_late_refusals_whose_holder_is_nearly_over_bring_the_alarm_forward
     rig.ways[3:] = [0.6 * NODE_TIMEOUT] * 2
     waiting = asyncio.ensure_future(process.lock("a").acquire())
     await asyncio.sleep(1.5 * NODE_TIMEOUT)
-    assert process.redlock.stats().refused == 1, "two nodes silent, two held for long, one granted and taken back"
+    assert process.redlock.stats().refused == 1, (
+        "two nodes silent, two held for long, one granted and taken back"
+    )
     rig.ways[3:] = [WAY] * 2
     for server in rig.servers:
         server.forget_trackers()
@@ -226,7 +259,9 @@ async def test_late_refusals_whose_holder_is_nearly_over_bring_the_alarm_forward
 
 
 @virtual
-async def test_a_name_that_a_set_cannot_use_is_left_to_those_behind_it_after_two_seconds(rig: Rig) -> None:
+async def test_a_name_that_a_set_cannot_use_is_left_to_those_behind_it_after_two_seconds(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(b"a", on=[0])
     rig.occupy(b"b", on=[1])
@@ -245,7 +280,9 @@ async def test_a_name_that_a_set_cannot_use_is_left_to_those_behind_it_after_two
 
 
 @virtual
-async def test_a_waiter_refused_for_an_attempt_of_its_own_process_wakes_when_that_is_undone(rig: Rig) -> None:
+async def test_a_waiter_refused_for_an_attempt_of_its_own_process_wakes_when_that_is_undone(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(b"a", on=[0, 1])
     rig.occupy(b"c", on=[0])
@@ -254,14 +291,17 @@ async def test_a_waiter_refused_for_an_attempt_of_its_own_process_wakes_when_tha
     await asyncio.sleep(WAY)
     waiting = asyncio.ensure_future(process.lock("b", "c").acquire())
     assert await trying is None
-    # The third node grants the first attempt after its refusal, refuses the second for that, and notifies only others.
+    # The third node grants the first attempt after its refusal, refuses the second for that, and
+    # notifies only others.
     async with asyncio.timeout(20 * WAY):
         lease = await waiting
     await lease.release()
 
 
 @virtual
-async def test_a_node_that_reports_no_change_completes_the_quorum_at_a_look_of_the_timer(rig: Rig) -> None:
+async def test_a_node_that_reports_no_change_completes_the_quorum_at_a_look_of_the_timer(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=600)
     waiting = asyncio.ensure_future(process.lock("a").acquire())

@@ -63,7 +63,9 @@ async def test_inspect_counts_those_who_wait_for_the_semaphore_once(rig: Rig) ->
     await asyncio.sleep(0.1)
     info = await semaphore.inspect()
     assert info.waiting == 4
-    assert [slot.waiting for slot in info.slots] == [4, 5, 4], "each slot counts those who wait for any"
+    assert [slot.waiting for slot in info.slots] == [4, 5, 4], (
+        "each slot counts those who wait for any"
+    )
     for waiter in waiters:
         waiter.cancel()
     await asyncio.wait(waiters)
@@ -85,7 +87,9 @@ async def test_inspect_counts_those_who_wait_for_the_semaphore_once(rig: Rig) ->
         ([Held(1.0, b"t"), Free()], None),
     ],
 )
-def test_a_client_that_a_slot_is_offered_to_still_waits(slots: list[KeyLook], waiting: int | None) -> None:
+def test_a_client_that_a_slot_is_offered_to_still_waits(
+    slots: list[KeyLook], waiting: int | None
+) -> None:
     info = semaphore_info("gpu", ["a"], [Looked(tuple(slots))], len(slots))
     assert info.waiting == waiting
 

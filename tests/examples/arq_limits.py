@@ -1,4 +1,6 @@
-"""Run where arq is: a worker does a job that takes too long, and one whose lock is taken away; says what came of them."""
+"""Run where arq is: a worker does a job that takes too long, and one whose lock is taken away; says
+what came of them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Real workers of a job queue and real producers, as processes of their own, over accounts that are files.
+"""Real workers of a job queue and real producers, as processes of their own, over accounts that are
+files.
 
-Each queue has an environment of its own: it says which redis-py it works with, and no test of ours shall be held back by it.
+Each queue has an environment of its own: it says which redis-py it works with, and no test of ours
+shall be held back by it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ __all__ = ["Workers", "python_with"]
 
 
 def python_with(name: str, *packages: str) -> Path:
-    """Return the interpreter of an environment with these and what our package needs; the package itself is the checkout's."""
+    """Return the interpreter of an environment with these and what our package needs; the package
+    itself is the checkout's.
+    """
     from benchmarks import environments
 
     settings = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text(encoding="utf-8"))
@@ -44,11 +48,18 @@ class Workers:
         ready: What a worker says when it works.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str | Path]], broker: str, bank: Path, ready: str) -> None:
+    def __init__(
+        self, commands: Sequence[Sequence[str | Path]], broker: str, bank: Path, ready: str
+    ) -> None:
         self._commands = commands
         self._ready = ready
         self._bank = bank
-        ours = {"BROKER": broker, "BANK": str(bank), "PYTHONPATH": str(EXAMPLES.parent), "PYTHONUNBUFFERED": "1"}
+        ours = {
+            "BROKER": broker,
+            "BANK": str(bank),
+            "PYTHONPATH": str(EXAMPLES.parent),
+            "PYTHONUNBUFFERED": "1",
+        }
         self._environment = {**untraced(), **ours}
         self._processes: list[asyncio.subprocess.Process] = []
         self._listeners: list[asyncio.Task[None]] = []
@@ -67,7 +78,10 @@ class Workers:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for process in self._processes:
             if process.returncode is None:
@@ -79,7 +93,8 @@ class Workers:
                     await process.wait()
         finally:
             for process in self._processes:
-                # Processes of their own that workers have started, too: all of them are gone, or end here.
+                # Processes of their own that workers have started, too: all of them are gone, or
+                # end here.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             if error is not None:

@@ -1,4 +1,6 @@
-"""The aiohttp example: two real servers on loopback that share the accounts, and requests to both at the same time."""
+"""The aiohttp example: two real servers on loopback that share the accounts, and requests to both
+at the same time.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,20 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-async def clients(nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[TestClient]]:
+async def clients(
+    nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[list[TestClient]]:
     monkeypatch.setattr(aiohttp_app, "balances", {"ann": 100, "bob": 100, "cid": 100})
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(TestClient(TestServer(aiohttp_app.create_app()))) for _ in range(2)]
+        yield [
+            await stack.enter_async_context(TestClient(TestServer(aiohttp_app.create_app())))
+            for _ in range(2)
+        ]
 
 
-async def test_no_money_is_made_or_lost_by_transfers_at_the_same_time(clients: list[TestClient], nodes: NodeSet) -> None:
+async def test_no_money_is_made_or_lost_by_transfers_at_the_same_time(
+    clients: list[TestClient], nodes: NodeSet
+) -> None:
     draw = random.Random(3)
     pairs = [draw.sample(sorted(aiohttp_app.balances), 2) for _ in range(40)]
 
@@ -46,22 +55,37 @@ async def test_no_money_is_made_or_lost_by_transfers_at_the_same_time(clients: l
     await eventually(lambda: nodes.keys() == [set()] * 3, within=5.0)
 
 
-async def test_an_error_of_the_handler_passes_and_gives_the_lock_back(clients: list[TestClient], nodes: NodeSet) -> None:
-    async with clients[0].post("/transfer", params={"from": "ann", "to": "bob", "amount": "101"}) as answer:
+async def test_an_error_of_the_handler_passes_and_gives_the_lock_back(
+    clients: list[TestClient], nodes: NodeSet
+) -> None:
+    async with clients[0].post(
+        "/transfer", params={"from": "ann", "to": "bob", "amount": "101"}
+    ) as answer:
         assert (answer.status, await answer.text()) == (409, "ann has only 100")
     # Sooner than a key that is left behind would go by itself.
     await eventually(lambda: nodes.keys() == [set()] * 3, within=5.0)
 
 
-async def test_a_lock_that_cannot_be_had_is_answered_with_try_again(clients: list[TestClient], nodes: NodeSet) -> None:
+async def test_a_lock_that_cannot_be_had_is_answered_with_try_again(
+    clients: list[TestClient], nodes: NodeSet
+) -> None:
     for node in nodes:
         node.command("LPUSH", "account:bob", "no lock at all")
-    async with clients[0].post("/transfer", params={"from": "ann", "to": "bob", "amount": "1"}) as answer:
+    async with clients[0].post(
+        "/transfer", params={"from": "ann", "to": "bob", "amount": "1"}
+    ) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
     assert aiohttp_app.balances["ann"] == 100
 
 
-async def test_an_account_is_named_once_though_it_is_both(clients: list[TestClient], nodes: NodeSet) -> None:
-    async with clients[0].post("/transfer", params={"from": "ann", "to": "ann", "amount": "1"}) as answer:
-        assert (answer.status, await answer.text()) == (400, "two different accounts that exist, please")
+async def test_an_account_is_named_once_though_it_is_both(
+    clients: list[TestClient], nodes: NodeSet
+) -> None:
+    async with clients[0].post(
+        "/transfer", params={"from": "ann", "to": "ann", "amount": "1"}
+    ) as answer:
+        assert (answer.status, await answer.text()) == (
+            400,
+            "two different accounts that exist, please",
+        )
     assert nodes.keys() == [set()] * 3

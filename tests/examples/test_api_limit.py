@@ -1,4 +1,6 @@
-"""The example of an outside API: processes that share its limit, a slot that is lost, and a wait that ends."""
+"""The example of an outside API: processes that share its limit, a slot that is lost, and a wait
+that ends.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class Api:
-    """The outside API. Its first calls are answered when as many are inside as there are free slots."""
+    """The outside API.
+
+    Its first calls are answered when as many are inside as there are free slots.
+    """
 
     def __init__(self) -> None:
         self.calls = self.inside = self.most = 0
@@ -58,19 +63,29 @@ async def base(api: Api) -> AsyncIterator[str]:
 
 
 @pytest.mark.slow
-async def test_processes_together_never_make_more_calls_at_a_time_than_the_limit(nodes: NodeSet, api: Api, base: str) -> None:
+async def test_processes_together_never_make_more_calls_at_a_time_than_the_limit(
+    nodes: NodeSet, api: Api, base: str
+) -> None:
     """One of the slots is this process's own."""
     async with Redlock.from_env() as redlock, redlock.semaphore("api:weather", api_limit.LIMIT):
         processes = [
             await asyncio.create_subprocess_exec(
-                *(sys.executable, EXAMPLES / "api_limit.py", *(f"{base}{host}-{number}" for number in range(6))),
+                *(
+                    sys.executable,
+                    EXAMPLES / "api_limit.py",
+                    *(f"{base}{host}-{number}" for number in range(6)),
+                ),
                 env=untraced(),
                 stdout=asyncio.subprocess.PIPE,
             )
             for host in range(2)
         ]
         told = [(await process.communicate())[0].decode().splitlines() for process in processes]
-    expected = [f"{base}{host}-{number}: sunny in {host}-{number}" for host in range(2) for number in range(6)]
+    expected = [
+        f"{base}{host}-{number}: sunny in {host}-{number}"
+        for host in range(2)
+        for number in range(6)
+    ]
     assert sorted(line for lines in told for line in lines) == expected
     assert (api.calls, api.most) == (12, api.free_slots)
 
@@ -86,7 +101,11 @@ async def test_a_call_whose_slot_is_lost_is_made_again(
 
 
 async def test_a_call_without_a_free_slot_ends_and_calls_nothing(
-    nodes: NodeSet, api: Api, base: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    nodes: NodeSet,
+    api: Api,
+    base: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(api_limit, "PATIENCE", 0.2)
     async with Redlock.from_env() as other:
@@ -97,12 +116,16 @@ async def test_a_call_without_a_free_slot_ends_and_calls_nothing(
     assert api.calls == 0
 
 
-async def test_an_error_of_the_api_is_shown(nodes: NodeSet, base: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_error_of_the_api_is_shown(
+    nodes: NodeSet, base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     await api_limit.main([f"{base}no/such/page"])
     assert "404" in capsys.readouterr().out
 
 
-async def test_a_call_that_hangs_frees_its_slot(nodes: NodeSet, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_hangs_frees_its_slot(
+    nodes: NodeSet, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Redlock.from_env() as redlock, httpx.AsyncClient(timeout=0.1) as client:
         with pytest.raises(httpx.ReadTimeout):
             await api_limit.fetch(redlock, client, f"{base}oslo")

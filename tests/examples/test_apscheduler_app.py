@@ -1,4 +1,6 @@
-"""The APScheduler example: several real schedulers, as several processes would have them, on the real clock."""
+"""The APScheduler example: several real schedulers, as several processes would have them, on the
+real clock.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The arq example: real workers on a real queue; arq needs redis-py below 6, near the oldest that we work with."""
+"""The arq example: real workers on a real queue; arq needs redis-py below 6, near the oldest that
+we work with.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ async def test_no_deposit_of_many_workers_is_lost(
     worker = (python, "-m", "arq", "examples.arq_app.WorkerSettings")
     async with Workers([worker] * 2, start_server().url, tmp_path, "Starting worker") as workers:
         producer = (python, "-m", "examples.arq_app")
-        await asyncio.gather(workers.produce(*producer, "ann", "20"), workers.produce(*producer, "bob", "10"))
+        await asyncio.gather(
+            workers.produce(*producer, "ann", "20"), workers.produce(*producer, "bob", "10")
+        )
         await workers.balance("ann", 20)
         await workers.balance("bob", 10)
 

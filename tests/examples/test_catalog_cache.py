@@ -1,4 +1,6 @@
-"""The example of a shared cache: nobody reads half a catalog, and the fence says whether the own copy is up to date."""
+"""The example of a shared cache: nobody reads half a catalog, and the fence says whether the own
+copy is up to date.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ async def shop(
     nodes: NodeSet, start_server: Callable[..., LocalServer], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Shop]:
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(Redis.from_url(start_server().url, decode_responses=True))
+        store = await stack.enter_async_context(
+            Redis.from_url(start_server().url, decode_responses=True)
+        )
         shop = Shop([await stack.enter_async_context(Redlock.from_env()) for _ in range(3)], store)
         read = RedisFence.hgetall
 
@@ -109,10 +113,15 @@ async def test_a_process_reads_the_shared_cache_once_per_rebuild(shop: Shop) -> 
 
 
 async def test_processes_that_find_no_catalog_build_it_once(shop: Shop) -> None:
-    assert await asyncio.gather(*(catalog.prices() for catalog in shop.catalogs)) == [dict.fromkeys(PRODUCTS, "1")] * 3
+    assert (
+        await asyncio.gather(*(catalog.prices() for catalog in shop.catalogs))
+        == [dict.fromkeys(PRODUCTS, "1")] * 3
+    )
 
 
-async def test_a_reader_with_a_lower_fence_than_another_one_gets_the_catalog_all_the_same(shop: Shop) -> None:
+async def test_a_reader_with_a_lower_fence_than_another_one_gets_the_catalog_all_the_same(
+    shop: Shop,
+) -> None:
     builder, reader, _ = shop.catalogs
     await builder.rebuild()
     async with shop.redlocks[2].rwlock("catalog").read() as lease:
@@ -153,7 +162,9 @@ async def test_a_process_shows_the_catalog_that_another_one_has_built(
 
     async def start(command: str) -> asyncio.subprocess.Process:
         program = (sys.executable, EXAMPLES / "catalog_cache.py", url, command)
-        return await asyncio.create_subprocess_exec(*program, env=untraced(), stdout=asyncio.subprocess.PIPE)
+        return await asyncio.create_subprocess_exec(
+            *program, env=untraced(), stdout=asyncio.subprocess.PIPE
+        )
 
     assert await (await start("rebuild")).wait() == 0
     async with Redis.from_url(url, decode_responses=True) as store:

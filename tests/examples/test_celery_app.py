@@ -25,10 +25,21 @@ if TYPE_CHECKING:
 async def test_no_deposit_of_many_workers_is_lost(
     nodes: NodeSet, start_server: Callable[..., LocalServer], tmp_path: Path
 ) -> None:
-    worker = (sys.executable, "-m", "celery", "-A", "examples.celery_app", "worker", "--loglevel=INFO", "--concurrency=2")
+    worker = (
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "examples.celery_app",
+        "worker",
+        "--loglevel=INFO",
+        "--concurrency=2",
+    )
     async with Workers([worker] * 2, start_server().url, tmp_path, " ready.") as workers:
         producer = (sys.executable, "-m", "examples.celery_app")
-        await asyncio.gather(workers.produce(*producer, "ann", "30"), workers.produce(*producer, "bob", "10"))
+        await asyncio.gather(
+            workers.produce(*producer, "ann", "30"), workers.produce(*producer, "bob", "10")
+        )
         await workers.balance("ann", 30)
         await workers.balance("bob", 10)
 

@@ -46,7 +46,9 @@ async def test_one_of_several_hosts_does_a_run(nodes: NodeSet) -> None:
         assert host.stdout is not None
         assert await host.stdout.readline() == b"ready\n"
     told = await asyncio.gather(*(host.communicate(b"") for host in hosts))
-    assert sorted(out.decode().strip() for out, _ in told) == ["left to another host"] * 2 + ["the report is written"]
+    assert sorted(out.decode().strip() for out, _ in told) == ["left to another host"] * 2 + [
+        "the report is written"
+    ]
     async with Redlock.from_env() as redlock:
         await redlock.force_release("cron:report")
 

@@ -1,4 +1,6 @@
-"""The example of recorded runs: a host that is killed in the middle, and one that was overtaken without knowing."""
+"""The example of recorded runs: a host that is killed in the middle, and one that was overtaken
+without knowing.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ SLOTS = 40
 
 @pytest.fixture
 def first() -> datetime:
-    """The last of them is due at this moment, and the next one a minute later, when the test is over."""
+    """The last of them is due at this moment, and the next one a minute later, when the test is
+    over.
+    """
     return datetime.now(UTC) - SLOTS * cron_recorded.PERIOD
 
 
@@ -44,7 +48,9 @@ async def test_runs_of_a_killed_host_are_made_up_and_none_is_done_twice(
 
         async def start() -> asyncio.subprocess.Process:
             command = (sys.executable, EXAMPLES / "cron_recorded.py", reports)
-            return await asyncio.create_subprocess_exec(*command, env=untraced(), stdout=asyncio.subprocess.PIPE)
+            return await asyncio.create_subprocess_exec(
+                *command, env=untraced(), stdout=asyncio.subprocess.PIPE
+            )
 
         killed = await start()
         assert killed.stdout is not None
@@ -62,7 +68,10 @@ async def test_runs_of_a_killed_host_are_made_up_and_none_is_done_twice(
         hosts = [await start() for _ in range(2)]
         told = b"".join([(await host.communicate())[0] for host in hosts])
         assert told.count(b"done") == SLOTS - done
-        slots = [datetime.fromisoformat(slot) for (slot,) in db.execute("SELECT slot FROM report ORDER BY slot")]
+        slots = [
+            datetime.fromisoformat(slot)
+            for (slot,) in db.execute("SELECT slot FROM report ORDER BY slot")
+        ]
     assert slots == [first + number * cron_recorded.PERIOD for number in range(SLOTS)]
 
 
@@ -105,7 +114,10 @@ async def test_a_host_that_was_overtaken_changes_nothing(
     monkeypatch.setattr(cron_recorded, "write_report", slow)
     reports = tmp_path / "reports.sqlite"
     async with Redlock.from_env() as one, Redlock.from_env() as other:
-        with closing(cron_recorded.connect(reports, first)) as db, closing(cron_recorded.connect(reports, first)) as too:
+        with (
+            closing(cron_recorded.connect(reports, first)) as db,
+            closing(cron_recorded.connect(reports, first)) as too,
+        ):
             late = asyncio.create_task(cron_recorded.catch_up(one, db))
             await begun.wait()
             await other.force_release("cron:report")

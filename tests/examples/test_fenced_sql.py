@@ -1,4 +1,6 @@
-"""The SQL example: processes that deposit into one account, and a deposit whose lock is lost in the middle."""
+"""The SQL example: processes that deposit into one account, and a deposit whose lock is lost in the
+middle.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 async def test_processes_deposit_and_nothing_is_missing(nodes: NodeSet, tmp_path: Path) -> None:
     script, bank = EXAMPLES / "fenced_sql.py", tmp_path / "bank.sqlite"
     clerks = [
-        await asyncio.create_subprocess_exec(sys.executable, script, bank, env=untraced(), stdout=asyncio.subprocess.PIPE)
+        await asyncio.create_subprocess_exec(
+            sys.executable, script, bank, env=untraced(), stdout=asyncio.subprocess.PIPE
+        )
         for _ in range(3)
     ]
     told = [(await clerk.communicate())[0].decode().strip() for clerk in clerks]
@@ -35,7 +39,10 @@ async def test_processes_deposit_and_nothing_is_missing(nodes: NodeSet, tmp_path
 
 
 async def test_a_deposit_that_another_overtook_is_refused_and_made_again(
-    nodes: NodeSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    nodes: NodeSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     bank, write, overtaken = tmp_path / "bank.sqlite", fenced_sql.write, []
 
@@ -43,7 +50,12 @@ async def test_a_deposit_that_another_overtook_is_refused_and_made_again(
         if not overtaken:
             overtaken.append(fence)
             with closing(fenced_sql.connect(bank)) as other:
-                write(other, account, fenced_sql.read_for_update(other, account, fence + 1) + 100, fence + 1)
+                write(
+                    other,
+                    account,
+                    fenced_sql.read_for_update(other, account, fence + 1) + 100,
+                    fence + 1,
+                )
         write(db, account, balance, fence)
 
     monkeypatch.setattr(fenced_sql, "write", late)

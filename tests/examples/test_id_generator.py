@@ -1,4 +1,6 @@
-"""The generator of ids: processes that share machine numbers, clocks that differ, and a lease that is lost."""
+"""The generator of ids: processes that share machine numbers, clocks that differ, and a lease that
+is lost.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,18 @@ async def test_processes_that_share_two_machine_numbers_make_different_ids(nodes
     )
     machines = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-c", script, cwd=EXAMPLES.parent, env=untraced(), stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            "-c",
+            script,
+            cwd=EXAMPLES.parent,
+            env=untraced(),
+            stdout=asyncio.subprocess.PIPE,
         )
         for _ in range(3)
     ]
-    told = [[int(line) for line in (await machine.communicate())[0].split()] for machine in machines]
+    told = [
+        [int(line) for line in (await machine.communicate())[0].split()] for machine in machines
+    ]
     assert all(ids == sorted(ids) for ids in told)
     together = [number for ids in told for number in ids]
     assert len(set(together)) == len(together) == 900
@@ -85,7 +94,9 @@ async def test_ids_rise_though_a_count_is_full_or_the_clock_is_set_back() -> Non
 
 
 @pytest.mark.virtual_time
-async def test_no_id_is_made_by_a_process_that_stood_still_for_longer_than_its_lease_is_valid() -> None:
+async def test_no_id_is_made_by_a_process_that_stood_still_for_longer_than_its_lease_is_valid() -> (
+    None
+):
     nodes = MemoryNodes(3)
 
     def clock() -> float:
@@ -99,7 +110,9 @@ async def test_no_id_is_made_by_a_process_that_stood_still_for_longer_than_its_l
 
 
 async def last_and_next(redlock: Redlock, *, ahead: float) -> tuple[int, int]:
-    """Return the last id of a process, and the first of the next one, whose clock is `ahead` seconds behind."""
+    """Return the last id of a process, and the first of the next one, whose clock is `ahead`
+    seconds behind.
+    """
     time = asyncio.get_running_loop().time
     async with generator(redlock, lambda: NOON + ahead + time()) as made:
         last = made.new_id()

@@ -1,4 +1,6 @@
-"""The leader example: processes of its own that are killed, stopped and told to go; the queue judges by its fence."""
+"""The leader example: processes of its own that are killed, stopped and told to go; the queue
+judges by its fence.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,24 @@ class Candidates:
         self._listeners: list[asyncio.Task[None]] = []
 
     async def start(self, url: str, name: str, ttl: float) -> None:
-        command, env = (sys.executable, EXAMPLES / "leader.py", url, name), {**untraced(), "AIOREDLOCK_NG_TTL": str(ttl)}
-        process = await asyncio.create_subprocess_exec(*command, env=env, stdout=asyncio.subprocess.PIPE)
+        command, env = (
+            (sys.executable, EXAMPLES / "leader.py", url, name),
+            {**untraced(), "AIOREDLOCK_NG_TTL": str(ttl)},
+        )
+        process = await asyncio.create_subprocess_exec(
+            *command, env=env, stdout=asyncio.subprocess.PIPE
+        )
         self.processes[name] = process
         self._listeners.append(asyncio.create_task(self._listen(process)))
 
     async def next_leader(self, after: int = 0, within: float = 20.0) -> tuple[str, str]:
-        """Wait until, beyond the first `after` lines, somebody says that it leads; return who, and the term."""
-        line = await eventually(lambda: next((line for line in self.said[after:] if " leads, term " in line), None), within)
+        """Wait until, beyond the first `after` lines, somebody says that it leads; return who, and
+        the term.
+        """
+        line = await eventually(
+            lambda: next((line for line in self.said[after:] if " leads, term " in line), None),
+            within,
+        )
         name, _, term = str(line).partition(" leads, term ")
         return name, term
 
@@ -106,7 +118,9 @@ async def test_another_leads_within_the_ttl_and_never_two_at_once(
         await candidates.start(url, "cid", LONG)
         third = await next_after(signal.SIGSTOP, second, TTL + A_BIT)
         candidates.processes[second].send_signal(signal.SIGCONT)
-        await eventually(lambda: any(line.startswith(f"{second} stepped down: ") for line in candidates.said), 20)
+        await eventually(
+            lambda: any(line.startswith(f"{second} stepped down: ") for line in candidates.said), 20
+        )
         # Told to go: nobody waits for the ttl, which would be for more than half a minute.
         assert await next_after(signal.SIGTERM, third, A_BIT) == second
         assert await candidates.processes[third].wait() == 0
@@ -154,7 +168,10 @@ async def test_a_leader_whose_lock_is_taken_away_steps_down_and_stands_again(
 async def test_a_leader_that_the_queue_has_seen_succeeded_steps_down(
     nodes: NodeSet, start_server: Callable[..., LocalServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with Redlock.from_env() as redlock, Redis.from_url(start_server().url, socket_timeout=None) as client:
+    async with (
+        Redlock.from_env() as redlock,
+        Redis.from_url(start_server().url, socket_timeout=None) as client,
+    ):
         queue = RedisFence(client)
         task = asyncio.create_task(leader.campaign(redlock, queue, "ann"))
         await eventually(lambda: client.llen(leader.QUEUE))

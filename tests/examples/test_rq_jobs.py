@@ -30,7 +30,9 @@ async def test_no_deposit_of_many_workers_is_lost(
     worker = (sys.executable, "-c", program, "worker", "--url", broker, "--with-scheduler")
     async with Workers([worker] * 2, broker, tmp_path, "Listening on") as workers:
         producer = (sys.executable, "-m", "examples.rq_jobs")
-        await asyncio.gather(workers.produce(*producer, "ann", "10"), workers.produce(*producer, "bob", "4"))
+        await asyncio.gather(
+            workers.produce(*producer, "ann", "10"), workers.produce(*producer, "bob", "4")
+        )
         await workers.balance("ann", 10, within=60)
         await workers.balance("bob", 4)
 

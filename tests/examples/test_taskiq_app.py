@@ -35,7 +35,9 @@ async def test_no_deposit_of_many_workers_is_lost(
     worker = (python, "-m", "taskiq", "worker", "examples.taskiq_app:broker", "--workers", "2")
     async with Workers([worker], start_server().url, tmp_path, "Listening started.") as workers:
         producer = (python, "-m", "examples.taskiq_app")
-        await asyncio.gather(workers.produce(*producer, "ann", "30"), workers.produce(*producer, "bob", "10"))
+        await asyncio.gather(
+            workers.produce(*producer, "ann", "30"), workers.produce(*producer, "bob", "10")
+        )
         await workers.balance("ann", 30)
         await workers.balance("bob", 10)
 

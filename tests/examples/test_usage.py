@@ -12,9 +12,20 @@ from .conftest import EXAMPLES
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    "name", ["api_limit", "catalog_cache", "cron_recorded", "fenced_sql", "id_generator", "leader", "worker"]
+    "name",
+    [
+        "api_limit",
+        "catalog_cache",
+        "cron_recorded",
+        "fenced_sql",
+        "id_generator",
+        "leader",
+        "worker",
+    ],
 )
-def test_without_arguments_an_example_says_how_to_run_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_arguments_an_example_says_how_to_run_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = str(EXAMPLES / f"{name}.py")
     monkeypatch.setattr(sys, "argv", [program])
     with pytest.raises(SystemExit) as exited:

@@ -1,4 +1,6 @@
-"""The worker example: in this process, where its lock can be taken away, and as processes of its own."""
+"""The worker example: in this process, where its lock can be taken away, and as processes of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +73,11 @@ async def test_a_job_whose_lock_is_lost_is_broken_off_and_done_later(
 
 async def test_worker_processes_do_each_job_once(nodes: NodeSet, folder: Path) -> None:
     script = EXAMPLES / "worker.py"
-    processes = [await asyncio.create_subprocess_exec(sys.executable, script, folder, env=untraced()) for _ in range(3)]
+    processes = [
+        await asyncio.create_subprocess_exec(sys.executable, script, folder, env=untraced())
+        for _ in range(3)
+    ]
     assert [await process.wait() for process in processes] == [0, 0, 0]
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {f"{name}.done": "worked on\n" for name in JOBS}
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        f"{name}.done": "worked on\n" for name in JOBS
+    }

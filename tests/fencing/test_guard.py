@@ -1,4 +1,6 @@
-"""FenceGuard: what it refuses, what it forgets and what that costs, threads; and the error that all checks raise."""
+"""FenceGuard: what it refuses, what it forgets and what that costs, threads; and the error that all
+checks raise.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def test_a_floor_never_sinks() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20)), max_size=60), st.integers(1, 5))
-def test_nothing_older_than_seen_ever_passes_whatever_is_forgotten(checks: list[tuple[int, int]], size: int) -> None:
+def test_nothing_older_than_seen_ever_passes_whatever_is_forgotten(
+    checks: list[tuple[int, int]], size: int
+) -> None:
     guard, newest = FenceGuard(max_resources=size), dict[str, int]()
     for index, fence in checks:
         resource = names_of_one_floor()[index]
@@ -92,8 +96,13 @@ def test_what_was_forgotten_counts_as_the_floor_for_names_like_it() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=80), st.integers(1, 5))
-def test_a_current_holder_is_refused_only_after_enough_others(steps: list[tuple[int, bool]], size: int) -> None:
-    """Fences grow with time, as those of clocks that agree. Each resource is acquired anew, or its holder checks."""
+def test_a_current_holder_is_refused_only_after_enough_others(
+    steps: list[tuple[int, bool]], size: int
+) -> None:
+    """Fences grow with time, as those of clocks that agree.
+
+    Each resource is acquired anew, or its holder checks.
+    """
     guard, names = FenceGuard(max_resources=size), names_of_one_floor()
     held, others = dict[int, int](), {index: set[int]() for index in range(6)}
     for now, (index, anew) in enumerate(steps, 1):
@@ -156,7 +165,14 @@ def test_threads_never_let_an_older_fence_follow_a_newer_one() -> None:
 
 @pytest.mark.parametrize(
     ("fence", "words"),
-    [(None, "NoneType"), (True, "bool"), ("7", "str"), (7.0, "float"), (-1, "-1"), (2**53, "2\\*\\*53")],
+    [
+        (None, "NoneType"),
+        (True, "bool"),
+        ("7", "str"),
+        (7.0, "float"),
+        (-1, "-1"),
+        (2**53, "2\\*\\*53"),
+    ],
 )
 def test_what_is_no_fence_is_refused_in_words(fence: Any, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):

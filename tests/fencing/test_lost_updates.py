@@ -1,4 +1,6 @@
-"""Why the first read must show the fence too: what is lost when only writes are checked, and that nothing is lost else."""
+"""Why the first read must show the fence too: what is lost when only writes are checked, and that
+nothing is lost else.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ PAUSED, CURRENT = 1_800_000_000_000_000, 1_800_000_000_000_001
 
 
 @pytest.fixture(params=["memory", "string", "hash", "sql"])
-async def store(request: pytest.FixtureRequest, one_node: NodeSet, tmp_path: Path) -> AsyncIterator[Store]:
+async def store(
+    request: pytest.FixtureRequest, one_node: NodeSet, tmp_path: Path
+) -> AsyncIterator[Store]:
     async with open_store(request.param, one_node.urls[0], str(tmp_path / "bank.sqlite")) as opened:
         yield opened
 
@@ -55,7 +59,9 @@ async def test_a_late_write_before_the_next_holder_looks_is_in_order(store: Stor
 
 
 async def lost_in(order: tuple[int, ...], reads_checked: bool) -> int:
-    """Let holders with fences 1, 2, 3 read and later write, their steps in this order; return how much is missing then."""
+    """Let holders with fences 1, 2, 3 read and later write, their steps in this order; return how
+    much is missing then.
+    """
     store, read, acknowledged = Memory(), dict[int, int](), 0
     for holder in order:
         try:

@@ -25,15 +25,22 @@ PAGE = Path(__file__).parents[2] / "docs" / "fencing.md"
 
 async def run_block(index: int, **given: Any) -> dict[str, Any]:
     """Run one Python block of the page with these names; return what it defines."""
-    source = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[index]
+    source = re.findall(
+        r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )[index]
     source = source.replace("redis://10.0.1.1", given.get("url", ""))
-    done = eval(compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True), given)
+    done = eval(
+        compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True),
+        given,
+    )
     if inspect.isawaitable(done):
         await done
     return given
 
 
-async def test_the_redis_example_adds_up_and_refuses(three_nodes: NodeSet, start_server: Callable[..., LocalServer]) -> None:
+async def test_the_redis_example_adds_up_and_refuses(
+    three_nodes: NodeSet, start_server: Callable[..., LocalServer]
+) -> None:
     url = start_server().url
     async with Redlock(three_nodes.urls, recovery_guard=None) as redlock:
         for total in (1999, 2 * 1999):
@@ -41,7 +48,9 @@ async def test_the_redis_example_adds_up_and_refuses(three_nodes: NodeSet, start
             async with names["client"] as client:
                 assert int(await client.hget("order:42", "cents")) == total
                 with pytest.raises(StaleFence):
-                    await names["orders"].hset("order:42", {"cents": 0}, fence=names["lease"].fence - 1)
+                    await names["orders"].hset(
+                        "order:42", {"cents": 0}, fence=names["lease"].fence - 1
+                    )
 
 
 async def test_the_service_example_reads_moves_and_refuses() -> None:

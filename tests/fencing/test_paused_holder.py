@@ -1,4 +1,6 @@
-"""A holder process that is stopped past its ttl and then writes: refused by a resource that checks, an update lost without."""
+"""A holder process that is stopped past its ttl and then writes: refused by a resource that checks,
+an update lost without.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ asyncio.run(main())
 @pytest.mark.parametrize("kind", ["hash", "sql", "string"])
 @pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
 async def test_the_late_write_of_a_stopped_holder(
-    check: bool, kind: str, three_nodes: NodeSet, start_server: Callable[..., LocalServer], tmp_path: Path
+    check: bool,
+    kind: str,
+    three_nodes: NodeSet,
+    start_server: Callable[..., LocalServer],
+    tmp_path: Path,
 ) -> None:
     resource = (kind, start_server().url, str(tmp_path / "bank.sqlite"))
     async with (

@@ -1,4 +1,6 @@
-"""RedisFence and its script on real servers: exact comparison, every type of key, expiry, refusals, other languages' use."""
+"""RedisFence and its script on real servers: exact comparison, every type of key, expiry, refusals,
+other languages' use.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ async def test_any_command_that_takes_its_key_first_is_guarded(client: Redis) ->
     await guarded.execute("RPUSH", "list", *range(7000), fence=NOW + 1)
 
 
-@pytest.mark.parametrize("settings", [{"decode_responses": True}, {"protocol": 2}, {"protocol": 3}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"decode_responses": True}, {"protocol": 2}, {"protocol": 3}], ids=str
+)
 async def test_clients_of_any_settings_are_refused_and_answered(
     node_of_each_version: NodeSet, settings: dict[str, Any]
 ) -> None:
@@ -165,7 +169,9 @@ async def test_a_client_without_keep_ends_the_expiry_of_one_with_it(client: Redi
     assert await client.pttl(FENCE) == -1
 
 
-async def test_a_command_that_the_server_refuses_changes_nothing_but_the_fence(client: Redis) -> None:
+async def test_a_command_that_the_server_refuses_changes_nothing_but_the_fence(
+    client: Redis,
+) -> None:
     await client.hset(KEY, "a", "1")
     with pytest.raises(ResponseError, match="WRONGTYPE"):
         await RedisFence(client).get(KEY, fence=NOW)
@@ -207,10 +213,14 @@ async def test_what_are_no_fields_is_refused_before_the_server_is_asked(unasked:
             await RedisFence(unasked).hset(KEY, fields, fence=NOW)
 
 
-@pytest.mark.parametrize("given", [redis.Redis(), "redis://127.0.0.1", None], ids=["synchronous", "URL", "None"])
+@pytest.mark.parametrize(
+    "given", [redis.Redis(), "redis://127.0.0.1", None], ids=["synchronous", "URL", "None"]
+)
 def test_what_is_no_asyncio_client_is_refused(given: Any) -> None:
     """A synchronous one would have written, and raised because its reply cannot be awaited."""
-    with pytest.raises(ConfigurationError, match=r"^client must be a redis\.asyncio\.Redis or RedisCluster, not"):
+    with pytest.raises(
+        ConfigurationError, match=r"^client must be a redis\.asyncio\.Redis or RedisCluster, not"
+    ):
         RedisFence(given)
 
 
@@ -272,7 +282,9 @@ async def test_the_documented_rights_suffice(start_server: Callable[..., LocalSe
 
 
 @pytest.mark.slow
-async def test_in_a_cluster_both_keys_are_in_one_slot(start_server: Callable[..., LocalServer]) -> None:
+async def test_in_a_cluster_both_keys_are_in_one_slot(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server(["--cluster-enabled", "yes"])
     server.command("CLUSTER", "ADDSLOTS", *map(str, range(16384)))
     await eventually(lambda: b"cluster_state:ok" in server.command("CLUSTER", "INFO"))
@@ -284,14 +296,17 @@ async def test_in_a_cluster_both_keys_are_in_one_slot(start_server: Callable[...
                 await guarded.get(key, fence=NOW - 1)
 
 
-keys = st.lists(st.sampled_from([b"{", b"}", b"a", b"{a}", b":fence", b"fence:", b"\xff"]), min_size=1, max_size=6).map(
-    b"".join
-)
+keys = st.lists(
+    st.sampled_from([b"{", b"}", b"a", b"{a}", b":fence", b"fence:", b"\xff"]),
+    min_size=1,
+    max_size=6,
+).map(b"".join)
 
 
 @given(keys)
 def test_the_key_of_a_fence_is_in_the_slot_of_its_data(key: bytes) -> None:
-    # Only a name that has a closing brace and yet no tag has no such key at all; a cluster then refuses the call.
+    # Only a name that has a closing brace and yet no tag has no such key at all; a cluster then
+    # refuses the call.
     if b"}" not in key or re.match(rb"[^{]*{[^}]+}", key):
         assert key_slot(RedisFence.fence_key(key)) == key_slot(key)
 

@@ -1,4 +1,6 @@
-"""The SQL pattern: the statements of docs/fencing.md, as they stand there, on SQLite; and the example's use of theirs."""
+"""The SQL pattern: the statements of docs/fencing.md, as they stand there, on SQLite; and the
+example's use of theirs.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,16 @@ class Documented:
         db.execute(schema)
 
     def changes(self, statement: str, fence: int, balance: int | None = None) -> bool:
-        """Run one statement on account "ann" in a transaction of its own; tell whether it found its row."""
+        """Run one statement on account "ann" in a transaction of its own; tell whether it found its
+        row.
+        """
         with self._db:
             before = self._db.total_changes
-            values = {"1": "ann", "2": fence} if balance is None else {"1": "ann", "2": fence, "3": balance}
+            values = (
+                {"1": "ann", "2": fence}
+                if balance is None
+                else {"1": "ann", "2": fence, "3": balance}
+            )
             self._db.execute(statement, values).fetchall()
             return self._db.total_changes > before
 
@@ -53,7 +61,9 @@ def sql() -> Iterator[Documented]:
         yield Documented(db)
 
 
-def test_the_documented_statements_refuse_what_is_older_than_read_or_written(sql: Documented) -> None:
+def test_the_documented_statements_refuse_what_is_older_than_read_or_written(
+    sql: Documented,
+) -> None:
     assert not sql.changes(sql.read_for_update, NOW), "there is no such row"
     assert sql.changes(sql.create_or_read, NOW)
     assert sql.changes(sql.write, NOW, 100)
@@ -74,7 +84,9 @@ def test_the_documented_statements_refuse_what_is_older_than_read_or_written(sql
 
 
 def test_who_finds_no_row_shows_the_fence_too(sql: Documented) -> None:
-    """Both find nothing, and what both then write builds on that: the late one must not get through."""
+    """Both find nothing, and what both then write builds on that: the late one must not get
+    through.
+    """
     late, current = NOW, NOW + 1
     for fence in (late, current):
         assert sql.changes(sql.create_or_read, fence)
@@ -93,7 +105,11 @@ def test_the_example_tells_a_stale_fence_from_a_missing_row(tmp_path: Path) -> N
         assert fenced_sql.read_for_update(other, "ann", NOW + 1) == 0
         with pytest.raises(StaleFence) as caught:
             fenced_sql.write(db, "ann", 5, NOW)
-        assert (caught.value.resource, caught.value.fence, caught.value.seen) == ("ann", NOW, NOW + 1)
+        assert (caught.value.resource, caught.value.fence, caught.value.seen) == (
+            "ann",
+            NOW,
+            NOW + 1,
+        )
         with pytest.raises(StaleFence):
             fenced_sql.read_for_update(db, "ann", NOW)
         with pytest.raises(KeyError, match="bob"):

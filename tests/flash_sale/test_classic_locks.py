@@ -1,4 +1,6 @@
-"""The old locks behave as their articles have them, faults included: else the sale would be won against straw men."""
+"""The old locks behave as their articles have them, faults included: else the sale would be won
+against straw men.
+"""
 
 from __future__ import annotations
 
@@ -82,14 +84,20 @@ async def test_getset_does_not_delete_what_may_be_anothers(redis: Redis) -> None
 
 
 async def test_getset_gives_a_live_lock_to_a_client_whose_clock_is_ahead(redis: Redis) -> None:
-    holder, ahead = GetSetLock(redis, "item", LIFE, Clock(1000.0)), GetSetLock(redis, "item", LIFE, Clock(1011.0))
+    holder, ahead = (
+        GetSetLock(redis, "item", LIFE, Clock(1000.0)),
+        GetSetLock(redis, "item", LIFE, Clock(1011.0)),
+    )
     assert await holder.attempt()
     assert await ahead.attempt()
 
 
 async def test_a_time_as_value_names_nobody(redis: Redis) -> None:
     clock = Clock()
-    first, second = TimeValueLock(redis, "item", LIFE, clock), TimeValueLock(redis, "item", LIFE, clock)
+    first, second = (
+        TimeValueLock(redis, "item", LIFE, clock),
+        TimeValueLock(redis, "item", LIFE, clock),
+    )
     assert await first.attempt()
     assert 0 < await redis.pttl("item") <= LIFE * 1000
     assert not await second.attempt()
@@ -100,7 +108,9 @@ async def test_a_time_as_value_names_nobody(redis: Redis) -> None:
     assert not await redis.exists("item"), "the first has deleted the second's lock"
 
 
-async def test_redlock_in_sequence_takes_a_majority_and_leaves_nothing_of_a_minority(five_nodes: NodeSet) -> None:
+async def test_redlock_in_sequence_takes_a_majority_and_leaves_nothing_of_a_minority(
+    five_nodes: NodeSet,
+) -> None:
     clients = [Redis.from_url(url) for url in five_nodes.urls]
     try:
         for client in clients[:3]:
@@ -121,10 +131,17 @@ async def test_redlock_in_sequence_takes_a_majority_and_leaves_nothing_of_a_mino
 @pytest.mark.virtual_time
 @pytest.mark.parametrize(
     ("waiting", "least", "most"),
-    [(Waiting(2.0), 8.0, 8.0), (Waiting(0.1), 0.4, 0.4), (Waiting(0.1, random_pause=True), 0.2, 0.4), (Waiting(), 0.0, 0.0)],
+    [
+        (Waiting(2.0), 8.0, 8.0),
+        (Waiting(0.1), 0.4, 0.4),
+        (Waiting(0.1, random_pause=True), 0.2, 0.4),
+        (Waiting(), 0.0, 0.0),
+    ],
     ids=["2 s", "0.1 s", "random pause", "no sleep"],
 )
-async def test_who_waits_asks_again_after_its_delay(waiting: Waiting, least: float, most: float) -> None:
+async def test_who_waits_asks_again_after_its_delay(
+    waiting: Waiting, least: float, most: float
+) -> None:
     loop, answers = asyncio.get_running_loop(), itertools.chain([False] * 4, [True])
     started = loop.time()
 

@@ -1,4 +1,6 @@
-"""The command sells with real servers, a real web server and a real crowd, and judges what it saw; the page shows it."""
+"""The command sells with real servers, a real web server and a real crowd, and judges what it saw;
+the page shows it.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,39 @@ RESULTS = ROOT / "benchmarks" / "results" / "flash_sale.json"
 
 pytestmark = pytest.mark.once
 
-SMALL = ("--here", "--no-plots", "--rounds", "1", "--buyers", "8", "--requests", "200", "--seconds", "0.3", "--patience", "30")
+SMALL = (
+    "--here",
+    "--no-plots",
+    "--rounds",
+    "1",
+    "--buyers",
+    "8",
+    "--requests",
+    "200",
+    "--seconds",
+    "0.3",
+    "--patience",
+    "30",
+)
 
 
 def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
-    assert main([*SMALL, "--only", "no lock", "asyncio.Lock", "ours, 5 nodes", "--out", str(tmp_path)]) == 0
+    assert (
+        main([*SMALL, "--only", "no lock", "asyncio.Lock", "ours, 5 nodes", "--out", str(tmp_path)])
+        == 0
+    )
     document = json.loads((tmp_path / "flash_sale.json").read_text())
     nobody, _, alone, _, ours, endless = document["turns"]
     assert (ours["sold"], ours["sold_out"], ours["entered"]) == (160, 40, 200)
-    assert (ours["oversold"], ours["timeouts"], ours["refused"], ours["failed_requests"]) == (0, 0, 0, 0)
+    assert (ours["oversold"], ours["timeouts"], ours["refused"], ours["failed_requests"]) == (
+        0,
+        0,
+        0,
+        0,
+    )
     assert ours["stock_commands"] == 360
-    # One on each of five nodes for as many as have a grant inside a process; a turn of the other one takes some more.
+    # One on each of five nodes for as many as have a grant inside a process; a turn of the other
+    # one takes some more.
     assert 5 * 200 / STEP <= ours["commands_sent"] <= 20 * 200
     assert ours["commands_sent"] < ours["commands_all"]
     # A tracked look comes behind CLIENT CACHING.
@@ -60,7 +84,9 @@ def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
     assert "| ours, 5 nodes |" in parts["classic"]
 
 
-def test_a_shop_that_cannot_open_is_a_finding_and_not_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shop_that_cannot_open_is_a_finding_and_not_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # pottery is not in this environment.
     main([*SMALL, "--only", "pottery", "--out", str(tmp_path)])
     document = json.loads((tmp_path / "flash_sale.json").read_text())
@@ -69,12 +95,16 @@ def test_a_shop_that_cannot_open_is_a_finding_and_not_the_end(tmp_path: Path, ca
 
 
 def _gone(pid: int) -> bool:
-    return not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(
+        f"/proc/{pid}/status"
+    ).read_text(encoding="utf-8")
 
 
 if sys.platform == "linux":
 
-    async def test_a_shop_does_not_outlive_whoever_opened_it(start_server: Callable[..., LocalServer], tmp_path: Path) -> None:
+    async def test_a_shop_does_not_outlive_whoever_opened_it(
+        start_server: Callable[..., LocalServer], tmp_path: Path
+    ) -> None:
         code = (
             "import os, sys, tempfile; from pathlib import Path; from benchmarks.flash_sale import field, web\n"
             "tempfile.tempdir = sys.argv[2]\n"
@@ -103,20 +133,30 @@ def test_the_page_shows_the_recorded_figures() -> None:
     else:
         assert not document["quick"]
         rows = medians(document["turns"])
-        assert {name: page.shown(PAGE, name) for name in names} == page.parts(document, rows, bars(rows))
+        assert {name: page.shown(PAGE, name) for name in names} == page.parts(
+            document, rows, bars(rows)
+        )
 
 
 def test_the_page_is_written_between_its_marks(tmp_path: Path) -> None:
     copy = tmp_path / "page.md"
     copy.write_text("<!-- flash-sale:one:begin -->\nold\n<!-- flash-sale:one:end -->\n")
     page.write(copy, {"one": "new\nlines"})
-    assert copy.read_text() == "<!-- flash-sale:one:begin -->\nnew\nlines\n<!-- flash-sale:one:end -->\n"
+    assert (
+        copy.read_text()
+        == "<!-- flash-sale:one:begin -->\nnew\nlines\n<!-- flash-sale:one:end -->\n"
+    )
     with pytest.raises(ValueError, match="two"):
         page.write(copy, {"two": "2"})
 
 
 def test_contestants_are_called_by_the_beginning_of_their_names() -> None:
-    assert [each.name for each in named(["ours", "no"])] == ["no lock", "ours, 1 node", "ours, 3 nodes", "ours, 5 nodes"]
+    assert [each.name for each in named(["ours", "no"])] == [
+        "no lock",
+        "ours, 1 node",
+        "ours, 3 nodes",
+        "ours, 5 nodes",
+    ]
     assert len({each.name for each in ALL}) == len(ALL)
     with pytest.raises(ValueError, match="redlock-py"):
         named(["redlock-py"])

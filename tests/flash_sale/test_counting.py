@@ -67,7 +67,9 @@ async def crowd_at() -> AsyncIterator[Callable[..., Awaitable[Crowd]]]:
         await server.wait_closed()
 
 
-async def test_every_answer_is_counted_by_its_status(crowd_at: Callable[..., Awaitable[Crowd]]) -> None:
+async def test_every_answer_is_counted_by_its_status(
+    crowd_at: Callable[..., Awaitable[Crowd]],
+) -> None:
     async def by_number(number: int, writer: asyncio.StreamWriter) -> None:
         # In two parts: a head may come without its body.
         whole = answer((201, 410, 503)[number % 3], b"body")
@@ -82,10 +84,17 @@ async def test_every_answer_is_counted_by_its_status(crowd_at: Callable[..., Awa
     assert (found["timeouts"], found["broken"], found["unfinished"]) == (0, 0, 0)
     assert (shop.requests, shop.connections) == (300, 7)
     assert 0 < found["sold_within"] <= found["seconds"]
-    assert found["answer"]["p50"] <= found["answer"]["p99"] <= found["answer"]["max"] <= found["seconds"]
+    assert (
+        found["answer"]["p50"]
+        <= found["answer"]["p99"]
+        <= found["answer"]["max"]
+        <= found["seconds"]
+    )
 
 
-async def test_connections_are_spread_evenly_over_the_workers(crowd_at: Callable[..., Awaitable[Crowd]]) -> None:
+async def test_connections_are_spread_evenly_over_the_workers(
+    crowd_at: Callable[..., Awaitable[Crowd]],
+) -> None:
     # Two of three connections are taken by the same worker.
     async def by_connection(number: int, writer: asyncio.StreamWriter) -> None:
         named = asyncio.current_task()
@@ -103,7 +112,9 @@ async def test_connections_are_spread_evenly_over_the_workers(crowd_at: Callable
     assert served == {b"1": 5, b"2": 5}
 
 
-async def test_a_buyer_who_waits_too_long_hangs_up_and_another_comes(crowd_at: Callable[..., Awaitable[Crowd]]) -> None:
+async def test_a_buyer_who_waits_too_long_hangs_up_and_another_comes(
+    crowd_at: Callable[..., Awaitable[Crowd]],
+) -> None:
     async def never_the_first(number: int, writer: asyncio.StreamWriter) -> None:
         if number > 2:
             writer.write(answer(201))
@@ -116,7 +127,9 @@ async def test_a_buyer_who_waits_too_long_hangs_up_and_another_comes(crowd_at: C
     assert found["wait"]["max"] >= 1.0
 
 
-async def test_a_connection_that_is_cut_is_no_answer(crowd_at: Callable[..., Awaitable[Crowd]]) -> None:
+async def test_a_connection_that_is_cut_is_no_answer(
+    crowd_at: Callable[..., Awaitable[Crowd]],
+) -> None:
     async def cut_the_first(number: int, writer: asyncio.StreamWriter) -> None:
         if number == 1:
             writer.close()
@@ -128,20 +141,31 @@ async def test_a_connection_that_is_cut_is_no_answer(crowd_at: Callable[..., Awa
     assert (found["broken"], found["answers"]) == (1, {"201": 4})
 
 
-async def test_what_has_no_answer_at_the_end_is_unfinished(crowd_at: Callable[..., Awaitable[Crowd]]) -> None:
+async def test_what_has_no_answer_at_the_end_is_unfinished(
+    crowd_at: Callable[..., Awaitable[Crowd]],
+) -> None:
     async def never(number: int, writer: asyncio.StreamWriter) -> None:
         pass
 
     crowd = await crowd_at(Shop(never), 3)
     found = await crowd.phase(ENDLESS | {"seconds": 0.1})
-    assert (found["unfinished"], found["timeouts"], found["answers"], found["answer"]) == (3, 0, {}, None)
+    assert (found["unfinished"], found["timeouts"], found["answers"], found["answer"]) == (
+        3,
+        0,
+        {},
+        None,
+    )
     assert 0 < found["wait"]["p50"] <= found["seconds"]
     assert found["seconds"] >= 0.1
 
 
-def test_commands_of_scripts_are_told_from_those_that_were_sent(start_server: Callable[..., LocalServer]) -> None:
+def test_commands_of_scripts_are_told_from_those_that_were_sent(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server()
-    script = 'redis.call("SET", KEYS[1], 1) redis.call("GET", KEYS[1]) return redis.call("DEL", KEYS[1])'
+    script = (
+        'redis.call("SET", KEYS[1], 1) redis.call("GET", KEYS[1]) return redis.call("DEL", KEYS[1])'
+    )
     with Watch(server.socket_path) as watch:
         server.command("EVAL", script, "1", "a")
         server.command("SET", "b", "1")
@@ -166,18 +190,36 @@ def turn(contestant: str, number: int = 0, **figures: Any) -> dict[str, Any]:
         "timeouts refused failed_requests oversold sold_out entered commands_all commands_sent_busiest stock_commands"
         " lock_cpu stock_cpu web_cpu"
     )
-    whole: dict[str, Any] = {"contestant": contestant, "sale": "s", "round": number, "first_error": ""}
+    whole: dict[str, Any] = {
+        "contestant": contestant,
+        "sale": "s",
+        "round": number,
+        "first_error": "",
+    }
     whole |= dict.fromkeys(names.split(), 0)
-    whole |= {"sales_per_second": 100.0, "requests_per_second": 100.0, "sold": 100, "sold_by_server": 100}
+    whole |= {
+        "sales_per_second": 100.0,
+        "requests_per_second": 100.0,
+        "sold": 100,
+        "sold_by_server": 100,
+    }
     whole |= {"commands_sent": 1000, "wait": {"p50": 0.001, "p99": 0.002, "max": 0.003}}
     return whole | figures
 
 
 def test_speeds_are_medians_and_what_must_not_happen_is_summed() -> None:
     rates = [90.0, 100.0, 500.0]
-    turns = [turn("redis-py", n, sales_per_second=rate, oversold=n, timeouts=1) for n, rate in enumerate(rates)]
+    turns = [
+        turn("redis-py", n, sales_per_second=rate, oversold=n, timeouts=1)
+        for n, rate in enumerate(rates)
+    ]
     (row,) = medians(turns)
-    assert (row["sales_per_second"], row["oversold"], row["timeouts"], row["rounds"]) == (100.0, 3, 3, 3)
+    assert (row["sales_per_second"], row["oversold"], row["timeouts"], row["rounds"]) == (
+        100.0,
+        3,
+        3,
+        3,
+    )
     assert row["commands"] == 10
     assert cells(row)[:4] == ("redis-py", "1", "100", "100")
 
@@ -196,7 +238,9 @@ def test_a_bar_is_judged_against_the_best_that_polls() -> None:
     found = {bar.text: bar for bar in bars(medians([ours, *others]))}
     speed = found["s: sales/s, ours on five nodes / the best polling lock (redis-py)"]
     assert speed.value == pytest.approx(1000 / 150)
-    commands = found["s: commands per sale, ours on five nodes / the best polling lock on five nodes (redlock-ng)"]
+    commands = found[
+        "s: commands per sale, ours on five nodes / the best polling lock on five nodes (redlock-ng)"
+    ]
     assert commands.value == pytest.approx(1000 / 60_000)
     assert ceilings(medians([ours, *others])) == [
         "s: without any lock the shop sells 60.0 times as much as with the best polling lock",

@@ -1,4 +1,6 @@
-"""Without a lock the shop sells one item twice, with ours never; and every answer is of the kind that it should be."""
+"""Without a lock the shop sells one item twice, with ours never; and every answer is of the kind
+that it should be.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ async def test_with_ours_the_second_reads_when_the_first_has_written(
     assert stock.command("GET", KEY) == b"0"
 
 
-async def test_with_ours_two_shops_sell_what_there_is_and_no_more(stock: LocalServer, five_nodes: NodeSet) -> None:
+async def test_with_ours_two_shops_sell_what_there_is_and_no_more(
+    stock: LocalServer, five_nodes: NodeSet
+) -> None:
     stock.command("SET", KEY, "20")
     tills = [await Till.connect(stock.url) for _ in range(2)]
     async with ours.opened(five_nodes.urls) as one, ours.opened(five_nodes.urls) as other:
@@ -85,7 +89,9 @@ async def test_with_ours_two_shops_sell_what_there_is_and_no_more(stock: LocalSe
     assert stock.command("GET", KEY) == b"0"
 
 
-async def test_a_lock_that_gives_up_and_one_that_fails_are_told_apart(stock: LocalServer, gate: Gate) -> None:
+async def test_a_lock_that_gives_up_and_one_that_fails_are_told_apart(
+    stock: LocalServer, gate: Gate
+) -> None:
     class Raising:
         def __init__(self, error: Exception) -> None:
             self.error = error

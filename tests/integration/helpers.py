@@ -1,4 +1,6 @@
-"""What several integration tests need: waiting for nodes, work that shows overlaps, and programs of their own."""
+"""What several integration tests need: waiting for nodes, work that shows overlaps, and programs of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ __all__ = ["SHORT_GUARD", "Witness", "all_up", "no_keys_left", "program", "state
 CHECKOUT = Path(__file__).parents[2]
 
 SHORT_GUARD: dict[str, Any] = {"ttl": 1.0, "max_ttl": 1.0, "node_timeout": 0.5}
-"""Settings with which a node that forgot votes again two seconds later: where that it does is what a test waits for.
+"""Settings with which a node that forgot votes again two seconds later: where that it does is what
+a test waits for.
 
 Such a lease is lost where the process stalls for a second: not for bodies that must not lose it.
 """
@@ -35,7 +38,12 @@ def state_of(redlock: Redlock, index: int) -> str:
 
 async def all_up(redlock: Redlock) -> None:
     """Wait until every node is connected and has answered everything."""
-    await eventually(lambda: all(node.state == "up" and not node.pending and not node.owed for node in redlock.nodes), 40)
+    await eventually(
+        lambda: all(
+            node.state == "up" and not node.pending and not node.owed for node in redlock.nodes
+        ),
+        40,
+    )
 
 
 async def no_keys_left(nodes: NodeSet, *redlocks: Redlock) -> None:
@@ -87,7 +95,11 @@ async def program(source: str, *args: str) -> AsyncIterator[asyncio.subprocess.P
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**untraced(), "PYTHONPATH": os.pathsep.join(map(str, sys.path)), "PYTHONUNBUFFERED": "1"},
+        env={
+            **untraced(),
+            "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
+            "PYTHONUNBUFFERED": "1",
+        },
     )
     try:
         yield process

@@ -1,4 +1,6 @@
-"""The loss of a majority of real nodes, and its return, are each told once, whatever became of the nodes meanwhile."""
+"""The loss of a majority of real nodes, and its return, are each told once, whatever became of the
+nodes meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ async def test_nodes_that_hang_and_answer_again(three_nodes: NodeSet) -> None:
 
 
 @pytest.mark.slow
-async def test_a_majority_that_comes_back_empty_is_not_back_before_its_quarantine_is_over(three_nodes: NodeSet) -> None:
+async def test_a_majority_that_comes_back_empty_is_not_back_before_its_quarantine_is_over(
+    three_nodes: NodeSet,
+) -> None:
     heard: list[Event] = []
     settings = {"ttl": 1.0, "max_ttl": 2.0, "node_timeout": 0.3}
     async with Redlock(three_nodes.urls, sinks=[heard.append], **settings) as redlock:  # type: ignore[arg-type]
@@ -61,7 +65,9 @@ async def test_a_majority_that_comes_back_empty_is_not_back_before_its_quarantin
             pass
 
 
-async def test_one_node_that_goes_and_comes_back_is_no_loss_of_the_majority(three_nodes: NodeSet) -> None:
+async def test_one_node_that_goes_and_comes_back_is_no_loss_of_the_majority(
+    three_nodes: NodeSet,
+) -> None:
     heard: list[Event] = []
     async with Redlock(three_nodes.urls, sinks=[heard.append]) as redlock:
         await redlock.wait_ready(WITHIN)

@@ -1,4 +1,6 @@
-"""Arguments and uses that are wrong: one clear error each, before anything is sent, and never a secret in it."""
+"""Arguments and uses that are wrong: one clear error each, before anything is sent, and never a
+secret in it.
+"""
 
 from __future__ import annotations
 
@@ -105,8 +107,12 @@ def test_an_at_sign_that_is_percent_encoded_is_none() -> None:
     assert [node.address for node in Redlock(urls).nodes] == ["/run/a@b.sock", "h:6379", "h2:6379"]
 
 
-@pytest.mark.parametrize("value", [0, -1, math.inf, -math.inf, math.nan, 10**400, "10", None, True, b"1"])
-@pytest.mark.parametrize("option", ["ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"])
+@pytest.mark.parametrize(
+    "value", [0, -1, math.inf, -math.inf, math.nan, 10**400, "10", None, True, b"1"]
+)
+@pytest.mark.parametrize(
+    "option", ["ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"]
+)
 def test_a_time_that_is_no_finite_positive_number_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option):
         Redlock(URLS, **{option: value})
@@ -133,13 +139,22 @@ def test_an_auto_extend_that_is_no_bool_is_refused(value: Any) -> None:
 
 @pytest.mark.parametrize("token", [b"0123", 5, True])
 async def test_a_token_that_is_no_text_is_refused_before_anything_is_asked(token: Any) -> None:
-    with pytest.raises(ConfigurationError, match="token must be the whole token as a str, or None, not"):
+    with pytest.raises(
+        ConfigurationError, match="token must be the whole token as a str, or None, not"
+    ):
         await Redlock(URLS).force_release("order", token=token)
 
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("clock", None), ("clock", 1.0), ("wall_clock", 1.0), ("wall_clock", "now"), ("rng", 7), ("rng", lambda: 0.5)],
+    [
+        ("clock", None),
+        ("clock", 1.0),
+        ("wall_clock", 1.0),
+        ("wall_clock", "now"),
+        ("rng", 7),
+        ("rng", lambda: 0.5),
+    ],
 )
 def test_a_clock_or_randomness_that_is_none_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"^{option} must be a"):
@@ -147,7 +162,10 @@ def test_a_clock_or_randomness_that_is_none_is_refused(option: str, value: Any) 
 
 
 def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -> None:
-    with pytest.raises(ConfigurationError, match=r"ttl - ttl \* drift_factor - 0\.002 - node_timeout >= .* ttl >= 0\.5"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"ttl - ttl \* drift_factor - 0\.002 - node_timeout >= .* ttl >= 0\.5",
+    ):
         Redlock(URLS, node_timeout=0.5, ttl=0.5)
     with pytest.raises(ConfigurationError, match="too small for node_timeout"):
         Redlock(URLS, node_timeout=0.5).lock("order", ttl=0.5)
@@ -207,7 +225,19 @@ def test_one_name_twice_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["a\r\nb", "\r\n$3\r\nfoo\r\n", "nul\0nul", "{name}", "{}", "%s", "a b", "ümläut", "🔒", b"\xff\xfe\0", "x" * 65_536],
+    [
+        "a\r\nb",
+        "\r\n$3\r\nfoo\r\n",
+        "nul\0nul",
+        "{name}",
+        "{}",
+        "%s",
+        "a b",
+        "ümläut",
+        "🔒",
+        b"\xff\xfe\0",
+        "x" * 65_536,
+    ],
     ids=lambda name: repr(name[:12]),
 )
 async def test_any_other_name_is_just_bytes(name: str | bytes, one_node: NodeSet) -> None:
@@ -218,7 +248,11 @@ async def test_any_other_name_is_just_bytes(name: str | bytes, one_node: NodeSet
             assert await client.get(raw) == lease.token.encode()
             assert await redlock.lock(raw).try_acquire() is None
         assert one_node.keys() == [set()]
-    async with client, Redlock(one_node.urls, key_format="lock:{name}:1") as redlock, redlock.lock(name):
+    async with (
+        client,
+        Redlock(one_node.urls, key_format="lock:{name}:1") as redlock,
+        redlock.lock(name),
+    ):
         assert await client.keys("lock:*") == [b"lock:" + raw + b":1"]
 
 
@@ -228,7 +262,9 @@ def test_a_key_format_without_exactly_one_name_is_refused(key_format: str) -> No
         Redlock(URLS, key_format=key_format)
 
 
-async def test_the_same_server_by_two_addresses_is_refused_at_opening(start_server: Callable[..., LocalServer]) -> None:
+async def test_the_same_server_by_two_addresses_is_refused_at_opening(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server, another = start_server(), start_server()
     urls = [server.url, another.url, server.url.replace("127.0.0.1", "localhost")]
     with pytest.raises(ConfigurationError, match="same server") as caught:
@@ -236,7 +272,9 @@ async def test_the_same_server_by_two_addresses_is_refused_at_opening(start_serv
     assert server.address in str(caught.value)
     assert f"localhost:{server.port}" in str(caught.value)
     with pytest.raises(ConfigurationError, match="same server"):
-        await Redlock([server.url, another.url, f"unix://{server.socket_path}"], node_timeout=2.0).open()
+        await Redlock(
+            [server.url, another.url, f"unix://{server.socket_path}"], node_timeout=2.0
+        ).open()
 
 
 def calls(redlock: Redlock, lease: Any) -> dict[str, Callable[[], Awaitable[object]]]:
@@ -285,7 +323,9 @@ async def test_before_opening_and_after_closing_every_call_says_so(one_node: Nod
         assert one_node.keys() == [{"order"}]
 
 
-async def test_from_another_loop_every_call_says_loop_and_changes_nothing(one_node: NodeSet) -> None:
+async def test_from_another_loop_every_call_says_loop_and_changes_nothing(
+    one_node: NodeSet,
+) -> None:
     async with Redlock(one_node.urls, node_timeout=1.0) as redlock:
         lease = await redlock.lock("order").acquire()
 
@@ -311,7 +351,9 @@ async def test_from_another_loop_every_call_says_loop_and_changes_nothing(one_no
 def test_opening_it_again_on_another_loop_says_what_to_do() -> None:
     redlock = MemoryNodes(1).redlock(clock=time.monotonic)
     asyncio.run(redlock.open())
-    with pytest.raises(RedlockClosed, match=r"belongs to another event loop.*make a new Redlock in this one"):
+    with pytest.raises(
+        RedlockClosed, match=r"belongs to another event loop.*make a new Redlock in this one"
+    ):
         asyncio.run(redlock.open())
 
 
@@ -325,7 +367,9 @@ async def test_check_may_be_called_from_a_thread(one_node: NodeSet) -> None:
             await asyncio.to_thread(lease.check)
 
 
-async def test_two_loops_in_two_threads_each_with_its_manager_exclude_each_other(three_nodes: NodeSet) -> None:
+async def test_two_loops_in_two_threads_each_with_its_manager_exclude_each_other(
+    three_nodes: NodeSet,
+) -> None:
     inside, overlaps, entered = 0, 0, [0, 0]
     guard = threading.Lock()
 
@@ -345,10 +389,13 @@ async def test_two_loops_in_two_threads_each_with_its_manager_exclude_each_other
                 inside -= 1
                 entered[number] += 1
 
-    await asyncio.gather(*(asyncio.to_thread(lambda n=number: asyncio.run(work(n))) for number in range(2)))
+    await asyncio.gather(
+        *(asyncio.to_thread(lambda n=number: asyncio.run(work(n))) for number in range(2))
+    )
     assert entered == [50, 50]
     assert overlaps == 0
-    # A node that answered late may still offer the key, for a fraction of a second, to a manager that has closed.
+    # A node that answered late may still offer the key, for a fraction of a second, to a manager
+    # that has closed.
     await eventually(lambda: three_nodes.keys() == [set()] * 3)
 
 
@@ -451,8 +498,12 @@ print("fine", flush=True)
 """
 
 
-@pytest.mark.parametrize("program_text", [FORKS, FORKS_WITH_ITS_LOOP], ids=["a loop of its own", "the parent's loop"])
-async def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(one_node: NodeSet, program_text: str) -> None:
+@pytest.mark.parametrize(
+    "program_text", [FORKS, FORKS_WITH_ITS_LOOP], ids=["a loop of its own", "the parent's loop"]
+)
+async def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(
+    one_node: NodeSet, program_text: str
+) -> None:
     async with program(REFUSED + program_text, one_node.urls[0]) as process:
         out, errors = await asyncio.wait_for(process.communicate(), 60)
     assert (out, process.returncode) == (b"fine\n", 0), errors.decode()

@@ -1,4 +1,6 @@
-"""Servers that refuse, and servers that are none: one clear error with the address, and a minority of them stops nobody."""
+"""Servers that refuse, and servers that are none: one clear error with the address, and a minority
+of them stops nobody.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ async def bad_node(kind: str, start_server: StartServer) -> AsyncIterator[tuple[
         spoil: Spoil = lambda: None  # noqa: E731
         match kind:
             case "http":
-                url = await stack.enter_async_context(stranger(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"))
+                url = await stack.enter_async_context(
+                    stranger(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+                )
             case "silent":
                 url = await stack.enter_async_context(stranger(None))
             case "closes":
@@ -120,7 +124,10 @@ async def bad_node(kind: str, start_server: StartServer) -> AsyncIterator[tuple[
                 url = server.url
             case "demoted":
                 primary, server = start_server(), started()
-                url, spoil = server.url, lambda: server.command("REPLICAOF", "127.0.0.1", str(primary.port))
+                url, spoil = (
+                    server.url,
+                    lambda: server.command("REPLICAOF", "127.0.0.1", str(primary.port)),
+                )
             case "busy":
                 server = started(["--lua-time-limit", "50"])
                 await stack.enter_async_context(busy(server))
@@ -175,10 +182,14 @@ for_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @for_each_kind
-async def test_alone_it_is_told_in_time_with_its_address_and_its_own_words(kind: str, start_server: StartServer) -> None:
+async def test_alone_it_is_told_in_time_with_its_address_and_its_own_words(
+    kind: str, start_server: StartServer
+) -> None:
     async with (
         bad_node(kind, start_server) as (url, spoil),
-        Redlock([url], connect_timeout=0.3 if "0\\.3" in KINDS[kind] else 10, node_timeout=5) as redlock,
+        Redlock(
+            [url], connect_timeout=0.3 if "0\\.3" in KINDS[kind] else 10, node_timeout=5
+        ) as redlock,
     ):
         await asyncio.to_thread(spoil)
         # Time may be up in the middle of an attempt.
@@ -191,7 +202,9 @@ async def test_alone_it_is_told_in_time_with_its_address_and_its_own_words(kind:
 
 
 @for_each_kind
-async def test_in_the_minority_it_stops_nobody(kind: str, three_nodes: NodeSet, start_server: StartServer) -> None:
+async def test_in_the_minority_it_stops_nobody(
+    kind: str, three_nodes: NodeSet, start_server: StartServer
+) -> None:
     async with bad_node(kind, start_server) as (url, spoil):
         nodes = [three_nodes.urls[0], url, three_nodes.urls[1]]
         # A ttl that outlives all waiting here: no key goes by itself.
@@ -210,7 +223,9 @@ async def test_in_the_minority_it_stops_nobody(kind: str, three_nodes: NodeSet, 
 
 
 @for_each_kind
-async def test_in_the_majority_the_rest_is_left_clean(kind: str, one_node: NodeSet, start_server: StartServer) -> None:
+async def test_in_the_majority_the_rest_is_left_clean(
+    kind: str, one_node: NodeSet, start_server: StartServer
+) -> None:
     async with (
         bad_node(kind, start_server) as (url, spoil),
         bad_node(kind, start_server) as (other, spoil_other),
@@ -219,7 +234,9 @@ async def test_in_the_majority_the_rest_is_left_clean(kind: str, one_node: NodeS
         await asyncio.to_thread(spoil)
         await asyncio.to_thread(spoil_other)
         with pytest.raises(QuorumUnreachable):
-            await asyncio.wait_for(redlock.lock("order", ttl=60, blocking_timeout=0.3).acquire(), 10)
+            await asyncio.wait_for(
+                redlock.lock("order", ttl=60, blocking_timeout=0.3).acquire(), 10
+            )
         await eventually(lambda: not redlock.nodes[1].pending)
         assert one_node.keys() == [set()]
 
@@ -253,7 +270,9 @@ async def test_a_held_key_that_becomes_another_kind_is_a_loss(three_nodes: NodeS
         assert three_nodes.keys() == [{"order"}] * 3
 
 
-async def test_a_busy_server_is_used_again_once_its_script_is_killed(start_server: StartServer) -> None:
+async def test_a_busy_server_is_used_again_once_its_script_is_killed(
+    start_server: StartServer,
+) -> None:
     server = start_server(["--lua-time-limit", "50"])
     async with Redlock([server.url], node_timeout=5) as early:
         async with busy(server):
@@ -273,7 +292,9 @@ async def test_a_busy_server_is_used_again_once_its_script_is_killed(start_serve
 
 
 @pytest.mark.slow
-async def test_a_server_that_is_loading_is_told_so_and_used_once_it_is_ready(start_server: StartServer) -> None:
+async def test_a_server_that_is_loading_is_told_so_and_used_once_it_is_ready(
+    start_server: StartServer,
+) -> None:
     server = start_server(["--key-load-delay", "100"], appendonly=True)
     server.command("EVAL", "for i = 1, 15000 do redis.call('SET', 'k' .. i, i) end return 1", "0")
     server.stop()
@@ -310,10 +331,14 @@ async def test_a_full_server_is_used_again_once_there_is_room(start_server: Star
         await (await asyncio.wait_for(waiting, 20)).release()
 
 
-async def test_a_demoted_node_is_left_out_and_the_lease_lives_on(three_nodes: NodeSet, start_server: StartServer) -> None:
+async def test_a_demoted_node_is_left_out_and_the_lease_lives_on(
+    three_nodes: NodeSet, start_server: StartServer
+) -> None:
     server, primary = start_server(), start_server()
     trust(server)
-    async with Redlock([*three_nodes.urls[:2], server.url], ttl=2.0, max_ttl=2.0, node_timeout=0.5) as redlock:
+    async with Redlock(
+        [*three_nodes.urls[:2], server.url], ttl=2.0, max_ttl=2.0, node_timeout=0.5
+    ) as redlock:
         async with redlock.lock("order") as lease:
             server.command("REPLICAOF", "127.0.0.1", str(primary.port))
             renewals = redlock.stats().renewals
@@ -326,9 +351,15 @@ async def test_a_demoted_node_is_left_out_and_the_lease_lives_on(three_nodes: No
             await eventually(lambda: lease.nodes == (3, 3))
 
 
-@pytest.mark.parametrize("version", [pytest.param(version, id=version.id) for version in server_versions.at_hand()])
-async def test_a_demoted_node_is_connected_anew(start_server: StartServer, version: server_versions.ServerVersion) -> None:
-    """Each version has its own words for a script that must not write; only on a new connection is it known for a replica."""
+@pytest.mark.parametrize(
+    "version", [pytest.param(version, id=version.id) for version in server_versions.at_hand()]
+)
+async def test_a_demoted_node_is_connected_anew(
+    start_server: StartServer, version: server_versions.ServerVersion
+) -> None:
+    """Each version has its own words for a script that must not write; only on a new connection is
+    it known for a replica.
+    """
     server = start_server(binary=version.binary)
     async with Redlock([server.url], recovery_guard=None) as redlock:
         server.command("REPLICAOF", "127.0.0.1", "1")
@@ -338,24 +369,37 @@ async def test_a_demoted_node_is_connected_anew(start_server: StartServer, versi
         assert "replica" in redlock.nodes[0].reason
 
 
-@pytest.mark.parametrize("version", [pytest.param(version, id=version.id) for version in server_versions.at_hand()])
-async def test_a_cluster_member_is_refused(start_server: StartServer, version: server_versions.ServerVersion) -> None:
-    server = start_server(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"], binary=version.binary)
+@pytest.mark.parametrize(
+    "version", [pytest.param(version, id=version.id) for version in server_versions.at_hand()]
+)
+async def test_a_cluster_member_is_refused(
+    start_server: StartServer, version: server_versions.ServerVersion
+) -> None:
+    server = start_server(
+        ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"], binary=version.binary
+    )
     async with Redlock([server.url]) as redlock:
         with pytest.raises(QuorumUnreachable, match="cluster mode") as caught:
             await asyncio.wait_for(redlock.lock("order").acquire(), 10)
         assert server.address in str(caught.value)
 
 
-async def test_a_server_that_quotes_the_password_does_not_spread_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_that_quotes_the_password_does_not_spread_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     quoting = b"-ERR unknown command 'AUTH', with args beginning with: 'sesame' \r\n"
-    async with stranger(quoting) as url, Redlock([url.replace("//", "//:sesame@")], connect_timeout=1.0) as redlock:
+    async with (
+        stranger(quoting) as url,
+        Redlock([url.replace("//", "//:sesame@")], connect_timeout=1.0) as redlock,
+    ):
         with pytest.raises(QuorumUnreachable, match="unknown command 'AUTH'") as caught:
             await redlock.lock("order", blocking_timeout=0.5).acquire()
         assert "sesame" not in f"{caught.value!r} {caught.value} {redlock.nodes} {caplog.text}"
 
 
-async def test_a_held_lock_is_told_as_held_although_a_minority_refuses(three_nodes: NodeSet, start_server: StartServer) -> None:
+async def test_a_held_lock_is_told_as_held_although_a_minority_refuses(
+    three_nodes: NodeSet, start_server: StartServer
+) -> None:
     server = start_server()
     trust(server)
     server.command("HSET", "order", "field", "value")
@@ -378,7 +422,9 @@ async def test_a_twin_that_appears_later_is_refused_by_name(start_server: StartS
     first.pause()
     try:
         # While neither name of it answers, nothing can be known.
-        redlock = await Redlock([first.url, second.url, third.url, twin, "redis://127.0.0.1:1"], connect_timeout=0.3).open()
+        redlock = await Redlock(
+            [first.url, second.url, third.url, twin, "redis://127.0.0.1:1"], connect_timeout=0.3
+        ).open()
     finally:
         first.resume()
     async with contextlib.aclosing(redlock):
@@ -388,9 +434,14 @@ async def test_a_twin_that_appears_later_is_refused_by_name(start_server: StartS
         assert f"localhost:{first.port}" in reason
 
 
-async def test_a_node_that_moves_to_anothers_server_while_it_is_used_has_no_vote(start_server: StartServer) -> None:
+async def test_a_node_that_moves_to_anothers_server_while_it_is_used_has_no_vote(
+    start_server: StartServer,
+) -> None:
     first, second, third = start_server(), start_server(), start_server()
-    async with Proxy(third.url) as proxy, Redlock([first.url, second.url, proxy.url], node_timeout=0.5) as redlock:
+    async with (
+        Proxy(third.url) as proxy,
+        Redlock([first.url, second.url, proxy.url], node_timeout=0.5) as redlock,
+    ):
         async with redlock.lock("order") as lease:
             proxy.lead_to(first.url)
             proxy.cut()
@@ -410,7 +461,9 @@ async def test_a_node_that_moves_to_anothers_server_while_it_is_used_has_no_vote
             await eventually(lambda: third.command("EXISTS", "order") == b"1")
 
 
-async def test_a_set_that_is_one_server_under_two_names_never_opens(start_server: StartServer) -> None:
+async def test_a_set_that_is_one_server_under_two_names_never_opens(
+    start_server: StartServer,
+) -> None:
     server = start_server()
     with pytest.raises(ConfigurationError, match="same server"):
         async with Redlock([server.url, f"redis://localhost:{server.port}"]):

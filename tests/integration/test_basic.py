@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=[1, 3, 5])
 def nodes(request: pytest.FixtureRequest) -> NodeSet:
-    node_set: NodeSet = request.getfixturevalue({1: "one_node", 3: "three_nodes", 5: "five_nodes"}[request.param])
+    node_set: NodeSet = request.getfixturevalue(
+        {1: "one_node", 3: "three_nodes", 5: "five_nodes"}[request.param]
+    )
     return node_set
 
 
@@ -47,7 +49,9 @@ async def test_two_managers_exclude_each_other(nodes: NodeSet) -> None:
                     with witness(str(number % 2)):
                         await asyncio.sleep(0)
 
-        await asyncio.gather(*(work(manager, number) for manager in (redlock, other) for number in range(6)))
+        await asyncio.gather(
+            *(work(manager, number) for manager in (redlock, other) for number in range(6))
+        )
         assert (witness.entered, witness.overlaps) == (240, 0)
         assert redlock.stats().lost == other.stats().lost == 0
         await no_keys_left(nodes, redlock, other)
@@ -80,7 +84,8 @@ async def test_a_waiter_gets_the_lock_when_a_remote_holder_releases(nodes: NodeS
         waiting = asyncio.create_task(other.lock("order").acquire())
         await eventually(lambda: other.stats().refused > 0)
         await lease.release()
-        # Told by the nodes: far sooner than the ttl, and the slow look that makes up for lost messages is out of reach.
+        # Told by the nodes: far sooner than the ttl, and the slow look that makes up for lost
+        # messages is out of reach.
         await (await asyncio.wait_for(waiting, 20)).release()
         await no_keys_left(nodes, redlock, other)
 
@@ -98,7 +103,10 @@ async def test_a_waiter_gets_the_lock_when_a_remote_lease_expires(nodes: NodeSet
 
 
 async def test_renewals_keep_a_lease_alive_beyond_its_ttl(nodes: NodeSet) -> None:
-    async with Redlock(nodes.urls, node_timeout=0.5) as redlock, Redlock(nodes.urls, node_timeout=1.0) as other:
+    async with (
+        Redlock(nodes.urls, node_timeout=0.5) as redlock,
+        Redlock(nodes.urls, node_timeout=1.0) as other,
+    ):
         async with redlock.lock("order", ttl=1.5) as lease:
             end = time.monotonic() + 1.8
             while time.monotonic() < end or redlock.stats().renewals < 3:
@@ -127,7 +135,8 @@ async def test_several_resources_are_taken_together_or_not_at_all(three_nodes: N
             # What it left behind would stay for longer than is waited.
             assert await other.lock("a", "b", "c", ttl=60).try_acquire() is None
             await no_pending(other)
-            # A node that "a b c" reached before "b" lacks "b", and its higher fence bars the repair.
+            # A node that "a b c" reached before "b" lacks "b", and its higher fence bars the
+            # repair.
             await eventually(lambda: set().union(*three_nodes.keys()) == {"b"})
         async with other.lock("a", "b", "c", blocking_timeout=5):
             for name in ("a", "b", "c"):
@@ -135,7 +144,9 @@ async def test_several_resources_are_taken_together_or_not_at_all(three_nodes: N
         await no_keys_left(three_nodes, redlock, other)
 
 
-async def test_several_resources_in_any_order_never_block_each_other_for_ever(three_nodes: NodeSet) -> None:
+async def test_several_resources_in_any_order_never_block_each_other_for_ever(
+    three_nodes: NodeSet,
+) -> None:
     async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
         witness = Witness()
 
@@ -164,7 +175,9 @@ async def test_releasing_a_stale_lease_leaves_the_newer_one_alone(three_nodes: N
         assert await newer.release()
 
 
-async def test_a_key_taken_over_by_force_is_a_loss_and_stays_the_new_owners(three_nodes: NodeSet) -> None:
+async def test_a_key_taken_over_by_force_is_a_loss_and_stays_the_new_owners(
+    three_nodes: NodeSet,
+) -> None:
     async def hold(redlock: Redlock) -> None:
         async with redlock.lock("order"):
             for node in three_nodes:
@@ -178,7 +191,10 @@ async def test_a_key_taken_over_by_force_is_a_loss_and_stays_the_new_owners(thre
 
 
 async def test_a_forced_release_is_a_loss_to_its_holder(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls, node_timeout=1.0) as operator:
+    async with (
+        Redlock(three_nodes.urls) as redlock,
+        Redlock(three_nodes.urls, node_timeout=1.0) as operator,
+    ):
         lease = await redlock.lock("order").acquire()
         await eventually(lambda: lease.nodes == (3, 3))
         assert await operator.force_release("order") >= 2
@@ -189,7 +205,10 @@ async def test_a_forced_release_is_a_loss_to_its_holder(three_nodes: NodeSet) ->
 
 @pytest.mark.usefixtures("no_polling")
 async def test_redis_pys_own_lock_and_ours_exclude_each_other(one_node: NodeSet) -> None:
-    async with Redis.from_url(one_node.urls[0]) as client, Redlock(one_node.urls, node_timeout=1.0) as redlock:
+    async with (
+        Redis.from_url(one_node.urls[0]) as client,
+        Redlock(one_node.urls, node_timeout=1.0) as redlock,
+    ):
         theirs = client.lock("order", timeout=60)
         async with redlock.lock("order"):
             assert not await theirs.acquire(blocking=False)
@@ -204,7 +223,9 @@ async def test_redis_pys_own_lock_and_ours_exclude_each_other(one_node: NodeSet)
         await no_keys_left(one_node, redlock)
 
 
-async def test_a_plain_set_nx_px_on_a_quorum_and_ours_exclude_each_other(three_nodes: NodeSet) -> None:
+async def test_a_plain_set_nx_px_on_a_quorum_and_ours_exclude_each_other(
+    three_nodes: NodeSet,
+) -> None:
     async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
         for node in list(three_nodes)[:2]:
             assert node.command("SET", "order", "theirs", "NX", "PX", "60000") == b"OK"
@@ -215,14 +236,18 @@ async def test_a_plain_set_nx_px_on_a_quorum_and_ours_exclude_each_other(three_n
         async with redlock.lock("order", ttl=60, blocking_timeout=20) as lease:
             # The second of theirs may have gone a moment after the first, too late to be ours.
             assert lease.nodes[0] >= 2
-            taken = [node.command("SET", "order", "theirs", "NX", "PX", "300") for node in three_nodes]
+            taken = [
+                node.command("SET", "order", "theirs", "NX", "PX", "300") for node in three_nodes
+            ]
             assert taken.count(b"OK") <= 1
         await eventually(lambda: three_nodes.keys() == [set()] * 3)
         await no_keys_left(three_nodes, redlock)
 
 
 @pytest.mark.usefixtures("no_polling")
-async def test_a_foreign_key_without_expiry_is_waited_for_until_it_is_deleted(three_nodes: NodeSet) -> None:
+async def test_a_foreign_key_without_expiry_is_waited_for_until_it_is_deleted(
+    three_nodes: NodeSet,
+) -> None:
     async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
         for node in three_nodes:
             node.command("SET", "order", "theirs")
@@ -242,7 +267,12 @@ async def test_a_foreign_client_gets_no_lock_beside_readers_and_gets_it_after_th
         taken = []
         for node in three_nodes:
             if kind == "SET NX PX":
-                taken.append(await asyncio.to_thread(node.command, "SET", "catalog", "theirs", "NX", "PX", "60000") == b"OK")
+                taken.append(
+                    await asyncio.to_thread(
+                        node.command, "SET", "catalog", "theirs", "NX", "PX", "60000"
+                    )
+                    == b"OK"
+                )
             else:
                 async with Redis.from_url(node.url) as client:
                     lock = client.lock("catalog", timeout=60.0)

@@ -1,4 +1,6 @@
-"""Cancelled in every way on real nodes: no key outlives its owner, and no command is ever sent twice."""
+"""Cancelled in every way on real nodes: no key outlives its owner, and no command is ever sent
+twice.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ async def distant(nodes: NodeSet, round_trip: float) -> AsyncIterator[Redlock]:
     """A manager whose nodes are all so far away."""
     async with contextlib.AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(Proxy(url)) for url in nodes.urls]
-        redlock = await stack.enter_async_context(Redlock([proxy.url for proxy in proxies], ttl=60, node_timeout=1.0))
+        redlock = await stack.enter_async_context(
+            Redlock([proxy.url for proxy in proxies], ttl=60, node_timeout=1.0)
+        )
         for proxy in proxies:
             proxy.delay(round_trip)
         yield redlock
@@ -67,7 +71,9 @@ async def test_of_150_cancelled_acquires_no_key_is_left(way: str, three_nodes: N
 
 
 async def test_a_body_cancelled_by_an_anyio_scope_releases(three_nodes: NodeSet) -> None:
-    """redis-py's and coredis' release is not shielded: the scope cancels that too, and the key stays."""
+    """redis-py's and coredis' release is not shielded: the scope cancels that too, and the key
+    stays.
+    """
     async with distant(three_nodes, 0.005) as redlock:
         with anyio.CancelScope() as scope:
             async with redlock.lock("order"):
@@ -126,7 +132,9 @@ async def test_leaving_early_at_quorum_leaves_no_orphan_in_2000_cycles(five_node
 
 
 async def test_no_command_is_ever_sent_twice(three_nodes: NodeSet) -> None:
-    """redis-py's own retry sends SET NX twice; the second answer is no, and the lock is held by nobody who knows."""
+    """redis-py's own retry sends SET NX twice; the second answer is no, and the lock is held by
+    nobody who knows.
+    """
     async with contextlib.AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(Proxy(url)) for url in three_nodes.urls]
         redlock = await stack.enter_async_context(Redlock([proxy.url for proxy in proxies]))

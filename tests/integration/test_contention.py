@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.faults
-async def test_a_contender_whose_majority_went_away_leaves_no_key_on_the_rest(five_nodes: NodeSet) -> None:
+async def test_a_contender_whose_majority_went_away_leaves_no_key_on_the_rest(
+    five_nodes: NodeSet,
+) -> None:
     async with Redlock(five_nodes.urls) as holder, Redlock(five_nodes.urls) as contender:
         # Contenders ask one node first; it is to be one of the two that stay.
-        order = next(name for name in map("order:{}".format, range(100)) if crc32(name.encode()) % 5 == 1)
+        order = next(
+            name for name in map("order:{}".format, range(100)) if crc32(name.encode()) % 5 == 1
+        )
         lease = await holder.lock(order, ttl=60).acquire()
         waiting = asyncio.create_task(contender.lock(order, ttl=60).acquire())
         await eventually(lambda: contender.stats().refused > 0)
@@ -58,7 +62,9 @@ async def test_with_a_node_down_held_is_still_told_as_held(down: int, three_node
 @pytest.mark.faults
 @pytest.mark.usefixtures("no_polling")
 @pytest.mark.parametrize("down", [0, 1, 2])
-async def test_with_a_node_down_a_waiter_is_still_woken_and_does_not_poll(down: int, three_nodes: NodeSet) -> None:
+async def test_with_a_node_down_a_waiter_is_still_woken_and_does_not_poll(
+    down: int, three_nodes: NodeSet
+) -> None:
     async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
         await asyncio.to_thread(three_nodes.crash, down)
         await eventually(lambda: state_of(redlock, down) == state_of(other, down) == "down")
@@ -80,7 +86,9 @@ async def test_with_a_node_down_a_waiter_is_still_woken_and_does_not_poll(down: 
 
 
 @pytest.mark.parametrize("count", [2, 4])
-async def test_with_an_even_number_of_nodes_held_is_told_as_held(count: int, five_nodes: NodeSet) -> None:
+async def test_with_an_even_number_of_nodes_held_is_told_as_held(
+    count: int, five_nodes: NodeSet
+) -> None:
     urls = five_nodes.urls[:count]
     async with (
         Redlock(urls, node_timeout=1.0) as redlock,

@@ -1,4 +1,6 @@
-"""Nodes and processes that die (SIGKILL): the rest goes on, what comes back is used again, what died is succeeded."""
+"""Nodes and processes that die (SIGKILL): the rest goes on, what comes back is used again, what
+died is succeeded.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ GUARD = SHORT_GUARD | {"ttl": 2.0, "max_ttl": 2.0}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dead", [pytest.param(1, marks=pytest.mark.full), 2])
-async def test_with_a_minority_killed_under_load_nobody_notices(five_nodes: NodeSet, dead: int) -> None:
+async def test_with_a_minority_killed_under_load_nobody_notices(
+    five_nodes: NodeSet, dead: int
+) -> None:
     async with Redlock(five_nodes.urls, **GUARD) as redlock:
         running, witness = True, Witness()
 
@@ -52,7 +56,9 @@ async def test_with_a_minority_killed_under_load_nobody_notices(five_nodes: Node
         await no_keys_left(five_nodes, redlock)
 
 
-async def test_a_majority_killed_is_told_with_each_nodes_address_and_reason(three_nodes: NodeSet) -> None:
+async def test_a_majority_killed_is_told_with_each_nodes_address_and_reason(
+    three_nodes: NodeSet,
+) -> None:
     async with Redlock(three_nodes.urls) as redlock:
         for index in (0, 1):
             await asyncio.to_thread(three_nodes.crash, index)
@@ -66,7 +72,10 @@ async def test_a_majority_killed_is_told_with_each_nodes_address_and_reason(thre
 
 
 async def test_a_lease_outlives_the_crash_of_a_minority(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock, redlock.lock("order", ttl=3.0) as lease:
+    async with (
+        Redlock(three_nodes.urls, node_timeout=1.0) as redlock,
+        redlock.lock("order", ttl=3.0) as lease,
+    ):
         await asyncio.to_thread(three_nodes.crash, 2)
         renewals = redlock.stats().renewals
         # The first may have been asked for before.
@@ -125,7 +134,9 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-async def test_after_a_holders_process_is_killed_the_next_one_gets_the_lock_by_expiry(three_nodes: NodeSet) -> None:
+async def test_after_a_holders_process_is_killed_the_next_one_gets_the_lock_by_expiry(
+    three_nodes: NodeSet,
+) -> None:
     async with Redlock(three_nodes.urls) as redlock, program(HOLDER, *three_nodes.urls) as holder:
         assert holder.stdout is not None
         assert await asyncio.wait_for(holder.stdout.readline(), 20) == b"held\n"

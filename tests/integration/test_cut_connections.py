@@ -1,4 +1,6 @@
-"""Connections that break, stall or lag: an unknown outcome is released on reconnect, and nothing is ever sent twice."""
+"""Connections that break, stall or lag: an unknown outcome is released on reconnect, and nothing is
+ever sent twice.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("end", ["timeout", "cancel"])
-async def test_an_acquire_cut_after_it_was_executed_is_released_on_reconnect(one_node: NodeSet, end: str) -> None:
+async def test_an_acquire_cut_after_it_was_executed_is_released_on_reconnect(
+    one_node: NodeSet, end: str
+) -> None:
     async with Proxy(one_node.urls[0]) as proxy, Redlock([proxy.url], node_timeout=1.0) as redlock:
         sets = stats_of(one_node, 0, "set")
         proxy.to_client.stall()
@@ -57,7 +61,10 @@ async def test_an_acquire_cut_before_it_arrived_leaves_nothing(one_node: NodeSet
 
 
 async def test_a_release_cut_on_its_way_is_sent_again_on_reconnect(three_nodes: NodeSet) -> None:
-    async with Proxy(three_nodes.urls[0]) as proxy, Redlock([proxy.url, *three_nodes.urls[1:]]) as redlock:
+    async with (
+        Proxy(three_nodes.urls[0]) as proxy,
+        Redlock([proxy.url, *three_nodes.urls[1:]]) as redlock,
+    ):
         lease = await redlock.lock("order", ttl=60).acquire()
         await eventually(lambda: lease.nodes == (3, 3))
         proxy.to_server.stall()
@@ -68,8 +75,13 @@ async def test_a_release_cut_on_its_way_is_sent_again_on_reconnect(three_nodes: 
         await no_keys_left(three_nodes, redlock)
 
 
-async def test_a_lease_released_while_a_node_is_away_is_released_there_on_its_return(three_nodes: NodeSet) -> None:
-    async with Proxy(three_nodes.urls[0]) as proxy, Redlock([proxy.url, *three_nodes.urls[1:]]) as redlock:
+async def test_a_lease_released_while_a_node_is_away_is_released_there_on_its_return(
+    three_nodes: NodeSet,
+) -> None:
+    async with (
+        Proxy(three_nodes.urls[0]) as proxy,
+        Redlock([proxy.url, *three_nodes.urls[1:]]) as redlock,
+    ):
         lease = await redlock.lock("order", ttl=60).acquire()
         await eventually(lambda: lease.nodes == (3, 3))
         await proxy.refuse()
@@ -82,7 +94,9 @@ async def test_a_lease_released_while_a_node_is_away_is_released_there_on_its_re
 
 
 @pytest.mark.slow
-async def test_clients_killed_by_the_server_under_load_leave_no_key_and_no_overlap(three_nodes: NodeSet) -> None:
+async def test_clients_killed_by_the_server_under_load_leave_no_key_and_no_overlap(
+    three_nodes: NodeSet,
+) -> None:
     async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
         running, witness = True, Witness()
 
@@ -93,12 +107,22 @@ async def test_clients_killed_by_the_server_under_load_leave_no_key_and_no_overl
                         with witness(str(number)):
                             await asyncio.sleep(0)
 
-        workers = [asyncio.create_task(work(m, n)) for m in (redlock, other) for n in range(5) for _ in range(3)]
+        workers = [
+            asyncio.create_task(work(m, n))
+            for m in (redlock, other)
+            for n in range(5)
+            for _ in range(3)
+        ]
         for kill in range(12):
             entered = witness.entered
-            await asyncio.to_thread(three_nodes[kill % 3].command, "CLIENT", "KILL", "SKIPME", "yes")
+            await asyncio.to_thread(
+                three_nodes[kill % 3].command, "CLIENT", "KILL", "SKIPME", "yes"
+            )
             await eventually(lambda entered=entered: witness.entered > entered + 20, 20)
-            await eventually(lambda kill=kill: state_of(redlock, kill % 3) == state_of(other, kill % 3) == "up", 20)
+            await eventually(
+                lambda kill=kill: state_of(redlock, kill % 3) == state_of(other, kill % 3) == "up",
+                20,
+            )
         running = False
         await asyncio.gather(*workers)
         assert witness.overlaps == 0
@@ -109,7 +133,9 @@ async def test_clients_killed_by_the_server_under_load_leave_no_key_and_no_overl
 async def test_nodes_five_milliseconds_away_serve(three_nodes: NodeSet) -> None:
     async with contextlib.AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(Proxy(url)) for url in three_nodes.urls]
-        redlock = await stack.enter_async_context(Redlock([proxy.url for proxy in proxies], node_timeout=0.5))
+        redlock = await stack.enter_async_context(
+            Redlock([proxy.url for proxy in proxies], node_timeout=0.5)
+        )
         for proxy in proxies:
             proxy.delay(0.005)
         for number in range(20):
@@ -134,7 +160,9 @@ async def test_a_minority_slower_than_the_node_timeout_costs_nothing(three_nodes
         await no_keys_left(three_nodes, redlock)
 
 
-async def test_a_majority_slower_than_the_node_timeout_is_unreachable_and_left_clean(three_nodes: NodeSet) -> None:
+async def test_a_majority_slower_than_the_node_timeout_is_unreachable_and_left_clean(
+    three_nodes: NodeSet,
+) -> None:
     async with (
         Proxy(three_nodes.urls[1]) as near,
         Proxy(three_nodes.urls[2]) as far,
@@ -175,7 +203,12 @@ async def test_scripts_flushed_under_load_are_sent_again_in_full(three_nodes: No
                     with witness(str(number)):
                         await asyncio.sleep(0)
 
-        workers = [asyncio.create_task(work(m, n)) for m in (redlock, other) for n in range(4) for _ in range(3)]
+        workers = [
+            asyncio.create_task(work(m, n))
+            for m in (redlock, other)
+            for n in range(4)
+            for _ in range(3)
+        ]
         for flush in range(30):
             entered = witness.entered
             await asyncio.to_thread(three_nodes[flush % 3].command, "SCRIPT", "FLUSH")
@@ -187,7 +220,10 @@ async def test_scripts_flushed_under_load_are_sent_again_in_full(three_nodes: No
 
 
 async def test_renewals_survive_flushed_scripts(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls, node_timeout=0.8) as redlock, redlock.lock("order", ttl=2.0) as lease:
+    async with (
+        Redlock(three_nodes.urls, node_timeout=0.8) as redlock,
+        redlock.lock("order", ttl=2.0) as lease,
+    ):
         for _ in range(2):
             renewals = redlock.stats().renewals
             for node in three_nodes:
@@ -201,13 +237,17 @@ async def test_renewals_survive_flushed_scripts(three_nodes: NodeSet) -> None:
 async def test_a_node_that_falls_too_far_behind_counts_as_silent_though_it_answers(
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it is behind with is kept here: without a bound, memory would grow for as long as it is slower than the others."""
+    """What it is behind with is kept here: without a bound, memory would grow for as long as it is
+    slower than the others.
+    """
     # Few enough for a machine that is busy: calls of one tick are sent as one.
     monkeypatch.setattr(sending, "MAX_PENDING", 10)
     heard: list[Event] = []
     async with (
         Proxy(three_nodes.urls[0]) as proxy,
-        Redlock([proxy.url, *three_nodes.urls[1:]], node_timeout=0.5, sinks=[heard.append]) as redlock,
+        Redlock(
+            [proxy.url, *three_nodes.urls[1:]], node_timeout=0.5, sinks=[heard.append]
+        ) as redlock,
     ):
 
         async def work(number: int) -> None:

@@ -1,4 +1,6 @@
-"""Clients without a real connection are refused at once, with the way out, instead of being waited for."""
+"""Clients without a real connection are refused at once, with the way out, instead of being waited
+for.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class NoStreams(Connection):
 
 def of_fakeredis(base: type[Any], name: str) -> Any:
     """A class as that package defines it, which is not installed here."""
-    return types.new_class(name, (base,), exec_body=lambda body: body.update(__module__="fakeredis._clients._async"))
+    return types.new_class(
+        name, (base,), exec_body=lambda body: body.update(__module__="fakeredis._clients._async")
+    )
 
 
 FakeConnection = of_fakeredis(Connection, "FakeAsyncRedisConnection")
@@ -48,8 +52,12 @@ Derived = types.new_class("Derived", (FakeConnection,))
 
 CLIENTS = {
     "a client": lambda: of_fakeredis(Redis, "FakeRedis")(),
-    "a client with the server of a pool": lambda: Redis(connection_pool=ConnectionPool(connection_class=FakeConnection)),
-    "a client of a derived connection": lambda: Redis(connection_pool=ConnectionPool(connection_class=Derived)),
+    "a client with the server of a pool": lambda: Redis(
+        connection_pool=ConnectionPool(connection_class=FakeConnection)
+    ),
+    "a client of a derived connection": lambda: Redis(
+        connection_pool=ConnectionPool(connection_class=Derived)
+    ),
     "a pool": lambda: Redis(connection_pool=of_fakeredis(ConnectionPool, "FakePool")()),
     "a synchronous client": lambda: of_fakeredis(redis.Redis, "FakeStrictRedis")(),
 }
@@ -57,12 +65,17 @@ CLIENTS = {
 
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_a_fakeredis_client_is_refused_at_construction_with_the_way_out(kind: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"fakeredis.*aioredlock_ng\.testing\.MemoryNodes.*fixture `redlock`"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"fakeredis.*aioredlock_ng\.testing\.MemoryNodes.*fixture `redlock`",
+    ):
         Redlock([CLIENTS[kind]()])
 
 
 @pytest.mark.parametrize("kind", [NoTransport, NoStreams])
-async def test_a_connection_that_offers_no_transport_is_refused_for_good(kind: type[Connection], one_node: NodeSet) -> None:
+async def test_a_connection_that_offers_no_transport_is_refused_for_good(
+    kind: type[Connection], one_node: NodeSet
+) -> None:
     client = Redis(connection_pool=ConnectionPool.from_url(one_node.urls[0], connection_class=kind))
     async with Redlock([client]) as redlock:
         assert redlock.nodes[0].state == "refused"

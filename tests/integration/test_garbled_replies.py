@@ -60,12 +60,21 @@ class Three:
         self.urls = [liar.url, *(server.url for server in servers[1:])]
 
     def raise_counter(self, name: str) -> None:
-        """Set the fence counter of a name on one honest server an hour ahead, so that a grant needs a second round."""
-        self.servers[1].command("ZADD", f"{OWN}fences", str((int(time.time()) + 3600) * 10**6), slot_of(name.encode()).decode())
+        """Set the fence counter of a name on one honest server an hour ahead, so that a grant needs
+        a second round.
+        """
+        self.servers[1].command(
+            "ZADD",
+            f"{OWN}fences",
+            str((int(time.time()) + 3600) * 10**6),
+            slot_of(name.encode()).decode(),
+        )
 
 
 @contextlib.asynccontextmanager
-async def a_liar_and_two(start_server: StartServer, lies: Callable[[str], Any]) -> AsyncIterator[Three]:
+async def a_liar_and_two(
+    start_server: StartServer, lies: Callable[[str], Any]
+) -> AsyncIterator[Three]:
     """Nothing but markers and counters may be left behind on the honest servers."""
     servers = [start_server() for _ in range(3)]
     for server in servers:
@@ -83,7 +92,10 @@ def left_on(server: LocalServer) -> set[str]:
 
 
 async def every_call(three: Three, one: Redlock, other: Redlock) -> None:
-    """Use two managers so that they send every script of the guarded locks. No call may hang or end otherwise."""
+    """Use two managers so that they send every script of the guarded locks.
+
+    No call may hang or end otherwise.
+    """
     await hold_and_inspect(three, one)
     await wait_in_the_queue(one, other)
     await share_a_semaphore(one, other)
@@ -133,7 +145,9 @@ async def share_a_semaphore(one: Redlock, other: Redlock) -> None:
 
 
 async def read_and_write(three: Three, one: Redlock, other: Redlock) -> None:
-    """A writer waits for a reader that renews, and a reader waits for the writer, which becomes a reader."""
+    """A writer waits for a reader that renews, and a reader waits for the writer, which becomes a
+    reader.
+    """
     three.raise_counter("r")
     reader = await one.rwlock("r", ttl=0.6).read().acquire()
     three.servers[0].command("DEL", "r")
@@ -173,19 +187,28 @@ async def plain_calls(redlock: Redlock) -> None:
 
 
 @contextlib.asynccontextmanager
-async def managers(three: Three, heard: tuple[list[Event], ...]) -> AsyncIterator[tuple[Redlock, Redlock, Redlock]]:
-    """Open two managers of guarded locks, and one manager without fences and guard. Each has its own events."""
+async def managers(
+    three: Three, heard: tuple[list[Event], ...]
+) -> AsyncIterator[tuple[Redlock, Redlock, Redlock]]:
+    """Open two managers of guarded locks, and one manager without fences and guard.
+
+    Each has its own events.
+    """
     shared: dict[str, Any] = {"ttl": 2.0, "node_timeout": 0.5}
     async with (
         Redlock(three.urls, sinks=[heard[0].append], **shared) as one,
         Redlock(three.urls, sinks=[heard[1].append], **shared) as other,
-        Redlock(three.urls, sinks=[heard[2].append], fencing=False, recovery_guard=None, **shared) as plain,
+        Redlock(
+            three.urls, sinks=[heard[2].append], fencing=False, recovery_guard=None, **shared
+        ) as plain,
         asyncio.timeout(60),
     ):
         yield one, other, plain
 
 
-async def test_the_calls_of_the_next_test_ask_for_every_script_of_the_catalogue(start_server: StartServer) -> None:
+async def test_the_calls_of_the_next_test_ask_for_every_script_of_the_catalogue(
+    start_server: StartServer,
+) -> None:
     async with a_liar_and_two(start_server, lambda _name: TRUTH) as three:
         async with managers(three, ([], [], [])) as (one, other, plain):
             await every_call(three, one, other)
@@ -194,7 +217,9 @@ async def test_the_calls_of_the_next_test_ask_for_every_script_of_the_catalogue(
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-async def test_a_server_that_answers_scripts_with_garbage_harms_nobody(start_server: StartServer, garbage: str) -> None:
+async def test_a_server_that_answers_scripts_with_garbage_harms_nobody(
+    start_server: StartServer, garbage: str
+) -> None:
     heard: tuple[list[Event], ...] = ([], [], [])
     lie = GARBAGE[garbage]
     async with (
@@ -220,7 +245,9 @@ async def test_a_grant_whose_answer_is_garbled_is_released_as_one_that_may_have_
     server = start_server()
     trust(server)
     async with (
-        Liar(server.url, lambda name, _reply: [1, None] if name == "acquire_guarded" else TRUTH) as liar,
+        Liar(
+            server.url, lambda name, _reply: [1, None] if name == "acquire_guarded" else TRUTH
+        ) as liar,
         Redlock([liar.url]) as redlock,
     ):
         with pytest.raises(QuorumUnreachable) as caught:
@@ -243,12 +270,16 @@ async def test_a_release_whose_answer_is_garbled_is_sent_again(start_server: Sta
         await eventually(lambda: liar.asked.count("release") > 1)
 
 
-@pytest.mark.parametrize("lie", tiers.ends([[1, 2, 3], [b"x", b"y", b"z"], [b"m", 5, None], b"marker", [None] * 3]))
+@pytest.mark.parametrize(
+    "lie", tiers.ends([[1, 2, 3], [b"x", b"y", b"z"], [b"m", 5, None], b"marker", [None] * 3])
+)
 async def test_two_new_servers_get_their_markers_though_the_third_answers_the_marker_script_with_garbage(
     start_server: StartServer, lie: Any
 ) -> None:
     servers = [start_server() for _ in range(3)]
-    async with Liar(servers[0].url, lambda name, _reply: lie if name == "marker" else TRUTH) as liar:
+    async with Liar(
+        servers[0].url, lambda name, _reply: lie if name == "marker" else TRUTH
+    ) as liar:
         urls = [liar.url, servers[1].url, servers[2].url]
         async with (
             asyncio.timeout(60),

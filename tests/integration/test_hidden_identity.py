@@ -1,4 +1,6 @@
-"""Servers that do not tell who they are: still none is counted twice, and one that forgot is still noticed."""
+"""Servers that do not tell who they are: still none is counted twice, and one that forgot is still
+noticed.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,26 @@ def hiding(start_server: Callable[..., LocalServer]) -> Callable[[], LocalServer
     return start
 
 
-async def test_the_same_server_under_two_names_is_refused_at_open(hiding: Callable[[], LocalServer]) -> None:
+async def test_the_same_server_under_two_names_is_refused_at_open(
+    hiding: Callable[[], LocalServer],
+) -> None:
     one, other = hiding(), hiding()
     port = one.url.rpartition(":")[2]
-    with pytest.raises(ConfigurationError, match=rf":{port} and (localhost|127\.0\.0\.1):{port} are the same server"):
+    with pytest.raises(
+        ConfigurationError,
+        match=rf":{port} and (localhost|127\.0\.0\.1):{port} are the same server",
+    ):
         await Redlock([one.url, f"redis://localhost:{port}", other.url], node_timeout=2.0).open()
 
 
-async def test_the_same_server_is_refused_as_soon_as_it_can_be_told(hiding: Callable[[], LocalServer]) -> None:
+async def test_the_same_server_is_refused_as_soon_as_it_can_be_told(
+    hiding: Callable[[], LocalServer],
+) -> None:
     one, other = hiding(), hiding()
     one.command("ACL", "SETUSER", "default", "-set")
-    async with Redlock([one.url, f"redis://localhost:{one.port}", other.url], recovery_guard=None) as redlock:
+    async with Redlock(
+        [one.url, f"redis://localhost:{one.port}", other.url], recovery_guard=None
+    ) as redlock:
         await eventually(lambda: [node.state for node in redlock.nodes] == ["up"] * 3)
         one.command("ACL", "SETUSER", "default", "+set")
         await eventually(lambda: redlock.nodes[1].state == "refused")
@@ -56,12 +67,18 @@ async def test_servers_that_hide_who_they_are_serve_and_keep_no_probe(
         await eventually(lambda: [node.state for node in redlock.nodes] == ["up"] * 3)
         for server in servers:
             await eventually(lambda server=server: probes(server) == b"0")
-    said = [record.getMessage() for record in caplog.records if "identity unknown" in record.getMessage()]
+    said = [
+        record.getMessage()
+        for record in caplog.records
+        if "identity unknown" in record.getMessage()
+    ]
     assert len(said) == 3, "once for each"
 
 
 @pytest.mark.slow
-async def test_one_that_hides_who_it_is_and_is_flushed_waits(hiding: Callable[[], LocalServer]) -> None:
+async def test_one_that_hides_who_it_is_and_is_flushed_waits(
+    hiding: Callable[[], LocalServer],
+) -> None:
     servers = [hiding() for _ in range(3)]
     async with Redlock([server.url for server in servers], ttl=1.0, max_ttl=1.0) as redlock:
         servers[0].command("FLUSHALL")
@@ -75,7 +92,9 @@ async def test_clients_that_may_know_who_it_is_and_others_that_may_not_share_a_s
 ) -> None:
     servers = [start_server() for _ in range(3)]
     for server in servers:
-        server.command("ACL", "SETUSER", "app", "on", ">secret", "allkeys", "allchannels", "+@all", "-info")
+        server.command(
+            "ACL", "SETUSER", "app", "on", ">secret", "allkeys", "allchannels", "+@all", "-info"
+        )
     urls = [server.url for server in servers]
     hidden = [url.replace("redis://", "redis://app:secret@") for url in urls]
     first, second = (hidden, urls) if hidden_first else (urls, hidden)
@@ -84,7 +103,9 @@ async def test_clients_that_may_know_who_it_is_and_others_that_may_not_share_a_s
         async with Redlock(second, ttl=1.0, max_ttl=1.0) as other:
             # A marker that names no process is a foreign one, once.
             for redlock in (one, other) * 2:
-                await eventually(lambda redlock=redlock: {node.state for node in redlock.nodes} == {"up"})
+                await eventually(
+                    lambda redlock=redlock: {node.state for node in redlock.nodes} == {"up"}
+                )
                 await (await redlock.lock("b", blocking_timeout=20).acquire()).release()
             assert servers[0].command("GET", "aioredlock_ng:marker").partition(b":")[0].strip(b"0")
 

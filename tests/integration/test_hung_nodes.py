@@ -1,4 +1,6 @@
-"""Nodes that hang (SIGSTOP): a minority costs nothing, a majority is told, and nothing is left behind when they wake."""
+"""Nodes that hang (SIGSTOP): a minority costs nothing, a majority is told, and nothing is left
+behind when they wake.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ async def test_with_a_minority_hung_every_acquire_succeeds_at_once(five_nodes: N
         await no_keys_left(five_nodes, redlock)
 
 
-async def test_a_hung_node_that_wakes_executes_the_late_acquire_and_then_its_release(five_nodes: NodeSet) -> None:
+async def test_a_hung_node_that_wakes_executes_the_late_acquire_and_then_its_release(
+    five_nodes: NodeSet,
+) -> None:
     async with Redlock(five_nodes.urls, node_timeout=1.0) as redlock:
         before = stats_of(five_nodes, 4, "set")
         five_nodes.pause(4)
@@ -59,7 +63,9 @@ async def test_a_lease_gains_the_late_grant_of_a_node_that_wakes(three_nodes: No
 
 
 @pytest.mark.parametrize("blocking_timeout", [0, 0.5])
-async def test_with_a_majority_hung_the_caller_is_told_in_time(five_nodes: NodeSet, blocking_timeout: float) -> None:
+async def test_with_a_majority_hung_the_caller_is_told_in_time(
+    five_nodes: NodeSet, blocking_timeout: float
+) -> None:
     async with Redlock(five_nodes.urls, node_timeout=0.1) as redlock:
         for index in (0, 1, 2):
             five_nodes.pause(index)
@@ -97,7 +103,9 @@ async def test_a_cancelled_acquire_on_hung_nodes_leaves_no_key(three_nodes: Node
     async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
         for index in range(3):
             three_nodes.pause(index)
-        waiting = [asyncio.create_task(redlock.lock(f"order:{n}", ttl=30).acquire()) for n in range(30)]
+        waiting = [
+            asyncio.create_task(redlock.lock(f"order:{n}", ttl=30).acquire()) for n in range(30)
+        ]
         await eventually(lambda: all(node.pending >= 30 for node in redlock.nodes))
         for task in waiting:
             task.cancel()
@@ -109,7 +117,9 @@ async def test_a_cancelled_acquire_on_hung_nodes_leaves_no_key(three_nodes: Node
         assert stats_of(three_nodes, 0, "set") >= 30
 
 
-async def test_while_all_nodes_hang_the_body_is_told_before_its_keys_can_expire(five_nodes: NodeSet) -> None:
+async def test_while_all_nodes_hang_the_body_is_told_before_its_keys_can_expire(
+    five_nodes: NodeSet,
+) -> None:
     paused_at = told_at = 0.0
 
     async def hold(redlock: Redlock) -> None:
@@ -134,7 +144,9 @@ async def test_while_all_nodes_hang_the_body_is_told_before_its_keys_can_expire(
         assert began + 1.4 < told_at < renewed_at + 3.0, "told after the keys may have expired"
 
 
-async def test_leases_released_while_all_nodes_hang_do_not_block_and_leave_no_key(three_nodes: NodeSet) -> None:
+async def test_leases_released_while_all_nodes_hang_do_not_block_and_leave_no_key(
+    three_nodes: NodeSet,
+) -> None:
     async with Redlock(three_nodes.urls, node_timeout=0.1, ttl=60) as redlock:
         leases = [await redlock.lock(f"order:{number}").acquire() for number in range(10)]
         for index in range(3):
@@ -147,7 +159,9 @@ async def test_leases_released_while_all_nodes_hang_do_not_block_and_leave_no_ke
         await no_keys_left(three_nodes, redlock)
 
 
-async def test_closing_while_nodes_hang_takes_bounded_time_and_leaves_no_key(three_nodes: NodeSet) -> None:
+async def test_closing_while_nodes_hang_takes_bounded_time_and_leaves_no_key(
+    three_nodes: NodeSet,
+) -> None:
     redlock = await Redlock(three_nodes.urls, close_timeout=0.5).open()
     for number in range(10):
         await redlock.lock(f"order:{number}", ttl=60).acquire()
@@ -159,7 +173,9 @@ async def test_closing_while_nodes_hang_takes_bounded_time_and_leaves_no_key(thr
     await eventually(lambda: three_nodes.keys() == [set()] * 3)
 
 
-async def test_the_backlog_of_a_hung_node_stays_bounded_and_the_node_is_used_again(three_nodes: NodeSet) -> None:
+async def test_the_backlog_of_a_hung_node_stays_bounded_and_the_node_is_used_again(
+    three_nodes: NodeSet,
+) -> None:
     async with Redlock(three_nodes.urls, node_timeout=0.05) as redlock:
         running = True
 
@@ -209,7 +225,9 @@ async def test_opening_does_not_wait_for_a_hung_minority(five_nodes: NodeSet, hu
             await eventually(lambda: lease.nodes == (5, 5))
 
 
-async def test_opening_on_a_hung_majority_is_bounded_and_it_serves_once_they_wake(three_nodes: NodeSet) -> None:
+async def test_opening_on_a_hung_majority_is_bounded_and_it_serves_once_they_wake(
+    three_nodes: NodeSet,
+) -> None:
     three_nodes.pause(0)
     three_nodes.pause(1)
     began = time.monotonic()

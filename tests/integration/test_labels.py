@@ -1,4 +1,6 @@
-"""Labels of owners on real servers: whatever is wrong with them, the lock is held, watched and released as without."""
+"""Labels of owners on real servers: whatever is wrong with them, the lock is held, watched and
+released as without.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def manager(*servers: LocalServer, user: str = "", **options: Any) -> Redlock:
     return Redlock(urls, ttl=60, node_timeout=1.0, key_format="lock:{name}", **options)
 
 
-async def test_a_user_without_the_right_to_labels_holds_watches_and_releases(binary: Path, start_server: StartServer) -> None:
+async def test_a_user_without_the_right_to_labels_holds_watches_and_releases(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
     server.command("ACL", "SETUSER", "locks", "on", ">word", *NARROW)
     heard: list[Event] = []
@@ -60,7 +64,9 @@ async def test_a_user_without_the_right_to_labels_holds_watches_and_releases(bin
     assert len([event for event in heard if isinstance(event, NodeDegraded)]) == 1
 
 
-async def test_a_label_of_another_type_is_replaced_and_spoils_no_look(binary: Path, start_server: StartServer) -> None:
+async def test_a_label_of_another_type_is_replaced_and_spoils_no_look(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
     server.command("HSET", OWNER, "field", "1")
     async with manager(server, owner="ours") as redlock:
@@ -75,7 +81,9 @@ async def test_a_label_of_another_type_is_replaced_and_spoils_no_look(binary: Pa
         assert server.command("EXISTS", OWNER) == b"0"
 
 
-async def test_a_full_server_watches_and_releases_without_a_label(binary: Path, start_server: StartServer) -> None:
+async def test_a_full_server_watches_and_releases_without_a_label(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
     async with manager(server) as redlock:
         async with redlock.lock("a") as lease:
@@ -100,7 +108,9 @@ async def test_a_full_server_watches_and_releases_without_a_label(binary: Path, 
                 await hold()
 
 
-async def test_a_lost_lease_takes_its_label_along_but_not_the_next_ones(binary: Path, start_server: StartServer) -> None:
+async def test_a_lost_lease_takes_its_label_along_but_not_the_next_ones(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
     async with manager(server) as redlock, manager(server, owner="the next") as other:
         lease = await redlock.lock("a").acquire()
@@ -120,7 +130,9 @@ async def test_a_lost_lease_takes_its_label_along_but_not_the_next_ones(binary: 
         assert server.command("EXISTS", OWNER) == b"0"
 
 
-async def test_labels_of_names_of_any_bytes_and_length_come_and_go(binary: Path, start_server: StartServer) -> None:
+async def test_labels_of_names_of_any_bytes_and_length_come_and_go(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
     names = [b"\x00\xff\r\n$5", b"x" * 65_536, "ünï\n"]
     async with manager(server) as redlock:
@@ -132,7 +144,9 @@ async def test_labels_of_names_of_any_bytes_and_length_come_and_go(binary: Path,
         assert server.command("DBSIZE") == b"2"
 
 
-async def test_a_release_owed_to_a_node_that_was_away_takes_the_label_along(binary: Path, start_server: StartServer) -> None:
+async def test_a_release_owed_to_a_node_that_was_away_takes_the_label_along(
+    binary: Path, start_server: StartServer
+) -> None:
     server = start_server(binary=binary)
     async with manager(server) as redlock:
         lease = await redlock.lock("a").acquire()

@@ -1,4 +1,6 @@
-"""The basic promises on every kind of event loop at hand, in one run: the plain one, debug mode, eager tasks, uvloop."""
+"""The basic promises on every kind of event loop at hand, in one run: the plain one, debug mode,
+eager tasks, uvloop.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def test_cancelled_in_every_way_nothing_is_left(loop_kind: str, three_nodes: Nod
     async def main() -> None:
         async with contextlib.AsyncExitStack() as stack:
             proxies = [await stack.enter_async_context(Proxy(url)) for url in three_nodes.urls]
-            redlock = await stack.enter_async_context(Redlock([proxy.url for proxy in proxies], ttl=60, node_timeout=1.0))
+            redlock = await stack.enter_async_context(
+                Redlock([proxy.url for proxy in proxies], ttl=60, node_timeout=1.0)
+            )
             for proxy in proxies:
                 proxy.delay(0.005)
 
@@ -130,7 +134,9 @@ def test_a_loss_cancels_the_body_and_nothing_else(loop_kind: str, three_nodes: N
 
 @pytest.mark.slow
 @pytest.mark.faults
-def test_a_hung_and_a_killed_node_are_gone_on_without_and_used_again(loop_kind: str, five_nodes: NodeSet) -> None:
+def test_a_hung_and_a_killed_node_are_gone_on_without_and_used_again(
+    loop_kind: str, five_nodes: NodeSet
+) -> None:
     async def main() -> None:
         async with Redlock(five_nodes.urls, node_timeout=0.2, ttl=1.5, max_ttl=1.5) as redlock:
             five_nodes.pause(0)
@@ -155,7 +161,9 @@ def test_tls_carries_many_at_once(loop_kind: str, tls_server: LocalServer) -> No
     async def main() -> None:
         async with Redlock([tls_server.url], ttl=60, node_timeout=20) as redlock:
             assert redlock.nodes[0].state == "up", redlock.nodes[0].reason
-            leases = await asyncio.gather(*(redlock.lock(f"{n}:{'x' * 3000}").acquire() for n in range(300)))
+            leases = await asyncio.gather(
+                *(redlock.lock(f"{n}:{'x' * 3000}").acquire() for n in range(300))
+            )
             await asyncio.gather(*(lease.verify() for lease in leases))
             await asyncio.gather(*(lease.release() for lease in leases))
             await all_up(redlock)
@@ -164,7 +172,9 @@ def test_tls_carries_many_at_once(loop_kind: str, tls_server: LocalServer) -> No
     run(loop_kind, main())
 
 
-def test_a_manager_closed_in_one_loop_may_be_opened_in_the_next(loop_kind: str, one_node: NodeSet) -> None:
+def test_a_manager_closed_in_one_loop_may_be_opened_in_the_next(
+    loop_kind: str, one_node: NodeSet
+) -> None:
     redlock = Redlock(one_node.urls)
 
     async def first() -> None:
@@ -182,7 +192,9 @@ def test_a_manager_closed_in_one_loop_may_be_opened_in_the_next(loop_kind: str, 
     run(loop_kind, unreachable())
 
 
-def test_a_loop_that_ends_with_something_open_says_so_and_ends(loop_kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_ends_with_something_open_says_so_and_ends(
+    loop_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda trouble: told.append(trouble.exc_value))
     kept = []
@@ -201,13 +213,18 @@ def test_a_loop_that_ends_with_something_open_says_so_and_ends(loop_kind: str, m
 
 @contextlib.contextmanager
 def falls_silent(files: TLSFiles, at: bytes) -> Iterator[tuple[str, threading.Event]]:
-    """A TLS server that hears one connection up to a word, says nothing more and never goodbye; the event: it has heard it."""
+    """A TLS server that hears one connection up to a word, says nothing more and never goodbye; the
+    event: it has heard it.
+    """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.cert, files.key)
     heard, ends = threading.Event(), threading.Event()
 
     def serve(listening: socket.socket) -> None:
-        with contextlib.suppress(OSError), context.wrap_socket(listening.accept()[0], server_side=True) as connection:
+        with (
+            contextlib.suppress(OSError),
+            context.wrap_socket(listening.accept()[0], server_side=True) as connection,
+        ):
             while at not in (asked := connection.recv(65536)) and asked:
                 hello = b"%1\r\n$5\r\nproto\r\n:3\r\n" if b"HELLO" in asked else b""
                 connection.sendall(hello + b"+OK\r\n" * asked.count(b"SETINFO"))
@@ -251,7 +268,9 @@ def test_a_loop_that_ends_while_a_tls_server_is_silent_in_mid_handshake_leaves_n
 
 @pytest.mark.slow
 @pytest.mark.faults
-def test_close_timeout_is_for_all_that_a_hung_tls_server_owes_together(loop_kind: str, tls_server: LocalServer) -> None:
+def test_close_timeout_is_for_all_that_a_hung_tls_server_owes_together(
+    loop_kind: str, tls_server: LocalServer
+) -> None:
     async def main() -> None:
         redlock = await Redlock([tls_server.url], node_timeout=10, ttl=60, close_timeout=2).open()
         lease = await redlock.lock("order").acquire()

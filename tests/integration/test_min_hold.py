@@ -1,4 +1,6 @@
-"""A lock with `min_hold` on real servers: it stays taken, whatever happens to its holder and to the connections."""
+"""A lock with `min_hold` on real servers: it stays taken, whatever happens to its holder and to the
+connections.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def full(case: str) -> object:
 
 @pytest.mark.slow
 @pytest.mark.faults
-@pytest.mark.parametrize("how", ["after the release", *map(full, ("during the release", "before the release"))])
+@pytest.mark.parametrize(
+    "how", ["after the release", *map(full, ("during the release", "before the release"))]
+)
 async def test_a_process_that_is_killed_around_its_release_leaves_the_lock_taken_until_min_hold_is_over(
     three_nodes: NodeSet, how: str
 ) -> None:
@@ -107,13 +111,17 @@ async def test_a_semaphore_with_min_hold_limits_a_rate(three_nodes: NodeSet) -> 
 
 @pytest.mark.slow
 @pytest.mark.faults
-async def test_connections_that_are_cut_at_the_release_do_not_free_the_lock_early(three_nodes: NodeSet) -> None:
+async def test_connections_that_are_cut_at_the_release_do_not_free_the_lock_early(
+    three_nodes: NodeSet,
+) -> None:
     async with Redlock(three_nodes.urls, ttl=1.0) as redlock, Redlock(three_nodes.urls) as other:
         lease = await redlock.lock("order", min_hold=MIN_HOLD).acquire()
         granted = time.monotonic()
         release = asyncio.create_task(lease.release())
         for node in three_nodes:
-            await asyncio.to_thread(node.command, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            await asyncio.to_thread(
+                node.command, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"
+            )
         await release
         second = await asyncio.wait_for(other.lock("order").acquire(), LATE)
         assert time.monotonic() >= granted + MIN_HOLD
@@ -123,7 +131,9 @@ async def test_connections_that_are_cut_at_the_release_do_not_free_the_lock_earl
 
 @pytest.mark.slow
 @pytest.mark.faults
-async def test_a_node_that_hangs_at_the_release_does_not_free_the_lock_early(three_nodes: NodeSet) -> None:
+async def test_a_node_that_hangs_at_the_release_does_not_free_the_lock_early(
+    three_nodes: NodeSet,
+) -> None:
     async with Redlock(three_nodes.urls, ttl=1.0) as redlock, Redlock(three_nodes.urls) as other:
         lease = await redlock.lock("order", min_hold=MIN_HOLD).acquire()
         granted = time.monotonic()
@@ -136,13 +146,17 @@ async def test_a_node_that_hangs_at_the_release_does_not_free_the_lock_early(thr
         await all_up(redlock)
 
 
-async def test_a_user_without_the_right_to_labels_keeps_the_lock_taken_too(start_server: StartServer) -> None:
+async def test_a_user_without_the_right_to_labels_keeps_the_lock_taken_too(
+    start_server: StartServer,
+) -> None:
     server = start_server()
     rights = ("~lock:*", "~aioredlock_ng:marker", "~aioredlock_ng:fences", "&*", "+@all")
     server.command("ACL", "SETUSER", "locks", "on", ">word", *rights)
     heard: list[Event] = []
     url = server.url.replace("redis://", "redis://locks:word@")
-    async with Redlock([url], node_timeout=1.0, key_format="lock:{name}", sinks=[heard.append]) as redlock:
+    async with Redlock(
+        [url], node_timeout=1.0, key_format="lock:{name}", sinks=[heard.append]
+    ) as redlock:
         async with redlock.lock("a", min_hold=30) as lease:
             pass
         info = await redlock.inspect("a")

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
     from tests.support.sentinel import SentinelSet
 
-VERSIONS = tiers.ends([pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()])
+VERSIONS = tiers.ends(
+    [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+)
 ACL_DOC = Path(__file__).parents[2] / "docs" / "acl.md"
 SECRET = "s3cr3t-w0rd"
 
@@ -60,7 +62,9 @@ async def test_tls_with_an_own_authority(tls_server: LocalServer) -> None:
         assert tls_server.url.startswith("rediss://")
         await serves(redlock, tls_server)
         # Many at once: answers of all sizes pass through the TLS layer's buffers.
-        leases = await asyncio.gather(*(redlock.lock(f"{number}:{'x' * 2000}").acquire() for number in range(500)))
+        leases = await asyncio.gather(
+            *(redlock.lock(f"{number}:{'x' * 2000}").acquire() for number in range(500))
+        )
         await asyncio.gather(*(lease.release() for lease in leases))
         await all_up(redlock)
         assert locks_on(tls_server) == set()
@@ -79,7 +83,9 @@ async def test_tls_with_a_wrong_authority_is_refused_with_the_reason(
 
 async def test_tls_of_a_file_that_is_not_there_says_so(tls_server: LocalServer) -> None:
     async with Redlock([f"rediss://{tls_server.address}?ssl_ca_certs=/no/such/ca.pem"]) as redlock:
-        with pytest.raises(QuorumUnreachable, match=r"(?i)no such file|FileNotFoundError") as caught:
+        with pytest.raises(
+            QuorumUnreachable, match=r"(?i)no such file|FileNotFoundError"
+        ) as caught:
             await redlock.lock("order").try_acquire()
         assert tls_server.address in str(caught.value)
 
@@ -120,14 +126,19 @@ async def test_a_database_number(start_server: Callable[..., LocalServer]) -> No
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_the_rights_in_the_docs_suffice(binary: Path, start_server: Callable[..., LocalServer]) -> None:
+async def test_the_rights_in_the_docs_suffice(
+    binary: Path, start_server: Callable[..., LocalServer]
+) -> None:
     server = start_server(binary=binary)
     lines = re.findall(r"^ACL SETUSER .*$", ACL_DOC.read_text(), re.MULTILINE)
     assert lines
     for line in lines:
         server.command(*line.split())
     url = f"redis://locks:password@{server.address}"
-    async with Redlock([url], node_timeout=1.0) as redlock, Redlock([url], node_timeout=1.0) as other:
+    async with (
+        Redlock([url], node_timeout=1.0) as redlock,
+        Redlock([url], node_timeout=1.0) as other,
+    ):
         assert redlock.nodes[0].tracking
         assert redlock.nodes[0].run_id
         await serves(redlock, server, "lock:order")
@@ -140,7 +151,19 @@ async def test_the_rights_in_the_docs_suffice(binary: Path, start_server: Callab
         assert await redlock.force_release("lock:order") == 0
 
 
-NEEDED = ["+evalsha", "+eval", "+set", "+get", "+mget", "+pttl", "+pexpire", "+del", "+time", "+zadd", "+zscore"]
+NEEDED = [
+    "+evalsha",
+    "+eval",
+    "+set",
+    "+get",
+    "+mget",
+    "+pttl",
+    "+pexpire",
+    "+del",
+    "+time",
+    "+zadd",
+    "+zscore",
+]
 KEYS = ["~lock:*", f"~{OWN}*"]
 
 
@@ -151,7 +174,10 @@ async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_m
     server = start_server(binary=binary)
     server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *NEEDED)
     url = f"redis://locks:password@{server.address}"
-    async with Redlock([url], node_timeout=1.0) as redlock, Redlock([url], node_timeout=1.0) as other:
+    async with (
+        Redlock([url], node_timeout=1.0) as redlock,
+        Redlock([url], node_timeout=1.0) as other,
+    ):
         assert not redlock.nodes[0].tracking
         assert not redlock.nodes[0].messages
         assert redlock.nodes[0].run_id == ""
@@ -166,7 +192,9 @@ async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_m
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-@pytest.mark.parametrize("missing", ["+evalsha", "+eval", "+set", "+get", "+pttl", "+time", "+zadd"])
+@pytest.mark.parametrize(
+    "missing", ["+evalsha", "+eval", "+set", "+get", "+pttl", "+time", "+zadd"]
+)
 async def test_without_a_needed_right_the_caller_is_told_at_once(
     binary: Path, missing: str, start_server: Callable[..., LocalServer]
 ) -> None:
@@ -219,9 +247,19 @@ async def test_without_the_rights_to_renew_leases_end_at_their_deadline(
         assert await lease.release()
 
 
-async def test_without_the_right_to_delete_keys_stay_until_their_ttl(start_server: Callable[..., LocalServer]) -> None:
+async def test_without_the_right_to_delete_keys_stay_until_their_ttl(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server()
-    server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *(right for right in NEEDED if right != "+del"))
+    server.command(
+        "ACL",
+        "SETUSER",
+        "locks",
+        "on",
+        ">password",
+        *KEYS,
+        *(right for right in NEEDED if right != "+del"),
+    )
     async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
         async with redlock.lock("lock:order", ttl=1.5):
             pass
@@ -233,7 +271,9 @@ async def test_without_the_right_to_delete_keys_stay_until_their_ttl(start_serve
         assert locks_on(server) == set()
 
 
-async def test_a_key_outside_the_users_pattern_is_told_at_once(start_server: Callable[..., LocalServer]) -> None:
+async def test_a_key_outside_the_users_pattern_is_told_at_once(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server()
     server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, "+@all")
     async with Redlock([f"redis://locks:password@{server.address}"], node_timeout=1.0) as redlock:
@@ -242,7 +282,9 @@ async def test_a_key_outside_the_users_pattern_is_told_at_once(start_server: Cal
         await serves(redlock, server, "lock:order")
 
 
-async def test_without_the_right_to_renew_the_loss_is_told_by_the_deadline(start_server: Callable[..., LocalServer]) -> None:
+async def test_without_the_right_to_renew_the_loss_is_told_by_the_deadline(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server()
     rights = [right for right in NEEDED if right != "+pexpire"]
     server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *rights)
@@ -290,7 +332,9 @@ async def test_a_wrong_password_is_told_with_the_address_and_never_shown(
     assert server.address in caplog.text
 
 
-async def test_no_password_where_one_is_required_is_told(start_server: Callable[..., LocalServer]) -> None:
+async def test_no_password_where_one_is_required_is_told(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server(password="another")
     async with Redlock([f"redis://{server.address}"]) as redlock:
         with pytest.raises(QuorumUnreachable, match="authentication failed") as caught:
@@ -298,7 +342,9 @@ async def test_no_password_where_one_is_required_is_told(start_server: Callable[
         assert server.address in str(caught.value)
 
 
-async def test_a_password_that_is_corrected_on_the_server_is_tried_again(start_server: Callable[..., LocalServer]) -> None:
+async def test_a_password_that_is_corrected_on_the_server_is_tried_again(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server()
     server.command("ACL", "SETUSER", "locks", "on", ">other", "~*", "+@all")
     async with Redlock([f"redis://locks:{SECRET}@{server.address}"], node_timeout=1.0) as redlock:
@@ -343,7 +389,12 @@ async def test_a_clients_own_settings_do_not_matter_and_it_is_left_alone(one_nod
 
 @pytest.mark.faults
 async def test_a_clients_retries_and_timeouts_do_not_reach_a_hung_node(one_node: NodeSet) -> None:
-    client = Redis.from_url(one_node.urls[0], socket_timeout=0.02, retry=Retry(ExponentialBackoff(), 5), retry_on_timeout=True)
+    client = Redis.from_url(
+        one_node.urls[0],
+        socket_timeout=0.02,
+        retry=Retry(ExponentialBackoff(), 5),
+        retry_on_timeout=True,
+    )
     async with client, Redlock([client], node_timeout=0.05) as redlock:
         one_node.pause(0)
         with pytest.raises(QuorumUnreachable):
@@ -355,11 +406,14 @@ async def test_a_clients_retries_and_timeouts_do_not_reach_a_hung_node(one_node:
 
 
 async def failed_over(sentinel: Sentinel, name: str, promoted: tuple[str, int]) -> bool:
-    """Ask for a failover until there was one: on a busy machine a Sentinel gives up, or waits for half a minute (TILT)."""
+    """Ask for a failover until there was one: on a busy machine a Sentinel gives up, or waits for
+    half a minute (TILT).
+    """
     if await sentinel_names(sentinel, name, promoted):
         return True
     ask = sentinel.sentinels[0].execute_command
-    # It has to hear from the replica first, which it asks every ten seconds unless told otherwise (Redis 7 and newer).
+    # It has to hear from the replica first, which it asks every ten seconds unless told otherwise
+    # (Redis 7 and newer).
     with contextlib.suppress(ResponseError):
         await ask("SENTINEL", "DEBUG", "INFO-PERIOD", "100")
     try:
@@ -386,7 +440,9 @@ async def sentinel_names(sentinel: Sentinel, name: str, address: tuple[str, int]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planned", [False, True], ids=["killed", "planned"])
-async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet, planned: bool) -> None:
+async def test_locks_go_on_after_a_sentinels_failover(
+    sentinel_set: SentinelSet, planned: bool
+) -> None:
     sentinel = Sentinel([sentinel_set.address])
     client = sentinel.master_for(sentinel_set.name)
     try:
@@ -396,7 +452,9 @@ async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet,
             before = redlock.nodes[0].run_id
             if planned:
                 promoted = ("127.0.0.1", sentinel_set.replica.port)
-                await eventually(lambda: failed_over(sentinel, sentinel_set.name, promoted), 45, every=0.1)
+                await eventually(
+                    lambda: failed_over(sentinel, sentinel_set.name, promoted), 45, every=0.1
+                )
                 # The Sentinel does the same to the old primary, but only eight seconds later.
                 sentinel_set.primary.command("REPLICAOF", *map(str, promoted))
                 sentinel_set.primary.command("CLIENT", "KILL", "TYPE", "pubsub")
@@ -416,7 +474,9 @@ async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet,
             await one.aclose()
 
 
-async def test_a_sentinel_that_is_late_to_notice_a_failover_is_waited_for(sentinel_set: SentinelSet) -> None:
+async def test_a_sentinel_that_is_late_to_notice_a_failover_is_waited_for(
+    sentinel_set: SentinelSet,
+) -> None:
     class Late(Sentinel):
         named = sentinel_set.replica.port
 
@@ -475,8 +535,12 @@ async def test_a_sentinels_replica_is_no_node(sentinel_set: SentinelSet) -> None
 
 
 @pytest.mark.parametrize("then", ["connected", "failed", "hung"])
-async def test_closing_ends_a_connection_being_made_that_swallows_its_cancellation(one_node: NodeSet, then: str) -> None:
-    """As redis-py's does on Python 3.11 where it asks a Sentinel: `aclose` waited for ever and the node was connected anew."""
+async def test_closing_ends_a_connection_being_made_that_swallows_its_cancellation(
+    one_node: NodeSet, then: str
+) -> None:
+    """As redis-py's does on Python 3.11 where it asks a Sentinel: `aclose` waited for ever and the
+    node was connected anew.
+    """
     attempts: list[Connection] = []
     connecting, swallowed, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 

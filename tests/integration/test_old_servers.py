@@ -1,4 +1,6 @@
-"""Servers that are too old, or lack a command that the scripts call, have no vote, and say so in words."""
+"""Servers that are too old, or lack a command that the scripts call, have no vote, and say so in
+words.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
     StartServer = Callable[..., LocalServer]
 
-VERSIONS = tiers.ends([pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()])
+VERSIONS = tiers.ends(
+    [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+)
 
 
 async def refused(url: str, words: str, **options: Any) -> None:
@@ -37,7 +41,9 @@ async def test_a_server_without_a_command_of_the_scripts_is_refused_by_name(
     binary: Path, name: str, start_server: StartServer
 ) -> None:
     server = start_server(["--rename-command", name, ""], binary=binary)
-    await refused(server.url, rf"does not know {name} \(too old, or renamed\); use Redis 6\.2 or newer")
+    await refused(
+        server.url, rf"does not know {name} \(too old, or renamed\); use Redis 6\.2 or newer"
+    )
 
 
 PLAIN: dict[str, Any] = {"fencing": False, "recovery_guard": None}
@@ -45,11 +51,15 @@ PLAIN: dict[str, Any] = {"fencing": False, "recovery_guard": None}
 
 async def test_without_pexpire_plain_locks_are_refused_too(start_server: StartServer) -> None:
     """They were granted there, and neither renewed nor released."""
-    await refused(start_server(["--rename-command", "PEXPIRE", ""]).url, "does not know PEXPIRE", **PLAIN)
+    await refused(
+        start_server(["--rename-command", "PEXPIRE", ""]).url, "does not know PEXPIRE", **PLAIN
+    )
 
 
 @pytest.mark.parametrize("name", ["ZADD", "TIME"])
-async def test_a_server_without_a_command_that_the_settings_do_not_need_is_taken(name: str, start_server: StartServer) -> None:
+async def test_a_server_without_a_command_that_the_settings_do_not_need_is_taken(
+    name: str, start_server: StartServer
+) -> None:
     server = start_server(["--rename-command", name, ""])
     async with Redlock([server.url], **PLAIN) as redlock, redlock.lock("order") as lease:
         await lease.extend()
@@ -59,7 +69,9 @@ async def test_a_server_without_a_command_that_the_settings_do_not_need_is_taken
 
 @pytest.mark.parametrize("name", ["EVAL", "EVALSHA"])
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_a_server_that_runs_no_scripts_is_refused_by_name(binary: Path, name: str, start_server: StartServer) -> None:
+async def test_a_server_that_runs_no_scripts_is_refused_by_name(
+    binary: Path, name: str, start_server: StartServer
+) -> None:
     server = start_server(["--rename-command", name, ""], binary=binary)
     await refused(server.url, f"does not know {name} ")
 
@@ -67,23 +79,37 @@ async def test_a_server_that_runs_no_scripts_is_refused_by_name(binary: Path, na
 @pytest.mark.parametrize("version", ["2.8.24", "5.0.14", "6.0.16"])
 async def test_a_server_that_says_an_old_version_is_refused_by_version(version: str) -> None:
     async with FakeServer(version) as fake:
-        await refused(fake.url, rf"is redis {version}, which is too old; use Redis 6\.2 or newer, or Valkey")
+        await refused(
+            fake.url, rf"is redis {version}, which is too old; use Redis 6\.2 or newer, or Valkey"
+        )
 
 
-async def test_an_old_server_that_hides_its_version_is_refused_by_the_commands_that_it_does_not_know() -> None:
+async def test_an_old_server_that_hides_its_version_is_refused_by_the_commands_that_it_does_not_know() -> (
+    None
+):
     async with FakeServer(info=b"-NOPERM no\r\n", eval=b"*1\r\n" + bulk("MGET")) as fake:
         await refused(fake.url, "does not know MGET ")
 
 
 @pytest.mark.parametrize(
-    "info", ["redis_version:6.2.0", "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.8", ""]
+    "info",
+    [
+        "redis_version:6.2.0",
+        "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.8",
+        "",
+    ],
 )
 async def test_other_versions_are_taken(info: str) -> None:
-    async with FakeServer(info=bulk(f"{info}\r\nrole:master\r\n")) as fake, Redlock([fake.url], recovery_guard=None) as redlock:
+    async with (
+        FakeServer(info=bulk(f"{info}\r\nrole:master\r\n")) as fake,
+        Redlock([fake.url], recovery_guard=None) as redlock,
+    ):
         assert redlock.nodes[0].state == "up"
 
 
-@pytest.mark.parametrize("lacking", ["-eval", "-mget", "-time", "-zadd", pytest.param("-@all", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "lacking", ["-eval", "-mget", "-time", "-zadd", pytest.param("-@all", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("binary", VERSIONS)
 async def test_a_missing_right_is_told_as_the_servers_word_and_not_as_a_missing_command(
     binary: Path, lacking: str, start_server: StartServer
@@ -96,7 +122,9 @@ async def test_a_missing_right_is_told_as_the_servers_word_and_not_as_a_missing_
 
 
 async def test_the_tries_ride_in_the_handshakes_one_write_and_touch_no_key() -> None:
-    """The fake answers nothing before the last of them has come: a client that waited in between would wait for ever."""
+    """The fake answers nothing before the last of them has come: a client that waited in between
+    would wait for ever.
+    """
     answers: list[bytes] = []
 
     def later(reply: bytes) -> Callable[[list[bytes]], bytes]:
@@ -115,7 +143,11 @@ async def test_the_tries_ride_in_the_handshakes_one_write_and_touch_no_key() -> 
 
     said = bulk("redis_version:7.0.15\r\nrole:master\r\n")
     async with FakeServer(
-        info=later(said), client=later(b"+OK\r\n"), script=later(b"+sha\r\n"), eval=later(b"*0\r\n"), evalsha=last
+        info=later(said),
+        client=later(b"+OK\r\n"),
+        script=later(b"+sha\r\n"),
+        eval=later(b"*0\r\n"),
+        evalsha=last,
     ) as fake:
         async with Redlock([fake.url], recovery_guard=None, connect_timeout=30) as redlock:
             assert redlock.nodes[0].state == "up"

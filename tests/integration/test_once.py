@@ -43,7 +43,11 @@ async def test_one_of_several_managers_runs_the_function(three_nodes: NodeSet) -
 
         return await run()
 
-    async with Redlock(three_nodes.urls) as one, Redlock(three_nodes.urls) as two, Redlock(three_nodes.urls) as three:
+    async with (
+        Redlock(three_nodes.urls) as one,
+        Redlock(three_nodes.urls) as two,
+        Redlock(three_nodes.urls) as three,
+    ):
         ran = await asyncio.gather(*(call(redlock) for redlock in (one, two, three) * 2))
         assert (sum(ran), len(began)) == (1, 1)
         assert (await one.inspect("job")).over
@@ -53,7 +57,9 @@ async def test_one_of_several_managers_runs_the_function(three_nodes: NodeSet) -
 
 @pytest.mark.slow
 @pytest.mark.faults
-async def test_the_run_of_a_killed_process_is_not_repeated_within_the_time(three_nodes: NodeSet) -> None:
+async def test_the_run_of_a_killed_process_is_not_repeated_within_the_time(
+    three_nodes: NodeSet,
+) -> None:
     three_nodes.found()
     async with Redlock(three_nodes.urls) as redlock, program(JOB, *three_nodes.urls) as job:
         assert job.stdout is not None

@@ -10,14 +10,25 @@ import redis
 from aioredlock_ng._core.replies import Standing
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.catalogue import ACQUIRE_READ, FORCE_RELEASE, RELEASE, RELEASE_EACH, RELEASE_READ, STAND
+from aioredlock_ng._scripts.catalogue import (
+    ACQUIRE_READ,
+    FORCE_RELEASE,
+    RELEASE,
+    RELEASE_EACH,
+    RELEASE_READ,
+    STAND,
+)
 from aioredlock_ng._scripts.kinds import MUTEX
 
 if TYPE_CHECKING:
     from aioredlock_ng._scripts import Script
     from tests.support.node_set import Node, NodeSet
 
-ONE, OTHER, GONE = "-00000000000000aa:1:60000", "-00000000000000bb:1:60000", "00000000000000cc:1:60000"
+ONE, OTHER, GONE = (
+    "-00000000000000aa:1:60000",
+    "-00000000000000bb:1:60000",
+    "00000000000000cc:1:60000",
+)
 
 
 def run(node: Node, script: Script, keys: tuple[str, ...], *args: object) -> bytes:
@@ -25,7 +36,10 @@ def run(node: Node, script: Script, keys: tuple[str, ...], *args: object) -> byt
 
 
 def calls_of(client: redis.Redis) -> dict[str, int]:
-    return {name.removeprefix("cmdstat_"): figures["calls"] for name, figures in client.info("commandstats").items()}
+    return {
+        name.removeprefix("cmdstat_"): figures["calls"]
+        for name, figures in client.info("commandstats").items()
+    }
 
 
 def assert_readable(node: Node) -> None:
@@ -35,7 +49,9 @@ def assert_readable(node: Node) -> None:
     assert is_held(command.read(raw))
 
 
-def test_a_look_that_keeps_nothing_any_more_leaves_the_keys_before_to_others(node_of_each_version: NodeSet) -> None:
+def test_a_look_that_keeps_nothing_any_more_leaves_the_keys_before_to_others(
+    node_of_each_version: NodeSet,
+) -> None:
     node = node_of_each_version[0]
     node.command("SET", "b", "held", "PX", "60000")
     run(node, STAND, ("a", "b"), f"1:{ONE}", 12000, 30000)
@@ -59,7 +75,9 @@ def test_an_offer_to_a_set_becomes_a_key_that_is_kept_for_it(node_of_each_versio
     assert run(node, MUTEX.acquire, ("a",), "token", 10000, f"2:{OTHER}") == b"1"
 
 
-def test_a_key_that_is_deleted_by_force_is_offered_to_the_first_in_its_queue(node_of_each_version: NodeSet) -> None:
+def test_a_key_that_is_deleted_by_force_is_offered_to_the_first_in_its_queue(
+    node_of_each_version: NodeSet,
+) -> None:
     node = node_of_each_version[0]
     node.command("SET", "a", "held", "PX", "60000")
     run(node, STAND, ("a",), f"1:{ONE}", 12000, 2000)
@@ -72,7 +90,9 @@ def test_a_key_that_is_deleted_by_force_is_offered_to_the_first_in_its_queue(nod
     assert node.command("EXISTS", "aioredlock_ng:queue:a") == b"0"
 
 
-def test_a_key_of_another_type_that_is_deleted_by_force_is_offered_too(node_of_each_version: NodeSet) -> None:
+def test_a_key_of_another_type_that_is_deleted_by_force_is_offered_too(
+    node_of_each_version: NodeSet,
+) -> None:
     node = node_of_each_version[0]
     node.command("SET", "a", "held", "PX", "60000")
     run(node, STAND, ("a",), f"1:{ONE}", 12000, 2000)
@@ -90,7 +110,9 @@ def test_a_key_that_nobody_waits_for_is_deleted_by_force(node_of_each_version: N
 
 
 @pytest.mark.parametrize("ticket", ["inf", "1e300", "-inf", "2.5"])
-def test_a_strange_ticket_in_a_queue_makes_no_refusal_unreadable(node_of_each_version: NodeSet, ticket: str) -> None:
+def test_a_strange_ticket_in_a_queue_makes_no_refusal_unreadable(
+    node_of_each_version: NodeSet, ticket: str
+) -> None:
     node = node_of_each_version[0]
     node.command("SET", "a", "held", "PX", "60000")
     node.command("ZADD", "aioredlock_ng:queue:a", ticket, "somebody")
@@ -103,7 +125,9 @@ def test_a_strange_offer_makes_no_refusal_unreadable(node_of_each_version: NodeS
     assert_readable(node)
 
 
-def test_a_strange_member_before_a_waiter_makes_no_look_unreadable(node_of_each_version: NodeSet) -> None:
+def test_a_strange_member_before_a_waiter_makes_no_look_unreadable(
+    node_of_each_version: NodeSet,
+) -> None:
     node = node_of_each_version[0]
     node.command("SET", "a", "held", "PX", "60000")
     node.command("ZADD", "aioredlock_ng:queue:a", "0", f"somebody:{'9' * 30}")
@@ -114,14 +138,20 @@ def test_a_strange_member_before_a_waiter_makes_no_look_unreadable(node_of_each_
 
 
 @pytest.mark.parametrize("script", [RELEASE, RELEASE_EACH], ids=lambda script: script.name)
-def test_a_release_without_waiters_calls_three_commands(node_of_each_version: NodeSet, script: Script) -> None:
+def test_a_release_without_waiters_calls_three_commands(
+    node_of_each_version: NodeSet, script: Script
+) -> None:
     node = node_of_each_version[0]
     node.command("SET", "a", "token", "PX", "60000")
     with redis.Redis.from_url(node.url) as client:
         client.config_resetstat()
         assert run(node, script, ("a",), "token") == b"1"
         calls = calls_of(client)
-    assert {name: calls.get(name) for name in ("get", "exists", "del")} == {"get": 1, "exists": 1, "del": 1}
+    assert {name: calls.get(name) for name in ("get", "exists", "del")} == {
+        "get": 1,
+        "exists": 1,
+        "del": 1,
+    }
     assert not any(name.startswith(("z", "mget", "publish")) for name in calls)
 
 

@@ -1,4 +1,6 @@
-"""Nodes that come back: what is owed to them is released however late, and which connection is theirs is told apart."""
+"""Nodes that come back: what is owed to them is released however late, and which connection is
+theirs is told apart.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def cut(redlock: Redlock, index: int) -> None:
 
 
 @pytest.mark.faults
-async def test_what_a_hung_node_executes_when_it_wakes_is_released_though_its_ttl_has_passed(three_nodes: NodeSet) -> None:
+async def test_what_a_hung_node_executes_when_it_wakes_is_released_though_its_ttl_has_passed(
+    three_nodes: NodeSet,
+) -> None:
     """Each key lives for its whole ttl from then on, held by nobody."""
     clock = Clock()
     async with Redlock(three_nodes.urls, ttl=TTL, recovery_guard=None, clock=clock) as redlock:
@@ -67,8 +71,13 @@ async def test_what_a_hung_node_executes_when_it_wakes_is_released_though_its_tt
 
 @pytest.mark.slow
 async def test_what_is_owed_is_released_twice(three_nodes: NodeSet) -> None:
-    """A server that hung may still be executing what it had from the old connection when the new one is made."""
-    async with Proxy(three_nodes.urls[0]) as proxy, Redlock([proxy.url, *three_nodes.urls[1:]], ttl=TTL) as redlock:
+    """A server that hung may still be executing what it had from the old connection when the new
+    one is made.
+    """
+    async with (
+        Proxy(three_nodes.urls[0]) as proxy,
+        Redlock([proxy.url, *three_nodes.urls[1:]], ttl=TTL) as redlock,
+    ):
         lease = await redlock.lock("order").acquire()
         await eventually(lambda: lease.nodes == (3, 3))
         await proxy.refuse()
@@ -106,7 +115,9 @@ async def test_a_node_that_wakes_while_it_is_probed_keeps_its_connection(
         probed.set()
         return await connect(connector, within)
 
-    async with Redlock(three_nodes.urls, node_timeout=0.5, connect_timeout=30.0, ttl=TTL) as redlock:
+    async with Redlock(
+        three_nodes.urls, node_timeout=0.5, connect_timeout=30.0, ttl=TTL
+    ) as redlock:
         used: Any = redlock.engine().context.fleet.nodes[0]
         three_nodes.pause(0)
         await suspect(redlock, 0)
@@ -138,7 +149,9 @@ async def test_a_silent_connection_is_given_up_once_the_server_answers_on_anothe
 
 
 class Relay:
-    """In front of one server; `cuts` connections end together with the last answer of their handshake."""
+    """In front of one server; `cuts` connections end together with the last answer of their
+    handshake.
+    """
 
     def __init__(self, url: str, behind: bytes) -> None:
         self.cuts = self.accepted = 0
@@ -159,7 +172,10 @@ class Relay:
         self.accepted += 1
         inner, outer = await asyncio.open_connection(self._parts.hostname, self._parts.port)
         self._open.add(writer)
-        ways = [asyncio.create_task(self._there(reader, outer)), asyncio.create_task(self._back(inner, writer))]
+        ways = [
+            asyncio.create_task(self._there(reader, outer)),
+            asyncio.create_task(self._back(inner, writer)),
+        ]
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         self._open.discard(writer)
         for end in (writer, outer):
@@ -187,7 +203,9 @@ class Relay:
 
 @contextlib.asynccontextmanager
 async def ending(how: str, nodes: NodeSet, tls_files: TLSFiles) -> AsyncIterator[tuple[Relay, str]]:
-    """A relay and its URL; the connection ends by an answer too many, or by TLS's own word of farewell."""
+    """A relay and its URL; the connection ends by an answer too many, or by TLS's own word of
+    farewell.
+    """
     relay = Relay(nodes.urls[0], b"+PONG\r\n" if how == "an answer too many" else b"")
     context = None
     if how == "TLS":
@@ -195,7 +213,10 @@ async def ending(how: str, nodes: NodeSet, tls_files: TLSFiles) -> AsyncIterator
         context.load_cert_chain(tls_files.cert, tls_files.key)
     async with await asyncio.start_server(relay.serve, "127.0.0.1", 0, ssl=context) as server:
         place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        yield relay, f"rediss://{place}?ssl_ca_certs={tls_files.ca}" if context else f"redis://{place}"
+        yield (
+            relay,
+            f"rediss://{place}?ssl_ca_certs={tls_files.ca}" if context else f"redis://{place}",
+        )
 
 
 @pytest.mark.parametrize("how", ["an answer too many", "TLS"])
@@ -205,7 +226,9 @@ async def test_a_connection_that_ends_with_its_last_answer_is_not_up_and_owed_re
     heard: list[str] = []
     async with (
         ending(how, one_node, tls_files) as (relay, url),
-        Redlock([url], ttl=TTL, sinks=[lambda event: heard.append(type(event).__name__)]) as redlock,
+        Redlock(
+            [url], ttl=TTL, sinks=[lambda event: heard.append(type(event).__name__)]
+        ) as redlock,
     ):
         lease = await redlock.lock("order").acquire()
         relay.refuse()
@@ -220,7 +243,9 @@ async def test_a_connection_that_ends_with_its_last_answer_is_not_up_and_owed_re
 
 
 @pytest.mark.parametrize("ticks", range(6))
-async def test_opening_ends_though_closing_begins_while_it_has_just_begun(three_nodes: NodeSet, ticks: int) -> None:
+async def test_opening_ends_though_closing_begins_while_it_has_just_begun(
+    three_nodes: NodeSet, ticks: int
+) -> None:
     redlock = Redlock(three_nodes.urls)
     opening = asyncio.create_task(redlock.open())
     for _ in range(ticks):
@@ -234,7 +259,9 @@ async def test_opening_ends_though_closing_begins_while_it_has_just_begun(three_
 
 async def test_closing_does_not_wait_for_a_connection_that_is_gone(three_nodes: NodeSet) -> None:
     async with Proxy(three_nodes.urls[0]) as proxy:
-        redlock = await Redlock([proxy.url, *three_nodes.urls[1:]], close_timeout=60.0, node_timeout=30.0, ttl=50.0).open()
+        redlock = await Redlock(
+            [proxy.url, *three_nodes.urls[1:]], close_timeout=60.0, node_timeout=30.0, ttl=50.0
+        ).open()
         await redlock.lock("order").acquire()
         proxy.stall()
         closing = asyncio.create_task(redlock.aclose())
@@ -245,11 +272,15 @@ async def test_closing_does_not_wait_for_a_connection_that_is_gone(three_nodes: 
 
 
 @pytest.mark.slow
-async def test_a_node_that_is_always_slow_is_suspect_until_it_answers_in_time(three_nodes: NodeSet) -> None:
+async def test_a_node_that_is_always_slow_is_suspect_until_it_answers_in_time(
+    three_nodes: NodeSet,
+) -> None:
     heard: list[Event] = []
     async with (
         Proxy(three_nodes.urls[0]) as proxy,
-        Redlock([proxy.url, *three_nodes.urls[1:]], node_timeout=0.1, ttl=TTL, sinks=[heard.append]) as redlock,
+        Redlock(
+            [proxy.url, *three_nodes.urls[1:]], node_timeout=0.1, ttl=TTL, sinks=[heard.append]
+        ) as redlock,
     ):
 
         def told(kind: type[Event]) -> int:
@@ -259,7 +290,9 @@ async def test_a_node_that_is_always_slow_is_suspect_until_it_answers_in_time(th
         probes = stats_of(three_nodes, 0, "time")
         # It answers everything, and now and then there is nothing that it has not answered.
         await suspect(redlock, 0)
-        await eventually(lambda: told(NodeAnswers) or stats_of(three_nodes, 0, "time") >= probes + 4)
+        await eventually(
+            lambda: told(NodeAnswers) or stats_of(three_nodes, 0, "time") >= probes + 4
+        )
         assert (told(NodeSuspect), told(NodeAnswers), state_of(redlock, 0)) == (1, 0, "suspect")
         proxy.delay(0.0)
         await eventually(lambda: state_of(redlock, 0) == "up")

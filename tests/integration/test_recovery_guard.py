@@ -1,4 +1,6 @@
-"""Real servers that forgot: none helps a second holder in, a new deployment waits for nothing, a lost minority is repaired."""
+"""Real servers that forgot: none helps a second holder in, a new deployment waits for nothing, a
+lost minority is repaired.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,11 @@ FORGETTING: dict[str, Callable[[LocalServer], Any]] = {
 }
 
 
-async def is_refused_then_granted(redlock: Redlock, index: int, since: float, missing: str = "") -> None:
-    """Node `index`, without which there is no quorum, may vote `GUARD` seconds after `since` and not before.
+async def is_refused_then_granted(
+    redlock: Redlock, index: int, since: float, missing: str = ""
+) -> None:
+    """Node `index`, without which there is no quorum, may vote `GUARD` seconds after `since` and
+    not before.
 
     `missing`: the node for which a new set waits.
     """
@@ -77,7 +82,9 @@ async def is_refused_then_granted(redlock: Redlock, index: int, since: float, mi
     else:
         why = r"may have forgotten locks, \d\.\d s left; .*recovery_guard=None"
     assert re.search(why, redlock.nodes[index].reason)
-    with pytest.raises(QuorumUnreachable, match="new set" if missing else "recovery_guard=None") as caught:
+    with pytest.raises(
+        QuorumUnreachable, match="new set" if missing else "recovery_guard=None"
+    ) as caught:
         await redlock.lock("order").try_acquire()
     told = {vote.node: vote.outcome for vote in caught.value.votes}
     if told[node] == "unknown":
@@ -112,14 +119,20 @@ async def test_a_server_that_forgot_grants_nothing_for_the_guard_time(
         assert servers[1].command("EXISTS", "witness") == (b"1" if survives else b"0")
         node = redlock.nodes[1].address
         await is_refused_then_granted(redlock, 1, since)
-        assert (marker(servers[1]) == vouched) is how.startswith("FLUSH"), "a marker names the process"
-    said = [record.getMessage() for record in caplog.records if f"node {node}" in record.getMessage()]
+        assert (marker(servers[1]) == vouched) is how.startswith("FLUSH"), (
+            "a marker names the process"
+        )
+    said = [
+        record.getMessage() for record in caplog.records if f"node {node}" in record.getMessage()
+    ]
     assert sum(bool(re.search(r"grants no lock for \d\.\d s more", line)) for line in said) == 1
     assert sum("may grant locks again" in line for line in said) == 1
 
 
 @pytest.mark.slow
-async def test_a_fresh_server_that_joins_an_old_set_grants_nothing_for_the_guard_time(start_server: StartServer) -> None:
+async def test_a_fresh_server_that_joins_an_old_set_grants_nothing_for_the_guard_time(
+    start_server: StartServer,
+) -> None:
     servers = [start_server() for _ in range(3)]
     trust(servers[0])
     servers[2].crash()
@@ -129,7 +142,9 @@ async def test_a_fresh_server_that_joins_an_old_set_grants_nothing_for_the_guard
 
 
 @pytest.mark.slow
-async def test_a_first_start_with_a_server_missing_waits_the_guard_time(start_server: StartServer) -> None:
+async def test_a_first_start_with_a_server_missing_waits_the_guard_time(
+    start_server: StartServer,
+) -> None:
     servers = [start_server() for _ in range(3)]
     servers[2].crash()
     since = time.monotonic()
@@ -144,7 +159,10 @@ async def test_a_restart_of_all_servers_lets_nobody_in_beside_a_holder_who_is_to
 ) -> None:
     servers = [start_server() for _ in range(count)]
     settings: dict[str, Any] = {"ttl": 5.0, "max_ttl": 5.0, "node_timeout": 0.5}
-    async with Redlock(urls_of(servers), **settings) as holder, Redlock(urls_of(servers), **settings) as other:
+    async with (
+        Redlock(urls_of(servers), **settings) as holder,
+        Redlock(urls_of(servers), **settings) as other,
+    ):
         await all_up(holder)
         await all_up(other)
         lease = await holder.lock("order", auto_extend=False).acquire()
@@ -158,7 +176,11 @@ async def test_a_restart_of_all_servers_lets_nobody_in_beside_a_holder_who_is_to
         async with asyncio.timeout(6.0 + BUSY):
             await (await waiting).release()
         assert time.monotonic() >= deadline, "it was granted after the first lease was over"
-    said = [line for line in caplog.messages if line.startswith("all nodes restarted or lost their memory")]
+    said = [
+        line
+        for line in caplog.messages
+        if line.startswith("all nodes restarted or lost their memory")
+    ]
     assert len(said) == 2, "each of them noticed"
 
 
@@ -175,7 +197,9 @@ async def test_a_promoted_replica_grants_nothing_for_the_guard_time(
                 await eventually(lambda: marker(sentinel_set.replica) == vouched)
             since = time.monotonic()
             await asyncio.to_thread(sentinel_set.failover)
-            await eventually(lambda: redlock.nodes[1].run_id == sentinel_set.replica.info()["run_id"], 15)
+            await eventually(
+                lambda: redlock.nodes[1].run_id == sentinel_set.replica.info()["run_id"], 15
+            )
             await is_refused_then_granted(redlock, 1, since)
     finally:
         await client.aclose()
@@ -192,12 +216,16 @@ async def test_flushing_the_scripts_has_no_effect(start_server: StartServer) -> 
         await eventually(lambda: [node.state for node in redlock.nodes] == ["up"] * 3)
 
 
-async def test_a_waiter_with_a_timeout_is_told_of_the_quarantine_in_time(start_server: StartServer) -> None:
+async def test_a_waiter_with_a_timeout_is_told_of_the_quarantine_in_time(
+    start_server: StartServer,
+) -> None:
     servers = [start_server() for _ in range(3)]
     async with Redlock(urls_of(servers), node_timeout=1.0) as redlock:
         servers[2].crash()
         servers[1].wipe()
-        with pytest.raises(QuorumUnreachable, match=r"quarantined .*6\d\.\d s left|quarantined .*5\d\.\d s left") as caught:
+        with pytest.raises(
+            QuorumUnreachable, match=r"quarantined .*6\d\.\d s left|quarantined .*5\d\.\d s left"
+        ) as caught:
             await redlock.lock("order", blocking_timeout=1.0).acquire()
         # A loop's timers may be a millisecond early.
         assert 0.99 <= caught.value.elapsed < 1.0 + BUSY
@@ -212,7 +240,9 @@ async def test_a_first_start_waits_for_nothing_and_warns_of_nothing(
         assert await redlock.lock("order", blocking_timeout=0).acquire()
         await eventually(lambda: [node.state for node in redlock.nodes] == ["up"] * 5)
         assert time.monotonic() - began < BUSY, "the guard time is a minute"
-    assert [record.getMessage() for record in caplog.records if record.name == "aioredlock_ng"] == []
+    assert [
+        record.getMessage() for record in caplog.records if record.name == "aioredlock_ng"
+    ] == []
 
 
 STARTER = """
@@ -237,7 +267,9 @@ async def test_twenty_processes_start_a_new_deployment_whose_last_server_comes_u
     servers = [start_server() for _ in range(3)]
     servers[2].crash()
     async with contextlib.AsyncExitStack() as stack:
-        starters = [await stack.enter_async_context(program(STARTER, *urls_of(servers))) for _ in range(20)]
+        starters = [
+            await stack.enter_async_context(program(STARTER, *urls_of(servers))) for _ in range(20)
+        ]
 
         async def line(starter: asyncio.subprocess.Process) -> bytes:
             assert starter.stdout is not None
@@ -258,7 +290,9 @@ async def test_twenty_processes_start_a_new_deployment_whose_last_server_comes_u
         assert time.monotonic() - began < 45, "the guard time is a minute"
 
 
-async def test_a_longer_max_ttl_is_on_the_nodes_before_they_vote_for_it(start_server: StartServer) -> None:
+async def test_a_longer_max_ttl_is_on_the_nodes_before_they_vote_for_it(
+    start_server: StartServer,
+) -> None:
     servers = [start_server() for _ in range(3)]
 
     def bounds() -> list[str]:
@@ -283,10 +317,15 @@ async def test_a_longer_max_ttl_is_on_the_nodes_before_they_vote_for_it(start_se
 
 @pytest.mark.slow
 @pytest.mark.once
-async def test_a_lease_survives_a_rolling_restart_a_guard_time_apart(start_server: StartServer) -> None:
+async def test_a_lease_survives_a_rolling_restart_a_guard_time_apart(
+    start_server: StartServer,
+) -> None:
     servers = [start_server() for _ in range(3)]
     # It must outlive stalls of a busy machine; each restart costs the guard time of that ttl.
-    async with Redlock(urls_of(servers), ttl=2.0, max_ttl=2.0, node_timeout=0.5) as redlock, redlock.lock("order") as lease:
+    async with (
+        Redlock(urls_of(servers), ttl=2.0, max_ttl=2.0, node_timeout=0.5) as redlock,
+        redlock.lock("order") as lease,
+    ):
         for index, server in enumerate(servers):
             await kill_and_start(server)
             await eventually(lambda: lease.nodes == (2, 3))
@@ -297,7 +336,9 @@ async def test_a_lease_survives_a_rolling_restart_a_guard_time_apart(start_serve
         assert redlock.stats().lost == 0
 
 
-async def test_a_lease_is_lost_at_once_when_the_restarts_go_faster(start_server: StartServer) -> None:
+async def test_a_lease_is_lost_at_once_when_the_restarts_go_faster(
+    start_server: StartServer,
+) -> None:
     servers = [start_server() for _ in range(3)]
     async with Redlock(urls_of(servers), ttl=60.0) as redlock:
         lease = await redlock.lock("order").acquire()
@@ -353,8 +394,11 @@ asyncio.run(main())
 """
 
 
-async def overlaps_in_bursts(start_server: StartServer, guard: str | None, ttl: float, hold: float) -> int:
-    """Kill three of five servers at once and start them again, ten times or until there was an overlap, while somebody holds.
+async def overlaps_in_bursts(
+    start_server: StartServer, guard: str | None, ttl: float, hold: float
+) -> int:
+    """Kill three of five servers at once and start them again, ten times or until there was an
+    overlap, while somebody holds.
 
     All processes of a machine read the same clock.
     """
@@ -372,7 +416,10 @@ async def overlaps_in_bursts(start_server: StartServer, guard: str | None, ttl: 
                 held.set()
 
         def overlaps() -> int:
-            return sum(later[0] < earlier[1] and earlier[0] < later[1] for earlier, later in itertools.combinations(times, 2))
+            return sum(
+                later[0] < earlier[1] and earlier[0] < later[1]
+                for earlier, later in itertools.combinations(times, 2)
+            )
 
         listeners = [asyncio.create_task(listen(holder)) for holder in holders]
         # Before the programs' own end, which reads too.
@@ -381,7 +428,9 @@ async def overlaps_in_bursts(start_server: StartServer, guard: str | None, ttl: 
             held.clear()
             async with asyncio.timeout(60):
                 await held.wait()
-            await asyncio.gather(*(kill_and_start(servers[(burst + offset) % 5]) for offset in range(3)))
+            await asyncio.gather(
+                *(kill_and_start(servers[(burst + offset) % 5]) for offset in range(3))
+            )
             if overlaps():
                 return overlaps()
         held.clear()
@@ -398,7 +447,9 @@ async def overlaps_in_bursts(start_server: StartServer, guard: str | None, ttl: 
 
 @pytest.mark.slow
 @pytest.mark.once
-async def test_ten_bursts_of_three_restarts_of_five_let_nobody_in_beside_a_holder(start_server: StartServer) -> None:
+async def test_ten_bursts_of_three_restarts_of_five_let_nobody_in_beside_a_holder(
+    start_server: StartServer,
+) -> None:
     assert await overlaps_in_bursts(start_server, "auto", ttl=1.0, hold=0.4) == 0
 
 

@@ -1,4 +1,6 @@
-"""Fails loudly the day that redis-py's internals move which `_nodes/connect.py` touches; says which and what for."""
+"""Fails loudly the day that redis-py's internals move which `_nodes/connect.py` touches; says which
+and what for.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis, Sentinel
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import (
+    AbstractConnection,
+    Connection,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.backoff import NoBackoff
@@ -59,12 +66,16 @@ class _Taker(asyncio.BufferedProtocol):
 def url(request: pytest.FixtureRequest, start_server: Callable[..., LocalServer]) -> str:
     # Not among the arguments: the other kinds run where there is no server with TLS.
     server: LocalServer = (
-        request.getfixturevalue("tls_server") if request.param == "tls" else start_server(unix_socket=request.param == "unix")
+        request.getfixturevalue("tls_server")
+        if request.param == "tls"
+        else start_server(unix_socket=request.param == "unix")
     )
     return server.url
 
 
-async def test_a_connected_connection_has_a_stream_pair_with_a_transport_and_an_empty_buffer(url: str) -> None:
+async def test_a_connected_connection_has_a_stream_pair_with_a_transport_and_an_empty_buffer(
+    url: str,
+) -> None:
     pool = ConnectionPool.from_url(url, protocol=3)
     connection: Any = pool.connection_class(**pool.connection_kwargs)
     tasks, opened, open_streams = asyncio.all_tasks(), [], connection._connect
@@ -79,7 +90,9 @@ async def test_a_connected_connection_has_a_stream_pair_with_a_transport_and_an_
     assert isinstance(connection._writer, asyncio.StreamWriter)
     assert isinstance(connection._reader, asyncio.StreamReader)
     assert callable(connection._writer.transport.set_protocol)
-    assert isinstance(connection._reader._buffer, bytearray), "where bytes lie that were received and not yet parsed"
+    assert isinstance(connection._reader._buffer, bytearray), (
+        "where bytes lie that were received and not yet parsed"
+    )
     assert not connection._reader._buffer
     assert asyncio.all_tasks() == tasks, "nothing may go on reading behind our back"
     await connection.disconnect()
@@ -108,8 +121,16 @@ async def test_its_transport_can_be_taken_over_for_good(url: str) -> None:
 def test_every_setting_that_is_forced_exists(kind: type[AbstractConnection]) -> None:
     parameters = set(inspect.signature(AbstractConnection.__init__).parameters)
     assert parameters >= FORCED, "a setting of AbstractConnection has another name"
-    settings: Any = dict.fromkeys(FORCED - {"retry", "retry_on_error", "protocol", "health_check_interval"})
-    connection: Any = kind(**settings, retry=Retry(NoBackoff(), 0), retry_on_error=[], protocol=3, health_check_interval=0)
+    settings: Any = dict.fromkeys(
+        FORCED - {"retry", "retry_on_error", "protocol", "health_check_interval"}
+    )
+    connection: Any = kind(
+        **settings,
+        retry=Retry(NoBackoff(), 0),
+        retry_on_error=[],
+        protocol=3,
+        health_check_interval=0,
+    )
     assert connection._writer is None, "before connecting"
     assert connection._reader is None, "before connecting"
     assert connection.socket_timeout is None
@@ -121,7 +142,10 @@ def test_every_setting_that_is_forced_exists(kind: type[AbstractConnection]) -> 
 def test_a_pool_tells_how_it_makes_connections(pool: type[ConnectionPool]) -> None:
     made: Any = pool.from_url("rediss://me:word@127.0.0.1:7/3?ssl_ca_certs=/ca")
     assert made.connection_class is SSLConnection
-    told = {name: made.connection_kwargs[name] for name in ("host", "port", "db", "username", "password")}
+    told = {
+        name: made.connection_kwargs[name]
+        for name in ("host", "port", "db", "username", "password")
+    }
     assert told == {"host": "127.0.0.1", "port": 7, "db": 3, "username": "me", "password": "word"}
     assert pool.from_url("unix:///a/socket").connection_kwargs["path"] == "/a/socket"
     client = Redis(host="127.0.0.2", port=8)
@@ -136,7 +160,10 @@ def test_a_sentinels_pool_tells_its_service_and_its_sentinels() -> None:
     assert isinstance(pool, SentinelConnectionPool)
     assert pool.service_name == "main"
     asked = [one.connection_pool.connection_kwargs for one in pool.sentinel_manager.sentinels]
-    assert [(kwargs["host"], kwargs["port"]) for kwargs in asked] == [("127.0.0.1", 26379), ("127.0.0.2", 26379)]
+    assert [(kwargs["host"], kwargs["port"]) for kwargs in asked] == [
+        ("127.0.0.1", 26379),
+        ("127.0.0.2", 26379),
+    ]
     assert Connector(sentinel.master_for("main")).address == "main@sentinel"
 
 

@@ -1,4 +1,6 @@
-"""A release that a server refuses for now is still owed, and delivered when the server is free again."""
+"""A release that a server refuses for now is still owed, and delivered when the server is free
+again.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 def _ask(url: str, *words: bytes) -> bytes:
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=30) as sock:
-        sock.sendall(b"".join([b"*%d\r\n" % len(words), *(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)]))
+        sock.sendall(
+            b"".join([b"*%d\r\n" % len(words), *(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)])
+        )
         return sock.recv(4096)
 
 

@@ -39,17 +39,23 @@ def restricted(server: LocalServer) -> str:
 
 @pytest.mark.slow
 async def test_the_first_refused_renewal_of_a_node_is_a_warning_until_it_renews_again(
-    two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
+    two_nodes_and: Callable[[str], list[str]],
+    start_server: Callable[..., LocalServer],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, warned = start_server(), Warned()
     nodes = two_nodes_and(restricted(server))
-    async with Redlock(nodes, node_timeout=1.0, ttl=2.0, sinks=[warned]) as redlock, redlock.lock("order") as lease:
+    async with (
+        Redlock(nodes, node_timeout=1.0, ttl=2.0, sinks=[warned]) as redlock,
+        redlock.lock("order") as lease,
+    ):
         await eventually(lambda: lease.nodes == (3, 3))
         for turn in (1, 2):
             server.command("ACL", "SETUSER", "locks", "-pexpire")
             await lease.extend()
             await eventually(lambda turn=turn: len(warned.reasons) == turn)
-            # Without its key there is nothing to refuse; it is given back then, and the next renewal is refused again.
+            # Without its key there is nothing to refuse; it is given back then, and the next
+            # renewal is refused again.
             await eventually(lambda: server.command("EXISTS", "order") == b"0")
             await eventually(lambda: server.command("EXISTS", "order") == b"1")
             for _ in range(3):
@@ -69,7 +75,10 @@ async def test_a_node_that_forgot_the_scripts_and_says_so_behind_the_quorum_rene
 ) -> None:
     server, warned = start_server(), Warned()
     nodes = two_nodes_and(restricted(server))
-    async with Redlock(nodes, node_timeout=1.0, ttl=5.0, sinks=[warned]) as redlock, redlock.lock("order") as lease:
+    async with (
+        Redlock(nodes, node_timeout=1.0, ttl=5.0, sinks=[warned]) as redlock,
+        redlock.lock("order") as lease,
+    ):
         await eventually(lambda: lease.nodes == (3, 3))
         server.command("SCRIPT", "FLUSH")
         server.pause()
@@ -111,7 +120,9 @@ async def test_a_node_that_forgot_the_scripts_renews_no_lease_that_was_abandoned
 
 @pytest.mark.slow
 async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_releases_again(
-    two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
+    two_nodes_and: Callable[[str], list[str]],
+    start_server: Callable[..., LocalServer],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, warned = start_server(), Warned()
     nodes = two_nodes_and(restricted(server))
@@ -126,9 +137,13 @@ async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_release
             for name in ("a", "b", "c"):
                 await hold(redlock, f"{name}{turn}")
             await eventually(lambda turn=turn: len(warned.reasons) == turn)
-            # A server cannot refuse to release a key that is gone. Wait for the keys first: `owed` is
-            # 0 for an instant whenever the releases are sent again.
-            await eventually(lambda turn=turn: server.command("EXISTS", *(f"{name}{turn}" for name in "abc")) == b"0")
+            # A server cannot refuse to release a key that is gone. Wait for the keys first: `owed`
+            # is 0 for an instant whenever the releases are sent again.
+            await eventually(
+                lambda turn=turn: (
+                    server.command("EXISTS", *(f"{name}{turn}" for name in "abc")) == b"0"
+                )
+            )
             await eventually(lambda: redlock.nodes[2].owed == 0)
             await hold(redlock, f"d{turn}")
             await eventually(lambda: redlock.nodes[2].owed == 1)
@@ -138,7 +153,10 @@ async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_release
             await eventually(lambda turn=turn: server.command("EXISTS", f"e{turn}") == b"0")
             await eventually(lambda: not redlock.nodes[2].pending)
     assert len(warned.reasons) == 2
-    assert all(reason.startswith("it refuses to release locks, whose keys stay until") for reason in warned.reasons)
+    assert all(
+        reason.startswith("it refuses to release locks, whose keys stay until")
+        for reason in warned.reasons
+    )
     said = [record for record in caplog.records if "refuses to release" in record.getMessage()]
     assert [record.levelno for record in said] == [logging.WARNING] * 2
 

@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
     StartServer = Callable[..., LocalServer]
 
-VERSIONS = tiers.ends([pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()])
+VERSIONS = tiers.ends(
+    [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+)
 
 
 @pytest.fixture(params=VERSIONS)
-async def managers(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[tuple[Redlock, Redlock]]:
+async def managers(
+    request: pytest.FixtureRequest, start_server: StartServer
+) -> AsyncIterator[tuple[Redlock, Redlock]]:
     """A manager whose user lacks the rights, and one with all rights."""
     binary: Path = request.param
     server = start_server(binary=binary)
@@ -35,14 +39,18 @@ async def managers(request: pytest.FixtureRequest, start_server: StartServer) ->
         yield older, newer
 
 
-async def test_a_reader_is_told_at_once_which_right_is_missing(managers: tuple[Redlock, Redlock]) -> None:
+async def test_a_reader_is_told_at_once_which_right_is_missing(
+    managers: tuple[Redlock, Redlock],
+) -> None:
     older, _ = managers
     with pytest.raises(QuorumUnreachable, match=r"no permissions|can't run this command"):
         await asyncio.wait_for(older.rwlock("catalog").read().acquire(), 10)
     assert not (await older.inspect("catalog")).held
 
 
-async def test_writers_and_locks_wait_for_readers_and_hand_over_to_them(managers: tuple[Redlock, Redlock]) -> None:
+async def test_writers_and_locks_wait_for_readers_and_hand_over_to_them(
+    managers: tuple[Redlock, Redlock],
+) -> None:
     older, newer = managers
     reader = await newer.rwlock("catalog").read().acquire()
     writing = asyncio.create_task(older.rwlock("catalog").write().acquire())
@@ -62,7 +70,9 @@ async def test_writers_and_locks_wait_for_readers_and_hand_over_to_them(managers
 
 
 @pytest.mark.slow
-async def test_a_refused_downgrade_keeps_the_key_until_the_loss_is_told(managers: tuple[Redlock, Redlock]) -> None:
+async def test_a_refused_downgrade_keeps_the_key_until_the_loss_is_told(
+    managers: tuple[Redlock, Redlock],
+) -> None:
     older, newer = managers
     writer = await older.rwlock("catalog", ttl=3).write().acquire()
     # A report that the key was deleted and set again may come before the refusal or after it.

@@ -1,4 +1,6 @@
-"""A password appears nowhere: whatever a server quotes, and whatever a parser says of a URL that it cannot read."""
+"""A password appears nowhere: whatever a server quotes, and whatever a parser says of a URL that it
+cannot read.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def by_client(fake: FakeServer, password: str) -> object:
 
 
 def by_provider(fake: FakeServer, password: str) -> object:
-    return Redis(port=fake.port, credential_provider=UsernamePasswordCredentialProvider("u", password))
+    return Redis(
+        port=fake.port, credential_provider=UsernamePasswordCredentialProvider("u", password)
+    )
 
 
 def by_own_provider(fake: FakeServer, password: str) -> object:
@@ -68,7 +72,10 @@ def quoting(begin: str) -> Callable[[list[bytes]], bytes]:
     """Refuse with the words of the command, as a careless proxy does."""
 
     def answer(words: list[bytes]) -> bytes:
-        return b"-%b: %b\r\n" % (begin.encode(), b" ".join(words).replace(b"\r", b"").replace(b"\n", b""))
+        return b"-%b: %b\r\n" % (
+            begin.encode(),
+            b" ".join(words).replace(b"\r", b"").replace(b"\n", b""),
+        )
 
     return answer
 
@@ -96,11 +103,21 @@ STAGES: dict[str, dict[str, Any]] = {
     "INFO is refused": {"hello": remembering, "info": telling("NOPERM")},
     "INFO shows it": {
         "hello": remembering,
-        "info": lambda _: bulk(f"redis_version:7.0.15\r\nrole:slave\r\nmaster_host:{OPENED[0].decode()}\r\n"),
+        "info": lambda _: bulk(
+            f"redis_version:7.0.15\r\nrole:slave\r\nmaster_host:{OPENED[0].decode()}\r\n"
+        ),
     },
     "tracking is refused": {"hello": remembering, "client": telling("ERR")},
-    "scripts are refused": {"hello": remembering, "evalsha": telling("ERR"), "eval": telling("ERR")},
-    "its marker is refused": {"hello": remembering, "evalsha": telling("NOPERM"), "eval": telling("NOPERM")},
+    "scripts are refused": {
+        "hello": remembering,
+        "evalsha": telling("ERR"),
+        "eval": telling("ERR"),
+    },
+    "its marker is refused": {
+        "hello": remembering,
+        "evalsha": telling("NOPERM"),
+        "eval": telling("NOPERM"),
+    },
 }
 
 
@@ -108,20 +125,32 @@ STAGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("password", [PLAIN, SPELT], ids=["plain", "with signs"])
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_password_that_a_server_quotes_is_shown_nowhere(
-    stage: str, password: str, way: Callable[[FakeServer, str], object], caplog: pytest.LogCaptureFixture
+    stage: str,
+    password: str,
+    way: Callable[[FakeServer, str], object],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     said: list[str] = []
     events: list[Event] = []
     async with FakeServer(**STAGES[stage]) as fake:
         node: Any = way(fake, password)
-        async with Redlock([node], connect_timeout=5, node_timeout=0.2, sinks=[events.append]) as redlock:
+        async with Redlock(
+            [node], connect_timeout=5, node_timeout=0.2, sinks=[events.append]
+        ) as redlock:
             with pytest.raises(QuorumUnreachable) as caught:
                 await redlock.lock("order", blocking_timeout=0.1).acquire()
-            said += [everything_said(caught.value), repr(caught.value.votes), repr(redlock.nodes), repr(events)]
+            said += [
+                everything_said(caught.value),
+                repr(caught.value.votes),
+                repr(redlock.nodes),
+                repr(events),
+            ]
             diagnosis = await redlock.diagnose(watch=0.01)
             said.append(repr(diagnosis))
-    assert any(MARK.encode() in word for words in fake.asked for word in words), "the server has heard it"
+    assert any(MARK.encode() in word for words in fake.asked for word in words), (
+        "the server has heard it"
+    )
     text = "\n".join([*said, caplog.text, *(repr(record.args) for record in caplog.records)])
     assert MARK not in text
     # The rest of the words is still there.
@@ -149,7 +178,9 @@ async def test_a_sentinels_password_is_shown_nowhere(caplog: pytest.LogCaptureFi
                 text = everything_said(caught.value) + repr(redlock.nodes) + caplog.text
                 assert MARK not in text
             await sentinel.aclose()
-    assert any(MARK.encode() in word for words in fake.asked for word in words), "the Sentinel has heard it"
+    assert any(MARK.encode() in word for words in fake.asked for word in words), (
+        "the Sentinel has heard it"
+    )
 
 
 URLS = [
@@ -177,7 +208,9 @@ def test_no_error_behind_a_refused_url_shows_its_password(url: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("url", ["redis://:x/{}@127.0.0.1:1/0", "redis://:{}/x@h:1/0", "redis://:[{}@h:1/0"])
+@pytest.mark.parametrize(
+    "url", ["redis://:x/{}@127.0.0.1:1/0", "redis://:{}/x@h:1/0", "redis://:[{}@h:1/0"]
+)
 def test_no_error_of_a_migrated_programs_url_shows_its_password(url: str) -> None:
     filled = url.format(PLAIN)
     for refused in (lambda: Aioredlock([filled]), lambda: CompatSentinel(filled, "primary")):

@@ -1,4 +1,6 @@
-"""No token and no stored value is in an error, event or log line: locks, slots, readers, writers and elections."""
+"""No token and no stored value is in an error, event or log line: locks, slots, readers, writers
+and elections.
+"""
 
 # ruff: noqa: PT012 - what is raised at the end of a body is the subject
 from __future__ import annotations
@@ -39,7 +41,10 @@ PATIENCE = 20.0
 KINDS: dict[str, tuple[list[str], Made]] = {
     "lock": ([NAME], lambda redlock, **options: redlock.lock(NAME, **options)),
     "several names": ([NAME], lambda redlock, **options: redlock.lock("free", NAME, **options)),
-    "semaphore": ([f"{NAME}#1", f"{NAME}#2"], lambda redlock, **options: redlock.semaphore(NAME, 2, **options)),
+    "semaphore": (
+        [f"{NAME}#1", f"{NAME}#2"],
+        lambda redlock, **options: redlock.semaphore(NAME, 2, **options),
+    ),
     "reader": ([NAME], lambda redlock, **options: redlock.rwlock(NAME, **options).read()),
     "writer": ([NAME], lambda redlock, **options: redlock.rwlock(NAME, **options).write()),
 }
@@ -82,7 +87,9 @@ async def stand(election: Election, told: Told) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [TOKEN, VALUE.replace(" ", "_")], ids=["a token", "a value"])
-async def test_a_foreign_value_under_the_key_is_told_to_nobody(three_nodes: NodeSet, told: Told, kind: str, value: str) -> None:
+async def test_a_foreign_value_under_the_key_is_told_to_nobody(
+    three_nodes: NodeSet, told: Told, kind: str, value: str
+) -> None:
     keys, made = KINDS[kind]
     for node in three_nodes:
         trust(node)
@@ -98,7 +105,9 @@ async def test_a_foreign_value_under_the_key_is_told_to_nobody(three_nodes: Node
 
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_token_of_our_own_lease_is_told_to_nobody(three_nodes: NodeSet, told: Told, kind: str) -> None:
+async def test_the_token_of_our_own_lease_is_told_to_nobody(
+    three_nodes: NodeSet, told: Told, kind: str
+) -> None:
     three_nodes.found()
     keys, made = KINDS[kind]
     # A rival of a reader is a writer.
@@ -130,7 +139,9 @@ async def test_the_token_of_our_own_lease_is_told_to_nobody(three_nodes: NodeSet
     told.assert_harmless(*tokens)
 
 
-async def test_the_token_of_a_lease_that_ended_well_is_told_to_nobody(three_nodes: NodeSet, told: Told) -> None:
+async def test_the_token_of_a_lease_that_ended_well_is_told_to_nobody(
+    three_nodes: NodeSet, told: Told
+) -> None:
     three_nodes.found()
     tokens: list[str] = []
     async with Redlock(three_nodes.urls, **OPTIONS, sinks=[told]) as redlock:
@@ -155,13 +166,21 @@ async def test_the_token_of_a_lease_that_ended_well_is_told_to_nobody(three_node
     told.assert_harmless(*tokens)
 
 
-UNTOLD = {events.NodeDegraded, events.TaskFailed, events.AcquireCancelled, events.WaiterWoken, events.LossFound}
+UNTOLD = {
+    events.NodeDegraded,
+    events.TaskFailed,
+    events.AcquireCancelled,
+    events.WaiterWoken,
+    events.LossFound,
+}
 """Events of other tests, and events without a text."""
 
 
 @pytest.mark.slow
 @pytest.mark.faults
-async def test_the_token_of_a_leader_is_in_no_event_while_nodes_hang_and_forget(three_nodes: NodeSet, told: Told) -> None:
+async def test_the_token_of_a_leader_is_in_no_event_while_nodes_hang_and_forget(
+    three_nodes: NodeSet, told: Told
+) -> None:
     """The events are all that there are, but for `UNTOLD`."""
     three_nodes.found()
     tokens: list[str] = []
@@ -220,7 +239,9 @@ async def test_the_token_of_a_leader_is_in_no_event_while_nodes_hang_and_forget(
 
 @pytest.mark.slow
 @pytest.mark.once
-async def test_the_command_line_shows_no_token_of_any_kind_of_lock(three_nodes: NodeSet, told: Told) -> None:
+async def test_the_command_line_shows_no_token_of_any_kind_of_lock(
+    three_nodes: NodeSet, told: Told
+) -> None:
     three_nodes.found()
     cli = Cli(three_nodes.urls)
     async with Redlock(three_nodes.urls, node_timeout=1.0, owner="ann") as redlock:

@@ -1,4 +1,6 @@
-"""No token, stored value or raw reply is in any error, vote, event, log line, state, finding or line of the command line."""
+"""No token, stored value or raw reply is in any error, vote, event, log line, state, finding or
+line of the command line.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ FOUND = {
     "a hash": f"HSET {{}} {VALUE.replace(' ', '_')} {TOKEN}",
     "a list": f"RPUSH {{}} {VALUE.replace(' ', '_')} {TOKEN}",
 }
-IN_THE_WAY = {kind: words for kind, words in FOUND.items() if kind not in ("somebody's lock", "a cached value")}
+IN_THE_WAY = {
+    kind: words
+    for kind, words in FOUND.items()
+    if kind not in ("somebody's lock", "a cached value")
+}
 
 
 async def walk(urls: list[str], told: Told, name: str = "order") -> None:
@@ -54,14 +60,21 @@ async def walk(urls: list[str], told: Told, name: str = "order") -> None:
         await told.by(manager.lock(name))
         note = Lock(manager, name, TOKEN)
         told.texts.append(repr(note))
-        for call in (manager.unlock(note), manager.is_locked(name), manager.get_lock(name, "another's"), manager.extend(note)):
+        for call in (
+            manager.unlock(note),
+            manager.is_locked(name),
+            manager.get_lock(name, "another's"),
+            manager.extend(note),
+        ):
             await told.by(call)
     finally:
         await manager.destroy()
 
 
 @pytest.mark.parametrize("found", FOUND)
-async def test_what_is_under_a_locks_key_is_told_to_nobody(three_nodes: NodeSet, told: Told, found: str) -> None:
+async def test_what_is_under_a_locks_key_is_told_to_nobody(
+    three_nodes: NodeSet, told: Told, found: str
+) -> None:
     for node in three_nodes:
         trust(node)
         node.command(*FOUND[found].format("order").split())
@@ -70,9 +83,13 @@ async def test_what_is_under_a_locks_key_is_told_to_nobody(three_nodes: NodeSet,
 
 @pytest.mark.faults
 @pytest.mark.parametrize("found", tiers.ends([*FOUND]))
-async def test_without_a_quorum_a_look_tells_it_to_nobody_either(three_nodes: NodeSet, told: Told, found: str) -> None:
+async def test_without_a_quorum_a_look_tells_it_to_nobody_either(
+    three_nodes: NodeSet, told: Told, found: str
+) -> None:
     three_nodes[0].command(*FOUND[found].format("order").split())
-    async with Redlock(three_nodes.urls, node_timeout=0.4, recovery_guard=None, sinks=[told]) as redlock:
+    async with Redlock(
+        three_nodes.urls, node_timeout=0.4, recovery_guard=None, sinks=[told]
+    ) as redlock:
         for index in (1, 2):
             three_nodes.pause(index)
         for call in (redlock.inspect, redlock.locked, redlock.force_release):
@@ -86,7 +103,9 @@ async def test_without_a_quorum_a_look_tells_it_to_nobody_either(three_nodes: No
 
 
 @pytest.mark.parametrize("found", IN_THE_WAY)
-async def test_a_refused_force_release_names_all_but_the_value(three_nodes: NodeSet, told: Told, found: str) -> None:
+async def test_a_refused_force_release_names_all_but_the_value(
+    three_nodes: NodeSet, told: Told, found: str
+) -> None:
     for node in three_nodes:
         node.command(*FOUND[found].format("order").split())
     async with Redlock(three_nodes.urls, node_timeout=1.0, recovery_guard=None) as redlock:
@@ -106,7 +125,9 @@ async def test_a_refused_force_release_names_all_but_the_value(three_nodes: Node
 
 
 @pytest.mark.faults
-async def test_the_token_of_a_lease_is_in_no_error_event_or_log_line(three_nodes: NodeSet, told: Told) -> None:
+async def test_the_token_of_a_lease_is_in_no_error_event_or_log_line(
+    three_nodes: NodeSet, told: Told
+) -> None:
     three_nodes.found()
     async with Redlock(three_nodes.urls, node_timeout=0.4, sinks=[told]) as redlock:
         lease = await redlock.lock("order").acquire()
@@ -143,16 +164,30 @@ async def lease_of(redlock: Redlock, told: Told) -> AsyncIterator[list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_the_command_line_shows_the_beginning_of_tokens_and_no_value(three_nodes: NodeSet, told: Told) -> None:
+def test_the_command_line_shows_the_beginning_of_tokens_and_no_value(
+    three_nodes: NodeSet, told: Told
+) -> None:
     for node in three_nodes:
         trust(node)
         for kind, words in FOUND.items():
             node.command(*words.format(kind.replace(" ", "-")).split())
     cli = Cli(three_nodes.urls)
     names = [kind.replace(" ", "-") for kind in FOUND]
-    calls = [("ls", "--all"), ("ls",), ("top", "--once"), ("doctor", "--watch", "0.1"), ("doctor", "--watch", "0.1", "--json")]
-    calls += [(command, name, *more) for command, *more in (("inspect",), ("wait", "-w", "0")) for name in names]
-    calls += [("release", name, "--force", *more) for name in names for more in ((), ("--any-key",))]
+    calls = [
+        ("ls", "--all"),
+        ("ls",),
+        ("top", "--once"),
+        ("doctor", "--watch", "0.1"),
+        ("doctor", "--watch", "0.1", "--json"),
+    ]
+    calls += [
+        (command, name, *more)
+        for command, *more in (("inspect",), ("wait", "-w", "0"))
+        for name in names
+    ]
+    calls += [
+        ("release", name, "--force", *more) for name in names for more in ((), ("--any-key",))
+    ]
     calls += [("inspect", kind.replace(" ", "-"), "--json") for kind in IN_THE_WAY]
     for call in calls:
         done = cli(*call, input="n\n")
@@ -162,8 +197,13 @@ def test_the_command_line_shows_the_beginning_of_tokens_and_no_value(three_nodes
             assert done.returncode == 2
             assert "nothing was released: on 127.0.0.1:" in done.stderr
             assert "the key 'a-hash' is not a lock; " in done.stderr
-    assert [len(keys) for keys in list(three_nodes.keys())] == [len(FOUND)] * 3, "nothing was deleted"
-    assert cli("release", "a-hash", "--force", "--any-key", input="y\n").stdout == "a-hash: deleted on 3 of 3 nodes\n"
+    assert [len(keys) for keys in list(three_nodes.keys())] == [len(FOUND)] * 3, (
+        "nothing was deleted"
+    )
+    assert (
+        cli("release", "a-hash", "--force", "--any-key", input="y\n").stdout
+        == "a-hash: deleted on 3 of 3 nodes\n"
+    )
 
 
 def array(*items: bytes) -> bytes:
@@ -186,7 +226,9 @@ LIES: dict[str, bytes | None] = {
 
 @contextlib.asynccontextmanager
 async def liar(lie: bytes | None, run_id: str) -> AsyncIterator[str]:
-    """A server that gets on with every client, and answers all that matters with a lie; None: it quotes what it is asked."""
+    """A server that gets on with every client, and answers all that matters with a lie; None: it
+    quotes what it is asked.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         parser = hiredis.Reader()
@@ -207,7 +249,10 @@ async def liar(lie: bytes | None, run_id: str) -> AsyncIterator[str]:
             case b"CLIENT" | b"SCRIPT" if words[1].upper() != b"TRACKING":
                 return b"+OK\r\n"
             case _:
-                return lie or b"-ERR cannot do: " + b" ".join(words[:20]).replace(b"\r\n", b" ") + b"\r\n"
+                return (
+                    lie
+                    or b"-ERR cannot do: " + b" ".join(words[:20]).replace(b"\r\n", b" ") + b"\r\n"
+                )
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
@@ -216,7 +261,9 @@ async def liar(lie: bytes | None, run_id: str) -> AsyncIterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lie", tiers.ends([*LIES]))
-async def test_what_a_lying_server_says_is_told_to_nobody(one_node: NodeSet, told: Told, lie: str) -> None:
+async def test_what_a_lying_server_says_is_told_to_nobody(
+    one_node: NodeSet, told: Told, lie: str
+) -> None:
     async with liar(LIES[lie], "1" * 40) as first, liar(LIES[lie], "2" * 40) as second:
         urls = [first, one_node.urls[0], second]
         await walk(urls, told)
@@ -236,8 +283,19 @@ async def test_a_server_that_quotes_a_command_it_lacks_does_not_spread_the_token
 
 
 def test_every_look_has_a_vote_that_shows_neither_token_nor_value() -> None:
-    looks = [Free(), Held(9.8, TOKEN.encode(), VALUE.encode()), Held(float("inf"), VALUE.encode()), NotALock("hash", 3.0)]
-    looks += [NotALock("other", float("inf")), ForceReleased(1), ForceReleased(0), Unknown(None), Unknown([[TOKEN.encode()]])]
+    looks = [
+        Free(),
+        Held(9.8, TOKEN.encode(), VALUE.encode()),
+        Held(float("inf"), VALUE.encode()),
+        NotALock("hash", 3.0),
+    ]
+    looks += [
+        NotALock("other", float("inf")),
+        ForceReleased(1),
+        ForceReleased(0),
+        Unknown(None),
+        Unknown([[TOKEN.encode()]]),
+    ]
     votes = [str(look_vote("n", look)) for look in looks]
     assert votes == [
         "n: free",

@@ -1,4 +1,6 @@
-"""A node that cannot be reached is named with the system's words, without numbers or a second address."""
+"""A node that cannot be reached is named with the system's words, without numbers or a second
+address.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,12 @@ async def test_a_first_start_with_a_closed_port_says_that_the_connection_was_ref
 
 
 @pytest.mark.parametrize("refusals", [["127.0.0.1", "127.0.0.1"], ["127.0.0.1", "127.0.0.2"]])
-async def test_a_host_whose_addresses_all_refuse_is_named_once(refusals: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """asyncio joins such errors: "Multiple exceptions: [Errno 111] Connect call failed (…), [Errno 111] …"."""
+async def test_a_host_whose_addresses_all_refuse_is_named_once(
+    refusals: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """asyncio joins such errors: "Multiple exceptions: [Errno 111] Connect call failed (…), [Errno
+    111] …".
+    """
     port = free_port()
 
     async def addresses(*_: object, **__: object) -> list[Any]:

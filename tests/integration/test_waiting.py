@@ -1,4 +1,6 @@
-"""What wakes a waiter on real servers: whoever ends the other's lock, and however; the slow look is out of reach."""
+"""What wakes a waiter on real servers: whoever ends the other's lock, and however; the slow look is
+out of reach.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ ENDS: dict[str, Callable[[NodeSet], object]] = {
 @pytest.mark.parametrize("how", ENDS)
 async def test_a_lock_ended_by_an_operator_wakes_a_waiter(how: str, three_nodes: NodeSet) -> None:
     occupy(three_nodes, "order")
-    # Flushed, the nodes are quarantined before they grant it, and the end of that must wake it up too.
+    # Flushed, the nodes are quarantined before they grant it, and the end of that must wake it up
+    # too.
     async with Redlock(three_nodes.urls, **SHORT_GUARD) as redlock:
         waiting = await sleeping(redlock, "order")
         await asyncio.to_thread(ENDS[how], three_nodes)
@@ -86,17 +89,23 @@ async def test_a_release_by_redis_pys_own_lock_wakes_a_waiter(three_nodes: NodeS
 
 @pytest.mark.usefixtures("no_polling")
 async def test_an_evicted_lock_wakes_a_waiter(start_server: Callable[..., LocalServer]) -> None:
-    server = start_server(["--maxmemory", "4mb", "--maxmemory-policy", "volatile-lru", "--maxmemory-samples", "10"])
+    server = start_server(
+        ["--maxmemory", "4mb", "--maxmemory-policy", "volatile-lru", "--maxmemory-samples", "10"]
+    )
     server.command("SET", "order", "somebody", "PX", KEEPS)
     async with Redlock([server.url]) as redlock:
         waiting = await sleeping(redlock, "order")
         # Nothing else can expire, so the lock is what goes to make room.
-        script = "for i = 1, 40 do redis.call('SET', ARGV[1] .. ':' .. i, string.rep('x', 10000)) end"
+        script = (
+            "for i = 1, 40 do redis.call('SET', ARGV[1] .. ':' .. i, string.rep('x', 10000)) end"
+        )
 
         async def fill() -> bool:
             fill.number += 1  # type: ignore[attr-defined]
             try:
-                await asyncio.to_thread(server.command, "EVAL", script, "0", f"filler:{fill.number}")  # type: ignore[attr-defined]
+                await asyncio.to_thread(
+                    server.command, "EVAL", script, "0", f"filler:{fill.number}"
+                )  # type: ignore[attr-defined]
             except RuntimeError:
                 return True
             return int(server.info()["evicted_keys"]) > 0
@@ -138,7 +147,10 @@ async def test_a_killed_holders_lock_wakes_a_waiter_when_it_expires(three_nodes:
 
 
 async def test_a_foreign_pexpire_on_a_held_lock_is_no_loss(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock, redlock.lock("order", ttl=30) as lease:
+    async with (
+        Redlock(three_nodes.urls, node_timeout=1.0) as redlock,
+        redlock.lock("order", ttl=30) as lease,
+    ):
         for _ in range(20):
             for node in three_nodes:
                 assert await asyncio.to_thread(node.command, "PEXPIRE", "order", "60000") == b"1"
@@ -184,10 +196,14 @@ async def test_what_was_missed_while_connections_were_cut_wakes_a_waiter(
         await served(waiting)
 
 
-async def untracked(start_server: Callable[..., LocalServer], count: int) -> tuple[list[LocalServer], list[str]]:
+async def untracked(
+    start_server: Callable[..., LocalServer], count: int
+) -> tuple[list[LocalServer], list[str]]:
     servers = [start_server() for _ in range(count)]
     for server in servers:
-        server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", "-client|tracking")
+        server.command(
+            "ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", "-client|tracking"
+        )
     return servers, [f"redis://locks:word@{server.address}" for server in servers]
 
 
@@ -205,7 +221,9 @@ async def test_where_tracking_is_denied_a_foreign_deletion_is_seen_at_the_next_l
         assert redlock.stats().attempts == 2, "looks at the queue are no attempts"
 
 
-async def test_where_tracking_is_denied_one_contender_per_process_asks(start_server: Callable[..., LocalServer]) -> None:
+async def test_where_tracking_is_denied_one_contender_per_process_asks(
+    start_server: Callable[..., LocalServer],
+) -> None:
     servers, urls = await untracked(start_server, 1)
     servers[0].command("SET", "order", "somebody", "PX", KEEPS)
     async with Redlock(urls) as redlock:
@@ -226,12 +244,18 @@ async def test_a_thousand_waiters_ask_as_often_as_one(three_nodes: NodeSet) -> N
         before = stats_of(three_nodes, 0, "evalsha")
         waiters = [asyncio.create_task(redlock.lock("order").acquire()) for _ in range(1000)]
         await eventually(lambda: redlock.stats().waiting == 1000)
-        await eventually(lambda: redlock.stats().attempts > 0 and not any(node.pending for node in redlock.nodes))
+        await eventually(
+            lambda: redlock.stats().attempts > 0 and not any(node.pending for node in redlock.nodes)
+        )
         stats = redlock.stats()
         assert stats.attempts == 1 + stats.looks
         assert stats.standing == 1
-        # Per attempt a place in the queue, as the first in it a tracked look, and a look at intervals.
-        assert stats_of(three_nodes, 0, "evalsha") - before <= 3 * stats.attempts + redlock.stats().wakeups_fallback + 1
+        # Per attempt a place in the queue, as the first in it a tracked look, and a look at
+        # intervals.
+        assert (
+            stats_of(three_nodes, 0, "evalsha") - before
+            <= 3 * stats.attempts + redlock.stats().wakeups_fallback + 1
+        )
         for waiter in waiters:
             waiter.cancel()
         await asyncio.wait(waiters)

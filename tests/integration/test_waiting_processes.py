@@ -1,4 +1,6 @@
-"""Several processes that want one lock on real servers: never two at once, nobody starved, and a broken lock would show."""
+"""Several processes that want one lock on real servers: never two at once, nobody starved, and a
+broken lock would show.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ async def run_processes(
 ) -> list[dict[str, object]]:
     async with contextlib.AsyncExitStack() as stack:
         arguments = (str(register), kind, str(waiters), str(turns), *nodes.urls)
-        workers = [await stack.enter_async_context(program(WORKER, *arguments)) for _ in range(processes)]
+        workers = [
+            await stack.enter_async_context(program(WORKER, *arguments)) for _ in range(processes)
+        ]
         for worker in workers:
             assert worker.stdout is not None
             assert await asyncio.wait_for(worker.stdout.readline(), 50) == b"ready\n"
@@ -99,7 +103,8 @@ async def test_four_processes_never_overlap_and_every_waiter_gets_its_turns(
     found = await run_processes(five_nodes, tmp_path / "register", "sound", 4, waiters, turns)
     assert [process["overlaps"] for process in found] == [0] * 4
     assert [process["got"] for process in found] == [[turns] * waiters] * 4
-    # A node that answered late may offer the key to a process that has just ended, for its `node_timeout`.
+    # A node that answered late may offer the key to a process that has just ended, for its
+    # `node_timeout`.
     await eventually(lambda: not any(five_nodes.keys()), 5)
 
 
@@ -115,7 +120,9 @@ async def test_with_a_node_hung_four_processes_never_overlap_and_nobody_starves(
     assert [process["got"] for process in found] == [[20] * 3] * 4
 
 
-async def test_a_waiter_gets_the_slot_of_a_killed_process_after_its_ttl_and_no_slot_is_lost(three_nodes: NodeSet) -> None:
+async def test_a_waiter_gets_the_slot_of_a_killed_process_after_its_ttl_and_no_slot_is_lost(
+    three_nodes: NodeSet,
+) -> None:
     async with (
         Redlock(three_nodes.urls, ttl=60.0, node_timeout=1.0) as one,
         Redlock(three_nodes.urls, ttl=60.0, node_timeout=1.0) as other,
@@ -134,7 +141,8 @@ async def test_a_waiter_gets_the_slot_of_a_killed_process_after_its_ttl_and_no_s
         await eventually(lambda: other.stats().queued)
         victim.send_signal(signal.SIGKILL)
         await victim.wait()
-        # Nobody renews the slot any more. A quorum is free once the key has expired on the second node.
+        # Nobody renews the slot any more. A quorum is free once the key has expired on the second
+        # node.
         asked = time.monotonic()
         left = sorted(int(node.command("PTTL", f"gpu#{slot}")) / 1000 for node in three_nodes)
         lease, got = await asyncio.wait_for(waiting, 20)

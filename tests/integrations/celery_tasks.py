@@ -11,7 +11,9 @@ from tests.integrations.queue_tasks import FOLDER, redlock, stay
 
 BROKER = os.environ.get("BROKER", "memory://")
 
-app = Celery("tests", broker=BROKER, backend=BROKER if "BROKER" in os.environ else "cache+memory://")
+app = Celery(
+    "tests", broker=BROKER, backend=BROKER if "BROKER" in os.environ else "cache+memory://"
+)
 # A test fetches a result long after the task.
 app.conf.broker_connection_retry_on_startup = True
 

@@ -23,7 +23,8 @@ def nodes(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> NodeSet:
     """Three nodes, named in the environment of this process and of those that it starts."""
     monkeypatch.setenv("AIOREDLOCK_NG_NODES", ",".join(three_nodes.urls))
     monkeypatch.setenv("AIOREDLOCK_NG_NODE_TIMEOUT", "0.5")
-    # Longer than any test waits for keys to be gone: a key that is left behind must not go by itself.
+    # Longer than any test waits for keys to be gone: a key that is left behind must not go by
+    # itself.
     monkeypatch.setenv("AIOREDLOCK_NG_TTL", "60")
     return three_nodes
 

@@ -1,4 +1,6 @@
-"""A program: one server that counts in a file, read and write apart, within a lock; many of them must not lose a count."""
+"""A program: one server that counts in a file, read and write apart, within a lock; many of them
+must not lose a count.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An app for gunicorn with preload: the master opens the manager, and holds a lock, before it forks its workers."""
+"""An app for gunicorn with preload: the master opens the manager, and holds a lock, before it forks
+its workers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The function that workers of Celery and RQ run in the tests: it holds a lock until the test lets it end."""
+"""The function that workers of Celery and RQ run in the tests: it holds a lock until the test lets
+it end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Runs apps on loopback and a free port: on uvicorn, on aiohttp's own server, and on servers with a thread per request."""
+"""Runs apps on loopback and a free port: on uvicorn, on aiohttp's own server, and on servers with a
+thread per request.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,17 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def fastapi_client(app: Any, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     """An HTTP client of the app, which uvicorn serves."""
-    server = _Server(uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="on", log_config=None, **settings))
+    server = _Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="on", log_config=None, **settings)
+    )
     serving = asyncio.create_task(server.serve())
     await eventually(lambda: server.started or serving.done(), within=PATIENCE)
     assert server.started, "the app did not start"
     try:
         port = server.servers[0].sockets[0].getsockname()[1]
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE
+        ) as client:
             yield client
     finally:
         server.should_exit = True
@@ -69,7 +75,9 @@ def threaded_client(server: TCPServer) -> Iterator[httpx.Client]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.server_address[1]}", timeout=PATIENCE) as client:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{server.server_address[1]}", timeout=PATIENCE
+        ) as client:
             yield client
     finally:
         server.shutdown()
@@ -80,4 +88,6 @@ def threaded_client(server: TCPServer) -> Iterator[httpx.Client]:
 def held(nodes: NodeSet) -> set[str]:
     """The names of the locks that are on a majority of the nodes."""
     keys = nodes.keys()
-    return {name for name in set().union(*keys) if sum(name in there for there in keys) > len(keys) // 2}
+    return {
+        name for name in set().union(*keys) if sum(name in there for there in keys) > len(keys) // 2
+    }

@@ -1,4 +1,6 @@
-"""Locks of aiohttp handlers on real servers: who gets in, what the others are told, and what a loss does."""
+"""Locks of aiohttp handlers on real servers: who gets in, what the others are told, and what a loss
+does.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class Stage:
         return web.json_response({"fence": lease_of(request).fence})
 
 
-async def test_a_request_that_comes_within_min_hold_of_the_one_before_is_refused(nodes: NodeSet) -> None:
+async def test_a_request_that_comes_within_min_hold_of_the_one_before_is_refused(
+    nodes: NodeSet,
+) -> None:
     stage = Stage(min_hold=30.0)
     stage.go.set()
     async with aiohttp_client(make_app(stage.handler)) as client:
@@ -94,7 +98,9 @@ async def test_two_servers_let_one_request_in_at_a_time(nodes: NodeSet) -> None:
     assert nodes.keys() == [set()] * 3
 
 
-@pytest.mark.parametrize(("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)])
+@pytest.mark.parametrize(
+    ("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)]
+)
 async def test_held_by_another_is_told_with_retry_after(
     nodes: NodeSet, elsewhere: Redlock, options: dict[str, Any], status: int
 ) -> None:
@@ -105,14 +111,19 @@ async def test_held_by_another_is_told_with_retry_after(
             refused = await client.post("/accounts/42")
             other = await client.post("/accounts/43")
         free = await client.post("/accounts/42")
-    assert (refused.status_code, refused.headers["Retry-After"]) == (status, str(options.get("retry_after", 1)))
+    assert (refused.status_code, refused.headers["Retry-After"]) == (
+        status,
+        str(options.get("retry_after", 1)),
+    )
     assert refused.headers["Content-Type"].startswith("application/json")
     assert refused.json() == {"detail": "locked by another request; try again"}
     assert (other.status_code, free.status_code) == (200, 200)
     assert free.json()["fence"] > 0
 
 
-async def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(nodes: NodeSet, elsewhere: Redlock) -> None:
+async def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(
+    nodes: NodeSet, elsewhere: Redlock
+) -> None:
     async def told(request: web.Request) -> web.Response:
         return web.json_response(await refusal(elsewhere, "account:7"))
 
@@ -134,14 +145,19 @@ async def test_a_request_whose_text_cannot_be_a_label_is_answered_by_400(nodes: 
         async with aiohttp_client(make_app(lock(names))) as client:
             refused = await client.get("/accounts/7", params={"rid": "a\n"})
             assert refused.status_code == 400
-            assert refused.json()["detail"].startswith("not possible as a lock's owner: owner must be one line")
+            assert refused.json()["detail"].startswith(
+                "not possible as a lock's owner: owner must be one line"
+            )
             assert (await client.get("/accounts/7", params={"rid": "a"})).status_code == 200
 
 
 @pytest.mark.parametrize(
     ("owner", "told"),
     [
-        ("{user}", r"the lock account:\{id\} needs user; variables of this path are: id; if a value comes from the query"),
+        (
+            "{user}",
+            r"the lock account:\{id\} needs user; variables of this path are: id; if a value comes from the query",
+        ),
         (lambda user, request: user, r"needs user; variables of this path are: id"),
         ("{id", "owner '{id': expected"),
         (names, "coroutine function; use a plain function"),
@@ -178,7 +194,9 @@ async def test_without_a_quorum_the_answer_is_503(nodes: NodeSet) -> None:
         await eventually(lambda: nodes.keys() == [set()] * 3, within=PATIENCE)
 
 
-async def test_a_loss_cancels_the_handler_and_is_answered_by_503(nodes: NodeSet, elsewhere: Redlock) -> None:
+async def test_a_loss_cancels_the_handler_and_is_answered_by_503(
+    nodes: NodeSet, elsewhere: Redlock
+) -> None:
     stage = Stage()
     async with aiohttp_client(make_app(stage.handler)) as client:
         request = asyncio.create_task(client.post("/accounts/42"))
@@ -186,7 +204,9 @@ async def test_a_loss_cancels_the_handler_and_is_answered_by_503(nodes: NodeSet,
         await elsewhere.force_release("account:42")
         answer = await request
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-        assert answer.json() == {"detail": "the lock was lost; the request may or may not have taken effect"}
+        assert answer.json() == {
+            "detail": "the lock was lost; the request may or may not have taken effect"
+        }
         assert stage.events == ["rolled back"]
         stage.go.set()
         assert (await client.post("/accounts/42")).status_code == 200
@@ -203,7 +223,9 @@ async def test_a_loss_that_only_the_release_finds_is_answered_by_503(nodes: Node
     async with aiohttp_client(make_app(pay)) as client:
         answer = await client.post("/accounts/42")
     assert answer.status_code == 503
-    assert answer.json() == {"detail": "the lock was lost; the request may or may not have taken effect"}
+    assert answer.json() == {
+        "detail": "the lock was lost; the request may or may not have taken effect"
+    }
 
 
 @pytest.mark.parametrize("written", [b"", b"one\n"], ids=["prepared", "written"])
@@ -266,11 +288,17 @@ async def test_a_client_that_gives_up_leaves_no_key(
     app = make_app(stage.handler)
 
     async def begun(request: asyncio.Task[Any]) -> None:
-        await eventually(lambda: app[REDLOCK].stats().waiting if waiting else stage.began.is_set(), within=PATIENCE)
+        await eventually(
+            lambda: app[REDLOCK].stats().waiting if waiting else stage.began.is_set(),
+            within=PATIENCE,
+        )
         request.cancel()
         await asyncio.wait([request])
 
-    async with aiohttp_client(app, handler_cancellation=cancelling) as client, aiohttp.ClientSession() as session:
+    async with (
+        aiohttp_client(app, handler_cancellation=cancelling) as client,
+        aiohttp.ClientSession() as session,
+    ):
         url = f"{client.base_url}/accounts/42"
         if waiting:
             async with elsewhere.lock("account:42"):
@@ -322,21 +350,29 @@ async def test_the_handlers_own_errors_pass_as_they_are(nodes: NodeSet, elsewher
     assert nodes.keys() == [set()] * 3
 
 
-async def test_a_middleware_answers_in_the_apps_own_words(nodes: NodeSet, elsewhere: Redlock) -> None:
+async def test_a_middleware_answers_in_the_apps_own_words(
+    nodes: NodeSet, elsewhere: Redlock
+) -> None:
     @web.middleware
     async def catch(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             return await handler(request)
         except LockUnavailable as error:
             told = type(error.__cause__).__name__
-            return web.json_response(told, status=error.status, headers={"Retry-After": error.headers["Retry-After"]})
+            return web.json_response(
+                told, status=error.status, headers={"Retry-After": error.headers["Retry-After"]}
+            )
 
     async with (
         aiohttp_client(make_app(locked("account:{id}")(names), middlewares=[catch])) as client,
         elsewhere.lock("account:42"),
     ):
         answer = await client.post("/accounts/42")
-    assert (answer.status_code, answer.json(), answer.headers["Retry-After"]) == (423, "LockHeld", "1")
+    assert (answer.status_code, answer.json(), answer.headers["Retry-After"]) == (
+        423,
+        "LockHeld",
+        "1",
+    )
 
 
 ID = UUID(int=0xABC)
@@ -352,9 +388,19 @@ GIVEN: list[tuple[str, Callable[..., Any], str, Any]] = [
     ("/{a}/{b}", locked("a:{a}", "a:{b}", path={"a": int, "b": int}), "/1/2", ["a:1", "a:2"]),
     ("/{a}/{b}", locked("a:{a}", "a:{b}", path={"a": int, "b": int}), "/1/01", ["a:1"]),
     ("/x", locked("cron"), "/x", ["cron"]),
-    ("/{id}", locked("a:{id}", path={"id": int}), "/x", "id is not possible: invalid literal for int() with base 10: 'x'"),
+    (
+        "/{id}",
+        locked("a:{id}", path={"id": int}),
+        "/x",
+        "id is not possible: invalid literal for int() with base 10: 'x'",
+    ),
     ("/{item}", locked("{item}:{size}", query={"size": str}), "/x", "size is missing"),
-    ("/{item}", locked("{item}:{size}", query={"size": str}), "/x:y?size=z", "{item} must not contain ':'"),
+    (
+        "/{item}",
+        locked("{item}:{size}", query={"size": str}),
+        "/x:y?size=z",
+        "{item} must not contain ':'",
+    ),
     ("/x", locked("{size}", query={"size": str}), "/x?size=", None),
 ]
 
@@ -386,7 +432,9 @@ async def test_views_methods_apps_below_and_two_decorators(nodes: NodeSet) -> No
     @locked("outer:{id}")
     @locked("inner:{id}")
     async def both(request: web.Request) -> web.StreamResponse:
-        return web.json_response([lease_of(request).resource, *sorted(lease.resource for lease in app[REDLOCK].leases)])
+        return web.json_response(
+            [lease_of(request).resource, *sorted(lease.resource for lease in app[REDLOCK].leases)]
+        )
 
     app, below = make_app(Shop().buy, "/shop/{id}"), web.Application()
     below.router.add_view("/view/{id}", Account)
@@ -408,15 +456,25 @@ class _View(web.View):
 @pytest.mark.parametrize(
     ("path", "handler", "told"),
     [
-        ("/{id}", locked("a:{ix}")(names), r"\* /\{id\}: the lock a:\{ix\} needs ix; variables of this path are: id"),
+        (
+            "/{id}",
+            locked("a:{ix}")(names),
+            r"\* /\{id\}: the lock a:\{ix\} needs ix; variables of this path are: id",
+        ),
         ("/{id}", locked("o:{id}")(locked("a:{ix}")(names)), "needs ix"),
-        ("/fixed", locked("a:{id}")(names), r"/fixed: .*variables of this path are: none; .*query="),
+        (
+            "/fixed",
+            locked("a:{id}")(names),
+            r"/fixed: .*variables of this path are: none; .*query=",
+        ),
         ("/{id}", _View, "needs ix"),
         ("/{id}", locked("a:{id}", ttl=61.0)(names), "ttl"),
         ("/{id}", locked("a:{id}", ttl=0.01)(names), "ttl=0.01 is too small"),
     ],
 )
-async def test_what_the_route_does_not_have_is_told_at_start(nodes: NodeSet, path: str, handler: Any, told: str) -> None:
+async def test_what_the_route_does_not_have_is_told_at_start(
+    nodes: NodeSet, path: str, handler: Any, told: str
+) -> None:
     app = make_app(handler, path)
     with pytest.raises(ConfigurationError, match=told):
         async with aiohttp_client(app):
@@ -439,17 +497,31 @@ async def test_what_the_route_does_not_have_is_told_at_start(nodes: NodeSet, pat
             r"path must contain a converter from the text of id to a value, like \{'id': int\}; got 3",
         ),
         (lambda: locked("a:{id}", query={"id": None}), "query must contain a converter"),  # type: ignore[dict-item]
-        (lambda: locked("a:{id}", path={"id": float}), "path converts id to a float; the result must be a str, int, UUID"),
+        (
+            lambda: locked("a:{id}", path={"id": float}),
+            "path converts id to a float; the result must be a str, int, UUID",
+        ),
         (lambda: locked("a:{id}", path={"id": bytes}), "path converts id to a bytes"),  # type: ignore[dict-item]
-        (lambda: locked("a:{id}", path={"id": date}), r"path converts id to a date; .* date\.fromisoformat"),  # type: ignore[dict-item]
+        (
+            lambda: locked("a:{id}", path={"id": date}),
+            r"path converts id to a date; .* date\.fromisoformat",
+        ),  # type: ignore[dict-item]
         (lambda: locked("a", ttl=-1), "ttl must be a finite positive number of seconds, got -1"),
-        (lambda: locked("a", blocking_timeout="5"), "blocking_timeout must be a number of seconds, not str"),  # type: ignore[arg-type]
-        (lambda: redlock_ctx("redis://:secret@x"), r"redlock_ctx\(\) takes a Redlock, not str: write redlock_ctx\(Redlock"),  # type: ignore[arg-type]
+        (
+            lambda: locked("a", blocking_timeout="5"),
+            "blocking_timeout must be a number of seconds, not str",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: redlock_ctx("redis://:secret@x"),
+            r"redlock_ctx\(\) takes a Redlock, not str: write redlock_ctx\(Redlock",
+        ),  # type: ignore[arg-type]
         (lambda: locked("a:{id}", held_status=500), "held_status"),
         (lambda: locked("a:{id}")(lambda request: None), "async def"),  # type: ignore[arg-type,return-value]
     ],
 )
-def test_what_is_wrong_anyway_is_told_when_it_is_written(make: Callable[[], object], told: str) -> None:
+def test_what_is_wrong_anyway_is_told_when_it_is_written(
+    make: Callable[[], object], told: str
+) -> None:
     with pytest.raises(ConfigurationError, match=told) as error:
         make()
     assert "secret" not in str(error.value)
@@ -467,7 +539,9 @@ async def test_a_lease_is_there_only_within_the_handler(nodes: NodeSet) -> None:
         assert (await client.get("/accounts/1")).json() == ["account:1"]
 
 
-async def test_an_app_without_a_manager_says_what_to_write(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_app_without_a_manager_says_what_to_write(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     app = web.Application()
     app.router.add_get("/{id}", locked("account:{id}")(names))
     async with aiohttp_client(app) as client:

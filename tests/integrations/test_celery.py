@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.once
 
-COMMAND = ["-m", "celery", "-A", "tests.integrations.celery_tasks", "worker", "--loglevel=INFO", "--concurrency=2"]
+COMMAND = [
+    "-m",
+    "celery",
+    "-A",
+    "tests.integrations.celery_tasks",
+    "worker",
+    "--loglevel=INFO",
+    "--concurrency=2",
+]
 
 
 @pytest.fixture
@@ -41,7 +49,9 @@ def worker(nodes: NodeSet, broker: str, tmp_path: Path) -> Iterator[Worker]:
 
 
 @pytest.fixture
-def tasks(nodes: NodeSet, broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+def tasks(
+    nodes: NodeSet, broker: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Any]]:
     """Puts a task into the queue."""
     from celery import Celery
 
@@ -50,7 +60,9 @@ def tasks(nodes: NodeSet, broker: str, monkeypatch: pytest.MonkeyPatch) -> Itera
         def put(task: str, name: str, then: str = "") -> Any:
             signature = app.signature(f"tests.integrations.celery_tasks.{task}", (name,))
             if then:
-                signature |= app.signature("tests.integrations.celery_tasks.failing", (then,), immutable=True)
+                signature |= app.signature(
+                    "tests.integrations.celery_tasks.failing", (then,), immutable=True
+                )
             return signature.apply_async()
 
         yield put
@@ -111,7 +123,9 @@ def test_the_lock_of_a_task_is_released_when_it_is_revoked_or_too_slow_and_expir
 
 
 @pytest.mark.slow
-def test_as_many_tasks_run_as_there_are_slots(worker: Worker, tasks: Callable[..., Any], nodes: NodeSet) -> None:
+def test_as_many_tasks_run_as_there_are_slots(
+    worker: Worker, tasks: Callable[..., Any], nodes: NodeSet
+) -> None:
     first, second = (tasks("sharing", name) for name in "ab")
     assert worker.begun("a") != worker.begun("b")
     assert held(nodes) == {"room#1", "room#2"}
@@ -143,7 +157,9 @@ def test_tasks_that_read_run_at_the_same_time_and_beside_no_writer(
 
 
 @pytest.mark.slow
-def test_a_task_with_min_hold_runs_once_in_that_time(worker: Worker, tasks: Callable[..., Any], nodes: NodeSet) -> None:
+def test_a_task_with_min_hold_runs_once_in_that_time(
+    worker: Worker, tasks: Callable[..., Any], nodes: NodeSet
+) -> None:
     assert tasks("daily", "a").get(PATIENCE) > 0
     with pytest.raises(TaskRevokedError, match="'daily:a' was not acquired"):
         tasks("daily", "a").get(PATIENCE)
@@ -152,7 +168,9 @@ def test_a_task_with_min_hold_runs_once_in_that_time(worker: Worker, tasks: Call
 
 
 @pytest.mark.slow
-def test_a_task_that_loses_its_lock_fails(worker: Worker, tasks: Callable[..., Any], nodes: NodeSet) -> None:
+def test_a_task_that_loses_its_lock_fails(
+    worker: Worker, tasks: Callable[..., Any], nodes: NodeSet
+) -> None:
     lost = tasks("failing", "lost")
     worker.begun("lost")
     with Redlock.from_env() as elsewhere:
@@ -179,7 +197,9 @@ def test_a_worker_that_shuts_down_warmly_lets_its_task_end_and_leaves_no_lock(
 
 
 @pytest.mark.slow
-def test_a_worker_that_shuts_down_at_once_leaves_no_lock(worker: Worker, tasks: Callable[..., Any], nodes: NodeSet) -> None:
+def test_a_worker_that_shuts_down_at_once_leaves_no_lock(
+    worker: Worker, tasks: Callable[..., Any], nodes: NodeSet
+) -> None:
     tasks("failing", "a")
     worker.begun("a")
     worker.ends(signal.SIGQUIT)
@@ -216,7 +236,11 @@ def test_a_worker_whose_pool_replaces_threads_ends_with_an_error_that_names_it(
 def test_a_task_that_is_called_as_a_function_or_eagerly_takes_its_lock(nodes: NodeSet) -> None:
     from celery import Celery
 
-    with Redlock.from_env() as redlock, Redlock.from_env() as elsewhere, Celery("eager", set_as_current=False) as app:
+    with (
+        Redlock.from_env() as redlock,
+        Redlock.from_env() as elsewhere,
+        Celery("eager", set_as_current=False) as app,
+    ):
 
         @app.task
         @locked(redlock, "job:{name}", held="skip", blocking_timeout=0)
@@ -283,7 +307,10 @@ def test_without_a_quorum_a_task_fails_although_it_may_be_skipped() -> None:
 
     from aioredlock_ng import QuorumUnreachable
 
-    with Redlock(["redis://127.0.0.1:1"], connect_timeout=0.2) as redlock, Celery("eager", set_as_current=False) as app:
+    with (
+        Redlock(["redis://127.0.0.1:1"], connect_timeout=0.2) as redlock,
+        Celery("eager", set_as_current=False) as app,
+    ):
 
         @app.task
         @locked(redlock, "job", held="skip", blocking_timeout=0)
@@ -304,15 +331,35 @@ def test_a_wrong_use_is_refused_when_the_module_is_imported() -> None:
     for arguments, options, words in (
         (("job:{name}",), {}, "takes a manager of aioredlock_ng.sync first"),
         ((redlock, 7), {}, r'@locked\(redlock, "job:\{job_id\}"\)'),
-        ((redlock, "job:{number}"), {}, r"locked\('job:\{number\}'\) of .*: \{number\} names no parameter"),
+        (
+            (redlock, "job:{number}"),
+            {},
+            r"locked\('job:\{number\}'\) of .*: \{number\} names no parameter",
+        ),
         ((redlock, "job:{name}"), {"held": "wait"}, "held must be one of raise, skip, retry"),
         ((redlock, "job:{name}"), {"ttl": -1.0}, "ttl"),
-        ((redlock, "job:{name}"), {"owner": "job {number}"}, r"owner: \{number\} names no parameter; there are: name"),
+        (
+            (redlock, "job:{name}"),
+            {"owner": "job {number}"},
+            r"owner: \{number\} names no parameter; there are: name",
+        ),
         ((redlock, "job:{name}"), {"owner": "job {name"}, "owner 'job {name'"),
-        ((redlock, "job:{name}"), {"owner": lambda number: "job"}, r"owner: \{number\} names no parameter"),
-        ((redlock, "job:{name}"), {"limit": 0}, "limit must be a whole number from 1 to 1,000, got 0"),
+        (
+            (redlock, "job:{name}"),
+            {"owner": lambda number: "job"},
+            r"owner: \{number\} names no parameter",
+        ),
+        (
+            (redlock, "job:{name}"),
+            {"limit": 0},
+            "limit must be a whole number from 1 to 1,000, got 0",
+        ),
         ((redlock, "job:{name}"), {"limit": 2, "min_hold": -1.0}, "min_hold"),
-        ((redlock, "job:{name}"), {"limit": 2, "shared": True}, "shared and limit exclude each other"),
+        (
+            (redlock, "job:{name}"),
+            {"limit": 2, "shared": True},
+            "shared and limit exclude each other",
+        ),
     ):
         with pytest.raises((ConfigurationError, TypeError), match=words):
             locked(*(arguments if len(arguments) > 1 else (*arguments, "x")), **options)(job)  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""The decorators for Django: views on its own server with threads, and commands as processes of their own."""
+"""The decorators for Django: views on its own server with threads, and commands as processes of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def project(nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         settings.enable()
 
     seen: list[Any] = []
-    settings = override_settings(AIOREDLOCK_NG={"nodes": nodes.urls, "ttl": 60, "node_timeout": 0.5}, ROOT_URLCONF="x")
+    settings = override_settings(
+        AIOREDLOCK_NG={"nodes": nodes.urls, "ttl": 60, "node_timeout": 0.5}, ROOT_URLCONF="x"
+    )
     settings.enable()
     yield add
     settings.disable()
@@ -76,7 +80,9 @@ def serving() -> AbstractContextManager[httpx.Client]:
     return threaded_client(server)
 
 
-def test_requests_for_one_name_are_refused_while_a_view_holds_its_lock(project: Callable[..., None], nodes: NodeSet) -> None:
+def test_requests_for_one_name_are_refused_while_a_view_holds_its_lock(
+    project: Callable[..., None], nodes: NodeSet
+) -> None:
     begun, end = threading.Event(), threading.Event()
 
     @locked("seat:{seat}", retry_after=3)
@@ -113,11 +119,15 @@ def test_threads_of_a_server_lose_no_count(project: Callable[..., None], nodes: 
 
     project("count", add)
     with serving() as client, ThreadPoolExecutor(8) as pool:
-        assert {answer.status_code for answer in pool.map(lambda _: client.get("/count"), range(40))} == {200}
+        assert {
+            answer.status_code for answer in pool.map(lambda _: client.get("/count"), range(40))
+        } == {200}
     assert count == 40
 
 
-def test_a_view_that_loses_its_lock_is_answered_by_503(project: Callable[..., None], nodes: NodeSet) -> None:
+def test_a_view_that_loses_its_lock_is_answered_by_503(
+    project: Callable[..., None], nodes: NodeSet
+) -> None:
     checked: list[bool] = []
 
     @locked("a")
@@ -141,12 +151,19 @@ def test_a_view_that_loses_its_lock_is_answered_by_503(project: Callable[..., No
 
 def test_without_a_quorum_the_answer_is_503(project: Callable[..., None]) -> None:
     project("", locked("a", blocking_timeout=30)(lambda request: HttpResponse("")))
-    with override_settings(AIOREDLOCK_NG={"nodes": ["redis://127.0.0.1:1"], "connect_timeout": 0.2}):
+    with override_settings(
+        AIOREDLOCK_NG={"nodes": ["redis://127.0.0.1:1"], "connect_timeout": 0.2}
+    ):
         answer = Client().get("/")
-    assert (answer.status_code, answer.json()) == (503, {"detail": "locks are not available; try again"})
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"detail": "locks are not available; try again"},
+    )
 
 
-def test_names_are_made_of_arguments_and_of_attributes_of_the_request(project: Callable[..., None], nodes: NodeSet) -> None:
+def test_names_are_made_of_arguments_and_of_attributes_of_the_request(
+    project: Callable[..., None], nodes: NodeSet
+) -> None:
     @locked("cart:{cart}/{item}", "by:{request.method}")
     def view(request: Any, cart: UUID, item: str) -> JsonResponse:
         return JsonResponse(sorted(held(nodes)), safe=False)
@@ -171,7 +188,9 @@ def test_names_are_made_of_arguments_and_of_attributes_of_the_request(project: C
 
 
 def test_a_value_with_the_separator_is_the_clients_error(project: Callable[..., None]) -> None:
-    project("<shop>/<order>", locked("{shop}:{order}")(lambda request, shop, order: HttpResponse("")))
+    project(
+        "<shop>/<order>", locked("{shop}:{order}")(lambda request, shop, order: HttpResponse(""))
+    )
     answer = Client().get("/a:b/c")
     assert (answer.status_code, answer.json()["detail"]) == (400, "{shop} must not contain ':'")
 
@@ -194,7 +213,9 @@ def test_an_exception_of_the_view_releases_the_lock_and_an_inner_lock_has_its_ow
         assert held(nodes) == {"inner"}
 
 
-def test_a_stream_is_refused_and_a_file_is_not(project: Callable[..., None], nodes: NodeSet) -> None:
+def test_a_stream_is_refused_and_a_file_is_not(
+    project: Callable[..., None], nodes: NodeSet
+) -> None:
     project("stream", locked("a")(lambda request: StreamingHttpResponse(iter("ab"))))
     project("file", locked("a")(lambda request: FileResponse(io.BytesIO(b"a"))))
     with pytest.raises(ConfigurationError, match="after the view has released its lock"):
@@ -205,14 +226,18 @@ def test_a_stream_is_refused_and_a_file_is_not(project: Callable[..., None], nod
     assert held(nodes) == set()
 
 
-def test_a_transaction_around_the_lock_is_refused_and_inside_of_it_is_not(project: Callable[..., None]) -> None:
+def test_a_transaction_around_the_lock_is_refused_and_inside_of_it_is_not(
+    project: Callable[..., None],
+) -> None:
     def view(request: Any) -> HttpResponse:
         with transaction.atomic():
             return HttpResponse("")
 
     project("around", transaction.atomic(locked("a")(view)))
     project("inside", locked("a")(view))
-    with pytest.raises(ConfigurationError, match="a transaction of the database 'default' is open around the lock"):
+    with pytest.raises(
+        ConfigurationError, match="a transaction of the database 'default' is open around the lock"
+    ):
         Client().get("/around")
     assert Client().get("/inside").status_code == 200
 
@@ -238,7 +263,10 @@ def test_the_settings_are_read_anew_when_a_test_overrides_them(nodes: NodeSet) -
         assert within.lock("a").ttl == 7
         assert get_redlock() is within
     assert get_redlock() is not before
-    with override_settings(AIOREDLOCK_NG={"nodes": MemoryNodes(3)}), get_redlock().lock("a") as lease:
+    with (
+        override_settings(AIOREDLOCK_NG={"nodes": MemoryNodes(3)}),
+        get_redlock().lock("a") as lease,
+    ):
         assert lease.nodes[1] == 3
     with override_settings(AIOREDLOCK_NG="redis://:secret@10.0.0.1"):
         with pytest.raises(ConfigurationError, match="AIOREDLOCK_NG must be a dict") as error:
@@ -259,7 +287,9 @@ class Import(BaseCommand):
         self.body()
 
 
-def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(project: Callable[..., None]) -> None:
+def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(
+    project: Callable[..., None],
+) -> None:
     with Redlock.from_env() as elsewhere:
 
         @locked("seat:{seat}", owner="{request.method} of seat {seat}")
@@ -267,14 +297,20 @@ def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(pr
             return HttpResponse(sync_refusal(elsewhere, f"seat:{seat}"))
 
         class ByFunction(View):
-            @locked("seat:{seat}", owner=lambda request, seat: f"{request.headers['x-request-id']}-{seat}")
+            @locked(
+                "seat:{seat}",
+                owner=lambda request, seat: f"{request.headers['x-request-id']}-{seat}",
+            )
             def get(self, request: Any, seat: int) -> HttpResponse:
                 return HttpResponse(sync_refusal(elsewhere, f"seat:{seat}"))
 
         project("text/<int:seat>", by_text)
         project("function/<int:seat>", ByFunction.as_view())
         assert b"held by GET of seat 7: " in Client().get("/text/7").content
-        assert b"held by abc-7: " in Client().get("/function/7", headers={"x-request-id": "abc"}).content
+        assert (
+            b"held by abc-7: "
+            in Client().get("/function/7", headers={"x-request-id": "abc"}).content
+        )
         refused = Client().get("/function/7", headers={"x-request-id": "a\t"})
         assert refused.status_code == 400
         assert "owner must be one line of text" in refused.json()["detail"]
@@ -294,7 +330,9 @@ class Labelled(BaseCommand):
             self.told = sync_refusal(elsewhere, "import")
 
 
-def test_a_refused_command_names_the_label_of_the_command_that_holds_the_lock(project: Callable[..., None]) -> None:
+def test_a_refused_command_names_the_label_of_the_command_that_holds_the_lock(
+    project: Callable[..., None],
+) -> None:
     command = Labelled()
     call_command(command, shop="tea")
     assert "held by import of tea: " in command.told
@@ -311,7 +349,9 @@ def test_a_refused_command_names_the_label_of_the_command_that_holds_the_lock(pr
         locked_command("import", owner="import of {shop")
 
 
-def test_a_command_in_the_same_process_is_skipped_or_fails(project: Callable[..., None], nodes: NodeSet) -> None:
+def test_a_command_in_the_same_process_is_skipped_or_fails(
+    project: Callable[..., None], nodes: NodeSet
+) -> None:
     command, out, done = Import(), io.StringIO(), list[set[str]]()
     command.body = lambda: done.append(held(nodes))
     with Redlock.from_env() as elsewhere:
@@ -321,7 +361,10 @@ def test_a_command_in_the_same_process_is_skipped_or_fails(project: Callable[...
             assert out.getvalue().startswith("skipped: 'import:a' was not acquired")
         call_command(command, shop="a", stdout=out)
         assert done == [{"import:a"}]
-        command.body = lambda: (elsewhere.force_release("import:a"), get_redlock().current_lease.wait_lost(PATIENCE))
+        command.body = lambda: (
+            elsewhere.force_release("import:a"),
+            get_redlock().current_lease.wait_lost(PATIENCE),
+        )
         with pytest.raises(CommandError, match="was lost") as error:
             call_command(command, shop="a")
         assert error.value.returncode == 75
@@ -330,7 +373,9 @@ def test_a_command_in_the_same_process_is_skipped_or_fails(project: Callable[...
             call_command(command, shop="a")
     with pytest.raises(ConfigurationError, match="NoneType"):
         call_command(command, shop=None)
-    with override_settings(AIOREDLOCK_NG={"nodes": ["redis://127.0.0.1:1"], "connect_timeout": 0.2}):
+    with override_settings(
+        AIOREDLOCK_NG={"nodes": ["redis://127.0.0.1:1"], "connect_timeout": 0.2}
+    ):
         with pytest.raises(CommandError) as error:
             call_command(command, shop="a")
         assert error.value.returncode == 69
@@ -355,7 +400,9 @@ def command(shop: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.slow
-def test_a_second_command_ends_with_status_1_and_sigterm_and_ctrl_c_release_the_lock(nodes: NodeSet) -> None:
+def test_a_second_command_ends_with_status_1_and_sigterm_and_ctrl_c_release_the_lock(
+    nodes: NodeSet,
+) -> None:
     for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)):
         with command("a") as first:
             assert first.stdout is not None

@@ -1,4 +1,6 @@
-"""Locks of FastAPI routes on real uvicorn: who gets in, what the others are told, and what a loss does."""
+"""Locks of FastAPI routes on real uvicorn: who gets in, what the others are told, and what a loss
+does.
+"""
 
 import asyncio
 import threading
@@ -10,7 +12,12 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 
 from aioredlock_ng import Lease, LockHeld, LockLost, Redlock
-from aioredlock_ng.integrations.fastapi import LockUnavailable, get_redlock, lock_for, redlock_lifespan
+from aioredlock_ng.integrations.fastapi import (
+    LockUnavailable,
+    get_redlock,
+    lock_for,
+    redlock_lifespan,
+)
 from tests.integrations.serving import PATIENCE, fastapi_client, held
 from tests.support.eventually import eventually
 from tests.support.node_set import NodeSet
@@ -39,14 +46,19 @@ def make_app(stage: Stage, scope: Any = "function", **options: Any) -> FastAPI:
     app = FastAPI(lifespan=redlock_lifespan())
 
     @app.post("/orders/{order_id}")
-    async def pay(order_id: int, lease: Annotated[Lease, Depends(lock_for("order:{order_id}", **options), scope=scope)]) -> Any:
+    async def pay(
+        order_id: int,
+        lease: Annotated[Lease, Depends(lock_for("order:{order_id}", **options), scope=scope)],
+    ) -> Any:
         await stage.play()
         return {"order": order_id, "fence": lease.fence}
 
     return app
 
 
-async def test_a_request_that_comes_within_min_hold_of_the_one_before_is_refused(nodes: NodeSet) -> None:
+async def test_a_request_that_comes_within_min_hold_of_the_one_before_is_refused(
+    nodes: NodeSet,
+) -> None:
     stage = Stage()
     stage.go.set()
     async with fastapi_client(make_app(stage, min_hold=30.0)) as client:
@@ -63,7 +75,10 @@ async def test_two_servers_let_one_request_in_at_a_time(nodes: NodeSet, scope: s
     def app() -> FastAPI:
         app = FastAPI(lifespan=redlock_lifespan())
 
-        @app.post("/seats/{seat}", dependencies=[Depends(lock_for("seat:{seat}", blocking_timeout=PATIENCE), scope=scope)])
+        @app.post(
+            "/seats/{seat}",
+            dependencies=[Depends(lock_for("seat:{seat}", blocking_timeout=PATIENCE), scope=scope)],
+        )
         async def take(seat: str) -> dict[str, int]:
             nonlocal inside
             inside += 1
@@ -83,7 +98,9 @@ async def test_two_servers_let_one_request_in_at_a_time(nodes: NodeSet, scope: s
     assert nodes.keys() == [set()] * 3
 
 
-@pytest.mark.parametrize(("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)])
+@pytest.mark.parametrize(
+    ("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)]
+)
 async def test_held_by_another_is_told_with_retry_after(
     nodes: NodeSet, elsewhere: Redlock, options: dict[str, Any], status: int
 ) -> None:
@@ -94,13 +111,18 @@ async def test_held_by_another_is_told_with_retry_after(
             refused = await client.post("/orders/42")
             other = await client.post("/orders/43")
         free = await client.post("/orders/42")
-    assert (refused.status_code, refused.headers["Retry-After"]) == (status, str(options.get("retry_after", 1)))
+    assert (refused.status_code, refused.headers["Retry-After"]) == (
+        status,
+        str(options.get("retry_after", 1)),
+    )
     assert refused.json() == {"detail": "locked by another request; try again"}
     assert (other.status_code, free.status_code) == (200, 200)
     assert free.json()["fence"] > 0
 
 
-async def test_a_request_waits_for_its_turn_and_no_longer_than_it_says(nodes: NodeSet, elsewhere: Redlock) -> None:
+async def test_a_request_waits_for_its_turn_and_no_longer_than_it_says(
+    nodes: NodeSet, elsewhere: Redlock
+) -> None:
     stage = Stage()
     stage.go.set()
     async with (
@@ -129,7 +151,9 @@ async def test_without_a_quorum_the_answer_is_503(nodes: NodeSet) -> None:
 
 
 @both_scopes
-async def test_a_loss_cancels_the_endpoint_and_is_answered_by_503(nodes: NodeSet, elsewhere: Redlock, scope: str) -> None:
+async def test_a_loss_cancels_the_endpoint_and_is_answered_by_503(
+    nodes: NodeSet, elsewhere: Redlock, scope: str
+) -> None:
     stage = Stage()
     async with fastapi_client(make_app(stage, scope)) as client:
         request = asyncio.create_task(client.post("/orders/42"))
@@ -137,17 +161,24 @@ async def test_a_loss_cancels_the_endpoint_and_is_answered_by_503(nodes: NodeSet
         await elsewhere.force_release("order:42")
         answer = await request
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-        assert answer.json() == {"detail": "the lock was lost; the request may or may not have taken effect"}
+        assert answer.json() == {
+            "detail": "the lock was lost; the request may or may not have taken effect"
+        }
         assert stage.events == ["rolled back"]
         stage.go.set()
         assert (await client.post("/orders/42")).status_code == 200
 
 
-async def test_a_loss_that_the_endpoint_finds_itself_is_answered_by_503(nodes: NodeSet, elsewhere: Redlock) -> None:
+async def test_a_loss_that_the_endpoint_finds_itself_is_answered_by_503(
+    nodes: NodeSet, elsewhere: Redlock
+) -> None:
     app = FastAPI(lifespan=redlock_lifespan())
 
     @app.post("/orders/{order_id}")
-    async def pay(order_id: str, lease: Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]) -> None:
+    async def pay(
+        order_id: str,
+        lease: Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")],
+    ) -> None:
         await elsewhere.force_release(f"order:{order_id}")
         await lease.verify()
 
@@ -158,7 +189,9 @@ async def test_a_loss_that_the_endpoint_finds_itself_is_answered_by_503(nodes: N
 async def test_a_loss_that_only_the_release_finds_is_answered_by_503(nodes: NodeSet) -> None:
     app = FastAPI(lifespan=redlock_lifespan())
 
-    @app.post("/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")])
+    @app.post(
+        "/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")]
+    )
     async def pay(order_id: str) -> str:
         # The event loop has no turn in between.
         for node in nodes:
@@ -168,13 +201,19 @@ async def test_a_loss_that_only_the_release_finds_is_answered_by_503(nodes: Node
     async with fastapi_client(app) as client:
         answer = await client.post("/orders/42")
     assert answer.status_code == 503
-    assert answer.json() == {"detail": "the lock was lost; the request may or may not have taken effect"}
+    assert answer.json() == {
+        "detail": "the lock was lost; the request may or may not have taken effect"
+    }
 
 
-async def test_a_loss_that_the_endpoint_swallows_is_answered_by_503(nodes: NodeSet, elsewhere: Redlock) -> None:
+async def test_a_loss_that_the_endpoint_swallows_is_answered_by_503(
+    nodes: NodeSet, elsewhere: Redlock
+) -> None:
     app, began = FastAPI(lifespan=redlock_lifespan()), asyncio.Event()
 
-    @app.post("/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")])
+    @app.post(
+        "/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")]
+    )
     async def pay(order_id: str) -> str:
         began.set()
         try:
@@ -198,7 +237,10 @@ async def test_a_def_endpoint_is_answered_at_once_and_learns_of_the_loss_from_it
     told: list[object] = []
 
     @app.post("/orders/{order_id}")
-    def pay(order_id: str, lease: Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]) -> None:
+    def pay(
+        order_id: str,
+        lease: Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")],
+    ) -> None:
         lease.check()
         began.set()
         go.wait(PATIENCE)
@@ -240,7 +282,9 @@ async def test_a_lock_needs_no_thread_of_those_that_def_endpoints_occupy(nodes: 
 
 
 @both_scopes
-async def test_the_endpoints_own_errors_pass_as_they_are(nodes: NodeSet, elsewhere: Redlock, scope: Any) -> None:
+async def test_the_endpoints_own_errors_pass_as_they_are(
+    nodes: NodeSet, elsewhere: Redlock, scope: Any
+) -> None:
     app = FastAPI(lifespan=redlock_lifespan())
     lock = Depends(lock_for("order:{what}"), scope=scope)
 
@@ -262,7 +306,11 @@ async def test_the_endpoints_own_errors_pass_as_they_are(nodes: NodeSet, elsewhe
 
     async with fastapi_client(app) as client:
         conflict = await client.post("/conflict")
-        assert (conflict.status_code, conflict.json(), conflict.headers["X-By"]) == (409, {"detail": "taken"}, "me")
+        assert (conflict.status_code, conflict.json(), conflict.headers["X-By"]) == (
+            409,
+            {"detail": "taken"},
+            "me",
+        )
         assert "Retry-After" not in conflict.headers
         assert (await client.post("/own")).json() == "LookupError"
         assert (await client.post("/lost")).json() == "LockLost"
@@ -271,16 +319,24 @@ async def test_the_endpoints_own_errors_pass_as_they_are(nodes: NodeSet, elsewhe
         await eventually(lambda: nodes.keys() == [set()] * 3)
 
 
-async def test_an_exception_handler_answers_in_the_apps_own_words(nodes: NodeSet, elsewhere: Redlock) -> None:
+async def test_an_exception_handler_answers_in_the_apps_own_words(
+    nodes: NodeSet, elsewhere: Redlock
+) -> None:
     app = make_app(Stage())
 
     @app.exception_handler(LockUnavailable)
     async def own(request: Request, error: LockUnavailable) -> JSONResponse:
-        return JSONResponse(type(error.__cause__).__name__, status_code=error.status_code, headers=error.headers)
+        return JSONResponse(
+            type(error.__cause__).__name__, status_code=error.status_code, headers=error.headers
+        )
 
     async with fastapi_client(app) as client, elsewhere.lock("order:42"):
         answer = await client.post("/orders/42")
-    assert (answer.status_code, answer.json(), answer.headers["Retry-After"]) == (423, "LockHeld", "1")
+    assert (answer.status_code, answer.json(), answer.headers["Retry-After"]) == (
+        423,
+        "LockHeld",
+        "1",
+    )
 
 
 async def test_one_dependency_used_twice_in_a_request_takes_one_lock(nodes: NodeSet) -> None:
@@ -291,7 +347,9 @@ async def test_one_dependency_used_twice_in_a_request_takes_one_lock(nodes: Node
         return lease.token
 
     @app.post("/orders/{order_id}")
-    async def pay(order_id: str, lease: OrderLock, token: Annotated[str, Depends(cart, scope="function")]) -> bool:
+    async def pay(
+        order_id: str, lease: OrderLock, token: Annotated[str, Depends(cart, scope="function")]
+    ) -> bool:
         return lease.token == token
 
     async with fastapi_client(app) as client:

@@ -1,4 +1,6 @@
-"""The manager in a FastAPI app: lifespans, the dependency, overrides in tests, and what OpenAPI says."""
+"""The manager in a FastAPI app: lifespans, the dependency, overrides in tests, and what OpenAPI
+says.
+"""
 
 import asyncio
 import warnings
@@ -19,7 +21,9 @@ Manager = Annotated[Redlock, Depends(get_redlock)]
 
 
 def add_routes(app: FastAPI) -> FastAPI:
-    @app.post("/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")])
+    @app.post(
+        "/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")]
+    )
     async def pay(order_id: int, redlock: Manager) -> list[str]:
         return [lease.resource for lease in redlock.leases]
 
@@ -68,7 +72,9 @@ async def test_the_manager_closes_when_the_app_fails_to_start(nodes: NodeSet) ->
     assert mine.nodes[0].state == "down"
 
 
-async def test_without_nodes_in_the_environment_the_app_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_nodes_in_the_environment_the_app_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("AIOREDLOCK_NG_NODES", raising=False)
     app = FastAPI(lifespan=redlock_lifespan())
     with pytest.raises(ConfigurationError, match="AIOREDLOCK_NG_NODES is not set"):
@@ -78,15 +84,23 @@ async def test_without_nodes_in_the_environment_the_app_does_not_start(monkeypat
 
 async def test_an_app_without_a_manager_says_what_to_write() -> None:
     app = add_routes(FastAPI())
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-        with pytest.raises(ConfigurationError, match=r"lifespan=redlock_lifespan\(\).*dependency get_redlock"):
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://app"
+    ) as client:
+        with pytest.raises(
+            ConfigurationError, match=r"lifespan=redlock_lifespan\(\).*dependency get_redlock"
+        ):
             await client.post("/orders/7")
 
 
-async def test_an_override_gives_locks_and_endpoints_another_manager(nodes: NodeSet, elsewhere: Redlock) -> None:
+async def test_an_override_gives_locks_and_endpoints_another_manager(
+    nodes: NodeSet, elsewhere: Redlock
+) -> None:
     app = add_routes(FastAPI())
     app.dependency_overrides[get_redlock] = lambda: elsewhere
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://app"
+    ) as client:
         assert (await client.post("/orders/7")).json() == ["order:7"]
     assert elsewhere.stats().released == 1
 
@@ -112,11 +126,15 @@ def described(app: FastAPI, path: str) -> dict[str, Any]:
     return responses
 
 
-async def test_openapi_shows_the_answers_of_routes_with_locks_once_the_app_has_started(nodes: NodeSet) -> None:
+async def test_openapi_shows_the_answers_of_routes_with_locks_once_the_app_has_started(
+    nodes: NodeSet,
+) -> None:
     app, router = add_routes(FastAPI(lifespan=redlock_lifespan())), APIRouter()
 
     @router.post("/ship", responses={409: {"description": "Shipped already"}})
-    async def ship(order_id: str, lease: Annotated[Lease, Depends(lock_for("o:{order_id}", held_status=409))]) -> None: ...
+    async def ship(
+        order_id: str, lease: Annotated[Lease, Depends(lock_for("o:{order_id}", held_status=409))]
+    ) -> None: ...
 
     @router.post("/free")
     async def free() -> None: ...
@@ -130,7 +148,9 @@ async def test_openapi_shows_the_answers_of_routes_with_locks_once_the_app_has_s
     for status in ("423", "503"):
         assert responses[status]["headers"]["Retry-After"]["schema"] == {"type": "integer"}
         assert responses[status]["content"]["application/json"]["schema"]["required"] == ["detail"]
-    assert [parameter["name"] for parameter in paths["/orders/{order_id}"]["post"]["parameters"]] == ["order_id"]
+    assert [
+        parameter["name"] for parameter in paths["/orders/{order_id}"]["post"]["parameters"]
+    ] == ["order_id"]
     assert paths["/orders/{order_id}"]["post"]["parameters"][0]["schema"]["type"] == "integer"
     ship_responses = paths["/v1/ship"]["post"]["responses"]
     assert ship_responses.keys() == {"200", "409", "422", "503"}
@@ -165,4 +185,7 @@ async def test_requests_at_the_same_time_of_one_app_get_the_lock_one_by_one(node
         return inside[0]
 
     async with fastapi_client(app) as client:
-        assert [answer.json() for answer in await asyncio.gather(*(client.post("/x") for _ in range(20)))] == [0] * 20
+        assert [
+            answer.json()
+            for answer in await asyncio.gather(*(client.post("/x") for _ in range(20)))
+        ] == [0] * 20

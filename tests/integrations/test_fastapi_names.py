@@ -1,4 +1,6 @@
-"""What a FastAPI route's lock is named by: one value, one lock, whatever the client writes; mistakes are told at start."""
+"""What a FastAPI route's lock is named by: one value, one lock, whatever the client writes;
+mistakes are told at start.
+"""
 
 import functools
 import uuid
@@ -68,7 +70,9 @@ def names_app() -> FastAPI:
     """Every endpoint answers the names of the locks that its request holds."""
     app = FastAPI(lifespan=redlock_lifespan())
 
-    def locking(path: str, lock: LockDependency, method: str = "GET") -> Callable[[Callable[..., Any]], Any]:
+    def locking(
+        path: str, lock: LockDependency, method: str = "GET"
+    ) -> Callable[[Callable[..., Any]], Any]:
         return app.api_route(path, methods=[method], dependencies=[Depends(lock, scope="function")])
 
     Lock = Annotated[Redlock, Depends(get_redlock)]  # noqa: N806
@@ -103,19 +107,31 @@ def names_app() -> FastAPI:
         return told(redlock)
 
     @locking("/old", lock_for("{a}/{b}"))
-    async def by_old_style(redlock: Lock, a: int = Query(), b: int = Query(7, alias="bee")) -> list[str]:
+    async def by_old_style(
+        redlock: Lock, a: int = Query(), b: int = Query(7, alias="bee")
+    ) -> list[str]:
         return told(redlock)
 
-    @locking("/model", lock_for("order:{order.id}:{order.item.sku}", "shop:{order.shop}", order=Order), "POST")
+    @locking(
+        "/model",
+        lock_for("order:{order.id}:{order.item.sku}", "shop:{order.shop}", order=Order),
+        "POST",
+    )
     async def by_model(order: Order, redlock: Lock) -> list[str]:
         return told(redlock)
 
-    @locking("/fields", lock_for("{a}-{b}", a=Annotated[int, Body()], b=Annotated[str, Body()]), "POST")
-    async def by_fields(a: Annotated[int, Body()], b: Annotated[str, Body()], redlock: Lock) -> list[str]:
+    @locking(
+        "/fields", lock_for("{a}-{b}", a=Annotated[int, Body()], b=Annotated[str, Body()]), "POST"
+    )
+    async def by_fields(
+        a: Annotated[int, Body()], b: Annotated[str, Body()], redlock: Lock
+    ) -> list[str]:
         return told(redlock)
 
     @locking("/user", lock_for("cart:{user.id}", user=Depends(current_user)))
-    async def by_dependency(user: Annotated[User, Depends(current_user)], redlock: Lock) -> list[str]:
+    async def by_dependency(
+        user: Annotated[User, Depends(current_user)], redlock: Lock
+    ) -> list[str]:
         return told(redlock)
 
     @locking("/page", lock_for("page:{page.sku}", page=Annotated[Item, Query()]))
@@ -126,12 +142,18 @@ def names_app() -> FastAPI:
     async def by_header(redlock: Lock) -> list[str]:
         return told(redlock)
 
-    @locking("/new/{order_id}", lock_for("order:{order_id}:{tenant}", tenant=Annotated[Tenant, Header()]))
-    async def by_new_type(order_id: OrderId, tenant: Annotated[Tenant, Header()], redlock: Lock) -> list[str]:
+    @locking(
+        "/new/{order_id}", lock_for("order:{order_id}:{tenant}", tenant=Annotated[Tenant, Header()])
+    )
+    async def by_new_type(
+        order_id: OrderId, tenant: Annotated[Tenant, Header()], redlock: Lock
+    ) -> list[str]:
         return told(redlock)
 
     @locking("/literal/{side}/{size}", lock_for("side:{side}:{size}"))
-    async def by_literal(side: Literal["buy", "sell"], size: Literal[Size.SMALL], redlock: Lock) -> list[str]:
+    async def by_literal(
+        side: Literal["buy", "sell"], size: Literal[Size.SMALL], redlock: Lock
+    ) -> list[str]:
         return told(redlock)
 
     @locking("/price", lock_for("price:{price}", price=Depends(price_text)))
@@ -160,7 +182,12 @@ GIVEN = [
     ("GET", "/query?tenant=t&who=first&who=last", {}, ["cart:t:last"]),
     ("GET", "/old?a=01", {}, ["1/7"]),
     ("GET", "/old?a=01&bee=2", {}, ["1/2"]),
-    ("POST", "/model", {"json": {"id": "42", "item": {"sku": "x"}}}, ["order:42:x", "shop:shop-42"]),
+    (
+        "POST",
+        "/model",
+        {"json": {"id": "42", "item": {"sku": "x"}}},
+        ["order:42:x", "shop:shop-42"],
+    ),
     ("POST", "/fields", {"json": {"a": "4", "b": "x-y"}}, ["4-x-y"]),
     ("GET", "/user", {"headers": {"x-user": ID.hex}}, [f"cart:{ID}"]),
     ("GET", "/page?sku=x", {}, ["page:x"]),
@@ -181,7 +208,12 @@ REFUSED = [
     ("GET", "/query?tenant=a%3Ab&who=ann", {}, ["lock"]),
     ("GET", "/old?a=1&bee=x", {}, ["query", "bee"]),
     ("POST", "/fields", {"json": {"a": 1, "b": "x" * 70_000}}, ["lock"]),
-    ("POST", "/fields", {"content": rb'{"a": 1, "b": "\ud800"}', "headers": {"content-type": "application/json"}}, ["lock"]),
+    (
+        "POST",
+        "/fields",
+        {"content": rb'{"a": 1, "b": "\ud800"}', "headers": {"content-type": "application/json"}},
+        ["lock"],
+    ),
     ("POST", "/model", {"json": {"id": "x", "item": {"sku": "x"}}}, ["body", "id"]),
     ("POST", "/model", {}, ["body"]),
     ("GET", "/user", {}, ["header", "x-user"]),
@@ -214,12 +246,21 @@ async def test_a_separator_in_a_value_never_makes_two_requests_share_a_name(node
     assert answers[1].json()["detail"][0]["msg"] == "{tenant} must not contain ':'"
 
 
-async def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(nodes: NodeSet, elsewhere: Redlock) -> None:
+async def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(
+    nodes: NodeSet, elsewhere: Redlock
+) -> None:
     app = FastAPI(lifespan=redlock_lifespan())
     locks = {
-        "text": lock_for("o:{order_id}", owner="request {x_request_id} for {order_id}", x_request_id=Annotated[str, Header()]),
+        "text": lock_for(
+            "o:{order_id}",
+            owner="request {x_request_id} for {order_id}",
+            x_request_id=Annotated[str, Header()],
+        ),
         "path": lock_for("o:{order_id}", owner="{request.method} {request.url.path}"),
-        "function": lock_for("o:{order_id}", owner=lambda request, order_id: f"{request.headers['x-request-id']}-{order_id}"),
+        "function": lock_for(
+            "o:{order_id}",
+            owner=lambda request, order_id: f"{request.headers['x-request-id']}-{order_id}",
+        ),
         "model": lock_for("o:7", owner=lambda user: f"user {user.id}", user=Depends(current_user)),
         "reader": lock_for("o:{order_id}", shared=True, owner="reader {order_id}"),
     }
@@ -238,7 +279,9 @@ async def test_a_refused_request_names_the_label_of_the_request_that_holds_the_l
             ("model", f"user {user}"),
             ("reader", "reader 7"),
         ):
-            answer = await client.post(f"/{name}/7", headers={"x-request-id": "abc", "x-user": str(user)})
+            answer = await client.post(
+                f"/{name}/7", headers={"x-request-id": "abc", "x-user": str(user)}
+            )
             assert f"held by {label}" in answer.json()
 
 
@@ -266,13 +309,18 @@ def test_a_lock_around_a_websocket_is_told_at_start() -> None:
     @app.websocket("/edit/{name}", dependencies=[Depends(lock_for("edit:{name}"))])
     async def edit(name: str) -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"/edit/\{name\}: .*a WebSocket cannot receive the lock's error answers"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"/edit/\{name\}: .*a WebSocket cannot receive the lock's error answers",
+    ):
         check_locks(app)
 
 
 @pytest.mark.parametrize("scope", ["function", None])
 @pytest.mark.parametrize("kind", ["async", "def", "wrapped"])
-def test_a_lock_that_ends_before_a_yielding_endpoint_begins_is_told_at_start(kind: str, scope: Any) -> None:
+def test_a_lock_that_ends_before_a_yielding_endpoint_begins_is_told_at_start(
+    kind: str, scope: Any
+) -> None:
     async def lines(name: str) -> AsyncIterator[str]:
         yield name
 
@@ -290,11 +338,15 @@ def test_a_lock_that_ends_before_a_yielding_endpoint_begins_is_told_at_start(kin
     if scope is None:
         check_locks(app)
     else:
-        with pytest.raises(ConfigurationError, match=r"/export/\{name\}: lock_for.*`yield` .* leave the scope out"):
+        with pytest.raises(
+            ConfigurationError, match=r"/export/\{name\}: lock_for.*`yield` .* leave the scope out"
+        ):
             check_locks(app)
 
 
-def route(path: str, lock: LockDependency, endpoint: Callable[..., Any], method: str = "POST") -> FastAPI:
+def route(
+    path: str, lock: LockDependency, endpoint: Callable[..., Any], method: str = "POST"
+) -> FastAPI:
     app = FastAPI()
     app.api_route(path, methods=[method], dependencies=[Depends(lock, scope="function")])(endpoint)
     return app
@@ -310,13 +362,20 @@ async def renamed(
     size: str = Query(default_factory=str),
 ) -> None: ...
 async def chosen(side: Annotated[Literal["a", 1], Header()], odd: Literal["a", None]) -> None: ...
-async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[list[str], Query()]) -> None: ...
+async def mine(
+    user: Annotated[User, Depends(current_user)], tags: Annotated[list[str], Query()]
+) -> None: ...
 
 
 @pytest.mark.parametrize(
     ("path", "lock", "endpoint", "told"),
     [
-        ("/{order_id}", lock_for("o:{ordr_id}"), pay, r"\{ordr_id\} is not a parameter of pay\(\); there are: order_id"),
+        (
+            "/{order_id}",
+            lock_for("o:{ordr_id}"),
+            pay,
+            r"\{ordr_id\} is not a parameter of pay\(\); there are: order_id",
+        ),
         ("/{order_id}", lock_for("o:{order_id.hex}"), pay, "not a plain"),
         (
             "/{order_id}",
@@ -330,20 +389,65 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
             at,
             r"not a plain .*; use a dependency that returns such a value: lock_for\(\.\.\., when=Depends\(\.\.\.\)",
         ),
-        ("/", lock_for("o:{when.year}"), at, r"declare the value, like lock_for\(\.\.\., when=datetime"),
-        ("/", lock_for("o:{price}"), at, r"not a plain .*; use a dependency .* price=Depends\(\.\.\.\)"),
-        ("/", lock_for("o:{price}", price=float | None), at, r"price has a default in at\(\).* price=Depends\(\.\.\.\)"),
-        ("/", lock_for("o:{tenant}"), at, r"not a plain .*; use a dependency .* tenant=Depends\(\.\.\.\)"),
-        ("/", lock_for("o:{when}", when=datetime), at, r"must be a str, .*, not datetime; .* when=Depends\(\.\.\.\)"),
-        ("/", lock_for("o:{side}"), chosen, r"like lock_for\(\.\.\., side=Annotated\[Literal\['a', 1\], Header\(\)\]"),
+        (
+            "/",
+            lock_for("o:{when.year}"),
+            at,
+            r"declare the value, like lock_for\(\.\.\., when=datetime",
+        ),
+        (
+            "/",
+            lock_for("o:{price}"),
+            at,
+            r"not a plain .*; use a dependency .* price=Depends\(\.\.\.\)",
+        ),
+        (
+            "/",
+            lock_for("o:{price}", price=float | None),
+            at,
+            r"price has a default in at\(\).* price=Depends\(\.\.\.\)",
+        ),
+        (
+            "/",
+            lock_for("o:{tenant}"),
+            at,
+            r"not a plain .*; use a dependency .* tenant=Depends\(\.\.\.\)",
+        ),
+        (
+            "/",
+            lock_for("o:{when}", when=datetime),
+            at,
+            r"must be a str, .*, not datetime; .* when=Depends\(\.\.\.\)",
+        ),
+        (
+            "/",
+            lock_for("o:{side}"),
+            chosen,
+            r"like lock_for\(\.\.\., side=Annotated\[Literal\['a', 1\], Header\(\)\]",
+        ),
         ("/", lock_for("o:{odd}"), chosen, r"not a plain .*; use a dependency"),
-        ("/", lock_for("o:{order.id}"), order, r"declare the value, like lock_for\(\.\.\., order=Order\)"),
+        (
+            "/",
+            lock_for("o:{order.id}"),
+            order,
+            r"declare the value, like lock_for\(\.\.\., order=Order\)",
+        ),
         ("/", lock_for("o:{order}"), order, "order=Order"),
         ("/", lock_for("o:{order}", order=Order), order, "must be a str"),
-        ("/", lock_for("o:{order.price}", order=Order), order, r"Order has no price; it has: id, item, tags"),
+        (
+            "/",
+            lock_for("o:{order.price}", order=Order),
+            order,
+            r"Order has no price; it has: id, item, tags",
+        ),
         ("/", lock_for("o:{order.item.price}", order=Order), order, "must be a str"),
         ("/", lock_for("o:{order.tags}", order=Order), order, "must be a str"),
-        ("/", lock_for("o:{it.sku}", it=Item), order, r"\{it.sku\} is not a parameter of order\(\); there are: note, order"),
+        (
+            "/",
+            lock_for("o:{it.sku}", it=Item),
+            order,
+            r"\{it.sku\} is not a parameter of order\(\); there are: note, order",
+        ),
         ("/", lock_for("o:{user.id}"), mine, r"user=Depends\(current_user\)"),
         (
             "/",
@@ -351,15 +455,50 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
             mine,
             r"use a dependency that returns such a value: lock_for\(\.\.\., tags=Depends\(\.\.\.\)",
         ),
-        ("/", lock_for("o:{page.sku}", page=Item), paged, r"declare the same: page=Annotated\[Item, Query\(\)\]"),
+        (
+            "/",
+            lock_for("o:{page.sku}", page=Item),
+            paged,
+            r"declare the same: page=Annotated\[Item, Query\(\)\]",
+        ),
         ("/", lock_for("o:{who}"), renamed, r"\{who\} of renamed\(\) has a validation_alias"),
         ("/", lock_for("o:{size}"), renamed, r"\{size\} of renamed\(\) has .* a default_factory"),
-        ("/", lock_for("o:{tenant}", tenant=Annotated[str, Header()]), renamed, r"but not in renamed\(\)"),
-        ("/", lock_for("o:{note}", note=str), order, r"note has a default in order\(\).* note=Depends\(\.\.\.\)"),
-        ("/", lock_for("o:", owner="{user}"), order, r"\{user\} is not a parameter of order\(\); there are: note, order"),
-        ("/", lock_for("o:", owner=lambda user, request: ""), order, r"\{user\} is not a parameter of order\(\)"),
-        ("/", lock_for("o:", owner=lambda order: order.id), order, "declare the value, like .* order=Order"),
-        ("/", lock_for("o:", owner="{order.price}", order=Order), order, "Order has no price; it has: id, item, tags"),
+        (
+            "/",
+            lock_for("o:{tenant}", tenant=Annotated[str, Header()]),
+            renamed,
+            r"but not in renamed\(\)",
+        ),
+        (
+            "/",
+            lock_for("o:{note}", note=str),
+            order,
+            r"note has a default in order\(\).* note=Depends\(\.\.\.\)",
+        ),
+        (
+            "/",
+            lock_for("o:", owner="{user}"),
+            order,
+            r"\{user\} is not a parameter of order\(\); there are: note, order",
+        ),
+        (
+            "/",
+            lock_for("o:", owner=lambda user, request: ""),
+            order,
+            r"\{user\} is not a parameter of order\(\)",
+        ),
+        (
+            "/",
+            lock_for("o:", owner=lambda order: order.id),
+            order,
+            "declare the value, like .* order=Order",
+        ),
+        (
+            "/",
+            lock_for("o:", owner="{order.price}", order=Order),
+            order,
+            "Order has no price; it has: id, item, tags",
+        ),
     ],
 )
 def test_what_the_route_does_not_have_is_told_at_start(
@@ -379,7 +518,10 @@ def test_what_the_route_does_not_have_is_told_at_start(
         (lambda: lock_for("o:{id}", held_status=503), "held_status must be 409 or 423"),
         (lambda: lock_for("o:{id}", retry_after=0.5), "retry_after must be whole seconds"),
         (lambda: lock_for("o:{id}", retry_after=-1), "retry_after must be whole seconds"),
-        (lambda: lock_for("o:{id}", blocking_timout=1), "blocking_timout, which is neither an option"),
+        (
+            lambda: lock_for("o:{id}", blocking_timout=1),
+            "blocking_timout, which is neither an option",
+        ),
         (
             lambda: lock_for("o:{id}", user=str, owner="{usr}"),
             "user, which is neither an option .* of the lock's name or owner",
@@ -391,26 +533,51 @@ def test_what_the_route_does_not_have_is_told_at_start(
         ),
         (lambda: lock_for("o:{owner}", owner=User), "owner must be a text like"),
         (lambda: semaphore_for("o", 2, owner=False), "make the manager with owner=False"),  # type: ignore[arg-type]
-        (lambda: lock_for("o:{id}", ttl=-1), "ttl must be a finite positive number of seconds, got -1"),
-        (lambda: lock_for("o:{id}", blocking_timeout="5"), "blocking_timeout must be a number of seconds, not str"),  # type: ignore[arg-type]
-        (lambda: lock_for("o:{id}", blocking_timeout=-1), "blocking_timeout must be a finite number of seconds, zero or more"),
-        (lambda: lock_for("o:{id}", max_hold=0), "max_hold must be a finite positive number of seconds, got 0"),
-        (lambda: lock_for("o:{id}", min_hold=0), "min_hold must be a finite positive number of seconds, got 0"),
-        (lambda: redlock_lifespan("redis://:secret@x"), r"redlock_lifespan\(\) takes a Redlock, not str"),  # type: ignore[arg-type]
+        (
+            lambda: lock_for("o:{id}", ttl=-1),
+            "ttl must be a finite positive number of seconds, got -1",
+        ),
+        (
+            lambda: lock_for("o:{id}", blocking_timeout="5"),
+            "blocking_timeout must be a number of seconds, not str",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: lock_for("o:{id}", blocking_timeout=-1),
+            "blocking_timeout must be a finite number of seconds, zero or more",
+        ),
+        (
+            lambda: lock_for("o:{id}", max_hold=0),
+            "max_hold must be a finite positive number of seconds, got 0",
+        ),
+        (
+            lambda: lock_for("o:{id}", min_hold=0),
+            "min_hold must be a finite positive number of seconds, got 0",
+        ),
+        (
+            lambda: redlock_lifespan("redis://:secret@x"),
+            r"redlock_lifespan\(\) takes a Redlock, not str",
+        ),  # type: ignore[arg-type]
         # What FastAPI(lifespan=redlock_lifespan) does at its start.
         (lambda: redlock_lifespan(FastAPI()), r"not FastAPI: write .*, or redlock_lifespan\(\)"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_wrong_anyway_is_told_when_it_is_written(make: Callable[[], object], told: str) -> None:
+def test_what_is_wrong_anyway_is_told_when_it_is_written(
+    make: Callable[[], object], told: str
+) -> None:
     with pytest.raises(ConfigurationError, match=told) as error:
         make()
     assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize("options", [{"ttl": 61.0}, {"ttl": 0.01}])
-async def test_options_that_the_manager_refuses_are_told_at_start(nodes: NodeSet, options: dict[str, Any]) -> None:
+async def test_options_that_the_manager_refuses_are_told_at_start(
+    nodes: NodeSet, options: dict[str, Any]
+) -> None:
     app = route("/{order_id}", lock_for("o:{order_id}", **options), pay)
-    with pytest.raises(ConfigurationError, match=r"/\{order_id\}: lock_for\('o:\{order_id\}'\): .*" + next(iter(options))):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"/\{order_id\}: lock_for\('o:\{order_id\}'\): .*" + next(iter(options)),
+    ):
         async with redlock_lifespan()(app):
             pass
 
@@ -418,7 +585,9 @@ async def test_options_that_the_manager_refuses_are_told_at_start(nodes: NodeSet
 def test_routers_that_are_included_and_apps_that_are_mounted_are_checked_with_their_paths() -> None:
     def build(name: str) -> FastAPI:
         router, inner, outer = APIRouter(), FastAPI(), FastAPI()
-        router.post("/x", dependencies=[Depends(lock_for(f"o:{{{name}}}"), scope="function")])(lambda: None)
+        router.post("/x", dependencies=[Depends(lock_for(f"o:{{{name}}}"), scope="function")])(
+            lambda: None
+        )
         inner.include_router(router, prefix="/{shop}")
         outer.mount("/{tenant}", inner)
         return outer
@@ -434,7 +603,9 @@ async def test_a_lock_of_an_included_router_and_of_a_mounted_app_works(nodes: No
 
     @router.get("/{order_id}")
     async def name(
-        order_id: int, lease: Annotated[Lease, Depends(lock_for("{shop}:{order_id}", shop=str), scope="function")], shop: str
+        order_id: int,
+        lease: Annotated[Lease, Depends(lock_for("{shop}:{order_id}", shop=str), scope="function")],
+        shop: str,
     ) -> str:
         return lease.resource
 

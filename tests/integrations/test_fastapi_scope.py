@@ -1,4 +1,6 @@
-"""How long a FastAPI route's lock is held: streams, background tasks, clients that go away, middleware in between."""
+"""How long a FastAPI route's lock is held: streams, background tasks, clients that go away,
+middleware in between.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,7 +25,9 @@ Dispatch = Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitab
 both_scopes = pytest.mark.parametrize("scope", ["function", "request"])
 
 
-async def passing(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+async def passing(
+    request: Request, call_next: Callable[[Request], Awaitable[Response]]
+) -> Response:
     return await call_next(request)
 
 
@@ -33,7 +37,9 @@ def wrapped(app: FastAPI, *dispatches: Dispatch) -> FastAPI:
     return app
 
 
-middlewares = pytest.mark.parametrize("dispatches", [(), (passing,)], ids=["bare", "BaseHTTPMiddleware"])
+middlewares = pytest.mark.parametrize(
+    "dispatches", [(), (passing,)], ids=["bare", "BaseHTTPMiddleware"]
+)
 
 
 @both_scopes
@@ -71,7 +77,9 @@ async def test_function_scope_ends_before_the_response_and_request_scope_after_s
 async def test_in_function_scope_the_lock_is_free_when_the_answer_is_there(nodes: NodeSet) -> None:
     app = FastAPI(lifespan=redlock_lifespan())
 
-    @app.post("/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")])
+    @app.post(
+        "/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")]
+    )
     async def pay(order_id: str) -> None: ...
 
     async with fastapi_client(app) as client:
@@ -80,7 +88,10 @@ async def test_in_function_scope_the_lock_is_free_when_the_answer_is_there(nodes
 
 @middlewares
 async def test_a_loss_amid_a_stream_ends_it_and_is_logged(
-    nodes: NodeSet, elsewhere: Redlock, dispatches: tuple[Dispatch, ...], caplog: pytest.LogCaptureFixture
+    nodes: NodeSet,
+    elsewhere: Redlock,
+    dispatches: tuple[Dispatch, ...],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     app, ended = FastAPI(lifespan=redlock_lifespan()), list[str]()
 
@@ -124,7 +135,9 @@ async def test_a_loss_behind_middleware_is_answered_by_503(
 ) -> None:
     app, began = FastAPI(lifespan=redlock_lifespan()), asyncio.Event()
 
-    @app.post("/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope=scope)])
+    @app.post(
+        "/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope=scope)]
+    )
     async def pay(order_id: str) -> None:
         began.set()
         await asyncio.sleep(PATIENCE)
@@ -175,18 +188,24 @@ async def test_a_client_that_leaves_a_stream_gives_the_lock_back(
 
 
 @both_scopes
-async def test_an_endpoint_whose_client_gave_up_runs_to_its_end_within_the_lock(nodes: NodeSet, scope: Any) -> None:
+async def test_an_endpoint_whose_client_gave_up_runs_to_its_end_within_the_lock(
+    nodes: NodeSet, scope: Any
+) -> None:
     app, began, go = FastAPI(lifespan=redlock_lifespan()), asyncio.Event(), asyncio.Event()
     ended = list[set[str]]()
 
-    @app.post("/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope=scope)])
+    @app.post(
+        "/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope=scope)]
+    )
     async def pay(order_id: str) -> None:
         began.set()
         await go.wait()
         ended.append(held(nodes))
 
     async with fastapi_client(app) as client:
-        request = asyncio.create_task(client.post("/orders/42", timeout=httpx.Timeout(PATIENCE, read=0.2)))
+        request = asyncio.create_task(
+            client.post("/orders/42", timeout=httpx.Timeout(PATIENCE, read=0.2))
+        )
         await began.wait()
         with pytest.raises(httpx.ReadTimeout):
             await request
@@ -201,11 +220,19 @@ async def test_an_endpoint_whose_client_gave_up_runs_to_its_end_within_the_lock(
 @pytest.mark.parametrize("limit", [AsyncioLimit, AnyioLimit])
 @pytest.mark.parametrize("waiting", [False, True], ids=["holding", "waiting"])
 async def test_a_time_limit_around_the_app_leaves_no_key(
-    nodes: NodeSet, elsewhere: Redlock, scope: Any, dispatches: tuple[Dispatch, ...], limit: Any, waiting: bool
+    nodes: NodeSet,
+    elsewhere: Redlock,
+    scope: Any,
+    dispatches: tuple[Dispatch, ...],
+    limit: Any,
+    waiting: bool,
 ) -> None:
     app, began, ended = FastAPI(lifespan=redlock_lifespan()), asyncio.Event(), list[str]()
 
-    @app.post("/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}", blocking_timeout=None), scope=scope)])
+    @app.post(
+        "/orders/{order_id}",
+        dependencies=[Depends(lock_for("order:{order_id}", blocking_timeout=None), scope=scope)],
+    )
     async def pay(order_id: str) -> None:
         began.set()
         try:
@@ -218,25 +245,34 @@ async def test_a_time_limit_around_the_app_leaves_no_key(
     async with fastapi_client(app) as client:
         async with elsewhere.lock("order:42") if waiting else nullcontext():
             request = asyncio.create_task(client.post("/orders/42"))
-            await eventually(lambda: app.state.redlock.stats().waiting if waiting else began.is_set(), within=PATIENCE)
+            await eventually(
+                lambda: app.state.redlock.stats().waiting if waiting else began.is_set(),
+                within=PATIENCE,
+            )
             limit.expire()
             assert (await request).status_code == 504
         await eventually(lambda: nodes.keys() == [set()] * 3, within=PATIENCE / 2)
     assert ended == ([] if waiting else ["left"])
 
 
-async def test_a_time_limit_in_a_base_http_middleware_lets_the_endpoint_go_on_within_its_lock(nodes: NodeSet) -> None:
+async def test_a_time_limit_in_a_base_http_middleware_lets_the_endpoint_go_on_within_its_lock(
+    nodes: NodeSet,
+) -> None:
     app, limit = FastAPI(lifespan=redlock_lifespan()), AsyncioLimit()
     began, go, ended = asyncio.Event(), asyncio.Event(), list[set[str]]()
 
-    async def hasty(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def hasty(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
         try:
             async with limit:
                 return await call_next(request)
         except TimeoutError:
             return JSONResponse("too slow", status_code=504)
 
-    @app.post("/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")])
+    @app.post(
+        "/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")]
+    )
     async def pay(order_id: str) -> None:
         began.set()
         await go.wait()
@@ -257,7 +293,10 @@ async def test_a_server_that_stops_in_the_middle_of_a_request_leaves_no_key(node
     app, began = FastAPI(lifespan=redlock_lifespan()), asyncio.Event()
 
     @app.post("/orders/{order_id}")
-    async def pay(order_id: str, lease: Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]) -> None:
+    async def pay(
+        order_id: str,
+        lease: Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")],
+    ) -> None:
         began.set()
         await asyncio.sleep(PATIENCE)
 

@@ -44,7 +44,9 @@ def serving(app: flask.Flask) -> AbstractContextManager[httpx.Client]:
     return threaded_client(make_server("127.0.0.1", 0, app, threaded=True))
 
 
-def test_requests_for_one_name_are_refused_while_a_view_holds_its_lock(app: flask.Flask, nodes: NodeSet) -> None:
+def test_requests_for_one_name_are_refused_while_a_view_holds_its_lock(
+    app: flask.Flask, nodes: NodeSet
+) -> None:
     begun, end = threading.Event(), threading.Event()
 
     @app.post("/seats/<int:seat>")
@@ -81,7 +83,9 @@ def test_threads_of_a_server_lose_no_count(app: flask.Flask, nodes: NodeSet) -> 
         return ""
 
     with serving(app) as client, ThreadPoolExecutor(8) as pool:
-        assert {answer.status_code for answer in pool.map(lambda _: client.post("/count"), range(40))} == {200}
+        assert {
+            answer.status_code for answer in pool.map(lambda _: client.post("/count"), range(40))
+        } == {200}
     assert count == 40
 
 
@@ -112,7 +116,10 @@ def test_without_a_quorum_the_answer_is_503(app: flask.Flask) -> None:
     init_redlock(app, Redlock(["redis://127.0.0.1:1"], connect_timeout=0.2))
     app.post("/")(locked("a", blocking_timeout=30)(lambda: ""))
     answer = app.test_client().post("/")
-    assert (answer.status_code, answer.json["detail"]) == (503, "locks are not available; try again")
+    assert (answer.status_code, answer.json["detail"]) == (
+        503,
+        "locks are not available; try again",
+    )
 
 
 def test_an_error_handler_may_answer_differently(app: flask.Flask) -> None:
@@ -128,7 +135,9 @@ def test_an_error_handler_may_answer_differently(app: flask.Flask) -> None:
     assert (answer.status_code, answer.text) == (409, "one moment")
 
 
-def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(app: flask.Flask) -> None:
+def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(
+    app: flask.Flask,
+) -> None:
     with Redlock.from_env() as elsewhere:
 
         @app.post("/text/<int:seat>")
@@ -137,7 +146,9 @@ def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(ap
             return sync_refusal(elsewhere, f"seat:{seat}")
 
         @app.post("/function/<int:seat>")
-        @locked("seat:{seat}", owner=lambda request, seat: f"{request.headers['x-request-id']}-{seat}")
+        @locked(
+            "seat:{seat}", owner=lambda request, seat: f"{request.headers['x-request-id']}-{seat}"
+        )
         def by_function(seat: int) -> str:
             return sync_refusal(elsewhere, f"seat:{seat}")
 
@@ -171,7 +182,9 @@ def test_an_owner_that_does_not_fit_the_view_is_refused_when_the_module_is_impor
             locked("seat:{seat}", owner=owner)(view)  # type: ignore[arg-type]
 
 
-def test_names_are_made_of_arguments_and_of_attributes_of_g_and_request(app: flask.Flask, nodes: NodeSet) -> None:
+def test_names_are_made_of_arguments_and_of_attributes_of_g_and_request(
+    app: flask.Flask, nodes: NodeSet
+) -> None:
     @app.before_request
     def login() -> None:
         flask.g.user = 7
@@ -259,7 +272,9 @@ def test_the_nodes_may_be_in_the_settings_of_the_app(three_nodes: NodeSet) -> No
         with pytest.raises(ConfigurationError, match=words) as error:
             init_redlock(app)
         assert "secret" not in str(error.value)
-    with pytest.raises(ConfigurationError, match=r"takes a Redlock of aioredlock_ng.sync, not builtins.str"):
+    with pytest.raises(
+        ConfigurationError, match=r"takes a Redlock of aioredlock_ng.sync, not builtins.str"
+    ):
         init_redlock(app, "redis://:secret@10.0.0.1")  # type: ignore[arg-type]
 
 
@@ -274,7 +289,12 @@ def test_a_wrong_use_is_refused_when_the_module_is_imported() -> None:
         yield ""
 
     for template, options, function, words in (
-        ("order:{number}", {}, view, r"the lock of .*view\(\) needs number; there are: g, order, request"),
+        (
+            "order:{number}",
+            {},
+            view,
+            r"the lock of .*view\(\) needs number; there are: g, order, request",
+        ),
         ("order:{order}", {}, coroutine, "coroutine function"),
         ("order:{order}", {}, generator, "yields its response"),
         ("order:{order}", {"timeout": 3}, view, "locked\\(\\) got timeout, which is not an option"),

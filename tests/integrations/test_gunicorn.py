@@ -25,12 +25,17 @@ OPTIONS = ["--preload", "--workers=2", "--bind=127.0.0.1:0", "--no-control-socke
 COMMAND = ["-m", "gunicorn", *OPTIONS, "tests.integrations.preloaded:app"]
 
 
-def test_workers_open_a_manager_anew_that_their_master_had_open_and_share_its_locks(nodes: NodeSet, tmp_path: Path) -> None:
+def test_workers_open_a_manager_anew_that_their_master_had_open_and_share_its_locks(
+    nodes: NodeSet, tmp_path: Path
+) -> None:
     with Worker(COMMAND, tmp_path, "") as master:
         until(lambda: master.said.count("Booting worker") == 2)
         found = re.search(r"Listening at: (\S+)", master.said)
         assert found is not None
-        with httpx.Client(base_url=found[1], timeout=PATIENCE) as client, ThreadPoolExecutor(1) as pool:
+        with (
+            httpx.Client(base_url=found[1], timeout=PATIENCE) as client,
+            ThreadPoolExecutor(1) as pool,
+        ):
             first = pool.submit(client.get, "/hold/a")
             busy = master.begun("a")
             assert busy != master.process.pid

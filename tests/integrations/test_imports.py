@@ -1,4 +1,6 @@
-"""Nothing of a framework is imported before its integration is, and nothing of redis-py before the first manager."""
+"""Nothing of a framework is imported before its integration is, and nothing of redis-py before the
+first manager.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,17 @@ FRAMEWORKS = {"aiohttp", "celery", "django", "fastapi", "flask", "pydantic", "rq
             pytest.param("aioredlock_ng.integrations.django", {"django"}),
             pytest.param("aioredlock_ng.integrations.flask", {"flask"}),
             pytest.param("aioredlock_ng.integrations.rq", {"rq"}),
-            pytest.param("aioredlock_ng.integrations.fastapi", {"fastapi", "pydantic", "starlette"}),
+            pytest.param(
+                "aioredlock_ng.integrations.fastapi", {"fastapi", "pydantic", "starlette"}
+            ),
         ]
     ),
 )
 def test_an_integration_imports_its_own_framework_only(module: str, brings: set[str]) -> None:
     code = f"import sys, {module}; print(*sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert {name.partition(".")[0] for name in told.split()} & FRAMEWORKS == brings
 
 
@@ -41,14 +47,20 @@ print("redis" in sys.modules)
 aioredlock_ng.Redlock(["redis://127.0.0.1"])
 print("redis" in sys.modules)
 """
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert told.split() == ["False", "True"]
 
 
-@pytest.mark.parametrize("framework", tiers.ends(["fastapi", "aiohttp", "celery", "django", "flask", "rq"]))
+@pytest.mark.parametrize(
+    "framework", tiers.ends(["fastapi", "aiohttp", "celery", "django", "flask", "rq"])
+)
 def test_without_the_framework_the_error_names_the_extra(framework: str) -> None:
     code = f"import sys; sys.modules[{framework!r}] = None; import aioredlock_ng.integrations.{framework}"
-    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    failed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert (
         f'aioredlock_ng.integrations.{framework} needs {framework}: install aioredlock-ng with its extra "{framework}"'
         in failed.stderr

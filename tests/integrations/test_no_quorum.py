@@ -51,7 +51,9 @@ both = pytest.mark.parametrize("serve", [by_fastapi, by_aiohttp])
 
 @both
 @pytest.mark.faults
-async def test_a_request_does_not_wait_for_a_majority_that_is_gone(nodes: NodeSet, serve: Serve) -> None:
+async def test_a_request_does_not_wait_for_a_majority_that_is_gone(
+    nodes: NodeSet, serve: Serve
+) -> None:
     redlock = Redlock.from_env()
     async with serve(redlock, blocking_timeout=None) as client:
         assert (await client.post("/orders/42")).status_code == 200
@@ -60,12 +62,16 @@ async def test_a_request_does_not_wait_for_a_majority_that_is_gone(nodes: NodeSe
         await eventually(lambda: not redlock.ready, within=PATIENCE)
         async with asyncio.timeout(PATIENCE):
             answers = await asyncio.gather(*(client.post("/orders/42") for _ in range(5)))
-        assert [(answer.status_code, answer.headers["Retry-After"]) for answer in answers] == [(503, "1")] * 5
+        assert [(answer.status_code, answer.headers["Retry-After"]) for answer in answers] == [
+            (503, "1")
+        ] * 5
 
 
 @both
 @pytest.mark.faults
-async def test_without_fail_fast_a_request_waits_for_the_majority(nodes: NodeSet, serve: Serve) -> None:
+async def test_without_fail_fast_a_request_waits_for_the_majority(
+    nodes: NodeSet, serve: Serve
+) -> None:
     redlock = Redlock.from_env(recovery_guard=None)
     async with serve(redlock, blocking_timeout=PATIENCE, fail_fast=False) as client:
         nodes.crash(0)
@@ -93,9 +99,20 @@ async def test_retry_after_is_what_is_left_of_the_quarantine(nodes: NodeSet, ser
 
 
 @pytest.mark.parametrize(
-    ("known", "said"), [(None, "7"), (0.0, "7"), (6.5, "7"), (7.0001, "8"), (60.2, "61"), (1e9, "3600"), (math.inf, "3600")]
+    ("known", "said"),
+    [
+        (None, "7"),
+        (0.0, "7"),
+        (6.5, "7"),
+        (7.0001, "8"),
+        (60.2, "61"),
+        (1e9, "3600"),
+        (math.inf, "3600"),
+    ],
 )
-def test_retry_after_is_whole_seconds_rounded_up_and_an_hour_at_most(known: float | None, said: str) -> None:
+def test_retry_after_is_whole_seconds_rounded_up_and_an_hour_at_most(
+    known: float | None, said: str
+) -> None:
     error = QuorumUnreachable("no")
     error.retry_after = known
     policy = Policy(("a",), {}, 423, 7)
@@ -104,7 +121,9 @@ def test_retry_after_is_whole_seconds_rounded_up_and_an_hour_at_most(known: floa
 
 
 def test_retry_after_of_a_held_lock_is_not_the_life_of_its_keys() -> None:
-    """A holder renews its keys until it releases them, so their life says nothing about the end of its request."""
+    """A holder renews its keys until it releases them, so their life says nothing about the end of
+    its request.
+    """
     held = LockHeld("no")
     held.retry_after = 9.5
     assert Policy(("a",), {}, 423, 7).answer(held).headers == {"Retry-After": "7"}
@@ -119,6 +138,8 @@ def test_retry_after_is_what_is_left_of_the_min_hold(left: float | None, said: s
 
 @pytest.mark.parametrize("decorate", [lock_for, locked])
 @pytest.mark.parametrize("option", ["fail_fast", "fair"])
-def test_a_switch_is_refused_unless_it_is_true_or_false(decorate: Callable[..., Any], option: str) -> None:
+def test_a_switch_is_refused_unless_it_is_true_or_false(
+    decorate: Callable[..., Any], option: str
+) -> None:
     with pytest.raises(ConfigurationError, match=f"{option} must be True or False, not float"):
         decorate("a", **{option: 1.0})

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-pages = pytest.mark.parametrize(("page", "function"), [("fastapi.md", lock_for), ("aiohttp.md", locked)])
+pages = pytest.mark.parametrize(
+    ("page", "function"), [("fastapi.md", lock_for), ("aiohttp.md", locked)]
+)
 
 
 def options_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -48,8 +50,14 @@ async def test_the_pages_blocks_run_one_after_another(
 
 
 @pages
-def test_every_option_is_in_the_table_with_its_default(page: str, function: Callable[..., Any]) -> None:
-    table = (DOCS / page).read_text(encoding="utf-8").partition(f"## Options of `{function.__name__}`")[2]
+def test_every_option_is_in_the_table_with_its_default(
+    page: str, function: Callable[..., Any]
+) -> None:
+    table = (
+        (DOCS / page)
+        .read_text(encoding="utf-8")
+        .partition(f"## Options of `{function.__name__}`")[2]
+    )
     options = options_of(function)
     rows = {name: row[2] for row in re.findall(r"^\| ((`\w+`(?:, )?)+) \|([^|]*)\|", table, re.MULTILINE)
             for name in re.findall(r"\w+", row[0])}  # fmt: skip
@@ -59,7 +67,9 @@ def test_every_option_is_in_the_table_with_its_default(page: str, function: Call
 
 
 FRAMEWORKS = (DOCS / "sync-frameworks.md").read_text(encoding="utf-8")
-QUOTATION = re.compile(r"^<!-- (?P<file>examples/\S+) -->\n```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+QUOTATION = re.compile(
+    r"^<!-- (?P<file>examples/\S+) -->\n```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL
+)
 
 
 def test_the_page_of_frameworks_quotes_examples() -> None:
@@ -70,7 +80,13 @@ def test_the_page_of_frameworks_quotes_examples() -> None:
 
 
 def test_the_page_of_frameworks_has_every_option_of_views_with_its_default() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (\S[^|]*) \|$", FRAMEWORKS.partition("| option of `locked`")[2], re.MULTILINE))
+    rows = dict(
+        re.findall(
+            r"^\| `(\w+)` \|.*\| (\S[^|]*) \|$",
+            FRAMEWORKS.partition("| option of `locked`")[2],
+            re.MULTILINE,
+        )
+    )
     assert rows.keys() == ViewOptions.__annotations__.keys()
     policy = policy_of(("a",), {})
     assert int(rows["held_status"]) == policy.held_status
@@ -79,11 +95,16 @@ def test_the_page_of_frameworks_has_every_option_of_views_with_its_default() -> 
 
 @pytest.mark.parametrize(
     ("page", "function", "semaphore_for"),
-    [("fastapi.md", lock_for, fastapi.semaphore_for), ("aiohttp.md", locked, aiohttp.semaphore_for)],
+    [
+        ("fastapi.md", lock_for, fastapi.semaphore_for),
+        ("aiohttp.md", locked, aiohttp.semaphore_for),
+    ],
 )
 def test_a_semaphore_has_the_options_of_a_lock_and_another_status(
     page: str, function: Callable[..., Any], semaphore_for: Callable[..., Any]
 ) -> None:
-    assert options_of(semaphore_for) | {"shared": False} == options_of(function) | {"held_status": 429}
+    assert options_of(semaphore_for) | {"shared": False} == options_of(function) | {
+        "held_status": 429
+    }
     told = "`semaphore_for` has the same options, without `shared`. Its `held_status` is 429"
     assert told in (DOCS / page).read_text(encoding="utf-8")

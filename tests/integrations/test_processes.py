@@ -31,7 +31,9 @@ pytestmark = pytest.mark.once
 def server(framework: str, counter: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server, and where it listens."""
     command = [sys.executable, str(PROGRAM), framework, str(counter)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROGRAM.parents[2]) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=PROGRAM.parents[2]
+    ) as process:
         try:
             assert process.stdout is not None
             yield process, f"http://127.0.0.1:{int(process.stdout.readline())}"
@@ -54,9 +56,13 @@ async def test_two_processes_lose_no_count_and_a_killed_one_blocks_the_other_for
         await killed(nodes, one, other)
 
 
-async def lose_no_count(nodes: NodeSet, counter: Path, started: list[tuple[subprocess.Popen[str], str]]) -> None:
+async def lose_no_count(
+    nodes: NodeSet, counter: Path, started: list[tuple[subprocess.Popen[str], str]]
+) -> None:
     async with httpx.AsyncClient(timeout=PATIENCE * 2) as client:
-        answers = await asyncio.gather(*(client.post(f"{started[n % 2][1]}/counters/a") for n in range(60)))
+        answers = await asyncio.gather(
+            *(client.post(f"{started[n % 2][1]}/counters/a") for n in range(60))
+        )
     assert {answer.status_code for answer in answers} == {200}
     assert sorted(answer.json()["count"] for answer in answers) == list(range(1, 61))
     assert {answer.json()["pid"] for answer in answers} == {process.pid for process, _ in started}
@@ -64,7 +70,9 @@ async def lose_no_count(nodes: NodeSet, counter: Path, started: list[tuple[subpr
     assert nodes.keys() == [set()] * 3
 
 
-async def killed(nodes: NodeSet, one: tuple[subprocess.Popen[str], str], other: tuple[subprocess.Popen[str], str]) -> None:
+async def killed(
+    nodes: NodeSet, one: tuple[subprocess.Popen[str], str], other: tuple[subprocess.Popen[str], str]
+) -> None:
     (first, there), (_, here) = one, other
     async with httpx.AsyncClient(timeout=PATIENCE) as client:
         holding = asyncio.create_task(client.post(f"{there}/holders/a"))

@@ -1,4 +1,6 @@
-"""The decorator for RQ: real workers, which fork a process for each job, and a real server of the queue."""
+"""The decorator for RQ: real workers, which fork a process for each job, and a real server of the
+queue.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def test_a_job_that_does_not_get_its_lock_fails_or_is_skipped_or_is_repeated(
 ) -> None:
     first = queue.enqueue(f"{JOBS}.failing", "a")
     workers[0].begun("a")
-    failed, skipped, given_up = (queue.enqueue(f"{JOBS}.{job}", "a") for job in ("failing", "skipping", "giving_up"))
+    failed, skipped, given_up = (
+        queue.enqueue(f"{JOBS}.{job}", "a") for job in ("failing", "skipping", "giving_up")
+    )
     until(lambda: ended(failed, JobStatus.FAILED))
     assert "LockHeld: 'job:a' was not acquired" in str(failed.latest_result().exc_string)
     until(lambda: ended(skipped, JobStatus.FINISHED))
@@ -75,7 +79,11 @@ def test_a_job_that_does_not_get_its_lock_fails_or_is_skipped_or_is_repeated(
     assert skipped.return_value() is None
     until(lambda: ended(given_up, JobStatus.FAILED))
     repeated = queue.enqueue(f"{JOBS}.repeating", "a")
-    until(lambda: repeated.get_status() and (repeated.refresh() or repeated.number_of_retries or 0) > 1)
+    until(
+        lambda: (
+            repeated.get_status() and (repeated.refresh() or repeated.number_of_retries or 0) > 1
+        )
+    )
     workers[0].let_end("a")
     until(lambda: ended(first, JobStatus.FINISHED) and ended(repeated, JobStatus.FINISHED))
     assert first.return_value() < repeated.return_value()
@@ -83,7 +91,9 @@ def test_a_job_that_does_not_get_its_lock_fails_or_is_skipped_or_is_repeated(
 
 
 @pytest.mark.slow
-def test_a_refused_job_names_the_id_of_the_job_that_holds_the_lock(workers: list[Worker], queue: Queue, nodes: NodeSet) -> None:
+def test_a_refused_job_names_the_id_of_the_job_that_holds_the_lock(
+    workers: list[Worker], queue: Queue, nodes: NodeSet
+) -> None:
     first = queue.enqueue(f"{JOBS}.labelled", "a")
     workers[0].begun("a")
     with Redlock.from_env() as elsewhere:
@@ -135,7 +145,9 @@ def test_a_worker_that_shuts_down_lets_its_job_end_and_leaves_no_lock(
 
 
 @pytest.mark.slow
-def test_jobs_run_as_slots_readers_and_min_hold_allow(workers: list[Worker], queue: Queue, nodes: NodeSet) -> None:
+def test_jobs_run_as_slots_readers_and_min_hold_allow(
+    workers: list[Worker], queue: Queue, nodes: NodeSet
+) -> None:
     first, second = (queue.enqueue(f"{JOBS}.sharing", name) for name in "ab")
     assert workers[0].begun("a") != workers[0].begun("b")
     assert held(nodes) == {"room#1", "room#2"}
@@ -203,7 +215,9 @@ def test_a_job_that_may_be_skipped_or_repeated_does_not_wait_for_its_lock(
             pool.submit(job).result(10)
 
 
-def test_without_a_quorum_a_job_fails_although_it_may_be_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_quorum_a_job_fails_although_it_may_be_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(integration, "get_current_job", lambda: object())
     with Redlock(["redis://127.0.0.1:1"], connect_timeout=0.2) as redlock:
         job = locked(redlock, "job", held="skip", blocking_timeout=0)(lambda: None)
@@ -217,7 +231,9 @@ def test_without_a_quorum_a_job_fails_although_it_may_be_skipped(monkeypatch: py
 def test_a_wrong_choice_is_refused_when_the_module_is_imported() -> None:
     with pytest.raises(ConfigurationError, match="held must be raise, skip or a Retry"):
         locked(Redlock(["redis://127.0.0.1:1"]), "job", held="retry")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="limit must be a whole number from 1 to 1,000, got 0"):
+    with pytest.raises(
+        ConfigurationError, match="limit must be a whole number from 1 to 1,000, got 0"
+    ):
         locked(Redlock(["redis://127.0.0.1:1"]), "job", limit=0)
     with pytest.raises(ConfigurationError, match="shared and limit exclude each other"):
         locked(Redlock(["redis://127.0.0.1:1"]), "job", limit=2, shared=True)

@@ -1,4 +1,6 @@
-"""Requests that read, on real servers: beside each other, beside no writer, and with the answers of a lock."""
+"""Requests that read, on real servers: beside each other, beside no writer, and with the answers of
+a lock.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -42,9 +44,13 @@ class Room:
 
 
 @asynccontextmanager
-async def by_fastapi(visit: Callable[[str, Lease], Awaitable[int]], **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def by_fastapi(
+    visit: Callable[[str, Lease], Awaitable[int]], **options: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     app = FastAPI(lifespan=for_fastapi.redlock_lifespan())
-    reading = Depends(for_fastapi.lock_for("catalog:{shop}", shared=True, **options), scope="function")
+    reading = Depends(
+        for_fastapi.lock_for("catalog:{shop}", shared=True, **options), scope="function"
+    )
     writing = Depends(for_fastapi.lock_for("catalog:{shop}", **options), scope="function")
 
     @app.get("/catalogs/{shop}")
@@ -60,7 +66,9 @@ async def by_fastapi(visit: Callable[[str, Lease], Awaitable[int]], **options: A
 
 
 @asynccontextmanager
-async def by_aiohttp(visit: Callable[[str, Lease], Awaitable[int]], **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def by_aiohttp(
+    visit: Callable[[str, Lease], Awaitable[int]], **options: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     @for_aiohttp.locked("catalog:{shop}", shared=True, **options)
     async def show(request: web.Request) -> web.Response:
         return web.json_response(await visit("GET", for_aiohttp.lease_of(request)))
@@ -81,13 +89,18 @@ both = pytest.mark.parametrize("serve", [by_fastapi, by_aiohttp])
 
 
 @both
-async def test_requests_of_two_servers_read_at_the_same_time_and_beside_no_writer(nodes: NodeSet, serve: Serve) -> None:
+async def test_requests_of_two_servers_read_at_the_same_time_and_beside_no_writer(
+    nodes: NodeSet, serve: Serve
+) -> None:
     room = Room()
     room.go.set()
     options = {"blocking_timeout": PATIENCE}
     async with serve(room.visit, **options) as one, serve(room.visit, **options) as two:
         answers = await asyncio.gather(
-            *((one, two)[n % 2].request("PUT" if n % 6 == 0 else "GET", "/catalogs/a") for n in range(24))
+            *(
+                (one, two)[n % 2].request("PUT" if n % 6 == 0 else "GET", "/catalogs/a")
+                for n in range(24)
+            )
         )
     assert [answer.status_code for answer in answers] == [200] * 24
     assert room.most > 1
@@ -95,7 +108,9 @@ async def test_requests_of_two_servers_read_at_the_same_time_and_beside_no_write
 
 
 @both
-@pytest.mark.parametrize(("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)])
+@pytest.mark.parametrize(
+    ("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)]
+)
 async def test_a_request_that_reads_is_told_to_come_again_while_another_writes(
     nodes: NodeSet, elsewhere: Redlock, serve: Serve, options: dict[str, Any], status: int
 ) -> None:
@@ -110,7 +125,10 @@ async def test_a_request_that_reads_is_told_to_come_again_while_another_writes(
         assert [(await request).status_code for request in inside] == [200, 200]
         assert (await client.put("/catalogs/a")).status_code == 200
     for answer in (refused, writing):
-        assert (answer.status_code, answer.headers["Retry-After"]) == (status, str(options.get("retry_after", 1)))
+        assert (answer.status_code, answer.headers["Retry-After"]) == (
+            status,
+            str(options.get("retry_after", 1)),
+        )
         assert answer.json() == {"detail": "locked by another request; try again"}
 
 
@@ -127,7 +145,9 @@ async def test_requests_read_the_version_of_the_last_writer(nodes: NodeSet, serv
 
 
 @both
-async def test_a_loss_cancels_every_request_that_reads(nodes: NodeSet, elsewhere: Redlock, serve: Serve) -> None:
+async def test_a_loss_cancels_every_request_that_reads(
+    nodes: NodeSet, elsewhere: Redlock, serve: Serve
+) -> None:
     room = Room()
     async with serve(room.visit) as client:
         requests = [asyncio.create_task(client.get("/catalogs/a")) for _ in range(2)]
@@ -136,11 +156,15 @@ async def test_a_loss_cancels_every_request_that_reads(nodes: NodeSet, elsewhere
         answers = [await request for request in requests]
     assert not room.inside
     assert [answer.status_code for answer in answers] == [503, 503]
-    assert answers[0].json() == {"detail": "the lock was lost; the request may or may not have taken effect"}
+    assert answers[0].json() == {
+        "detail": "the lock was lost; the request may or may not have taken effect"
+    }
 
 
 @both
-async def test_without_a_quorum_a_request_that_reads_is_answered_by_503(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_quorum_a_request_that_reads_is_answered_by_503(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AIOREDLOCK_NG_NODES", "redis://127.0.0.1:1")
     async with serve(Room().visit) as client:
         answer = await client.get("/catalogs/a")
@@ -157,7 +181,9 @@ def test_openapi_lists_the_answer_to_a_request_that_may_not_read_now() -> None:
 
     for_fastapi.check_locks(app)
     responses = app.openapi()["paths"]["/catalogs/{shop}"]["get"]["responses"]
-    assert responses["423"]["description"] == "Another request holds the write lock, or waits for it"
+    assert (
+        responses["423"]["description"] == "Another request holds the write lock, or waits for it"
+    )
     assert repr(dependency) == "lock_for('catalog:{shop}', shared=True)"
 
 
@@ -165,7 +191,11 @@ def test_openapi_lists_the_answer_to_a_request_that_may_not_read_now() -> None:
 @pytest.mark.parametrize(
     ("names", "options", "told"),
     [
-        (["a", "b"], {}, "a read-write lock has one name, got 2; shared=True is not possible for several locks"),
+        (
+            ["a", "b"],
+            {},
+            "a read-write lock has one name, got 2; shared=True is not possible for several locks",
+        ),
         (["a"], {"shared": "yes"}, "shared must be True or False, not str"),
         (["a"], {"min_hold": 5.0}, "min_hold is not possible for a read-write lock"),
         (["a"], {"fair": True}, "fair is not possible for a read-write lock"),

@@ -1,4 +1,6 @@
-"""Requests under a semaphore on real servers: as many inside as slots, and the answers of a lock for the others."""
+"""Requests under a semaphore on real servers: as many inside as slots, and the answers of a lock
+for the others.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,7 +43,9 @@ class Room:
 
 
 @asynccontextmanager
-async def by_fastapi(visit: Callable[[Lease], Awaitable[int]], limit: int, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def by_fastapi(
+    visit: Callable[[Lease], Awaitable[int]], limit: int, **options: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     app = FastAPI(lifespan=for_fastapi.redlock_lifespan())
     slot = Depends(for_fastapi.semaphore_for("export:{shop}", limit, **options), scope="function")
 
@@ -54,7 +58,9 @@ async def by_fastapi(visit: Callable[[Lease], Awaitable[int]], limit: int, **opt
 
 
 @asynccontextmanager
-async def by_aiohttp(visit: Callable[[Lease], Awaitable[int]], limit: int, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def by_aiohttp(
+    visit: Callable[[Lease], Awaitable[int]], limit: int, **options: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     @for_aiohttp.semaphore_for("export:{shop}", limit, **options)
     async def export(request: web.Request) -> web.Response:
         return web.json_response(await visit(for_aiohttp.lease_of(request)))
@@ -70,7 +76,9 @@ both = pytest.mark.parametrize("serve", [by_fastapi, by_aiohttp])
 
 
 @both
-async def test_two_servers_let_as_many_requests_in_as_there_are_slots(nodes: NodeSet, serve: Serve) -> None:
+async def test_two_servers_let_as_many_requests_in_as_there_are_slots(
+    nodes: NodeSet, serve: Serve
+) -> None:
     room = Room()
     room.go.set()
     async with (
@@ -85,7 +93,9 @@ async def test_two_servers_let_as_many_requests_in_as_there_are_slots(nodes: Nod
 
 
 @both
-@pytest.mark.parametrize(("options", "status"), [({}, 429), ({"held_status": 423, "retry_after": 7}, 423)])
+@pytest.mark.parametrize(
+    ("options", "status"), [({}, 429), ({"held_status": 423, "retry_after": 7}, 423)]
+)
 async def test_without_a_free_slot_a_request_is_told_to_come_again(
     nodes: NodeSet, serve: Serve, options: dict[str, Any], status: int
 ) -> None:
@@ -97,12 +107,17 @@ async def test_without_a_free_slot_a_request_is_told_to_come_again(
         room.go.set()
         assert sorted([(await request).json() for request in inside]) == [1, 2]
         assert (await client.post("/exports/a")).status_code == 200
-    assert (refused.status_code, refused.headers["Retry-After"]) == (status, str(options.get("retry_after", 1)))
+    assert (refused.status_code, refused.headers["Retry-After"]) == (
+        status,
+        str(options.get("retry_after", 1)),
+    )
     assert refused.json() == {"detail": "too many requests at a time; try again"}
 
 
 @both
-async def test_with_min_hold_a_request_is_told_when_a_slot_may_be_free(nodes: NodeSet, serve: Serve) -> None:
+async def test_with_min_hold_a_request_is_told_when_a_slot_may_be_free(
+    nodes: NodeSet, serve: Serve
+) -> None:
     room = Room()
     room.go.set()
     async with serve(room.visit, 2, min_hold=50) as client:
@@ -112,7 +127,9 @@ async def test_with_min_hold_a_request_is_told_when_a_slot_may_be_free(nodes: No
 
 
 @both
-async def test_another_name_is_another_semaphore(nodes: NodeSet, elsewhere: Redlock, serve: Serve) -> None:
+async def test_another_name_is_another_semaphore(
+    nodes: NodeSet, elsewhere: Redlock, serve: Serve
+) -> None:
     room = Room()
     room.go.set()
     async with serve(room.visit, 1) as client, elsewhere.semaphore("export:a", 1):
@@ -121,7 +138,9 @@ async def test_another_name_is_another_semaphore(nodes: NodeSet, elsewhere: Redl
 
 
 @both
-async def test_the_loss_of_a_slot_cancels_its_request_alone(nodes: NodeSet, elsewhere: Redlock, serve: Serve) -> None:
+async def test_the_loss_of_a_slot_cancels_its_request_alone(
+    nodes: NodeSet, elsewhere: Redlock, serve: Serve
+) -> None:
     room = Room()
     async with serve(room.visit, 2) as client:
         requests = [asyncio.create_task(client.post("/exports/a")) for _ in range(2)]
@@ -130,7 +149,9 @@ async def test_the_loss_of_a_slot_cancels_its_request_alone(nodes: NodeSet, else
         await eventually(lambda: room.inside == {1}, within=PATIENCE)
         room.go.set()
         answers = {answer.status_code: answer for answer in [await request for request in requests]}
-    assert answers[503].json() == {"detail": "the lock was lost; the request may or may not have taken effect"}
+    assert answers[503].json() == {
+        "detail": "the lock was lost; the request may or may not have taken effect"
+    }
     assert answers[200].json() == 1
 
 
@@ -152,10 +173,15 @@ def test_openapi_lists_the_answer_of_a_semaphore_without_a_free_slot() -> None:
 def test_a_mistake_in_a_route_names_the_semaphore() -> None:
     app = FastAPI()
 
-    @app.post("/exports/{shop}", dependencies=[Depends(for_fastapi.semaphore_for("export:{stock}", 2))])
+    @app.post(
+        "/exports/{shop}", dependencies=[Depends(for_fastapi.semaphore_for("export:{stock}", 2))]
+    )
     async def export(shop: str) -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"semaphore_for\('export:\{stock\}', 2\).*is not a parameter of export"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"semaphore_for\('export:\{stock\}', 2\).*is not a parameter of export",
+    ):
         for_fastapi.check_locks(app)
 
 
@@ -181,12 +207,16 @@ def test_an_option_that_the_manager_refuses_stops_the_app() -> None:
         (2, {"fair": 1}, "fair must be True or False"),
     ],
 )
-def test_a_mistake_is_refused_when_the_module_is_imported(framework: Any, limit: Any, options: Any, told: str) -> None:
+def test_a_mistake_is_refused_when_the_module_is_imported(
+    framework: Any, limit: Any, options: Any, told: str
+) -> None:
     with pytest.raises(ConfigurationError, match=told):
         framework.semaphore_for("export", limit, **options)
 
 
-def test_what_is_no_handler_and_what_is_no_placeholder_are_refused_by_the_name_of_the_function() -> None:
+def test_what_is_no_handler_and_what_is_no_placeholder_are_refused_by_the_name_of_the_function() -> (
+    None
+):
     with pytest.raises(ConfigurationError, match=r"semaphore_for\(\) is for handlers"):
         for_aiohttp.semaphore_for("export", 2)(lambda request: None)  # type: ignore[arg-type, return-value]
     with pytest.raises(ConfigurationError, match=r"semaphore_for\(\) got user"):

@@ -59,7 +59,9 @@ def test_what_is_no_template_is_refused_when_it_is_written(template: str, told: 
         Template(template)
 
 
-@pytest.mark.parametrize("value", [1.5, Decimal("1.0"), None, b"x", [1], datetime(2026, 11, 21, tzinfo=UTC), object()])
+@pytest.mark.parametrize(
+    "value", [1.5, Decimal("1.0"), None, b"x", [1], datetime(2026, 11, 21, tzinfo=UTC), object()]
+)
 def test_a_value_without_one_text_is_refused(value: object) -> None:
     with pytest.raises(ConfigurationError, match="different names"):
         Template("order:{id}").fill({"id": value})
@@ -80,7 +82,9 @@ def test_a_value_with_the_separator_in_it_is_refused() -> None:
     st.tuples(st.text("ab:-"), st.text("ab:-")),
     st.tuples(st.text("ab:-"), st.text("ab:-")),
 )
-def test_different_values_never_give_one_name(separator: str, one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_different_values_never_give_one_name(
+    separator: str, one: tuple[str, str], other: tuple[str, str]
+) -> None:
     template = Template("cart:{a}" + separator + "{b}")
     names = []
     for a, b in (one, other):

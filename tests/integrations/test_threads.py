@@ -79,7 +79,9 @@ def events_of(app: FastAPI, *, thread: bool = False) -> list[Event]:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
-        async with redlock_lifespan(Redlock.from_env(sinks=[told.append], thread=thread))(app) as state:
+        async with redlock_lifespan(Redlock.from_env(sinks=[told.append], thread=thread))(
+            app
+        ) as state:
             yield state
 
     app.router.lifespan_context = lifespan
@@ -91,7 +93,10 @@ def kinds(told: list[Event], *kinds: type[Event]) -> list[type[Event]]:
 
 
 @pytest.mark.parametrize("included", [False, True], ids=["app", "router"])
-@pytest.mark.parametrize("make", [plain, *(pytest.param(make, marks=pytest.mark.full) for make in (an_object, a_partial))])
+@pytest.mark.parametrize(
+    "make",
+    [plain, *(pytest.param(make, marks=pytest.mark.full) for make in (an_object, a_partial))],
+)
 @both_scopes
 async def test_a_def_endpoint_whose_request_was_cancelled_keeps_its_lock_until_its_thread_has_ended(
     nodes: NodeSet, job: Job, scope: Any, make: Any, included: bool
@@ -99,7 +104,9 @@ async def test_a_def_endpoint_whose_request_was_cancelled_keeps_its_lock_until_i
     app, router = FastAPI(), APIRouter()
     told = events_of(app)
     lock = Depends(lock_for("job:{name}", ttl=2.0), scope=scope)
-    (router if included else app).add_api_route("/jobs/{name}", make(job), methods=["POST"], dependencies=[lock])
+    (router if included else app).add_api_route(
+        "/jobs/{name}", make(job), methods=["POST"], dependencies=[lock]
+    )
     app.include_router(router, prefix="/in")
     await keeps_its_lock(app, "/in/jobs/a" if included else "/jobs/a", told, nodes, job)
 
@@ -115,8 +122,13 @@ async def test_with_an_engine_in_a_thread_a_def_endpoint_keeps_its_lock_until_it
     await keeps_its_lock(app, "/jobs/a", told, nodes, job)
 
 
-async def keeps_its_lock(app: FastAPI, url: str, told: list[Event], nodes: NodeSet, job: Job) -> None:
-    """Cancel a request whose endpoint works in a thread. Only the end of the thread ends the lease."""
+async def keeps_its_lock(
+    app: FastAPI, url: str, told: list[Event], nodes: NodeSet, job: Job
+) -> None:
+    """Cancel a request whose endpoint works in a thread.
+
+    Only the end of the thread ends the lease.
+    """
     limit = AsyncioLimit()
     app.add_middleware(Hasty, limit=limit)
     async with fastapi_client(app) as client:
@@ -130,16 +142,22 @@ async def keeps_its_lock(app: FastAPI, url: str, told: list[Event], nodes: NodeS
         assert (await client.post(url)).status_code == 423
         assert job.times == 1
         job.go.set()
-        await eventually(lambda: kinds(told, LeaseReleased, LeaseAbandoned) == [LeaseReleased], within=PATIENCE)
+        await eventually(
+            lambda: kinds(told, LeaseReleased, LeaseAbandoned) == [LeaseReleased], within=PATIENCE
+        )
         await eventually(lambda: nodes.keys() == [set()] * 3, within=PATIENCE)
         assert job.ended.is_set()
         assert (await client.post(url)).json() == "done"
 
 
-async def test_a_time_limit_by_anyio_waits_for_the_thread_and_then_releases_at_once(nodes: NodeSet, job: Job) -> None:
+async def test_a_time_limit_by_anyio_waits_for_the_thread_and_then_releases_at_once(
+    nodes: NodeSet, job: Job
+) -> None:
     app, limit = FastAPI(), AnyioLimit()
     told = events_of(app)
-    app.add_api_route("/jobs/{name}", plain(job), methods=["POST"], dependencies=[Depends(lock_for("job:{name}"))])
+    app.add_api_route(
+        "/jobs/{name}", plain(job), methods=["POST"], dependencies=[Depends(lock_for("job:{name}"))]
+    )
     app.add_middleware(Hasty, limit=limit)
     async with fastapi_client(app) as client:
         request = asyncio.create_task(client.post("/jobs/a"))
@@ -157,7 +175,9 @@ async def test_a_request_that_is_cancelled_before_its_thread_begins_releases_at_
 ) -> None:
     app, limit, waiting = FastAPI(), AsyncioLimit(), Job()
     told = events_of(app)
-    app.add_api_route("/jobs/{name}", plain(job), methods=["POST"], dependencies=[Depends(lock_for("job:{name}"))])
+    app.add_api_route(
+        "/jobs/{name}", plain(job), methods=["POST"], dependencies=[Depends(lock_for("job:{name}"))]
+    )
     app.add_middleware(Hasty, limit=limit)
     limiter = anyio.to_thread.current_default_thread_limiter()
     limiter.total_tokens = 1
@@ -191,10 +211,15 @@ async def test_a_thread_does_not_begin_once_its_request_is_over() -> None:
 async def test_a_loss_under_a_def_endpoint_is_answered_at_once_and_its_thread_sees_it(
     nodes: NodeSet, elsewhere: Redlock, job: Job, thread: bool
 ) -> None:
-    app, found = FastAPI(lifespan=redlock_lifespan(Redlock.from_env(thread=thread))), list[Exception]()
+    app, found = (
+        FastAPI(lifespan=redlock_lifespan(Redlock.from_env(thread=thread))),
+        list[Exception](),
+    )
 
     @app.post("/jobs/{name}")
-    def endpoint(name: str, lease: Annotated[Lease, Depends(lock_for("job:{name}"), scope="function")]) -> None:
+    def endpoint(
+        name: str, lease: Annotated[Lease, Depends(lock_for("job:{name}"), scope="function")]
+    ) -> None:
         job.work()
         try:
             lease.check()
@@ -243,7 +268,15 @@ def to_thread_in_the_body(app: FastAPI, job: Job, lock: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "make", tiers.ends([a_dependency, a_dependency_that_yields, run_in_threadpool_in_the_body, to_thread_in_the_body])
+    "make",
+    tiers.ends(
+        [
+            a_dependency,
+            a_dependency_that_yields,
+            run_in_threadpool_in_the_body,
+            to_thread_in_the_body,
+        ]
+    ),
 )
 async def test_the_lock_of_a_cancelled_request_whose_thread_ends_unseen_is_left_to_expire(
     nodes: NodeSet, elsewhere: Redlock, job: Job, make: Any
@@ -297,10 +330,14 @@ async def test_an_error_in_a_thread_releases_at_once(nodes: NodeSet, scope: Any)
 
     lock = Depends(lock_for("job:{name}"), scope=scope)
     app.add_api_route("/one/{name}", lambda name: wrong(), methods=["POST"], dependencies=[lock])
-    app.add_api_route("/two/{name}", lambda name: None, methods=["POST"], dependencies=[lock, Depends(wrong)])
+    app.add_api_route(
+        "/two/{name}", lambda name: None, methods=["POST"], dependencies=[lock, Depends(wrong)]
+    )
     async with app.router.lifespan_context(app):
         for url in ("/one/a", "/two/a"):
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url="http://app"
+            ) as client:
                 with pytest.raises(LookupError):
                     await client.post(url)
         assert kinds(told, LeaseReleased, LeaseAbandoned) == [LeaseReleased] * 2
@@ -339,7 +376,9 @@ class _Again:
             await self.app(scope, receive, send)
 
 
-async def test_a_request_that_a_middleware_handles_once_more_runs_its_def_endpoint_again(nodes: NodeSet) -> None:
+async def test_a_request_that_a_middleware_handles_once_more_runs_its_def_endpoint_again(
+    nodes: NodeSet,
+) -> None:
     app = FastAPI(lifespan=redlock_lifespan())
     calls = []
 

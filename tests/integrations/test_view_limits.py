@@ -1,4 +1,6 @@
-"""`limit`, `shared` and `min_hold` of views in threads, on the servers of Flask and Django, and of Django's commands."""
+"""`limit`, `shared` and `min_hold` of views in threads, on the servers of Flask and Django, and of
+Django's commands.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,10 @@ def by_django(visit: Callable[[Lease], int | None], **options: Any) -> Iterator[
     urls.urlpatterns = [path("exports/<shop>", export)]  # type: ignore[attr-defined]
     server = ThreadedWSGIServer(("127.0.0.1", 0), WSGIRequestHandler)
     server.set_app(WSGIHandler())
-    with override_settings(ROOT_URLCONF=urls, AIOREDLOCK_NG=None), threaded_client(server) as client:
+    with (
+        override_settings(ROOT_URLCONF=urls, AIOREDLOCK_NG=None),
+        threaded_client(server) as client,
+    ):
         yield client
 
 
@@ -92,7 +97,9 @@ both = pytest.mark.parametrize("serve", [by_flask, by_django])
 
 
 @both
-@pytest.mark.parametrize(("options", "status"), [({}, 429), ({"held_status": 423, "retry_after": 7}, 423)])
+@pytest.mark.parametrize(
+    ("options", "status"), [({}, 429), ({"held_status": 423, "retry_after": 7}, 423)]
+)
 def test_as_many_requests_are_inside_as_there_are_slots_and_the_next_is_told_to_come_again(
     nodes: NodeSet, serve: Serve, options: dict[str, Any], status: int
 ) -> None:
@@ -104,7 +111,10 @@ def test_as_many_requests_are_inside_as_there_are_slots_and_the_next_is_told_to_
         room.go.set()
         assert sorted(request.result(PATIENCE).json() for request in inside) == [1, 2]
         assert client.get("/exports/a").status_code == 200
-    assert (refused.status_code, refused.headers["Retry-After"]) == (status, str(options.get("retry_after", 1)))
+    assert (refused.status_code, refused.headers["Retry-After"]) == (
+        status,
+        str(options.get("retry_after", 1)),
+    )
     assert refused.json() == {"detail": "too many requests at a time; try again"}
     assert held(nodes) == set()
 
@@ -124,7 +134,9 @@ def test_the_loss_of_a_slot_is_answered_by_503(nodes: NodeSet, serve: Serve) -> 
 
 
 @both
-@pytest.mark.parametrize(("options", "statuses"), [({}, [200, 423]), ({"limit": 2}, [200, 200, 429])])
+@pytest.mark.parametrize(
+    ("options", "statuses"), [({}, [200, 423]), ({"limit": 2}, [200, 200, 429])]
+)
 def test_with_min_hold_a_request_is_told_when_its_turn_may_come(
     nodes: NodeSet, serve: Serve, options: dict[str, Any], statuses: list[int]
 ) -> None:
@@ -136,7 +148,9 @@ def test_with_min_hold_a_request_is_told_when_its_turn_may_come(
 
 
 @both
-def test_views_that_read_run_at_the_same_time_and_beside_no_writer(nodes: NodeSet, serve: Serve) -> None:
+def test_views_that_read_run_at_the_same_time_and_beside_no_writer(
+    nodes: NodeSet, serve: Serve
+) -> None:
     together = threading.Barrier(2, timeout=PATIENCE)
 
     def visit(lease: Lease) -> int:
@@ -146,7 +160,11 @@ def test_views_that_read_run_at_the_same_time_and_beside_no_writer(nodes: NodeSe
         together.wait()
         return int(lease.fence)
 
-    with serve(visit, shared=True) as client, ThreadPoolExecutor(2) as pool, Redlock.from_env() as elsewhere:
+    with (
+        serve(visit, shared=True) as client,
+        ThreadPoolExecutor(2) as pool,
+        Redlock.from_env() as elsewhere,
+    ):
         requests = [pool.submit(client.get, "/exports/a") for _ in range(2)]
         assert [request.result(PATIENCE).status_code for request in requests] == [200, 200]
         with elsewhere.rwlock("export:a").write():
@@ -161,8 +179,16 @@ def test_views_that_read_run_at_the_same_time_and_beside_no_writer(nodes: NodeSe
     [
         (["a"], {"limit": 0}, "limit must be a whole number from 1 to 1,000, got 0"),
         (["a"], {"limit": True}, "limit must be a whole number"),
-        (["a", "b"], {"limit": 2}, "a semaphore has one name, got 2; limit= is not possible for several locks"),
-        (["a"], {"held_status": 429}, "held_status must be 409 or 423, got 429; 429 is for a semaphore"),
+        (
+            ["a", "b"],
+            {"limit": 2},
+            "a semaphore has one name, got 2; limit= is not possible for several locks",
+        ),
+        (
+            ["a"],
+            {"held_status": 429},
+            "held_status must be 409 or 423, got 429; 429 is for a semaphore",
+        ),
         (["a"], {"limit": 2, "held_status": 503}, "held_status must be 409, 423 or 429, got 503$"),
         (["a"], {"min_hold": -1}, "min_hold"),
         (["a"], {"shared": 1}, "shared must be True or False, not int"),
@@ -203,7 +229,11 @@ class Nightly(BaseCommand):
 
 def test_as_many_commands_run_as_there_are_slots(nodes: NodeSet) -> None:
     out = io.StringIO()
-    with override_settings(AIOREDLOCK_NG=None), Redlock.from_env() as elsewhere, elsewhere.semaphore("import", 2) as other:
+    with (
+        override_settings(AIOREDLOCK_NG=None),
+        Redlock.from_env() as elsewhere,
+        elsewhere.semaphore("import", 2) as other,
+    ):
         call_command(Import(), stdout=out)
         assert out.getvalue() == f"slot {3 - other.slot}\n"
         with elsewhere.semaphore("import", 2):
@@ -231,7 +261,9 @@ def test_a_command_with_min_hold_runs_once_in_that_time(nodes: NodeSet) -> None:
 
 
 def test_an_invalid_limit_of_a_command_is_refused_when_the_module_is_imported() -> None:
-    with pytest.raises(ConfigurationError, match="limit must be a whole number from 1 to 1,000, got 1001"):
+    with pytest.raises(
+        ConfigurationError, match="limit must be a whole number from 1 to 1,000, got 1001"
+    ):
         for_django.locked_command("import", limit=1001)
     with pytest.raises(ConfigurationError, match="shared and limit exclude each other"):
         for_django.locked_command("import", limit=2, shared=True)

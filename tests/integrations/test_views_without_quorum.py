@@ -1,4 +1,6 @@
-"""Views of Flask and Django while no quorum of nodes can grant: answered long before `blocking_timeout` is over."""
+"""Views of Flask and Django while no quorum of nodes can grant: answered long before
+`blocking_timeout` is over.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,12 @@ class Worker:
     def __init__(self, command: list[str], folder: Path, broker: str) -> None:
         self._folder = folder
         self._log = folder / f"worker-{len(list(folder.glob('worker-*')))}.log"
-        ours = {"BROKER": broker, "FOLDER": str(folder), "BANK": str(folder), "PYTHONPATH": str(ROOT)}
+        ours = {
+            "BROKER": broker,
+            "FOLDER": str(folder),
+            "BANK": str(folder),
+            "PYTHONPATH": str(ROOT),
+        }
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-u", *command],
@@ -60,7 +65,12 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         # Its children, too.
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)

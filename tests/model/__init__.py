@@ -1,1 +1,4 @@
-"""Exhaustive models of the rules that no test run can cover: fences, mutual exclusion, founding. See docs/model.md."""
+"""Exhaustive models of the rules that no test run can cover: fences, mutual exclusion, founding.
+
+See docs/model.md.
+"""

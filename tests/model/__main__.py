@@ -1,4 +1,6 @@
-"""`python -m tests.model`; all of it is in `command`, since processes of a pool cannot import from here."""
+"""`python -m tests.model`; all of it is in `command`, since processes of a pool cannot import from
+here.
+"""
 
 import sys
 

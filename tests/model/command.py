@@ -1,4 +1,6 @@
-"""`make model`: explores every model at its large bound, and looks for a violation under every rule that is known wrong."""
+"""`make model`: explores every model at its large bound, and looks for a violation under every rule
+that is known wrong.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,23 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     parser.add_argument("--small", action="store_true", help="the bounds of the test suite")
     parser.add_argument("--only", default="", metavar="TEXT", help="what has this in its name")
-    parser.add_argument("--traces", action="store_true", help="print the shortest way to each violation")
-    parser.add_argument("--processes", type=int, default=2, metavar="N", help="explorations at a time (2)")
+    parser.add_argument(
+        "--traces", action="store_true", help="print the shortest way to each violation"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=2, metavar="N", help="explorations at a time (2)"
+    )
     arguments = parser.parse_args(words)
-    cases = [case for case in (*(SMALL if arguments.small else LARGE), *KNOWN_WRONG) if arguments.only in case.name]
+    cases = [
+        case
+        for case in (*(SMALL if arguments.small else LARGE), *KNOWN_WRONG)
+        if arguments.only in case.name
+    ]
     started = time.monotonic()
     # A process for each exploration, so that its memory is given back, and is its own figure.
-    with ProcessPoolExecutor(arguments.processes, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(
+        arguments.processes, mp_context=get_context("spawn"), max_tasks_per_child=1
+    ) as pool:
         running = {pool.submit(_run, case): case for case in cases}
         done = {}
         for future in as_completed(running):
@@ -47,7 +59,10 @@ def main(words: Sequence[str] | None = None) -> int:
     sound = [done[case.name][0] for case in cases if not case.steps]
     wrong = [case for case in cases if not _as_expected(case, done[case.name][0])]
     states = sum(report.explored.states for report in sound)
-    _say("", f"{states:,} states of sound rules in {time.monotonic() - started:.0f} s; unexpected: {len(wrong)}")
+    _say(
+        "",
+        f"{states:,} states of sound rules in {time.monotonic() - started:.0f} s; unexpected: {len(wrong)}",
+    )
     return 1 if wrong else 0
 
 
@@ -58,7 +73,9 @@ def _run(case: Case) -> tuple[Report, int]:
 
 def _tell(name: str, progress: Progress) -> None:
     rate = progress.states / progress.seconds
-    _say(f"  … {name}: {progress.states:,} states, depth {progress.depth}, {progress.seconds:.0f} s, {rate:,.0f} a second")
+    _say(
+        f"  … {name}: {progress.states:,} states, depth {progress.depth}, {progress.seconds:.0f} s, {rate:,.0f} a second"
+    )
 
 
 def _as_expected(case: Case, report: Report) -> bool:

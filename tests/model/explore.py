@@ -1,8 +1,10 @@
-"""Visits every reachable state of a model, breadth first, and tells the shortest way to a broken one; knows nothing of locks.
+"""Visits every reachable state of a model, breadth first, and tells the shortest way to a broken
+one; knows nothing of locks.
 
-A state is `bytes`, one small integer per cell: compact, quickly copied, changed and compared, and hashed once. States that
-differ only by the names of nodes or clients are one: a model says so by `canonical`, which may return any state that such a
-renaming makes of the given one (if two stand for one class, that costs time, never truth).
+A state is `bytes`, one small integer per cell: compact, quickly copied, changed and compared, and
+hashed once. States that differ only by the names of nodes or clients are one: a model says so by
+`canonical`, which may return any state that such a renaming makes of the given one (if two stand
+for one class, that costs time, never truth).
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ class Report:
     """What an exploration found.
 
     Attributes:
-        explored: The exploration's size. Its depth is that of the violation, or else that of the states furthest away.
+        explored: The exploration's size. Its depth is that of the violation, or else that of the
+            states furthest away.
         complete: Every reachable state was looked at.
         violation: What is broken in the last state of the trace; empty if nothing ever is.
         trace: The steps to the violation, each with the state after it.
@@ -111,7 +114,8 @@ def explore(
             steps = steps_of(state)
             followed += len(steps)
             for _, after in steps:
-                # Many a step leads to a known state as it stands; looking costs less than ordering it.
+                # Many a step leads to a known state as it stands; looking costs less than ordering
+                # it.
                 if after in came_from or (found := canonical(after)) in came_from:
                     continue
                 came_from[found] = state
@@ -130,7 +134,9 @@ def explore(
 
 
 def retrace(model: Model, came_from: dict[State, State], last: State) -> tuple[Step, ...]:
-    """Walk the way to a state again with the names that it started with: a trace tells of the same A from end to end."""
+    """Walk the way to a state again with the names that it started with: a trace tells of the same
+    A from end to end.
+    """
     way = [last]
     while (before := came_from[way[-1]]) != way[-1]:
         way.append(before)
@@ -164,5 +170,8 @@ def replay(model: Model, whats: Iterable[str]) -> State:
 def tell_trace(model: Model, report: Report) -> str:
     """Write a violation so that it can be read: one numbered step a line, with the state after it."""
     width = max((len(what) for what, _ in report.trace), default=0)
-    lines = [f"{number:3} {what:{width}}   {model.show(state)}" for number, (what, state) in enumerate(report.trace, 1)]
+    lines = [
+        f"{number:3} {what:{width}}   {model.show(state)}"
+        for number, (what, state) in enumerate(report.trace, 1)
+    ]
     return "\n".join([*lines, f"    {report.violation}"])

@@ -1,4 +1,6 @@
-"""What a state of the fencing model is made of, what is wrong in it, and how it is shown; nothing here changes one."""
+"""What a state of the fencing model is made of, what is wrong in it, and how it is shown; nothing
+here changes one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ Order = Literal["tenancy", "interval", "success"]
 """In which sense an earlier lease's fence must be smaller.
 
 * tenancy: on every node that stored the fences of both, the earlier one had its key first.
-* interval: the earlier one had succeeded before the later one sent the requests that carried its fence.
+* interval: the earlier one had succeeded before the later one sent the requests that carried its
+  fence.
 * success: the earlier one had succeeded before the later one did.
 
 In every sense, no two leases own the same fence. An order holds for all fences that a lease owns.
@@ -25,10 +28,10 @@ In every sense, no two leases own the same fence. An order holds for all fences 
 
 # What an attempt is at.
 IDLE, FIRST, SECOND, WON_FIRST, WON_SECOND, GIVEN_UP, OVER_FIRST, OVER_SECOND = range(8)
-# Between an attempt and a node: the acquire is on its way; the confirmation is on its way; acknowledged.
-# From SAID on: granted, and the node said that its counter is `vote - SAID`.
-# From FENCED on: granted, and the proposal stored. `vote - FENCED` is the lowest fence above the
-# counter that it replaced, or the lowest of a block. From READ on: that is known, nothing is stored.
+# Between an attempt and a node: the acquire is on its way; the confirmation is on its way;
+# acknowledged. From SAID on: granted, and the node said that its counter is `vote - SAID`. From
+# FENCED on: granted, and the proposal stored. `vote - FENCED` is the lowest fence above the counter
+# that it replaced, or the lowest of a block. From READ on: that is known, nothing is stored.
 ACQUIRE, CONFIRM, ACKNOWLEDGED, SAID = range(4)
 READ, FENCED = 64, 128
 
@@ -45,7 +48,8 @@ class Rules:
     """The scheme, its surroundings, and what can be left out of it to see that it is needed.
 
     Attributes:
-        attempts: Acquisitions, all of which may run at once; a client's next attempt is one more of them.
+        attempts: Acquisitions, all of which may run at once; a client's next attempt is one more of
+            them.
         width: A client's clock reads, at tick t, anything from t + 1 to t + width.
         block: How many fences a lease may own below the one that its quorum stored.
         order: What the fences are compared with.
@@ -53,11 +57,14 @@ class Rules:
         ticks: How far the time goes.
         forgetting: Nodes may lose key and counter.
         guard: Ticks for which a node that forgot grants nothing.
-        round_ticks: The most ticks between reading the clock for a fence and having the lease with it.
+        round_ticks: The most ticks between reading the clock for a fence and having the lease with
+            it.
         repairing: Holders extend: they lift counters and re-create missing keys.
-        strict: A node acknowledges only a fence above its counter; else it keeps the larger of both.
+        strict: A node acknowledges only a fence above its counter; else it keeps the larger of
+            both.
         compare_token: A node acknowledges only while it has the attempt's key.
-        same_token: The second attempt is the first one's client again, with the same token. The first was given up as soon as
+        same_token: The second attempt is the first one's client again, with the same token. The
+            first was given up as soon as
             its requests were sent.
         counting: No proposals: each node counts its grants, and the fence is the largest count.
         repair_checks_fence: A node whose counter is above the lease's fence takes no key back.
@@ -89,8 +96,9 @@ class Rules:
 class FenceState:
     """Reads states of the fencing model.
 
-    A node's tenures number the attempts that had its key in the order in which they got it; the last of them has it now, if
-    anybody has. Where the order is not that of tenancies, only the present one is remembered.
+    A node's tenures number the attempts that had its key in the order in which they got it; the
+    last of them has it now, if anybody has. Where the order is not that of tenancies, only the
+    present one is remembered.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -116,7 +124,9 @@ class FenceState:
         return owner == i or (self.rules.same_token and owner < 2 and i < 2)
 
     def fence(self, state: State, i: int) -> int:
-        """Return the fence that a quorum stored for a lease, present or over; 0 for an attempt without one."""
+        """Return the fence that a quorum stored for a lease, present or over; 0 for an attempt
+        without one.
+        """
         phase = state[self.heads[i]]
         if phase in (WON_FIRST, OVER_FIRST):
             return state[self.heads[i] + PROPOSAL]
@@ -137,12 +147,18 @@ class FenceState:
     def _stored_at(self, state: State, i: int, x: int) -> int:
         """As which of its tenants a node stored the fence of this lease, 0 if it did not."""
         vote = state[self.votes[i] + x]
-        stored = vote >= FENCED if state[self.heads[i]] in (WON_FIRST, OVER_FIRST) else vote == ACKNOWLEDGED
+        stored = (
+            vote >= FENCED
+            if state[self.heads[i]] in (WON_FIRST, OVER_FIRST)
+            else vote == ACKNOWLEDGED
+        )
         return state[self.tenures[i] + x] if stored else 0
 
     def broken(self, state: State) -> str:
         """Return what is wrong: two leases own one fence, or their fences are in the wrong order."""
-        leases = sorted((fence, i) for i in range(len(self.heads)) if (fence := self.fence(state, i)))
+        leases = sorted(
+            (fence, i) for i in range(len(self.heads)) if (fence := self.fence(state, i))
+        )
         for _, i in leases:
             if state[self.heads[i] + FLOOR]:
                 return f"{self.name(i)} has fence {self.first(state, i)} after a lease with {state[self.heads[i] + FLOOR]}"
@@ -153,7 +169,10 @@ class FenceState:
             for (low, i), (high, j) in combinations(leases, 2):
                 for x in range(NODES):
                     if self._stored_at(state, i, x) > self._stored_at(state, j, x) > 0:
-                        first, then = f"{self.name(j)} (fence {high})", f"{self.name(i)} (fence {low})"
+                        first, then = (
+                            f"{self.name(j)} (fence {high})",
+                            f"{self.name(i)} (fence {low})",
+                        )
                         return f"{NODE_NAMES[x]} gave its key to {first} and then to {then}"
         return ""
 
@@ -166,6 +185,8 @@ class FenceState:
         nodes = [f"t={state[TIME]}"] if self.rules.ticks else []
         for x in range(NODES):
             key = self.name(self.owner(state, x)) if state[self.held + x] else "-"
-            quarantine = f" quarantined until {state[self.until + x]}" if state[self.until + x] else ""
+            quarantine = (
+                f" quarantined until {state[self.until + x]}" if state[self.until + x] else ""
+            )
             nodes.append(f"{NODE_NAMES[x]}: {key} {state[self.counter + x]}{quarantine}")
         return "   ".join(nodes)

@@ -1,4 +1,6 @@
-"""What may happen to fences by DESIGN.md 6: three nodes, a few acquisitions at once, a hostile network and hostile clocks."""
+"""What may happen to fences by DESIGN.md 6: three nodes, a few acquisitions at once, a hostile
+network and hostile clocks.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,13 @@ QUORUM: Final = 2
 class Fencing:
     """Attempts, nodes, and everything that may happen between them.
 
-    A request that was sent may be carried out at any later moment or never, whatever was sent after it and whatever became of
-    its sender: more than connections that keep the order, and break, allow. A reply needs no message of its own: that it is
-    late or lost is a client that acts late or never, and which replies a client has when it acts is the choice of a subset. For
-    the same reason nobody has to give up or release: an attempt that does nothing more has given up, and a key that goes at
-    any moment may have been released. A node that crashes and keeps its memory has lost messages, no more.
+    A request that was sent may be carried out at any later moment or never, whatever was sent after
+    it and whatever became of its sender: more than connections that keep the order, and break,
+    allow. A reply needs no message of its own: that it is late or lost is a client that acts late
+    or never, and which replies a client has when it acts is the choice of a subset. For the same
+    reason nobody has to give up or release: an attempt that does nothing more has given up, and a
+    key that goes at any moment may have been released. A node that crashes and keeps its memory has
+    lost messages, no more.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -85,21 +89,32 @@ class Fencing:
         time, head, name = state[TIME], self._of.heads[i], self._of.name(i)
         abandoned = self.rules.same_token and i == 0
         phase, what = (GIVEN_UP, "gives up after proposing") if abandoned else (FIRST, "proposes")
-        for proposal in range(time + 1, time + (1 if abandoned or self.rules.counting else self.rules.width) + 1):
+        for proposal in range(
+            time + 1, time + (1 if abandoned or self.rules.counting else self.rules.width) + 1
+        ):
             after = bytearray(state)
             after[head : head + HEAD] = bytes((phase, proposal, 0, self._of.floor(state), time))
             steps.append((f"{name} {what} {proposal}", bytes(after)))
 
     def _requests(self, state: State, i: int, steps: list[Step]) -> None:
-        """Requests of this attempt arrive. One that the node would refuse might as well be lost, and is left out."""
+        """Requests of this attempt arrive.
+
+        One that the node would refuse might as well be lost, and is left out.
+        """
         rules, of, head, name = self.rules, self._of, self._of.heads[i], self._of.name(i)
         for x in range(NODES):
             vote, counter = state[of.votes[i] + x], state[of.counter + x]
             if vote == ACQUIRE and not rules.read_when_storing and state[head] == FIRST:
                 after = bytearray(state)
                 after[of.votes[i] + x] = READ + self._first_above(counter, state[head + PROPOSAL])
-                steps.append((f"{NODE_NAMES[x]} reads its counter {counter} for {name}", bytes(after)))
-            elif (vote == ACQUIRE or READ <= vote < FENCED) and not state[of.held + x] and not state[of.until + x]:
+                steps.append(
+                    (f"{NODE_NAMES[x]} reads its counter {counter} for {name}", bytes(after))
+                )
+            elif (
+                (vote == ACQUIRE or READ <= vote < FENCED)
+                and not state[of.held + x]
+                and not state[of.until + x]
+            ):
                 after = bytearray(state)
                 self._grant(after, i, x)
                 proposal = counter + 1 if rules.counting else state[head + PROPOSAL]
@@ -124,13 +139,17 @@ class Fencing:
                     steps.append((f"{NODE_NAMES[x]} acknowledges {fence} to {name}", bytes(after)))
 
     def _decide(self, state: State, i: int, steps: list[Step]) -> None:
-        """The client looks at the grants that it has: a quorum stored the proposal, or it has to ask again."""
+        """The client looks at the grants that it has: a quorum stored the proposal, or it has to
+        ask again.
+        """
         rules, head, votes, time = self.rules, self._of.heads[i], self._of.votes[i], state[TIME]
         seen = state[votes : votes + NODES]
         if time - state[head + SENT] <= rules.round_ticks:
             # The client counts any quorum of the nodes that stored the proposal.
             quorums = combinations([vote - FENCED for vote in seen if vote >= FENCED], QUORUM)
-            for first in {max(firsts) if rules.above_largest else min(firsts) for firsts in quorums}:
+            for first in {
+                max(firsts) if rules.above_largest else min(firsts) for firsts in quorums
+            }:
                 self._win(state, i, WON_FIRST, (first, state[head + PROPOSAL]), steps)
         said = {
             x: state[head + PROPOSAL] if seen[x] >= FENCED else seen[x] - SAID
@@ -147,12 +166,18 @@ class Fencing:
                     after[head + CONFIRMED] = highest
                     self._win(bytes(after), i, WON_SECOND, (highest, highest), steps)
                 elif sum(seen[x] >= FENCED for x in quorum) < QUORUM:
-                    after[head + PHASE], after[head + FLOOR], after[head + SENT] = SECOND, self._of.floor(state), time
+                    after[head + PHASE], after[head + FLOOR], after[head + SENT] = (
+                        SECOND,
+                        self._of.floor(state),
+                        time,
+                    )
                     self._tidy(after, i)
                     asked = "".join(NODE_NAMES[x] for x in quorum)
                     for fence in range(max(1 + highest, time + 1), time + rules.width + 1):
                         after[head + CONFIRMED] = fence
-                        steps.append((f"{self._of.name(i)} asks {asked} to confirm {fence}", bytes(after)))
+                        steps.append(
+                            (f"{self._of.name(i)} asks {asked} to confirm {fence}", bytes(after))
+                        )
 
     def _decide_again(self, state: State, i: int, steps: list[Step]) -> None:
         """A quorum acknowledged; or a late grant is asked to confirm as well."""
@@ -171,18 +196,24 @@ class Fencing:
         """Return the lowest fence that a lease may own if its proposal replaced this counter."""
         return max(counter + 1, proposal - self.rules.block)
 
-    def _win(self, state: State, i: int, phase: int, fences: tuple[int, int], steps: list[Step]) -> None:
+    def _win(
+        self, state: State, i: int, phase: int, fences: tuple[int, int], steps: list[Step]
+    ) -> None:
         head, (first, last) = self._of.heads[i], fences
         after = bytearray(state)
         floor = self._of.highest(state) if self.rules.order == "success" else state[head + FLOOR]
         # A floor below the fences has nothing more to say; one that is not is the violation.
-        after[head : head + HEAD] = bytes((phase, after[head + PROPOSAL], first, 0 if first > floor else floor, 0))
+        after[head : head + HEAD] = bytes(
+            (phase, after[head + PROPOSAL], first, 0 if first > floor else floor, 0)
+        )
         self._tidy(after, i)
         which = f"fence {last}" if first == last else f"fences {first}-{last}"
         steps.append((f"{self._of.name(i)} has the lease with {which}", bytes(after)))
 
     def _tidy(self, after: bytearray, i: int) -> None:
-        """Forget of an attempt what can make no difference any more, so that more states are the same."""
+        """Forget of an attempt what can make no difference any more, so that more states are the
+        same.
+        """
         head, votes = self._of.heads[i], self._of.votes[i]
         if after[head] == FIRST:
             return
@@ -201,11 +232,20 @@ class Fencing:
         """The client gives up, or its lease is over: from now on its keys may go."""
         phase = state[self._of.heads[i]]
         after = bytearray(state)
-        after[self._of.heads[i]] = {WON_FIRST: OVER_FIRST, WON_SECOND: OVER_SECOND}.get(phase, GIVEN_UP)
-        steps.append((f"{self._of.name(i)} {'gives up' if phase <= SECOND else 'ends its lease'}", bytes(after)))
+        after[self._of.heads[i]] = {WON_FIRST: OVER_FIRST, WON_SECOND: OVER_SECOND}.get(
+            phase, GIVEN_UP
+        )
+        steps.append(
+            (
+                f"{self._of.name(i)} {'gives up' if phase <= SECOND else 'ends its lease'}",
+                bytes(after),
+            )
+        )
 
     def _extend(self, state: State, i: int, steps: list[Step]) -> None:
-        """An extension arrives: it lifts the counter where the key is, and re-creates the key where it is missing."""
+        """An extension arrives: it lifts the counter where the key is, and re-creates the key where
+        it is missing.
+        """
         of, name, fence = self._of, self._of.name(i), self._of.fence(state, i)
         for x in range(NODES):
             counter = state[of.counter + x]
@@ -213,9 +253,13 @@ class Fencing:
             after[of.counter + x] = max(counter, fence)
             if of.has_token(state, i, x):
                 if counter < fence:
-                    steps.append((f"{NODE_NAMES[x]} lifts its counter to {name}'s {fence}", bytes(after)))
+                    steps.append(
+                        (f"{NODE_NAMES[x]} lifts its counter to {name}'s {fence}", bytes(after))
+                    )
             elif (
-                not state[of.held + x] and not state[of.until + x] and (counter <= fence or not self.rules.repair_checks_fence)
+                not state[of.held + x]
+                and not state[of.until + x]
+                and (counter <= fence or not self.rules.repair_checks_fence)
             ):
                 self._grant(after, i, x)
                 steps.append((f"{NODE_NAMES[x]} takes {name}'s key back", bytes(after)))

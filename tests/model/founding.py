@@ -1,4 +1,6 @@
-"""How a set of nodes comes to be trusted without waiting (DESIGN.md 7): markers, promoters, and nodes that forget."""
+"""How a set of nodes comes to be trusted without waiting (DESIGN.md 7): markers, promoters, and
+nodes that forget.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ CLIENT_NAMES: Final = "AB"
 PROMOTER_NAMES: Final = "PQR"
 NODE_NAMES: Final = "xyz"
 
-# What a node's marker says. Stale: the node came back with data of a process that is no more, from when it was founding.
-# Waiting: nobody promotes it.
+# What a node's marker says. Stale: the node came back with data of a process that is no more, from
+# when it was founding. Waiting: nobody promotes it.
 NONE, FOUNDING, TRUSTED, STALE, WAITING = range(5)
 MARKERS: Final = ("none", "founding", "trusted", "stale", "waiting")
 # What a client is at.
@@ -39,19 +41,24 @@ class Rules:
 
     Attributes:
         ttl: How long leases live, ticks.
-        guard: What a marker's writer adds to the node's time, as it read it, to make the ready time, ticks.
+        guard: What a marker's writer adds to the node's time, as it read it, to make the ready
+            time, ticks.
         promoters: How many read and promote at once; each starts anew as often as it likes.
-        clients: Explicit clients of the lock, two or none; without, no node that forgot a vote that may count must be trusted.
+        clients: Explicit clients of the lock, two or none; without, no node that forgot a vote that
+            may count must be trusted.
         total_loss: A node may forget though no other is trusted.
-        settled: Else a node may forget only while some other has been trusted for more ticks than this.
+        settled: Else a node may forget only while some other has been trusted for more ticks than
+            this.
         compare_nonce: Only the marker that was read is promoted.
         compare_process: Only a marker of the present process is promoted.
         read_all: Only who has read all nodes as founding promotes; else a quorum is enough.
         read_together: All of them within a second.
         mark_within: Markers are refused so many ticks after their writer read the node.
         fresh_promotions: Promotions are refused a second after the promoter read the node.
-        witnesses: All who mark and promote have known every trusted node, and then any number of nodes may forget.
-        memory: For how many ticks after a node forgot they know that it had been trusted; None: the ttl.
+        witnesses: All who mark and promote have known every trusted node, and then any number of
+            nodes may forget.
+        memory: For how many ticks after a node forgot they know that it had been trusted; None: the
+            ttl.
     """
 
     ttl: int = 2
@@ -73,26 +80,30 @@ class Rules:
 class Founding:
     """Nodes with markers, promoters, and anybody who marks.
 
-    Every marker says founding, and anybody may write it who has read the node as unmarked: what such a client knows of other
-    nodes makes no difference here, since one that is cut off from them knows nothing. Quarantine that is not founding is a
-    marker that nobody promotes. A promoter that has decided may be paused, or its writes under way: they arrive at any later
-    moment or never.
+    Every marker says founding, and anybody may write it who has read the node as unmarked: what
+    such a client knows of other nodes makes no difference here, since one that is cut off from them
+    knows nothing. Quarantine that is not founding is a marker that nobody promotes. A promoter that
+    has decided may be paused, or its writes under way: they arrive at any later moment or never.
 
-    Without clients, any trusted node may have given a vote at any moment, and that counts for a ttl. With clients, they ask and
-    hold themselves: that makes traces longer, and easier to believe.
+    Without clients, any trusted node may have given a vote at any moment, and that counts for a
+    ttl. With clients, they ask and hold themselves: that makes traces longer, and easier to
+    believe.
     """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._promoter = HEAD * rules.clients
         self._rows = self._promoter + rules.promoters
-        self._marker, self._ready, self._since, self._debt = (self._rows + row * NODES for row in range(4))
+        self._marker, self._ready, self._since, self._debt = (
+            self._rows + row * NODES for row in range(4)
+        )
         self._known = self._debt + NODES
         self._memory = rules.ttl if rules.memory is None else rules.memory
         fixed = self._debt + (2 if rules.witnesses else 1) * NODES
         self._lefts = [fixed + 2 * i * NODES for i in range(rules.clients)]
         self._votes = [left + NODES for left in self._lefts]
-        # What a promoter has read: nothing, or 1 + 2 * the ticks since, and 1 more if that marker was replaced.
+        # What a promoter has read: nothing, or 1 + 2 * the ticks since, and 1 more if that marker
+        # was replaced.
         self._reads = [fixed + (2 * rules.clients + p) * NODES for p in range(rules.promoters)]
         self._size = fixed + (2 * rules.clients + rules.promoters) * NODES
         clients = Alike(rules.clients, 0, HEAD, fixed, 2 * NODES)
@@ -138,7 +149,9 @@ class Founding:
                 steps.append((f"{name} has the lock for {valid}", bytes(after)))
 
     def _promote(self, state: State, p: int, steps: list[Step]) -> None:
-        """A promoter reads; decides at once when it has read enough; its writes arrive; it starts anew."""
+        """A promoter reads; decides at once when it has read enough; its writes arrive; it starts
+        anew.
+        """
         rules, name, reads = self.rules, PROMOTER_NAMES[p], self._reads[p]
         if state[self._promoter + p] == READING:
             enough = NODES if rules.read_all else QUORUM
@@ -147,7 +160,9 @@ class Founding:
                     after = bytearray(state)
                     after[reads + x] = 1
                     what = f"{name} reads {NODE_NAMES[x]} as founding"
-                    if NODES - after[reads : reads + NODES].count(0) >= enough and not self._is_known(state):
+                    if NODES - after[reads : reads + NODES].count(
+                        0
+                    ) >= enough and not self._is_known(state):
                         after[self._promoter + p] = PROMOTING
                         what += " and decides"
                     steps.append((what, bytes(after)))
@@ -169,13 +184,18 @@ class Founding:
         steps.append((f"{name} starts anew", bytes(after)))
 
     def _mark(self, state: State, x: int, steps: list[Step]) -> None:
-        """Somebody who has read that there is no marker of this process writes one; the ready time counts from when it read."""
+        """Somebody who has read that there is no marker of this process writes one; the ready time
+        counts from when it read.
+        """
         if state[self._marker + x] not in (NONE, STALE):
             return
         for age in range(self.rules.mark_within + 1):
             after = bytearray(state)
             known = self._is_known(state)
-            after[self._marker + x], after[self._ready + x] = WAITING if known else FOUNDING, self.rules.guard - age
+            after[self._marker + x], after[self._ready + x] = (
+                WAITING if known else FOUNDING,
+                self.rules.guard - age,
+            )
             self._replace(after, x)
             if not after[self._ready + x]:
                 self._trust(after, x)
@@ -186,10 +206,14 @@ class Founding:
         """Witnesses know that some node is trusted, or was until a while ago."""
         if not self.rules.witnesses:
             return False
-        return any(state[self._marker + x] == TRUSTED or state[self._known + x] for x in range(NODES))
+        return any(
+            state[self._marker + x] == TRUSTED or state[self._known + x] for x in range(NODES)
+        )
 
     def _forget(self, state: State, x: int, steps: list[Step]) -> None:
-        """A node loses its memory, as far as the limits let it; or comes back as a new process, with data that is too old."""
+        """A node loses its memory, as far as the limits let it; or comes back as a new process,
+        with data that is too old.
+        """
         marker = state[self._marker + x]
         if marker == NONE or (marker == TRUSTED and not self._may_forget(state, x)):
             return
@@ -209,11 +233,17 @@ class Founding:
         steps.append((f"{NODE_NAMES[x]} forgets", bytes(after)))
 
     def _may_forget(self, state: State, x: int) -> bool:
-        """The limits: some other node has been trusted for more than a second, or all who are there know this one."""
+        """The limits: some other node has been trusted for more than a second, or all who are there
+        know this one.
+        """
         if self.rules.witnesses:
             return True
         others = [y for y in range(NODES) if y != x and state[self._marker + y] == TRUSTED]
-        return self.rules.total_loss if not others else any(state[self._since + y] > self.rules.settled for y in others)
+        return (
+            self.rules.total_loss
+            if not others
+            else any(state[self._since + y] > self.rules.settled for y in others)
+        )
 
     def _trust(self, after: bytearray, x: int) -> None:
         after[self._marker + x], after[self._ready + x], after[self._since + x] = TRUSTED, 0, 0
@@ -239,21 +269,29 @@ class Founding:
             for x in range(NODES):
                 if 0 < after[reads + x] <= 2 * LONG:
                     after[reads + x] += 2
-                if after[reads + x] > 2 * LONG and after[self._promoter + p] == READING and self.rules.read_together:
+                if (
+                    after[reads + x] > 2 * LONG
+                    and after[self._promoter + p] == READING
+                    and self.rules.read_together
+                ):
                     after[reads + x] = 0
         for i in range(self.rules.clients):
             head, left = HEAD * i, self._lefts[i]
             counted = {ASKING: AGE, HOLDING: VALID}.get(after[head])
             if counted:
                 after[head + counted] += 1 if counted == AGE else -1
-                if after[head + AGE] == self.rules.ttl or (counted == VALID and not after[head + VALID]):
+                if after[head + AGE] == self.rules.ttl or (
+                    counted == VALID and not after[head + VALID]
+                ):
                     after[head : head + HEAD] = bytes(HEAD)
                     after[left : left + 2 * NODES] = bytes(2 * NODES)
         if after != state:
             steps.append(("a tick passes", bytes(after)))
 
     def broken(self, state: State) -> str:
-        """Two that may use the resource; or, without clients, a node that forgot a vote that may count and votes again."""
+        """Two that may use the resource; or, without clients, a node that forgot a vote that may
+        count and votes again.
+        """
         holders = [CLIENT_NAMES[i] for i in range(self.rules.clients) if state[HEAD * i] == HOLDING]
         if len(holders) > 1:
             return f"{' and '.join(holders)} have the lock"
@@ -267,14 +305,22 @@ class Founding:
         return self._symmetry.canonical(state)
 
     def show(self, state: State) -> str:
-        """Nodes with their marker, ticks to its ready time, and whose key they have or what they forgot; then the holders."""
+        """Nodes with their marker, ticks to its ready time, and whose key they have or what they
+        forgot; then the holders.
+        """
         nodes = []
         for x in range(NODES):
             ready = f" {state[self._ready + x]}" if state[self._ready + x] else ""
             debt = f", forgot {state[self._debt + x]}" if state[self._debt + x] else ""
-            keys = "".join(f", {CLIENT_NAMES[i]} {state[left + x]}" for i, left in enumerate(self._lefts) if state[left + x])
+            keys = "".join(
+                f", {CLIENT_NAMES[i]} {state[left + x]}"
+                for i, left in enumerate(self._lefts)
+                if state[left + x]
+            )
             if self.rules.witnesses and state[self._known + x]:
                 debt += f", known {state[self._known + x]}"
             nodes.append(f"{NODE_NAMES[x]}: {MARKERS[state[self._marker + x]]}{ready}{debt}{keys}")
         holding = [i for i in range(self.rules.clients) if state[HEAD * i] == HOLDING]
-        return "   ".join(nodes + [f"{CLIENT_NAMES[i]} holds {state[HEAD * i + VALID]}" for i in holding])
+        return "   ".join(
+            nodes + [f"{CLIENT_NAMES[i]} holds {state[HEAD * i + VALID]}" for i in holding]
+        )

@@ -1,4 +1,6 @@
-"""What may happen to a lock in ticks: acquire, extend, repair and release on three nodes that may forget, behind the guard."""
+"""What may happen to a lock in ticks: acquire, extend, repair and release on three nodes that may
+forget, behind the guard.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ NODE_NAMES: Final = "xyz"
 
 # What a client is at; only a holder has a round of extension.
 IDLE, ASKING, HOLDING = range(3)
-# Where a request of the present round is: on its way or lost, answered by a yes that counts, or by one that does not.
+# Where a request of the present round is: on its way or lost, answered by a yes that counts, or by
+# one that does not.
 SENT, COUNTED, SPENT = range(3)
 
-# The cells of a client's head: what it is at; ticks since its round was sent, the ttl if there is none; ticks to its deadline.
+# The cells of a client's head: what it is at; ticks since its round was sent, the ttl if there is
+# none; ticks to its deadline.
 PHASE, AGE, VALID = range(3)
 HEAD: Final = 3
 
@@ -29,11 +33,13 @@ class Rules:
     """The times, and what can be left out to see that it is needed.
 
     Attributes:
-        ttls: How long a lease of each client lives, ticks. Its keys live as long from when a node got them.
+        ttls: How long a lease of each client lives, ticks. Its keys live as long from when a node
+            got them.
         guard: Ticks for which a node that forgot grants nothing.
         forgetting: Nodes may lose their keys.
         overstay: Ticks by which holders use their lease beyond its deadline.
-        same_token: A client's next attempt has the token of the one before; its releases may be under way.
+        same_token: A client's next attempt has the token of the one before; its releases may be
+            under way.
         repairs: Holders set missing keys again.
         repair_waits: Not on a node in quarantine.
         repair_counts: A repaired key counts in the round that repaired it.
@@ -54,13 +60,15 @@ class Rules:
 class Mutex:
     """Clients that ask, hold, extend and leave, as often as they like.
 
-    Time is counted back: a key, a quarantine and a lease have ticks left, so that the model has no end and yet finitely many
-    states. All clocks run alike; what happens within a tick happens in any order. A request arrives at any later moment of its
-    round, or never; a reply needs no message, since which replies a client has when it acts is its choice.
+    Time is counted back: a key, a quarantine and a lease have ticks left, so that the model has no
+    end and yet finitely many states. All clocks run alike; what happens within a tick happens in
+    any order. A request arrives at any later moment of its round, or never; a reply needs no
+    message, since which replies a client has when it acts is its choice.
 
-    What an attempt that is over has left behind, a key or a request, can only refuse others: no more than the loss of their
-    requests does. It is taken away at once, except where the next attempt has the same token. For the same reason a repair that
-    the node refuses because of its fence counter is a repair that is lost.
+    What an attempt that is over has left behind, a key or a request, can only refuse others: no
+    more than the loss of their requests does. It is taken away at once, except where the next
+    attempt has the same token. For the same reason a repair that the node refuses because of its
+    fence counter is a repair that is lost.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -130,7 +138,11 @@ class Mutex:
         for x in range(NODES):
             if state[lefts + x]:
                 what, vote = "extends", COUNTED
-            elif rules.repairs and self._free(state, x) and not (rules.repair_waits and state[self._quarantine + x]):
+            elif (
+                rules.repairs
+                and self._free(state, x)
+                and not (rules.repair_waits and state[self._quarantine + x])
+            ):
                 what, vote = "takes back the key of", COUNTED if rules.repair_counts else SPENT
             else:
                 continue
@@ -141,7 +153,12 @@ class Mutex:
             if rules.late_requests:
                 after = bytearray(state)
                 after[lefts + x] = ttl
-                steps.append((f"a request of an earlier round arrives: {NODE_NAMES[x]} {what} {NAMES[i]}", bytes(after)))
+                steps.append(
+                    (
+                        f"a request of an earlier round arrives: {NODE_NAMES[x]} {what} {NAMES[i]}",
+                        bytes(after),
+                    )
+                )
         if state[votes : votes + NODES].count(COUNTED) >= QUORUM:
             after = bytearray(state)
             valid = ttl - state[head + AGE] + rules.overstay
@@ -166,7 +183,12 @@ class Mutex:
             if state[self._releases[i] + x] and state[self._lefts[i] + x]:
                 after = bytearray(state)
                 after[self._releases[i] + x] = after[self._lefts[i] + x] = 0
-                steps.append((f"{NAMES[i]}'s release of an earlier attempt reaches {NODE_NAMES[x]}", bytes(after)))
+                steps.append(
+                    (
+                        f"{NAMES[i]}'s release of an earlier attempt reaches {NODE_NAMES[x]}",
+                        bytes(after),
+                    )
+                )
 
     def _forget(self, state: State, steps: list[Step]) -> None:
         for x in range(NODES):
@@ -212,11 +234,23 @@ class Mutex:
         return self._symmetry.canonical(state)
 
     def show(self, state: State) -> str:
-        """Nodes with whose key they have, how long, and their quarantine; holders with what they have left."""
+        """Nodes with whose key they have, how long, and their quarantine; holders with what they
+        have left.
+        """
         nodes = []
         for x in range(NODES):
-            keys = [f"{NAMES[i]} {state[lefts + x]}" for i, lefts in enumerate(self._lefts) if state[lefts + x]]
-            quarantine = f" quarantined {state[self._quarantine + x]}" if state[self._quarantine + x] else ""
+            keys = [
+                f"{NAMES[i]} {state[lefts + x]}"
+                for i, lefts in enumerate(self._lefts)
+                if state[lefts + x]
+            ]
+            quarantine = (
+                f" quarantined {state[self._quarantine + x]}" if state[self._quarantine + x] else ""
+            )
             nodes.append(f"{NODE_NAMES[x]}: {keys[0] if keys else '-'}{quarantine}")
-        holders = [f"{NAMES[i]} holds {state[head + VALID]}" for i, head in enumerate(self._heads) if state[head] == HOLDING]
+        holders = [
+            f"{NAMES[i]} holds {state[head + VALID]}"
+            for i, head in enumerate(self._heads)
+            if state[head] == HOLDING
+        ]
         return "   ".join(nodes + holders)

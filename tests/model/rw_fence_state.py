@@ -1,4 +1,6 @@
-"""The states of the fencing model with readers: their cells, the violations among them, and their text."""
+"""The states of the fencing model with readers: their cells, the violations among them, and their
+text.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
 NODE_NAMES: Final = "xyz"
 
 Order = Literal["tenancy", "interval"]
-"""In which sense the fences of an earlier and a later lease must be in order; see `fence_state.Order`."""
+"""In which sense the fences of an earlier and a later lease must be in order; see
+`fence_state.Order`.
+"""
 
 Floor = Literal["node", "proposal", "none"]
 """What a read grant does where the node may have lost its counter.
@@ -32,14 +36,15 @@ ONE_ROUND: Final = (WON_FIRST, DOWN_FIRST)
 DOWNGRADED: Final = (DOWN_FIRST, DOWN_SECOND)
 
 # Between an attempt and a node: the acquire is on its way; the confirmation or write-back is on its
-# way; acknowledged. From SAID on: granted, and the node said that its counter is `vote - SAID`. From
-# FENCED on: granted to a writer, and its proposal is stored. `vote - FENCED` is the lowest fence above
-# the counter that the proposal replaced.
+# way; acknowledged. From SAID on: granted, and the node said that its counter is `vote - SAID`.
+# From FENCED on: granted to a writer, and its proposal is stored. `vote - FENCED` is the lowest
+# fence above the counter that the proposal replaced.
 ACQUIRE, CONFIRM, ACKNOWLEDGED, SAID = range(4)
 FENCED: Final = 128
 
-# Writers' fences are multiples of it. The odd number above a writer's fence is the fence of readers.
-# In the library the step is 16, and the readers' fence is the last number of the writer's block.
+# Writers' fences are multiples of it. The odd number above a writer's fence is the fence of
+# readers. In the library the step is 16, and the readers' fence is the last number of the writer's
+# block.
 STEP: Final = 2
 
 # What K is for an attempt on a node: nothing, an entry in the set, or the string.
@@ -67,7 +72,8 @@ class Rules:
         forgetting: Nodes may lose key and counter.
         guard: Ticks for which a node that forgot grants nothing.
         round_ticks: The most ticks between reading the clock for a fence and having the lease.
-        repairing: Holders extend: they raise counters and set missing keys again. Writers downgrade.
+        repairing: Holders extend: they raise counters and set missing keys again. Writers
+            downgrade.
         floor: What a read grant does on a node that lost its counter.
         marks: A read grant raises the counter to the readers' fence.
         write_back: A reader writes its fence back to a quorum if the counters of its nodes differ.
@@ -134,7 +140,11 @@ class RwFenceState:
 
         A writer's fence must be above it.
         """
-        return max(self.fence(state, i) for i in self.attempts) if self.rules.order == "interval" else 0
+        return (
+            max(self.fence(state, i) for i in self.attempts)
+            if self.rules.order == "interval"
+            else 0
+        )
 
     def string(self, state: State, x: int) -> bool:
         """True if K is a string on a node."""
@@ -155,7 +165,10 @@ class RwFenceState:
             return
         after[self.tenures[i] + x] = 0
         others = {after[self.tenures[j] + x] for j in self.attempts} - {0}
-        groups = [[j for j in self.attempts if after[self.tenures[j] + x] == number] for number in sorted(others)]
+        groups = [
+            [j for j in self.attempts if after[self.tenures[j] + x] == number]
+            for number in sorted(others)
+        ]
         groups.append([i])
         number, readers_before = 0, False
         for group in groups:
@@ -168,8 +181,8 @@ class RwFenceState:
     def enter_again(self, after: bytearray, i: int, x: int) -> None:
         """Give a downgraded lease an entry on a node.
 
-        It re-enters as a reader, so its time as a writer stays before that of the readers there. Only a
-        writer that stored its fence since then shows that the lease comes back too late.
+        It re-enters as a reader, so its time as a writer stays before that of the readers there.
+        Only a writer that stored its fence since then shows that the lease comes back too late.
         """
         mine = after[self.tenures[i] + x]
         stored = [j for j in self.writers if self._tenure(after, j, x) > mine]
@@ -198,7 +211,11 @@ class RwFenceState:
         for i, j in combinations(leases, 2):
             # Writers come first, so the first of a pair is a reader only if both are.
             if i in self.writers:
-                wrong = self._two_writers(state, i, j) if j in self.writers else self._writer_and_reader(state, i, j)
+                wrong = (
+                    self._two_writers(state, i, j)
+                    if j in self.writers
+                    else self._writer_and_reader(state, i, j)
+                )
                 if wrong:
                     return wrong
         return ""
@@ -233,7 +250,11 @@ class RwFenceState:
         nodes = [f"t={state[TIME]}"] if self.rules.ticks else []
         for x in range(NODES):
             owners = [self.name(i) for i in self.attempts if state[self.keys[i] + x]]
-            quarantine = f" quarantined until {state[self.until + x]}" if state[self.until + x] else ""
+            quarantine = (
+                f" quarantined until {state[self.until + x]}" if state[self.until + x] else ""
+            )
             floor = f" floor {state[self.floors + x]}" if state[self.floors + x] else ""
-            nodes.append(f"{NODE_NAMES[x]}: {''.join(owners) or '-'} {state[self.counter + x]}{floor}{quarantine}")
+            nodes.append(
+                f"{NODE_NAMES[x]}: {''.join(owners) or '-'} {state[self.counter + x]}{floor}{quarantine}"
+            )
         return "   ".join(nodes)

@@ -1,4 +1,6 @@
-"""What may happen to the fences of readers and writers: three nodes, a hostile network, and hostile clocks."""
+"""What may happen to the fences of readers and writers: three nodes, a hostile network, and hostile
+clocks.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,8 @@ QUORUM: Final = 2
 class RwFencing:
     """Writers and readers, nodes, and everything that may happen between them.
 
-    As in `Fencing`, keys vanish at any moment, so no exclusion is assumed. Requests arrive at any later
-    moment or never. The client has any subset of the answers that were given.
+    As in `Fencing`, keys vanish at any moment, so no exclusion is assumed. Requests arrive at any
+    later moment or never. The client has any subset of the answers that were given.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -96,11 +98,16 @@ class RwFencing:
             after = bytearray(state)
             head = (FIRST, proposal, 0, of.floor(state), time)
             after[of.heads[i] : of.heads[i] + HEAD] = bytes(head)
-            verb = "proposes" if i in of.writers else "asks to read" + " and proposes" * (proposal > 0)
+            verb = (
+                "proposes" if i in of.writers else "asks to read" + " and proposes" * (proposal > 0)
+            )
             steps.append((f"{of.name(i)} {verb} {proposal or ''}".strip(), bytes(after)))
 
     def _write_requests(self, state: State, i: int, steps: list[Step]) -> None:
-        """Let requests of a writer arrive. A request that the node would refuse might as well be lost."""
+        """Let requests of a writer arrive.
+
+        A request that the node would refuse might as well be lost.
+        """
         rules, of, head, name = self.rules, self._of, self._of.heads[i], self._of.name(i)
         for x in range(NODES):
             vote, counter = state[of.votes[i] + x], state[of.counter + x]
@@ -115,12 +122,17 @@ class RwFencing:
                 self._tidy(after, i)
                 what = f" and stores {proposal}" if stores else ""
                 steps.append((f"{NODE_NAMES[x]} grants {name}{what}", bytes(after)))
-            elif vote == CONFIRM and state[of.keys[i] + x] == STRING and state[head + LOW] > counter:
-                # Store the fence of the second round: strictly above the counter, by the owner of K.
+            elif (
+                vote == CONFIRM and state[of.keys[i] + x] == STRING and state[head + LOW] > counter
+            ):
+                # Store the fence of the second round: strictly above the counter, by the owner of
+                # K.
                 after = bytearray(state)
                 after[of.counter + x] = state[head + LOW]
                 after[of.votes[i] + x] = ACKNOWLEDGED
-                steps.append((f"{NODE_NAMES[x]} acknowledges {state[head + LOW]} to {name}", bytes(after)))
+                steps.append(
+                    (f"{NODE_NAMES[x]} acknowledges {state[head + LOW]} to {name}", bytes(after))
+                )
 
     def _read_requests(self, state: State, i: int, steps: list[Step]) -> None:
         """Let requests of a reader arrive."""
@@ -128,9 +140,9 @@ class RwFencing:
         for x in range(NODES):
             vote, counter = state[of.votes[i] + x], state[of.counter + x]
             if vote == ACQUIRE and not of.string(state, x) and not state[of.until + x]:
-                # Add the entry. Raise the counter to the node's floor, mark it, and answer it, in the
-                # same step. A writer that lost its key cannot set the key again where the counter is
-                # marked.
+                # Add the entry. Raise the counter to the node's floor, mark it, and answer it, in
+                # the same step. A writer that lost its key cannot set the key again where the
+                # counter is marked.
                 after = bytearray(state)
                 of.enter(after, i, x, ENTRY)
                 if rules.floor == "proposal" and not counter:
@@ -145,18 +157,30 @@ class RwFencing:
                 after = bytearray(state)
                 after[of.counter + x] = max(counter, state[head + LOW])
                 after[of.votes[i] + x] = ACKNOWLEDGED
-                steps.append((f"{NODE_NAMES[x]} takes {state[head + LOW]} back from {name}", bytes(after)))
+                steps.append(
+                    (f"{NODE_NAMES[x]} takes {state[head + LOW]} back from {name}", bytes(after))
+                )
 
     def _decide_write(self, state: State, i: int, steps: list[Step]) -> None:
         """Let a writer look at its grants: a quorum stored the proposal, or it asks again."""
-        rules, of, head, votes, time = self.rules, self._of, self._of.heads[i], self._of.votes[i], state[TIME]
+        rules, of, head, votes, time = (
+            self.rules,
+            self._of,
+            self._of.heads[i],
+            self._of.votes[i],
+            state[TIME],
+        )
         seen = state[votes : votes + NODES]
         proposal = state[head + PROPOSAL]
         if time - state[head + SENT] <= rules.round_ticks:
             quorums = combinations([vote - FENCED for vote in seen if vote >= FENCED], QUORUM)
             for lowest in {max(quorum) for quorum in quorums}:
                 self._win(state, i, WON_FIRST, (lowest, proposal), steps)
-        said = {x: proposal if seen[x] >= FENCED else seen[x] - SAID for x in range(NODES) if seen[x] >= SAID}
+        said = {
+            x: proposal if seen[x] >= FENCED else seen[x] - SAID
+            for x in range(NODES)
+            if seen[x] >= SAID
+        }
         for size in range(QUORUM, len(said) + 1):
             for quorum in combinations(said, size):
                 if sum(seen[x] >= FENCED for x in quorum) >= QUORUM:
@@ -164,7 +188,11 @@ class RwFencing:
                 highest, after = max(said[x] for x in quorum), bytearray(state)
                 for x in quorum:
                     after[votes + x] = CONFIRM
-                after[head + PHASE], after[head + FLOOR], after[head + SENT] = SECOND, of.floor(state), time
+                after[head + PHASE], after[head + FLOOR], after[head + SENT] = (
+                    SECOND,
+                    of.floor(state),
+                    time,
+                )
                 self._tidy(after, i)
                 asked = "".join(NODE_NAMES[x] for x in quorum)
                 lowest = max(of.next_write(highest), STEP * (time + 1))
@@ -206,21 +234,27 @@ class RwFencing:
                 verb = f"to confirm {fence}" if writes else f"to take {fence} back"
                 steps.append((f"{of.name(i)} asks {NODE_NAMES[x]} too {verb}", bytes(after)))
 
-    def _win(self, state: State, i: int, phase: int, fences: tuple[int, int], steps: list[Step]) -> None:
+    def _win(
+        self, state: State, i: int, phase: int, fences: tuple[int, int], steps: list[Step]
+    ) -> None:
         of, head, (first, last) = self._of, self._of.heads[i], fences
         if state[TIME] - state[head + SENT] > self.rules.round_ticks:
             return
         after, floor = bytearray(state), state[head + FLOOR]
         # A floor that the fences respect has no further effect. Another floor is the violation.
         respected = first > floor or (phase == READ and first == floor)
-        after[head : head + HEAD] = bytes((phase, after[head + PROPOSAL], first, 0 if respected else floor, 0))
+        after[head : head + HEAD] = bytes(
+            (phase, after[head + PROPOSAL], first, 0 if respected else floor, 0)
+        )
         self._tidy(after, i)
         which = f"fence {last}" if first == last else f"fences {first}-{last}"
         what = f"reads with fence {last}" if phase == READ else f"has the lease with {which}"
         steps.append((f"{of.name(i)} {what}", bytes(after)))
 
     def _tidy(self, after: bytearray, i: int) -> None:
-        """Forget of an attempt what can make no difference any more, so that more states are the same."""
+        """Forget of an attempt what can make no difference any more, so that more states are the
+        same.
+        """
         head, votes = self._of.heads[i], self._of.votes[i]
         phase = after[head]
         if phase == FIRST:
@@ -231,11 +265,15 @@ class RwFencing:
                 after[votes + x] = FENCED
             elif vote > SAID or (phase == READ and vote != ACKNOWLEDGED):
                 after[votes + x] = SAID
-        if phase == READ or (phase not in ONE_ROUND and ACQUIRE not in after[votes : votes + NODES]):
+        if phase == READ or (
+            phase not in ONE_ROUND and ACQUIRE not in after[votes : votes + NODES]
+        ):
             after[head + PROPOSAL] = 0
 
     def _extend(self, state: State, i: int, steps: list[Step]) -> None:
-        """Let an extension arrive: it raises the counter, converts the key, or sets a missing key again."""
+        """Let an extension arrive: it raises the counter, converts the key, or sets a missing key
+        again.
+        """
         of, name, phase = self._of, self._of.name(i), state[self._of.heads[i]]
         # The fence of a downgraded lease is that of other readers after it.
         fence = of.fence(state, i) | (phase in DOWNGRADED)
@@ -253,7 +291,9 @@ class RwFencing:
                     after[of.keys[i] + x] = ENTRY
                     steps.append((f"{NODE_NAMES[x]} turns {name} into a reader", bytes(after)))
                 elif counter < fence:
-                    steps.append((f"{NODE_NAMES[x]} raises its counter to {name}'s {fence}", bytes(after)))
+                    steps.append(
+                        (f"{NODE_NAMES[x]} raises its counter to {name}'s {fence}", bytes(after))
+                    )
             elif (
                 not state[of.until + x]
                 and (of.missing(state, x) or not (writes or of.string(state, x)))
@@ -288,6 +328,7 @@ class RwFencing:
                 if state[of.until + x] == time + 1:
                     after[of.until + x] = 0
                     if rules.floor == "node":
-                        # The slowest clock that a node may have. A faster clock is like a later fence.
+                        # The slowest clock that a node may have. A faster clock is like a later
+                        # fence.
                         after[of.floors + x] = STEP * (time + 2)
             steps.append(("a tick passes", bytes(after)))

@@ -1,4 +1,6 @@
-"""The nodes of the read-write lock in ticks: each method is one script on one node, or the loss of a node's memory."""
+"""The nodes of the read-write lock in ticks: each method is one script on one node, or the loss of
+a node's memory.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ NODE_NAMES: Final = "xyz"
 # A request of the present round: on its way or lost, answered by a yes that counts, or by another.
 SENT, COUNTED, SPENT = range(3)
 
-# A cell of a key is the ticks that are left of a reader's entry. In K as a string it is so much more.
+# A cell of a key is the ticks that are left of a reader's entry. In K as a string it is so much
+# more.
 STRING: Final = 64
 
 Life = Literal["own", "carried", "last"]
@@ -78,8 +81,15 @@ class Nodes:
         self.end = begin + NODES * (1 + 2 * clients)
 
     def write_acquire(self, state: State, i: int, x: int, steps: list[Step]) -> None:
-        """Delete expired entries. If K is then missing and the node is trusted, set K to the token."""
-        if not state[self.votes[i] + x] and not state[self.quarantine + x] and self._missing(state, x):
+        """Delete expired entries.
+
+        If K is then missing and the node is trusted, set K to the token.
+        """
+        if (
+            not state[self.votes[i] + x]
+            and not state[self.quarantine + x]
+            and self._missing(state, x)
+        ):
             after = bytearray(state)
             self._set_string(after, i, x)
             after[self.votes[i] + x] = COUNTED
@@ -87,7 +97,11 @@ class Nodes:
 
     def read_acquire(self, state: State, i: int, x: int, steps: list[Step]) -> None:
         """If K is not a string and the node is trusted, add the token with its own expiry."""
-        if not state[self.votes[i] + x] and not state[self.quarantine + x] and self._string(state, x) < 0:
+        if (
+            not state[self.votes[i] + x]
+            and not state[self.quarantine + x]
+            and self._string(state, x) < 0
+        ):
             after = bytearray(state)
             self._add_entry(after, i, x)
             after[self.votes[i] + x] = COUNTED
@@ -101,10 +115,12 @@ class Nodes:
             self._answer(after, i, x, COUNTED, f"renews the writer {NAMES[i]}", steps, late=late)
 
     def read_renew(self, state: State, i: int, x: int, steps: list[Step], *, late: bool) -> None:
-        """If K has an entry of the token, set its expiry. If K is a string with the token, convert K.
+        """If K has an entry of the token, set its expiry.
 
-        The second case is the downgrade. A node that missed an earlier request to downgrade converts
-        the key at the next renewal.
+        If K is a string with the token, convert K.
+
+        The second case is the downgrade. A node that missed an earlier request to downgrade
+        converts the key at the next renewal.
         """
         key = state[self.keys[i] + x]
         if not key:
@@ -114,13 +130,20 @@ class Nodes:
             after[self.keys[i] + x] = 0
             steps.append((f"{NODE_NAMES[x]} frees the key of {NAMES[i]}", bytes(after)))
             return
-        what = f"turns the writer {NAMES[i]} into a reader" if key > STRING else f"renews the reader {NAMES[i]}"
+        what = (
+            f"turns the writer {NAMES[i]} into a reader"
+            if key > STRING
+            else f"renews the reader {NAMES[i]}"
+        )
         after[self.keys[i] + x] = 0
         self._add_entry(after, i, x)
         self._answer(after, i, x, COUNTED, what, steps, late=late)
 
     def write_repair(self, state: State, i: int, x: int, steps: list[Step], *, late: bool) -> None:
-        """If K is missing and the node is trusted, set K to the token. The answer does not count."""
+        """If K is missing and the node is trusted, set K to the token.
+
+        The answer does not count.
+        """
         if self._may_repair(state, x) and self._missing(state, x):
             after = bytearray(state)
             self._set_string(after, i, x)
@@ -187,12 +210,16 @@ class Nodes:
     def show(self, state: State, x: int) -> str:
         """Return what K is on a node, and the node's quarantine."""
         writer = self._string(state, x)
-        readers = [f"{NAMES[i]} {state[keys + x]}" for i, keys in enumerate(self.keys) if state[keys + x]]
+        readers = [
+            f"{NAMES[i]} {state[keys + x]}" for i, keys in enumerate(self.keys) if state[keys + x]
+        ]
         if writer >= 0:
             what = f"write {NAMES[writer]} {state[self.keys[writer] + x] - STRING}"
         else:
             what = f"read {' '.join(readers)}" if readers else "-"
-        quarantine = f" quarantined {state[self.quarantine + x]}" if state[self.quarantine + x] else ""
+        quarantine = (
+            f" quarantined {state[self.quarantine + x]}" if state[self.quarantine + x] else ""
+        )
         return f"{NODE_NAMES[x]}: {what}{quarantine}"
 
     def _missing(self, state: State, x: int) -> bool:
@@ -218,7 +245,17 @@ class Nodes:
         for entry in entries:
             after[entry] = life
 
-    def _answer(self, after: bytearray, i: int, x: int, vote: int, what: str, steps: list[Step], *, late: bool) -> None:
+    def _answer(
+        self,
+        after: bytearray,
+        i: int,
+        x: int,
+        vote: int,
+        what: str,
+        steps: list[Step],
+        *,
+        late: bool,
+    ) -> None:
         earlier = "a request of an earlier round arrives: " if late else ""
         if not late:
             after[self.votes[i] + x] = vote

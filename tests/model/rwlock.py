@@ -1,4 +1,5 @@
-"""Readers and writers in ticks on three nodes that may forget: grant, renewal, repair, downgrade, release and death.
+"""Readers and writers in ticks on three nodes that may forget: grant, renewal, repair, downgrade,
+release and death.
 
 Each node has one key K. While a writer has it, K is a string with the writer's token. While readers
 have it, K is a sorted set. Its members are the readers' tokens, and each score is the time at which
@@ -36,9 +37,9 @@ class RwLock:
     arrives at any later moment of its round, or never. A reply needs no message: the client chooses
     which replies it has when it acts.
 
-    The keys of an attempt that is over can only refuse other clients. The loss of their requests has
-    the same effect, so these keys vanish at once. The keys of a dead reader stay, because the model
-    checks how long they refuse a writer.
+    The keys of an attempt that is over can only refuse other clients. The loss of their requests
+    has the same effect, so these keys vanish at once. The keys of a dead reader stay, because the
+    model checks how long they refuse a writer.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -84,7 +85,9 @@ class RwLock:
             after = self._nodes.new_round(state, i)
             phase = WRITING if writes else READING
             after[head : head + HEAD] = bytes((phase, self.rules.ttls[i], valid))
-            steps.append((f"{NAMES[i]} {'writes' if writes else 'reads'} for {valid}", bytes(after)))
+            steps.append(
+                (f"{NAMES[i]} {'writes' if writes else 'reads'} for {valid}", bytes(after))
+            )
         self._leave(state, i, "gives up", steps)
 
     def _holding(self, state: State, i: int, steps: list[Step]) -> None:

@@ -1,4 +1,6 @@
-"""A semaphore of named slots in ticks: each slot is an ordinary key with a quorum of its own, on nodes that may forget."""
+"""A semaphore of named slots in ticks: each slot is an ordinary key with a quorum of its own, on
+nodes that may forget.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ NODE_NAMES: Final = "xyz"
 
 # What a client is at; only a holder has a round of renewal.
 IDLE, ASKING, HOLDING = range(3)
-# A request of a renewal: on its way or lost, answered by a yes that counts, or by another. The answer
-# to an acquire is the slot that the node granted.
+# A request of a renewal: on its way or lost, answered by a yes that counts, or by another. The
+# answer to an acquire is the slot that the node granted.
 SENT, COUNTED, SPENT = range(3)
 
 # A client's head: what it is at; ticks since its round was sent, the ttl if there is none; ticks to
@@ -39,7 +41,8 @@ class Rules:
         ttl: How long a lease and its keys live, ticks.
         guard: Ticks for which a node that forgot grants nothing.
         forgetting: Nodes may lose their keys.
-        counting: Each node counts its holders up to the limit, and a client needs any quorum of nodes.
+        counting: Each node counts its holders up to the limit, and a client needs any quorum of
+            nodes.
             Else it needs a quorum of nodes that granted the same slot.
         repair_waits: A node in quarantine sets no missing key again.
     """
@@ -57,7 +60,8 @@ class Slots:
     """Clients that ask for any free slot, hold, renew and release, as often as they like.
 
     A node may grant any free slot up to the limit of the attempt. So the model covers a client that
-    names a slot, and a node that chooses the slot. Times, requests and replies are those of `Mutex`.
+    names a slot, and a node that chooses the slot. Times, requests and replies are those of
+    `Mutex`.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -107,7 +111,11 @@ class Slots:
                     # The node only counts, so the number of the slot makes no difference.
                     break
         for slot in range(1, state[head + LIMIT] + 1):
-            same = [x for x in range(NODES) if state[votes + x] == slot or (self.rules.counting and state[votes + x])]
+            same = [
+                x
+                for x in range(NODES)
+                if state[votes + x] == slot or (self.rules.counting and state[votes + x])
+            ]
             if len(same) >= QUORUM:
                 after = bytearray(state)
                 valid = ttl - state[head + AGE]
@@ -137,7 +145,12 @@ class Slots:
             key = (state[keys + x] // SLOTS or state[head + SLOT]) * SLOTS + ttl
             after = bytearray(state)
             after[keys + x] = key
-            steps.append((f"a request of an earlier round arrives: {NODE_NAMES[x]} {what} {NAMES[i]}", bytes(after)))
+            steps.append(
+                (
+                    f"a request of an earlier round arrives: {NODE_NAMES[x]} {what} {NAMES[i]}",
+                    bytes(after),
+                )
+            )
             if state[head + AGE] < ttl and state[votes + x] == SENT:
                 after[votes + x] = vote
                 steps.append((f"{NODE_NAMES[x]} {what} {NAMES[i]}", bytes(after)))
@@ -150,9 +163,13 @@ class Slots:
         self._leave(state, i, "releases", steps)
 
     def _may_repair(self, state: State, i: int, x: int) -> bool:
-        """True if a node sets the missing key of a lease again: the same slot, on a node that remembers."""
+        """True if a node sets the missing key of a lease again: the same slot, on a node that
+        remembers.
+        """
         waits = self.rules.repair_waits and state[self._quarantine + x]
-        return not waits and state[self._heads[i] + SLOT] in self._free(state, x, state[self._heads[i] + LIMIT])
+        return not waits and state[self._heads[i] + SLOT] in self._free(
+            state, x, state[self._heads[i] + LIMIT]
+        )
 
     def _leave(self, state: State, i: int, what: str, steps: list[Step]) -> None:
         after = bytearray(state)
@@ -222,8 +239,13 @@ class Slots:
                 for i, keys in enumerate(self._keys)
                 if state[keys + x]
             )
-            slots = " ".join(f"{name if self.rules.counting else f'{slot}={name}'} {left}" for slot, name, left in keys)
-            quarantine = f" quarantined {state[self._quarantine + x]}" if state[self._quarantine + x] else ""
+            slots = " ".join(
+                f"{name if self.rules.counting else f'{slot}={name}'} {left}"
+                for slot, name, left in keys
+            )
+            quarantine = (
+                f" quarantined {state[self._quarantine + x]}" if state[self._quarantine + x] else ""
+            )
             nodes.append(f"{NODE_NAMES[x]}: {slots or '-'}{quarantine}")
         holders = [
             f"{NAMES[i]} has {'a permit' if self.rules.counting else f'slot {state[head + SLOT]}'} for {state[head + VALID]}"

@@ -1,4 +1,6 @@
-"""Makes states one that differ only by names: which client is A, and which node is x, changes nothing in what can go wrong."""
+"""Makes states one that differ only by names: which client is A, and which node is x, changes
+nothing in what can go wrong.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class Alike:
         count: How many.
         heads: The first cell of the first one's head; the heads follow each other.
         head: Cells of a head.
-        rows: The first cell of the first one's rows, of one cell per node each; the rows of the next one follow.
+        rows: The first cell of the first one's rows, of one cell per node each; the rows of the
+            next one follow.
         size: Cells of the rows of one.
     """
 
@@ -37,7 +40,8 @@ class Symmetry:
     """Orders those that are alike by what they are at, then the nodes by what is on them.
 
     Args:
-        rows: Where the rows begin; from there to the end of the state every cell belongs to a node, in turn.
+        rows: Where the rows begin; from there to the end of the state every cell belongs to a node,
+            in turn.
         alike: The kinds of clients; empty where each is its own.
     """
 
@@ -55,11 +59,17 @@ class Symmetry:
         ]
 
     def canonical(self, state: State) -> State:
-        """A state that differs from this one by names only; almost always the same one for all such states."""
+        """A state that differs from this one by names only; almost always the same one for all such
+        states.
+        """
         for heads, rows, before, between, behind in self._kinds:
             at = [state[head] for head in heads]
             if any(one <= other for one, other in pairwise(at)):
-                ordered = sorted(zip(at, [state[row] for row in rows], strict=True), key=_regardless_of_nodes, reverse=True)
+                ordered = sorted(
+                    zip(at, [state[row] for row in rows], strict=True),
+                    key=_regardless_of_nodes,
+                    reverse=True,
+                )
                 now_at, on_nodes = zip(*ordered, strict=True)
                 state = b"".join((state[before], *now_at, state[between], *on_nodes, state[behind]))
         start = self._rows

@@ -1,4 +1,6 @@
-"""The explorer itself, on a puzzle whose answer is known: four litres out of jugs of three and five."""
+"""The explorer itself, on a puzzle whose answer is known: four litres out of jugs of three and
+five.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,12 @@ class Unreduced:
     """A model in which every name makes a difference."""
 
     def __init__(self, model: Model) -> None:
-        self.initial, self.steps, self.broken, self.show = model.initial, model.steps, model.broken, model.show
+        self.initial, self.steps, self.broken, self.show = (
+            model.initial,
+            model.steps,
+            model.broken,
+            model.show,
+        )
 
     def canonical(self, state: State) -> State:
         return state
@@ -81,7 +88,8 @@ def test_the_trace_is_a_shortest_way_and_each_step_follows_from_the_one_before()
 
 
 def test_without_a_violation_every_state_is_visited() -> None:
-    # With jugs of four and six only even amounts can be had: a corner or an edge of the rectangle, each of them.
+    # With jugs of four and six only even amounts can be had: a corner or an edge of the rectangle,
+    # each of them.
     report = explore(Jugs(4, 6, target=5))
     assert report.complete
     assert not report.violation
@@ -134,7 +142,10 @@ def test_canonical_states_are_the_same_for_all_names() -> None:
     canonical = symmetry.canonical(state)
     assert sorted(canonical) == sorted(state)
     assert (
-        symmetry.canonical(clients_renamed) == symmetry.canonical(nodes_renamed) == symmetry.canonical(canonical) == canonical
+        symmetry.canonical(clients_renamed)
+        == symmetry.canonical(nodes_renamed)
+        == symmetry.canonical(canonical)
+        == canonical
     )
 
 

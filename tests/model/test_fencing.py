@@ -10,7 +10,12 @@ from tests.model.fencing import Fencing
 
 pytestmark = pytest.mark.once
 
-TAKES_ONE_ROUND = ["A proposes 1", "x grants A and stores 1", "y grants A and stores 1", "A has the lease with fence 1"]
+TAKES_ONE_ROUND = [
+    "A proposes 1",
+    "x grants A and stores 1",
+    "y grants A and stores 1",
+    "A has the lease with fence 1",
+]
 
 
 def test_a_lease_takes_one_round_or_two() -> None:
@@ -34,7 +39,9 @@ def test_a_lease_takes_one_round_or_two() -> None:
     assert model.show(after) == "x: B 3   y: - 1   z: B 3"
 
 
-def test_a_lease_owns_the_fences_above_the_largest_counter_that_any_quorum_of_its_nodes_replaced() -> None:
+def test_a_lease_owns_the_fences_above_the_largest_counter_that_any_quorum_of_its_nodes_replaced() -> (
+    None
+):
     model = Fencing(Rules(attempts=2, block=9))
     stored = [
         "A proposes 1",
@@ -81,10 +88,15 @@ def test_a_lease_of_a_second_round_owns_no_fence_below_its_own() -> None:
 
 def test_a_request_arrives_however_late_it_is() -> None:
     model = Fencing(Rules(attempts=1))
-    assert model.show(replay(model, [*TAKES_ONE_ROUND, "the key on x goes", "z grants A"])) == "x: - 1   y: A 1   z: A 1"
+    assert (
+        model.show(replay(model, [*TAKES_ONE_ROUND, "the key on x goes", "z grants A"]))
+        == "x: - 1   y: A 1   z: A 1"
+    )
 
 
-@pytest.mark.parametrize("request_", ["x acknowledges 2 to A", "y grants B and stores 1", "B has the lease with fence 1"])
+@pytest.mark.parametrize(
+    "request_", ["x acknowledges 2 to A", "y grants B and stores 1", "B has the lease with fence 1"]
+)
 def test_a_node_refuses(request_: str) -> None:
     """A confirmation without its key, a key that another has, a lease without a quorum."""
     model = Fencing(Rules(attempts=2))
@@ -119,7 +131,9 @@ def test_a_lease_comes_in_time_after_its_clock_was_read_or_not_at_all() -> None:
     ids=lambda rules: str(rules.order),
 )
 def test_only_the_order_of_tenancies_needs_the_token(rules: Rules) -> None:
-    """Strict counters alone keep fences apart and in order of time; that newer tenants have larger fences takes the token."""
+    """Strict counters alone keep fences apart and in order of time; that newer tenants have larger
+    fences takes the token.
+    """
     report = explore(Fencing(rules))
     assert report.complete
     assert not report.violation

@@ -38,7 +38,9 @@ def test_a_set_of_which_one_is_missing_waits_the_guard_time() -> None:
     model = Founding(Rules(promoters=1))
     waited = [*MARKED[:2], *reads("P", "xy"), "a tick passes", "a tick passes"]
     assert model.show(replay(model, waited)) == "x: founding 1   y: founding 1   z: none"
-    assert model.show(replay(model, [*waited, "a tick passes"])) == "x: trusted   y: trusted   z: none"
+    assert (
+        model.show(replay(model, [*waited, "a tick passes"])) == "x: trusted   y: trusted   z: none"
+    )
 
 
 def test_a_node_that_forgot_beside_trusted_ones_is_not_promoted() -> None:
@@ -110,7 +112,8 @@ def test_when_the_others_are_trusted_for_no_more_than_a_second_there_may_be_two_
             "z grants A",
             "A has the lock for 2",
             "a tick passes",
-            # A second after all were promoted, one is flushed; Q has read the other two as founding, a second ago.
+            # A second after all were promoted, one is flushed; Q has read the other two as
+            # founding, a second ago.
             "z forgets",
             MARKED[2],
             "Q reads z as founding and decides",
@@ -134,7 +137,12 @@ def test_a_second_later_that_promoter_has_to_read_again() -> None:
 
 def test_a_witness_lets_nodes_wait_that_all_forgot() -> None:
     model = Founding(Rules(promoters=1, witnesses=True))
-    trusted = [*MARKED, *reads("P", "xy"), "P reads z as founding and decides", *(f"P promotes {node}" for node in "xyz")]
+    trusted = [
+        *MARKED,
+        *reads("P", "xy"),
+        "P reads z as founding and decides",
+        *(f"P promotes {node}" for node in "xyz"),
+    ]
     forgot = [*trusted, *(f"{node} forgets" for node in "xyz")]
     waits = [*forgot, *(f"{node} is marked by a witness who read it 0 ago" for node in "xyz")]
     after = "x: waiting 3, forgot 2, known 2   y: waiting 3, forgot 2, known 2   z: waiting 3, forgot 2, known 2"
@@ -142,11 +150,19 @@ def test_a_witness_lets_nodes_wait_that_all_forgot() -> None:
     with pytest.raises(LookupError):
         replay(model, [*waits, "P reads x as founding"])
     later = [*waits, "a tick passes", "a tick passes", "a tick passes"]
-    assert model.show(replay(model, later)) == "x: trusted   y: trusted   z: trusted", "not for ever"
+    assert model.show(replay(model, later)) == "x: trusted   y: trusted   z: trusted", (
+        "not for ever"
+    )
 
 
 def test_where_nobody_knows_it_any_more_a_set_is_founded_anew() -> None:
     model = Founding(Rules(promoters=1, witnesses=True))
     trusted = [*MARKED, *["a tick passes"] * 3]
-    forgot = [*trusted, *(f"{node} forgets" for node in "xyz"), "a tick passes", "a tick passes", MARKED[0]]
+    forgot = [
+        *trusted,
+        *(f"{node} forgets" for node in "xyz"),
+        "a tick passes",
+        "a tick passes",
+        MARKED[0],
+    ]
     assert model.show(replay(model, forgot)) == "x: founding 3   y: none   z: none"

@@ -1,4 +1,6 @@
-"""The rules hold in every state that can be reached, and each of the known-wrong ones is found out by its shortest trace."""
+"""The rules hold in every state that can be reached, and each of the known-wrong ones is found out
+by its shortest trace.
+"""
 
 from __future__ import annotations
 

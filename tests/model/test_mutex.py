@@ -34,7 +34,10 @@ def test_a_repaired_key_counts_from_the_next_round_on() -> None:
     repaired = [*A_HOLDS, "A asks all to extend", "x extends A", "z takes back the key of A"]
     with pytest.raises(LookupError):
         replay(model, [*repaired, "A has extended, for 3"])
-    replay(model, [*repaired, "A asks all to extend", "x extends A", "z extends A", "A has extended, for 3"])
+    replay(
+        model,
+        [*repaired, "A asks all to extend", "x extends A", "z extends A", "A has extended, for 3"],
+    )
 
 
 def test_a_node_in_quarantine_grants_nothing_and_takes_nothing_back() -> None:

@@ -16,10 +16,20 @@ A_WRITES = ["A asks all to write", "x grants A to write", "y grants A to write",
 
 def test_readers_share_and_each_has_its_own_expiry() -> None:
     model = RwLock(Rules())
-    both = [*A_READS, "a tick passes", "B asks all to read", "x grants B to read", "y grants B to read", "B reads for 2"]
+    both = [
+        *A_READS,
+        "a tick passes",
+        "B asks all to read",
+        "x grants B to read",
+        "y grants B to read",
+        "B reads for 2",
+    ]
     shown = "x: read A 1 B 2   y: read A 1 B 2   z: -   A reads 1   B reads 2"
     assert model.show(replay(model, both)) == shown
-    assert model.show(replay(model, [*both, "a tick passes"])) == "x: read B 1   y: read B 1   z: -   B reads 1"
+    assert (
+        model.show(replay(model, [*both, "a tick passes"]))
+        == "x: read B 1   y: read B 1   z: -   B reads 1"
+    )
 
 
 def test_a_node_with_a_reader_refuses_writers_and_a_node_with_a_writer_refuses_all() -> None:
@@ -33,7 +43,14 @@ def test_a_node_with_a_reader_refuses_writers_and_a_node_with_a_writer_refuses_a
 
 def test_a_dead_reader_refuses_a_writer_for_its_own_ttl_and_no_longer() -> None:
     model = RwLock(Rules(deaths=True))
-    died = [*A_READS, "A dies", "a tick passes", "B asks all to read", "x grants B to read", "y grants B to read"]
+    died = [
+        *A_READS,
+        "A dies",
+        "a tick passes",
+        "B asks all to read",
+        "x grants B to read",
+        "y grants B to read",
+    ]
     left = [*died, "B gives up", "C asks all to write"]
     assert model.show(replay(model, left)) == "x: read A 1   y: read A 1   z: -"
     with pytest.raises(LookupError):
@@ -54,14 +71,33 @@ def test_a_downgrade_lets_readers_in_node_by_node_and_no_writer() -> None:
 
 def test_a_node_that_missed_the_downgrade_converts_at_the_next_renewal() -> None:
     model = RwLock(Rules())
-    converted = [*A_WRITES, "A asks all to downgrade", "x turns the writer A into a reader", "A asks all to renew"]
-    after = replay(model, [*converted, "x renews the reader A", "y turns the writer A into a reader", "A has renewed, for 2"])
+    converted = [
+        *A_WRITES,
+        "A asks all to downgrade",
+        "x turns the writer A into a reader",
+        "A asks all to renew",
+    ]
+    after = replay(
+        model,
+        [
+            *converted,
+            "x renews the reader A",
+            "y turns the writer A into a reader",
+            "A has renewed, for 2",
+        ],
+    )
     assert model.show(after) == "x: read A 2   y: read A 2   z: -   A reads 2"
 
 
 def test_a_missing_entry_is_set_again_beside_readers_and_not_past_a_writer() -> None:
     model = RwLock(Rules())
-    beside = [*A_READS, "A asks all to renew", "B asks all to read", "z grants B to read", "z takes back the reader A"]
+    beside = [
+        *A_READS,
+        "A asks all to renew",
+        "B asks all to read",
+        "z grants B to read",
+        "z takes back the reader A",
+    ]
     assert "z: read A 2 B 2" in model.show(replay(model, beside))
     past = [*A_READS, "A asks all to renew", "B asks all to write", "z grants B to write"]
     with pytest.raises(LookupError):
@@ -73,7 +109,9 @@ def test_a_missing_string_is_set_again_only_where_no_reader_is() -> None:
     asked = [*A_WRITES, "A asks all to renew"]
     replay(model, [*asked, "z takes back the writer A"])
     with pytest.raises(LookupError):
-        replay(model, [*asked, "B asks all to read", "z grants B to read", "z takes back the writer A"])
+        replay(
+            model, [*asked, "B asks all to read", "z grants B to read", "z takes back the writer A"]
+        )
 
 
 def test_a_node_in_quarantine_lets_no_reader_in_and_takes_none_back() -> None:

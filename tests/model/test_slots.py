@@ -14,7 +14,13 @@ A_HAS_ONE = ["A asks all", "x grants A slot 1", "y grants A slot 1", "A has slot
 
 def test_each_slot_has_a_quorum_of_its_own() -> None:
     model = Slots(Rules(ttl=2, guard=2))
-    both = [*A_HAS_ONE, "B asks all", "x grants B slot 2", "z grants B slot 2", "B has slot 2 for 2"]
+    both = [
+        *A_HAS_ONE,
+        "B asks all",
+        "x grants B slot 2",
+        "z grants B slot 2",
+        "B has slot 2 for 2",
+    ]
     shown = "x: 1=A 2 2=B 2   y: 1=A 2   z: 2=B 2   A has slot 1 for 2   B has slot 2 for 2"
     assert model.show(replay(model, both)) == shown
 
@@ -38,11 +44,25 @@ def test_a_client_with_a_lower_limit_takes_no_slot_above_it() -> None:
 
 def test_a_holder_above_a_lowered_limit_stays_until_it_releases() -> None:
     model = Slots(Rules(limits=(1, 2), ttl=2, guard=2))
-    above = ["A asks all for a slot up to 2", "x grants A slot 2", "y grants A slot 2", "A has slot 2 for 2"]
-    both = [*above, "B asks all for a slot up to 1", "x grants B slot 1", "y grants B slot 1", "B has slot 1 for 2"]
+    above = [
+        "A asks all for a slot up to 2",
+        "x grants A slot 2",
+        "y grants A slot 2",
+        "A has slot 2 for 2",
+    ]
+    both = [
+        *above,
+        "B asks all for a slot up to 1",
+        "x grants B slot 1",
+        "y grants B slot 1",
+        "B has slot 1 for 2",
+    ]
     after = replay(model, both)
     assert not model.broken(after), "two holders, and the greatest limit in use is 2"
-    assert model.show(replay(model, [*both, "A releases"])) == "x: 1=B 2   y: 1=B 2   z: -   B has slot 1 for 2"
+    assert (
+        model.show(replay(model, [*both, "A releases"]))
+        == "x: 1=B 2   y: 1=B 2   z: -   B has slot 1 for 2"
+    )
 
 
 def test_a_missing_key_is_set_again_for_the_same_slot_and_counts_from_the_next_round_on() -> None:

@@ -23,18 +23,24 @@ pytestmark = pytest.mark.once
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 SCHEMAS = [
     *((path, "github-workflows") for path in WORKFLOWS),
-    *((path, "github-issue-config" if path.stem == "config" else "github-issue-forms") for path in FORMS),
+    *(
+        (path, "github-issue-config" if path.stem == "config" else "github-issue-forms")
+        for path in FORMS
+    ),
     (ROOT / ".github" / "dependabot.yml", "dependabot"),
     (ROOT / ".readthedocs.yaml", "readthedocs"),
 ]
 HOOKS = ROOT / ".pre-commit-config.yaml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MOVING = {"pypa/gh-action-pypi-publish@release/v1"}
-"""Actions that are not pinned by commit, because the commit of their newest release is not known."""
+"""Actions that are not pinned by commit, because the commit of their newest release is not known.
+"""
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +55,18 @@ def noxfile() -> ModuleType:
 
 def targets() -> set[str]:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    return {name for names in re.findall(r"^([\w./ -]+):(?!=)", makefile, re.MULTILINE) for name in names.split()}
+    return {
+        name
+        for names in re.findall(r"^([\w./ -]+):(?!=)", makefile, re.MULTILINE)
+        for name in names.split()
+    }
 
 
 def sessions(noxfile: ModuleType) -> set[str]:
     """The sessions of every machine: here some Pythons may be missing."""
-    named = re.findall(r'@nox\.session\(name="([\w-]+)"', (ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    named = re.findall(
+        r'@nox\.session\(name="([\w-]+)"', (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    )
     return {*named, *(f"python{version}" for version in (*noxfile.VERSIONS, noxfile.FREE_THREADED))}
 
 
@@ -66,13 +78,21 @@ def unknown(line: str, noxfile: ModuleType) -> str:
         missing = [word for word in words if "=" not in word and word not in known]
         for setting in words:
             name, _, value = setting.partition("=")
-            missing += [] if name != "SESSION" else [session for session in value.split() if session not in sessions(noxfile)]
+            missing += (
+                []
+                if name != "SESSION"
+                else [session for session in value.split() if session not in sessions(noxfile)]
+            )
         return ", ".join(missing)
     return "" if (ROOT / program).is_file() and (ROOT / program).stat().st_mode & 0o100 else program
 
 
-@pytest.mark.parametrize(("path", "schema"), SCHEMAS, ids=lambda value: value.name if isinstance(value, Path) else "")
-def test_a_file_that_a_service_reads_is_valid_by_the_schema_of_that_service(path: Path, schema: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "schema"), SCHEMAS, ids=lambda value: value.name if isinstance(value, Path) else ""
+)
+def test_a_file_that_a_service_reads_is_valid_by_the_schema_of_that_service(
+    path: Path, schema: str
+) -> None:
     done = run("check_jsonschema", "--builtin-schema", f"vendor.{schema}", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -82,18 +102,27 @@ def test_the_hooks_are_valid() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["lock.py", "pyproject.toml", "docs/index.md", "acquire.lua", "quality.yml"])
+@pytest.mark.parametrize(
+    "name", ["lock.py", "pyproject.toml", "docs/index.md", "acquire.lua", "quality.yml"]
+)
 def test_a_commit_of_one_text_alone_is_checked(name: str) -> None:
     # pre-commit brings it: `make test` has neither.
     from identify.identify import tags_from_filename
 
-    (check,) = (hook for repo in load(HOOKS)["repos"] for hook in repo["hooks"] if hook["entry"] == "make check")
+    (check,) = (
+        hook
+        for repo in load(HOOKS)["repos"]
+        for hook in repo["hooks"]
+        if hook["entry"] == "make check"
+    )
     assert not check.keys() & {"files", "exclude", "types_or", "exclude_types"}
     assert set(check["types"]) <= tags_from_filename(name)
 
 
 def test_every_job_ends_by_itself_when_it_hangs() -> None:
-    assert [name for name, job in jobs() if "uses" not in job and "timeout-minutes" not in job] == []
+    assert [
+        name for name, job in jobs() if "uses" not in job and "timeout-minutes" not in job
+    ] == []
 
 
 def test_every_command_of_a_workflow_is_one_that_the_project_has(noxfile: ModuleType) -> None:
@@ -102,38 +131,64 @@ def test_every_command_of_a_workflow_is_one_that_the_project_has(noxfile: Module
     assert [(name, line, wrong) for name, line in found if (wrong := unknown(line, noxfile))] == []
 
 
-@pytest.mark.parametrize("line", ["make nothing", "make matrix SESSION=nothing", "sudo .ci/nothing", "pytest tests"])
-def test_a_command_that_the_project_does_not_have_is_noticed(line: str, noxfile: ModuleType) -> None:
+@pytest.mark.parametrize(
+    "line", ["make nothing", "make matrix SESSION=nothing", "sudo .ci/nothing", "pytest tests"]
+)
+def test_a_command_that_the_project_does_not_have_is_noticed(
+    line: str, noxfile: ModuleType
+) -> None:
     assert unknown(line, noxfile)
 
 
-def test_hooks_and_the_builder_of_the_site_run_commands_that_the_project_has(noxfile: ModuleType) -> None:
+def test_hooks_and_the_builder_of_the_site_run_commands_that_the_project_has(
+    noxfile: ModuleType,
+) -> None:
     entries = [hook["entry"] for repo in load(HOOKS)["repos"] for hook in repo["hooks"]]
-    entries += [line for line in load(ROOT / ".readthedocs.yaml")["build"]["commands"] if line.startswith("make")]
+    entries += [
+        line
+        for line in load(ROOT / ".readthedocs.yaml")["build"]["commands"]
+        if line.startswith("make")
+    ]
     assert len(entries) == 3
     assert [entry for entry in entries if unknown(entry, noxfile)] == []
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "RELEASING.md"])
-def test_the_commands_that_a_page_for_maintainers_names_exist(page: str, noxfile: ModuleType) -> None:
+def test_the_commands_that_a_page_for_maintainers_names_exist(
+    page: str, noxfile: ModuleType
+) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    lines = re.findall(r"^ *(make [^#\n]+)", text, re.MULTILINE) + re.findall(r"`(make [^`]+)`", text)
+    lines = re.findall(r"^ *(make [^#\n]+)", text, re.MULTILINE) + re.findall(
+        r"`(make [^`]+)`", text
+    )
     assert len(lines) >= 3
     assert [line for line in lines if unknown(line, noxfile)] == []
 
 
 def test_the_gate_runs_the_command_of_the_readme_first_and_then_the_rest_of_all_tests() -> None:
     gate = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    ran = [name for names in re.findall(r"^make ([\w -]+)", gate, re.MULTILINE) for name in names.split()]
+    ran = [
+        name
+        for names in re.findall(r"^make ([\w -]+)", gate, re.MULTILINE)
+        for name in names.split()
+    ]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.findall(r"^test-all: ([\w -]+)$", makefile, re.MULTILINE) == [" ".join(ran)]
     assert f"$ make {ran[0]}\n" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_actions_are_pinned_by_commit_and_name_the_version_of_that_commit() -> None:
-    used = [line.partition("uses: ")[2] for path in WORKFLOWS for line in path.read_text(encoding="utf-8").splitlines()]
+    used = [
+        line.partition("uses: ")[2]
+        for path in WORKFLOWS
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     for action in filter(None, used):
-        assert action in MOVING or action.startswith("./") or re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v[\d.]+", action), action
+        assert (
+            action in MOVING
+            or action.startswith("./")
+            or re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v[\d.]+", action)
+        ), action
 
 
 def test_one_action_has_one_pin() -> None:
@@ -153,7 +208,9 @@ def test_a_job_may_read_the_code_and_only_the_job_that_publishes_may_prove_who_i
 
 
 def test_no_checkout_leaves_its_credentials_behind() -> None:
-    checkouts = [step for _, step in steps() if step.get("uses", "").startswith("actions/checkout@")]
+    checkouts = [
+        step for _, step in steps() if step.get("uses", "").startswith("actions/checkout@")
+    ]
     assert checkouts
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
@@ -164,10 +221,14 @@ def test_no_expression_becomes_part_of_a_command() -> None:
 
 def test_what_is_published_is_what_was_tested() -> None:
     publish = dict(jobs())["release/publish"]
-    others = {name.partition("/")[2] for name, _ in jobs() if name.startswith("release/")} - {"publish"}
+    others = {name.partition("/")[2] for name, _ in jobs() if name.startswith("release/")} - {
+        "publish"
+    }
     assert set(publish["needs"]) == others
     called = {job["uses"] for name, job in jobs() if name.startswith("release/") and "uses" in job}
-    assert called == {f"./.github/workflows/{path.name}" for path in WORKFLOWS if path.stem != "release"}
+    assert called == {
+        f"./.github/workflows/{path.name}" for path in WORKFLOWS if path.stem != "release"
+    }
     assert [step["uses"].partition("@")[0] for step in publish["steps"]] == [
         "actions/download-artifact",
         "pypa/gh-action-pypi-publish",
@@ -180,7 +241,10 @@ def test_the_pythons_of_the_classifiers_are_those_that_are_tested(noxfile: Modul
     assert claimed == list(noxfile.VERSIONS)
     assert dict(jobs())["test/suite"]["strategy"]["matrix"]["python"] == claimed
     assert PROJECT["requires-python"] == f">={claimed[0]}"
-    assert dict(jobs())["package/wheel"]["strategy"]["matrix"]["python"] == [claimed[0], claimed[-1]]
+    assert dict(jobs())["package/wheel"]["strategy"]["matrix"]["python"] == [
+        claimed[0],
+        claimed[-1],
+    ]
 
 
 def test_no_failure_on_a_python_that_is_claimed_is_forgiven() -> None:
@@ -191,4 +255,8 @@ def test_a_pull_request_runs_every_workflow_but_the_release() -> None:
     # YAML 1.1 reads the key `on` as True.
     triggers = {path.stem: load(path)[True] for path in WORKFLOWS}
     assert triggers.pop("release") == {"push": {"tags": ["v*"]}}
-    assert {name for name, on in triggers.items() if "pull_request" not in on or "workflow_call" not in on} == set()
+    assert {
+        name
+        for name, on in triggers.items()
+        if "pull_request" not in on or "workflow_call" not in on
+    } == set()

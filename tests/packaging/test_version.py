@@ -43,10 +43,16 @@ def test_the_version_stands_in_the_package_and_in_no_settings() -> None:
     assert SETTINGS["project"]["dynamic"] == ["version"]
     assert "version" not in SETTINGS["project"]
     source = SETTINGS["tool"]["hatch"]["version"]["path"]
-    assert re.findall(r'^__version__ = "(.+)"$', (ROOT / source).read_text(encoding="utf-8"), re.MULTILINE) == [VERSION]
-    stated = re.compile(rf'^(__version__|version|release) *= *["\']{re.escape(VERSION)}', re.MULTILINE)
+    assert re.findall(
+        r'^__version__ = "(.+)"$', (ROOT / source).read_text(encoding="utf-8"), re.MULTILINE
+    ) == [VERSION]
+    stated = re.compile(
+        rf'^(__version__|version|release) *= *["\']{re.escape(VERSION)}', re.MULTILINE
+    )
     pythons = [name for name in tracked() if name.endswith((".py", ".toml", ".cfg"))]
-    assert [name for name in pythons if stated.search((ROOT / name).read_text(encoding="utf-8"))] == [source]
+    assert [
+        name for name in pythons if stated.search((ROOT / name).read_text(encoding="utf-8"))
+    ] == [source]
 
 
 def test_the_changelog_begins_with_the_version_of_the_package() -> None:
@@ -67,9 +73,16 @@ def test_the_placeholders_of_urls_stand_in_one_place() -> None:
 def release(tmp_path: Path) -> Callable[..., list[str]]:
     """What is wrong with a release of these files."""
 
-    def check(tag: str = "v1.2.3", heading: str = "1.2.3 (2026-01-31)", host: str = "example.org", **files: str) -> list[str]:
+    def check(
+        tag: str = "v1.2.3",
+        heading: str = "1.2.3 (2026-01-31)",
+        host: str = "example.org",
+        **files: str,
+    ) -> list[str]:
         changelog, dist = tmp_path / "CHANGELOG.md", tmp_path / "dist"
-        changelog.write_text(f"# Changelog\n\n## {heading}\n\n## 1.0.0 (2025-01-01)\n", encoding="utf-8")
+        changelog.write_text(
+            f"# Changelog\n\n## {heading}\n\n## 1.0.0 (2025-01-01)\n", encoding="utf-8"
+        )
         dist.mkdir()
         (dist / ".gitignore").touch()
         with zipfile.ZipFile(dist / "aioredlock_ng-1.2.3-py3-none-any.whl", "w") as wheel:

@@ -23,7 +23,9 @@ NAMES = [f"order:{number}" for number in range(3_000)]
 
 def example() -> Any:
     """The class that the page shows."""
-    source = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[0]
+    source = re.findall(
+        r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )[0]
     names: dict[str, Any] = {}
     exec(compile(source, str(PAGE), "exec"), names)
     return names["ShardedRedlock"]
@@ -45,7 +47,9 @@ async def test_a_name_has_one_set_and_excludes_there(servers: LocalNodes) -> Non
         for name in NAMES[:20]:
             async with one.lock(name):
                 assert await other.lock(name).try_acquire() is None
-                assert [await redlock.locked(name) for redlock in one.sets.values()].count(True) == 1
+                assert [await redlock.locked(name) for redlock in one.sets.values()].count(
+                    True
+                ) == 1
 
 
 async def test_several_names_go_together_by_their_tag_or_are_refused(servers: LocalNodes) -> None:
@@ -57,7 +61,9 @@ async def test_several_names_go_together_by_their_tag_or_are_refused(servers: Lo
             redlock.lock(NAMES[0], apart)
 
 
-async def test_without_one_set_its_names_stand_still_and_the_others_go_on(servers: LocalNodes) -> None:
+async def test_without_one_set_its_names_stand_still_and_the_others_go_on(
+    servers: LocalNodes,
+) -> None:
     async with example()(sets_of(servers)) as redlock:
         mine = {redlock.home(name): name for name in NAMES[:50]}
         for name in mine.values():

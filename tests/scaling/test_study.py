@@ -31,7 +31,9 @@ COSTS = {"acquire_guarded": 30e-6, "release": 20e-6, "confirm": 20e-6, "push": 5
 def shown(name: str) -> str:
     """What the page has between two marks."""
     found = re.search(
-        rf"<!-- scaling:{name}:begin -->\n(.*?)\n<!-- scaling:{name}:end -->", PAGE.read_text(encoding="utf-8"), re.DOTALL
+        rf"<!-- scaling:{name}:begin -->\n(.*?)\n<!-- scaling:{name}:end -->",
+        PAGE.read_text(encoding="utf-8"),
+        re.DOTALL,
     )
     assert found, f"no marks for {name}"
     return found[1]
@@ -47,7 +49,9 @@ def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
         one_way = NETWORKS[row["network"]].least
         assert 2 * one_way < row["p50"] <= row["p99"] < 2.0
     alone = document["simulated"]["contention"][0]
-    assert alone["commands"] == pytest.approx(2 * alone["nodes"], rel=0.2), "alone: one acquire and one release per node"
+    assert alone["commands"] == pytest.approx(2 * alone["nodes"], rel=0.2), (
+        "alone: one acquire and one release per node"
+    )
     assert main(["--from-results", "--no-plots", "--out", str(tmp_path)]) == 0
 
 
@@ -83,7 +87,10 @@ def test_the_recorded_calculations_follow_from_the_recorded_figures() -> None:
 
 def test_a_simulation_repeats_exactly() -> None:
     def once() -> list[dict[str, Any]]:
-        return [latency("one zone", 3, "all well", COSTS, (2, 5)), contention("one zone", 3, 3, COSTS, (20, 0.1))]
+        return [
+            latency("one zone", 3, "all well", COSTS, (2, 5)),
+            contention("one zone", 3, 3, COSTS, (20, 0.1)),
+        ]
 
     with simulated():
         assert once() == once()
@@ -91,7 +98,10 @@ def test_a_simulation_repeats_exactly() -> None:
 
 def test_a_dead_minority_is_not_waited_for_and_a_slow_one_neither() -> None:
     with simulated():
-        times = {c: latency("one zone", 5, c, COSTS, (3, 10))["p50"] for c in ("all well", "one slow", "one dead")}
+        times = {
+            c: latency("one zone", 5, c, COSTS, (3, 10))["p50"]
+            for c in ("all well", "one slow", "one dead")
+        }
     assert times["one dead"] < 2 * times["all well"]
     assert times["one slow"] < 2 * times["all well"]
 
@@ -99,7 +109,9 @@ def test_a_dead_minority_is_not_waited_for_and_a_slow_one_neither() -> None:
 def test_servers_are_busy_for_as_long_as_commands_take() -> None:
     with simulated():
         row = load(3, 2_000, 5, COSTS, 0.1)
-    assert row["busy"] == pytest.approx(row["rate"] * (COSTS["acquire_guarded"] + COSTS["release"]), rel=0.15)
+    assert row["busy"] == pytest.approx(
+        row["rate"] * (COSTS["acquire_guarded"] + COSTS["release"]), rel=0.15
+    )
 
 
 def test_one_hot_name_is_served_in_turn_and_others_are_not_held_up() -> None:

@@ -1,4 +1,6 @@
-"""`make simulate`: runs as many seeds as asked for on all processors, or one with its log, or all mutants."""
+"""`make simulate`: runs as many seeds as asked for on all processors, or one with its log, or all
+mutants.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.plan import plan_of
@@ -36,12 +45,24 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run, print, and return 0 if no invariant was violated (or every mutant was caught)."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="how many (1000)")
-    parser.add_argument("--first-seed", type=int, default=0, metavar="K", help="the first of them (0)")
+    parser.add_argument(
+        "--first-seed", type=int, default=0, metavar="K", help="the first of them (0)"
+    )
     parser.add_argument("--seed", type=int, metavar="S", help="this one alone, with its event log")
-    parser.add_argument("--keep", metavar="NAMES", help="with --seed: only these actions and faults of it")
+    parser.add_argument(
+        "--keep", metavar="NAMES", help="with --seed: only these actions and faults of it"
+    )
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this defect in the library")
-    parser.add_argument("--mutants", action="store_true", help="how many seeds each defect takes to be caught")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at a time (all processors)")
+    parser.add_argument(
+        "--mutants", action="store_true", help="how many seeds each defect takes to be caught"
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="at a time (all processors)",
+    )
     arguments = parser.parse_args(words)
     if arguments.seed is not None:
         return _one(arguments.seed, arguments.keep, arguments.mutant)
@@ -60,7 +81,11 @@ class _Pool:
     def outcomes(self, seeds: Iterable[int], mutant: str | None) -> Iterator[Outcome]:
         """In any order."""
         jobs = ((seed, mutant) for seed in seeds)
-        return map(_play, jobs) if self._pool is None else self._pool.imap_unordered(_play, jobs, chunksize=_AT_ONCE)
+        return (
+            map(_play, jobs)
+            if self._pool is None
+            else self._pool.imap_unordered(_play, jobs, chunksize=_AT_ONCE)
+        )
 
     def first(self, mutants: Sequence[str]) -> Iterator[tuple[str, Outcome | None]]:
         """For each mutant, the first seed that catches it."""
@@ -136,7 +161,9 @@ def _one(seed: int, keep: str | None, mutant: str | None) -> int:
     totals.add(outcome)
     _say(*tell_plan(plan), *tell_log(outcome.log))
     if outcome.violation is None:
-        _say(f"no invariant violated; {outcome.acquired} acquisitions, {outcome.faults.total()} faults")
+        _say(
+            f"no invariant violated; {outcome.acquired} acquisitions, {outcome.faults.total()} faults"
+        )
         return 0
     _say(str(outcome.violation))
     if keep is None:
@@ -150,7 +177,9 @@ def _all_mutants(pool: _Pool) -> int:
     for name, outcome in pool.first(list(MUTANTS)):
         violation = None if outcome is None else outcome.violation
         caught, seeds = (
-            ("nothing", MUTANT_SEEDS) if outcome is None or violation is None else (violation.invariant, outcome.seed + 1)
+            ("nothing", MUTANT_SEEDS)
+            if outcome is None or violation is None
+            else (violation.invariant, outcome.seed + 1)
         )
         escaped += violation is None
         _say(f"{name:12}{MUTANTS[name].what:58}{caught:14}{seeds:6}")

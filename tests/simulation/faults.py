@@ -1,4 +1,6 @@
-"""What goes wrong, and when it is over; a fault that would break the fault model's own terms is passed over."""
+"""What goes wrong, and when it is over; a fault that would break the fault model's own terms is
+passed over.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Faults"]
 
 SETTLED = 2.0
-"""True seconds that another node must have been trusted for when one forgets (the founding needs one)."""
+"""True seconds that another node must have been trusted for when one forgets (the founding needs
+one).
+"""
 
 
 class Faults:
@@ -32,7 +36,9 @@ class Faults:
         ends: True time at which the last that was begun is over.
     """
 
-    def __init__(self, world: World, plan: Plan, servers: Sequence[Server], processes: Sequence[Process]) -> None:
+    def __init__(
+        self, world: World, plan: Plan, servers: Sequence[Server], processes: Sequence[Process]
+    ) -> None:
         self._world = world
         self._plan = plan
         self._servers = servers
@@ -49,7 +55,9 @@ class Faults:
         server = self._servers[fault.node]
         if getattr(self, fault.kind)(fault, process, server):
             self.counts[fault.kind] += 1
-            self._world.note("FAULT", fault.name, fault.kind, process.name, server.name, round(fault.lasts, 4))
+            self._world.note(
+                "FAULT", fault.name, fault.kind, process.name, server.name, round(fault.lasts, 4)
+            )
             self.ends = max(self.ends, self._world.now + fault.lasts)
 
     def _later(self, fault: Fault, call: Callable[[], None]) -> None:
@@ -138,21 +146,30 @@ class Faults:
         return True
 
     def _may_forget(self, server: Server) -> bool:
-        """Where the promise counts on it, another node has been trusted for a while, and stays so; or this one never voted.
+        """Where the promise counts on it, another node has been trusted for a while, and stays so;
+        or this one never voted.
 
         Or every process that is there is a witness of it.
         """
-        if self._plan.beyond_guard or not server.voted or (self._plan.theme == "witness" and self._known_to_all(server)):
+        if (
+            self._plan.beyond_guard
+            or not server.voted
+            or (self._plan.theme == "witness" and self._known_to_all(server))
+        ):
             self.forgetting = True
             return True
         now = self._world.now
         others = [other for other in self._servers if other is not server]
-        settled = any(other.up and other.trusted and now - other.trusted_since > SETTLED for other in others)
+        settled = any(
+            other.up and other.trusted and now - other.trusted_since > SETTLED for other in others
+        )
         self.forgetting |= settled
         return settled
 
     def _known_to_all(self, server: Server) -> bool:
-        """True if each process that is still to take locks has read the present marker of this server as trusted."""
+        """True if each process that is still to take locks has read the present marker of this
+        server as trusted.
+        """
         known = []
         for process in self._processes:
             if process.dead or process.over:
@@ -180,7 +197,9 @@ class Faults:
 
     def partition_one_way(self, fault: Fault, process: Process, server: Server) -> bool:
         """Nothing gets through one way."""
-        return self._block(fault, [process.links[server.index]], (1,) if fault.extra < 0.6 else (0,))
+        return self._block(
+            fault, [process.links[server.index]], (1,) if fault.extra < 0.6 else (0,)
+        )
 
     def isolate_node(self, fault: Fault, _process: Process, server: Server) -> bool:
         """Nothing gets through between a server and anybody."""
@@ -221,7 +240,9 @@ class Faults:
             return False
         # Of any loop, if there are several.
         loop = process.loops[int(fault.extra * 1000) % len(process.loops)]
-        loop.after(1 + int(fault.extra * 60), lambda: process.stop_for(fault.lasts, suspended=False))
+        loop.after(
+            1 + int(fault.extra * 60), lambda: process.stop_for(fault.lasts, suspended=False)
+        )
         self.ends = max(self.ends, self._world.now + 2 * fault.lasts)
         return True
 
@@ -251,12 +272,18 @@ class Faults:
     def kill_holder(self, fault: Fault, _process: Process, server: Server) -> bool:
         """The same to a process that holds something on a node."""
         owners = [server.owners.get(token) for _, token in server.locks()]
-        return any(self.kill(fault, process, server) for process in self._processes if process.name in owners)
+        return any(
+            self.kill(fault, process, server)
+            for process in self._processes
+            if process.name in owners
+        )
 
     def kill_first(self, fault: Fault, _process: Process, server: Server) -> bool:
         """The same to the first in a queue, or to the first two, or to two behind the first."""
         first, last = (0, 1) if fault.extra < 0.4 else (0, 2) if fault.extra < 0.6 else (1, 3)
-        return any(self.kill(fault, process, server) for process in self._waiting(server)[first:last])
+        return any(
+            self.kill(fault, process, server) for process in self._waiting(server)[first:last]
+        )
 
     def pause_first(self, fault: Fault, _process: Process, server: Server) -> bool:
         """The first in a queue is stopped, and maybe the second."""
@@ -269,7 +296,9 @@ class Faults:
         return [of[manager_in(member)] for _, members in server.queues()[:1] for member in members]
 
     def delete(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """Another client deletes a key: an offer; else a lock's key, where a quorum has the same token besides."""
+        """Another client deletes a key: an offer; else a lock's key, where a quorum has the same
+        token besides.
+        """
         offered = [key for key, _, _ in server.offers()]
         for key in [*offered, *(key for key, _ in server.locks())]:
             # Readers have a key together.
@@ -284,8 +313,14 @@ class Faults:
 
         A key of a set that is missing elsewhere was deleted before.
         """
-        whole = {name for other in self._servers for name, holder in other.locks() if holder == token}
-        others = sum(all(other.has(name, token) for name in whole) for other in self._servers if other is not server)
+        whole = {
+            name for other in self._servers for name, holder in other.locks() if holder == token
+        }
+        others = sum(
+            all(other.has(name, token) for name in whole)
+            for other in self._servers
+            if other is not server
+        )
         return others >= quorum_of(len(self._servers))
 
     def delete_queue(self, _fault: Fault, _process: Process, server: Server) -> bool:

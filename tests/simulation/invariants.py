@@ -111,7 +111,8 @@ def too_many(holders: Iterable[tuple[str, bytes, bool]], limits: Mapping[bytes, 
     """Return what is wrong if a semaphore has more holders than slots.
 
     Args:
-        holders: The name of each lease, its semaphore, and True if it is valid by its holder's clock.
+        holders: The name of each lease, its semaphore, and True if it is valid by its holder's
+            clock.
         limits: The greatest limit in use of each semaphore.
     """
     within: defaultdict[bytes, list[str]] = defaultdict(list)
@@ -139,7 +140,9 @@ class Fences:
         self.order = order
         self._granted: defaultdict[bytes, list[tuple[float, int, bool]]] = defaultdict(list)
 
-    def granted(self, keys: Iterable[bytes], fence: int, began: float, at: float, *, reads: bool = False) -> str:
+    def granted(
+        self, keys: Iterable[bytes], fence: int, began: float, at: float, *, reads: bool = False
+    ) -> str:
         """Return what is wrong with a lease granted at `at`, by an attempt that began at `began`."""
         wrong = ""
         for key in keys:
@@ -148,7 +151,9 @@ class Fences:
                 whole = self.order == "success" and not (reads and read)
                 before = earlier_at <= at if whole else earlier_at < began
                 unique = not reads and not read
-                if (before and (fence < earlier if reads else fence <= earlier)) or (unique and fence == earlier):
+                if (before and (fence < earlier if reads else fence <= earlier)) or (
+                    unique and fence == earlier
+                ):
                     what = "version" if reads else "fence"
                     wrong = f"{key.decode()}: {what} {fence} at {at:.6f} after {earlier} at {earlier_at:.6f}"
             self._granted[key].append((at, fence, reads))
@@ -156,7 +161,9 @@ class Fences:
 
 
 def overdue(name: str, late: float, tolerance: float) -> str:
-    """Return what is wrong if a lease is held `late` seconds after its deadline by a running process."""
+    """Return what is wrong if a lease is held `late` seconds after its deadline by a running
+    process.
+    """
     return f"{name} was not told {late:.3f} s after its deadline" if late > tolerance else ""
 
 
@@ -167,33 +174,54 @@ def inside_lost(name: str, since: float, tolerance: float) -> str:
 
 def overled(name: str, late: float, tolerance: float) -> str:
     """Return what is wrong if a leader works on `late` seconds after it should have stepped down."""
-    return f"the leader of {name} goes on {late:.3f} s after its step_down" if late > tolerance else ""
+    return (
+        f"the leader of {name} goes on {late:.3f} s after its step_down" if late > tolerance else ""
+    )
 
 
 def overrun(name: str, took: float, allowed: float, tolerance: float) -> str:
     """Return what is wrong if an acquisition took `took` seconds of its process's running time."""
-    return f"{name} took {took:.3f} s, {allowed:.3f} s were allowed" if took > allowed + tolerance else ""
+    return (
+        f"{name} took {took:.3f} s, {allowed:.3f} s were allowed"
+        if took > allowed + tolerance
+        else ""
+    )
 
 
 def too_early(name: str, key: bytes, early: float) -> str:
-    """Return what is wrong if a lease is granted `early` seconds before a `min_hold` of its key ends."""
-    return f"{name} was granted {key.decode()} {early:.3f} s before the end of a min_hold" if early > 0.0 else ""
+    """Return what is wrong if a lease is granted `early` seconds before a `min_hold` of its key
+    ends.
+    """
+    return (
+        f"{name} was granted {key.decode()} {early:.3f} s before the end of a min_hold"
+        if early > 0.0
+        else ""
+    )
 
 
 def too_soon(name: str, left: float) -> str:
     """Return what is wrong if `left` seconds of the max_hold remained at the loss for it."""
-    return f"{name} was lost for its max_hold {left:.3f} s before that was over" if left > 0.0 else ""
+    return (
+        f"{name} was lost for its max_hold {left:.3f} s before that was over" if left > 0.0 else ""
+    )
 
 
 def too_impatient(name: str, stood: float, limit: float | None, tolerance: float) -> str:
-    """Return what is wrong with a loss by `stall_limit` after the holder's loop had stood still for `stood` seconds."""
+    """Return what is wrong with a loss by `stall_limit` after the holder's loop had stood still for
+    `stood` seconds.
+    """
     allowed = "no stall_limit was set" if limit is None else f"the stall_limit is {limit:.3f} s"
     early = limit is None or stood < limit - tolerance
-    return f"{name} was lost because its loop stood still for {stood:.3f} s, and {allowed}" if early else ""
+    return (
+        f"{name} was lost because its loop stood still for {stood:.3f} s, and {allowed}"
+        if early
+        else ""
+    )
 
 
 def too_patient(name: str, stood: float, limit: float, tolerance: float) -> str:
-    """Return what is wrong if a lease is held while the holder's loop has stood still for `stood` seconds.
+    """Return what is wrong if a lease is held while the holder's loop has stood still for `stood`
+    seconds.
 
     The engine looks at the loop four times per `limit`, and at least once per second.
     """
@@ -217,7 +245,9 @@ def overtaken(name: str, times: int, waiters: int, *, deaf: bool = False) -> str
     on this node by its refreshes only, and may itself let two of them lapse.
     """
     most = (4 if deaf else 2) * waiters + 8
-    return f"{name} was overtaken {times} times, beside {waiters} that waited" if times > most else ""
+    return (
+        f"{name} was overtaken {times} times, beside {waiters} that waited" if times > most else ""
+    )
 
 
 def out_of_turn(name: str, turns: int, most: int = MOST_TURNS) -> str:
@@ -287,7 +317,13 @@ class Stall:
         self._since: dict[tuple[bytes, ...], float] = {}
         self.longest = 0.0
 
-    def judge(self, now: float, bound: float, waited_for: Sequence[tuple[bytes, ...]], excused: set[tuple[bytes, ...]]) -> str:
+    def judge(
+        self,
+        now: float,
+        bound: float,
+        waited_for: Sequence[tuple[bytes, ...]],
+        excused: set[tuple[bytes, ...]],
+    ) -> str:
         """Return what is wrong with the waits now.
 
         Args:

@@ -1,4 +1,6 @@
-"""Deliberate defects, put into the library from outside for the time of some runs: the simulation must notice each."""
+"""Deliberate defects, put into the library from outside for the time of some runs: the simulation
+must notice each.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ COUNTED = 2
 """Holders that a node counts until it refuses, where it should keep slots apart."""
 
 SOON_STALLED = 0.1
-"""Seconds after which a loop that stands still loses its leases, where it should keep them or have more time."""
+"""Seconds after which a loop that stands still loses its leases, where it should keep them or have
+more time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,9 @@ _acquire_guarded = MemoryServer._acquire_guarded
 
 def _unguarded(self: MemoryServer, command: Command, by: Any) -> Any:
     token, ttl, _, *rest = command.args
-    return _acquire_guarded(self, Command(command.script, command.keys, (token, ttl, b"", *rest)), by)
+    return _acquire_guarded(
+        self, Command(command.script, command.keys, (token, ttl, b"", *rest)), by
+    )
 
 
 _take = markers.Markers._take
@@ -173,7 +179,11 @@ def _remember_nothing(*readings: Any, memories: object, **given: Any) -> list[An
 def _found_without_the_silent(
     readings: Any, guard_ms: int, now: float, *, strict: bool, known_ms: int, memories: object
 ) -> list[Any]:
-    steps = iter(next_steps([reading for reading in readings if reading is not None], guard_ms, now, strict=strict))
+    steps = iter(
+        next_steps(
+            [reading for reading in readings if reading is not None], guard_ms, now, strict=strict
+        )
+    )
     return [None if reading is None else next(steps) for reading in readings]
 
 
@@ -186,7 +196,9 @@ def _released_only(self: extender.Extender, record: LeaseRecord) -> Any:
         return None
     record.end(Phase.RELEASED)
     self._forget(record)
-    return self._releases.send(record.spec, record.token, record.granted, record.longest_ttl, self._context.clock())
+    return self._releases.send(
+        record.spec, record.token, record.granted, record.longest_ttl, self._context.clock()
+    )
 
 
 _notify = queue_store.notify
@@ -195,7 +207,9 @@ _take_keys = MemoryServer._take
 
 
 def _count_slots(self: MemoryServer, keys: Any, claim: bytes) -> Any:
-    """A node grants a slot that is held if another one is free there: a majority counts holders, and keeps no slots apart."""
+    """A node grants a slot that is held if another one is free there: a majority counts holders,
+    and keeps no slots apart.
+    """
     refusal = _take_keys(self, keys, claim)
     slot = slot_in(keys[0])
     if refusal is None or slot is None:
@@ -261,7 +275,10 @@ _extend_read = MemoryServer._extend_read
 
 
 def _release_and_acquire(self: MemoryServer, command: Command, by: Any) -> Any:
-    """Free the key of a writer that downgrades. It comes back as a reader if no waiting writer is offered the key."""
+    """Free the key of a writer that downgrades.
+
+    It comes back as a reader if no waiting writer is offered the key.
+    """
     freed = False
     for at, key in enumerate(command.keys[:-1]):
         entry = as_bytes(command.args[3 * at + 1])
@@ -303,7 +320,9 @@ def _mutants() -> Iterator[Mutant]:
     def one(name: str, what: str, *patches: tuple[object, str, Any]) -> Mutant:
         return Mutant(name, what, patches)
 
-    yield one("quorum", "a quorum has one node too few", (parts, "quorum_of", lambda n: max(1, n // 2)))
+    yield one(
+        "quorum", "a quorum has one node too few", (parts, "quorum_of", lambda n: max(1, n // 2))
+    )
     yield one(
         "elapsed",
         "the time that an attempt took is not subtracted",
@@ -312,71 +331,231 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one("drift", "the drift is not subtracted", (Options, "drift", lambda *_: 0.0))
     yield one("cleanup", "a failed attempt is not undone", (Acquisition, "_undo", _nothing))
-    yield one("release", "a release deletes the key whatever its token", (MemoryServer, "_release", _delete_anybodys))
-    yield one("repair", "a renewal sets a missing key again, and counts it", (MemoryServer, "_extend", _set_again))
-    yield one("deadline", "a renewal's deadline counts from its reply", (LeaseState, "renewed", _renewed_from_reply))
-    yield one("fence", "a node acknowledges every fence, and stores the maximum", (MemoryServer, "_store", _store_maximum))
-    yield one("block", "a client proposes a fence that another grant may own", (FenceClock, "propose", _propose_any))
-    yield one("below", "a grant owns fences of earlier grants", (acquisition, "first_of", lambda stored, _: stored - BLOCK))
-    yield one("passed-on", "a passed-on grant gets a new deadline", (LeaseRecord, "passed_on", _passed_on_from_now))
-    yield one("extender", "a release stops the renewals of its resource", (lease_module.Lease, "release", _release_by_resource))
-    yield one("late-grant", "a late grant of a failed attempt is not undone", (releases, "may_have_set", is_granted))
-    yield one("unshielded", "a cancelled release is not sent", (lease_module.Lease, "release", _release_unshielded))
-    yield one("cancelled", "a cancelled acquisition goes on", (engine.Engine, "cancelled", _nothing))
+    yield one(
+        "release",
+        "a release deletes the key whatever its token",
+        (MemoryServer, "_release", _delete_anybodys),
+    )
+    yield one(
+        "repair",
+        "a renewal sets a missing key again, and counts it",
+        (MemoryServer, "_extend", _set_again),
+    )
+    yield one(
+        "deadline",
+        "a renewal's deadline counts from its reply",
+        (LeaseState, "renewed", _renewed_from_reply),
+    )
+    yield one(
+        "fence",
+        "a node acknowledges every fence, and stores the maximum",
+        (MemoryServer, "_store", _store_maximum),
+    )
+    yield one(
+        "block",
+        "a client proposes a fence that another grant may own",
+        (FenceClock, "propose", _propose_any),
+    )
+    yield one(
+        "below",
+        "a grant owns fences of earlier grants",
+        (acquisition, "first_of", lambda stored, _: stored - BLOCK),
+    )
+    yield one(
+        "passed-on",
+        "a passed-on grant gets a new deadline",
+        (LeaseRecord, "passed_on", _passed_on_from_now),
+    )
+    yield one(
+        "extender",
+        "a release stops the renewals of its resource",
+        (lease_module.Lease, "release", _release_by_resource),
+    )
+    yield one(
+        "late-grant",
+        "a late grant of a failed attempt is not undone",
+        (releases, "may_have_set", is_granted),
+    )
+    yield one(
+        "unshielded",
+        "a cancelled release is not sent",
+        (lease_module.Lease, "release", _release_unshielded),
+    )
+    yield one(
+        "cancelled", "a cancelled acquisition goes on", (engine.Engine, "cancelled", _nothing)
+    )
     yield one("wakeups", "messages to waiters are lost", (Lines, "notified", _nothing))
-    yield one("anybody", "an offer admits every client", (memory_server, "admits", lambda value, _: value.startswith(OFFER)))
-    yield one("entry", "a grant leaves the entry of its waiter in the queue", (Queues, "served", _nothing))
-    yield one("no-offer", "a release offers the key to no waiter", (Queues, "offer", lambda *_: False))
-    yield one("out-of-reach", "a waiter that reaches no quorum stays in the queues", (Place, "back_off", _back_off_in_line))
-    yield one("refusing", "a served waiter stays in the queues of other nodes", (Place, "served", lambda self, _: self.stop()))
-    yield one("kept", "names that are kept for a set are kept for ever", (entry, "KEPT_FOR", 1000.0))
+    yield one(
+        "anybody",
+        "an offer admits every client",
+        (memory_server, "admits", lambda value, _: value.startswith(OFFER)),
+    )
+    yield one(
+        "entry", "a grant leaves the entry of its waiter in the queue", (Queues, "served", _nothing)
+    )
+    yield one(
+        "no-offer", "a release offers the key to no waiter", (Queues, "offer", lambda *_: False)
+    )
+    yield one(
+        "out-of-reach",
+        "a waiter that reaches no quorum stays in the queues",
+        (Place, "back_off", _back_off_in_line),
+    )
+    yield one(
+        "refusing",
+        "a served waiter stays in the queues of other nodes",
+        (Place, "served", lambda self, _: self.stop()),
+    )
+    yield one(
+        "kept", "names that are kept for a set are kept for ever", (entry, "KEPT_FOR", 1000.0)
+    )
     yield one("undying", "a queue never expires", (entry, "QUEUE_LIFE", 1e6))
-    yield one("handoff", "a release does not pass the grant on", (extender.Extender, "release", _released_only))
-    yield one("guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded))
+    yield one(
+        "handoff",
+        "a release does not pass the grant on",
+        (extender.Extender, "release", _released_only),
+    )
+    yield one(
+        "guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded)
+    )
     yield one(
         "founding",
         "a founding leaves out the nodes that do not answer",
         (markers.Markers, "_take", _forget_the_silent),
         (guard_task, "next_steps", _found_without_the_silent),
     )
-    yield one("witness", "a witness treats nodes that forgot as a new set", (guard_task, "next_steps", _remember_nothing))
-    yield one("owed", "owed releases are not sent after a reconnect", (RedisNode, "_pay", _forgive_releases))
-    yield one("shapes", "the type and range of numbers are not checked", (decoding, "is_int", lambda *_: True))
+    yield one(
+        "witness",
+        "a witness treats nodes that forgot as a new set",
+        (guard_task, "next_steps", _remember_nothing),
+    )
+    yield one(
+        "owed",
+        "owed releases are not sent after a reconnect",
+        (RedisNode, "_pay", _forgive_releases),
+    )
+    yield one(
+        "shapes",
+        "the type and range of numbers are not checked",
+        (decoding, "is_int", lambda *_: True),
+    )
     yield one("garbled", "an unreadable reply counts as a refusal", (Channel, "_garbled", _refusal))
-    yield one("counting", "nodes count the holders of a semaphore, not its slots", (MemoryServer, "_take", _count_slots))
-    yield one("beyond", "an attempt asks for a slot beyond the limit", (slot_lines, "free_slot", lambda *_: 5))
-    yield one("hoarding", "a served waiter keeps offers of other slots", (Queues, "served", _served_and_keeping))
-    yield one("unheard", "a slot is offered to no waiter of its semaphore", (Queues, "_offer_slot", lambda *_: False))
-    yield one("forgotten", "after a grant the rest of the line is forgotten", (Lines, "pass_on", _pass_on_and_forget))
-    yield one("forgone", "a release frees the keys in spite of a min_hold", (min_hold, "retirement", _nothing))
-    yield one("short-mark", "an over value lives for the rest of the ttl only", (min_hold, "retirement", _rest_of_ttl))
-    yield one("shortened", "a renewal shortens the keys of a min_hold to the ttl", (renewals, "kept_for", lambda *_: 0.0))
+    yield one(
+        "counting",
+        "nodes count the holders of a semaphore, not its slots",
+        (MemoryServer, "_take", _count_slots),
+    )
+    yield one(
+        "beyond",
+        "an attempt asks for a slot beyond the limit",
+        (slot_lines, "free_slot", lambda *_: 5),
+    )
+    yield one(
+        "hoarding",
+        "a served waiter keeps offers of other slots",
+        (Queues, "served", _served_and_keeping),
+    )
+    yield one(
+        "unheard",
+        "a slot is offered to no waiter of its semaphore",
+        (Queues, "_offer_slot", lambda *_: False),
+    )
+    yield one(
+        "forgotten",
+        "after a grant the rest of the line is forgotten",
+        (Lines, "pass_on", _pass_on_and_forget),
+    )
+    yield one(
+        "forgone",
+        "a release frees the keys in spite of a min_hold",
+        (min_hold, "retirement", _nothing),
+    )
+    yield one(
+        "short-mark",
+        "an over value lives for the rest of the ttl only",
+        (min_hold, "retirement", _rest_of_ttl),
+    )
+    yield one(
+        "shortened",
+        "a renewal shortens the keys of a min_hold to the ttl",
+        (renewals, "kept_for", lambda *_: 0.0),
+    )
     yield one(
         "shared-grant",
         "a shared read grant ends with the first of its leases",
         (ReadGrant, "outlives", lambda *_: False),
         (ReadGrant, "leave", lambda self, lease: bool(self.leases.pop(lease, None) or True)),
     )
-    yield one("beside", "a node whose key has a writer's token grants reads", (MemoryServer, "_acquire_read", _read_beside))
-    yield one("write-back", "a reader stores its fence on no other node", (SecondRound, "_agree", _agree_on_the_highest))
-    yield one("downgrade", "a downgrade releases the key first", (MemoryServer, "_extend_read", _release_and_acquire))
-    yield one("carried", "a reader's entry lives as long as the longest entry", (Keyspace, "_renew_entries", _live_together))
-    yield one("barging", "a waiting writer does not keep readers out", (Queues, "writer_waits", lambda *_: False))
-    yield one("writers-first", "a writer's release ignores waiting readers", (Queues, "offer", _writers_first))
-    yield one("no-step-down", "a leader works until its lease ends", (_electing, "margins_of", _without_margin))
+    yield one(
+        "beside",
+        "a node whose key has a writer's token grants reads",
+        (MemoryServer, "_acquire_read", _read_beside),
+    )
+    yield one(
+        "write-back",
+        "a reader stores its fence on no other node",
+        (SecondRound, "_agree", _agree_on_the_highest),
+    )
+    yield one(
+        "downgrade",
+        "a downgrade releases the key first",
+        (MemoryServer, "_extend_read", _release_and_acquire),
+    )
+    yield one(
+        "carried",
+        "a reader's entry lives as long as the longest entry",
+        (Keyspace, "_renew_entries", _live_together),
+    )
+    yield one(
+        "barging",
+        "a waiting writer does not keep readers out",
+        (Queues, "writer_waits", lambda *_: False),
+    )
+    yield one(
+        "writers-first",
+        "a writer's release ignores waiting readers",
+        (Queues, "offer", _writers_first),
+    )
+    yield one(
+        "no-step-down",
+        "a leader works until its lease ends",
+        (_electing, "margins_of", _without_margin),
+    )
     yield one("term-goes-on", "the end of a term does not cancel its body", (Term, "end", _nothing))
     yield one("timer", "no timer watches the deadline", (Schedule, "watch_deadline", _nothing))
-    yield one("undo", "a cancelled call to another loop keeps its grant", (Call, "_give_back", _nothing))
-    yield one("unnotified", "a body on another loop is not notified of a loss", (ThreadedLease, "_report_loss", _nothing))
-    yield one("stall-limit", "a loop that stands still keeps its leases for ever", (Stalls, "_fault", lambda *_: ""))
     yield one(
-        "impatient", "a loop that stands still loses its leases although no limit is set", (Stalls, "__init__", _soon_stalled)
+        "undo", "a cancelled call to another loop keeps its grant", (Call, "_give_back", _nothing)
     )
     yield one(
-        "forsaken", "the keys of a loop that stands still are released", (extender.Extender, "forsake", extender.Extender.lose)
+        "unnotified",
+        "a body on another loop is not notified of a loss",
+        (ThreadedLease, "_report_loss", _nothing),
     )
-    yield one("undone-hold", "a grant that is undone keeps its min_hold", (ThreadedLease, "forgo_min_hold", _nothing))
-    yield one("monotonic", "the library's clock stands still during a suspend", (ProcessLoop, "clock", ProcessLoop.time))
+    yield one(
+        "stall-limit",
+        "a loop that stands still keeps its leases for ever",
+        (Stalls, "_fault", lambda *_: ""),
+    )
+    yield one(
+        "impatient",
+        "a loop that stands still loses its leases although no limit is set",
+        (Stalls, "__init__", _soon_stalled),
+    )
+    yield one(
+        "forsaken",
+        "the keys of a loop that stands still are released",
+        (extender.Extender, "forsake", extender.Extender.lose),
+    )
+    yield one(
+        "undone-hold",
+        "a grant that is undone keeps its min_hold",
+        (ThreadedLease, "forgo_min_hold", _nothing),
+    )
+    yield one(
+        "monotonic",
+        "the library's clock stands still during a suspend",
+        (ProcessLoop, "clock", ProcessLoop.time),
+    )
 
 
 MUTANTS = {mutant.name: mutant for mutant in _mutants()}

@@ -1,4 +1,6 @@
-"""Connections between simulated processes and servers: in order each way, never twice, with delays, partitions and cuts."""
+"""Connections between simulated processes and servers: in order each way, never twice, with delays,
+partitions and cuts.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Profile:
         back: Seconds that the way back takes longer than the way there.
     """
 
-    def __init__(self, base: float, spread: float, tail: float, loss: float, back: float = 0.0) -> None:
+    def __init__(
+        self, base: float, spread: float, tail: float, loss: float, back: float = 0.0
+    ) -> None:
         self.base, self.spread, self.tail, self.loss, self.back = base, spread, tail, loss, back
 
     @property
@@ -86,8 +90,14 @@ class Link:
 
     @property
     def calm_since(self) -> float:
-        """True time since when nothing is wrong with it, and there is a connection that was greeted; else infinity."""
-        return math.inf if self.deaf or self._held or any(self.blocked) or any(self.extra) else self._calm_since
+        """True time since when nothing is wrong with it, and there is a connection that was
+        greeted; else infinity.
+        """
+        return (
+            math.inf
+            if self.deaf or self._held or any(self.blocked) or any(self.extra)
+            else self._calm_since
+        )
 
     def greeted(self) -> None:
         """There is a connection."""
@@ -182,7 +192,8 @@ class Connection(asyncio.Transport):
         self._closing = False
         self.dead = False
         self._late = 0.0
-        # To the server, and to the process: when the last message arrives, so that none overtakes it.
+        # To the server, and to the process: when the last message arrives, so that none overtakes
+        # it.
         self._last = [0.0, 0.0]
         self._server: ServerEnd | None = link.server.accept(self)
 
@@ -203,7 +214,9 @@ class Connection(asyncio.Transport):
             self.link.loop.call_soon(self._tell_lost, None)
 
     def abort(self) -> None:
-        """See asyncio; the kernel has what was written, and delivers it: maybe after what a new connection brings."""
+        """See asyncio; the kernel has what was written, and delivers it: maybe after what a new
+        connection brings.
+        """
         self.dead = True
         self.close()
 

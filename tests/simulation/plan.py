@@ -1,4 +1,6 @@
-"""One integer makes a whole run: settings, network, clocks, what every process does, and what goes wrong."""
+"""One integer makes a whole run: settings, network, clocks, what every process does, and what goes
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,19 @@ class Action:
     """One acquisition and what becomes of it; all times in seconds.
 
     Attributes:
-        name: In what is printed, and by which it is kept when a run is made shorter: process, task and number.
-        how: "with", "acquire", "try", or "lead" (a term of the election with the name of the only resource).
-        then: What happens while it is held: "", "extend", "verify", "abandon", "leave" (never released), "downgrade" of a
+        name: In what is printed, and by which it is kept when a run is made shorter: process, task
+            and number.
+        how: "with", "acquire", "try", or "lead" (a term of the election with the name of the only
+            resource).
+        then: What happens while it is held: "", "extend", "verify", "abandon", "leave" (never
+            released), "downgrade" of a
             writer's lease, "again" (a reader reads again), "resign" (the leader resigns).
-        cancel_after: When the task is cancelled: after so many seconds, or (a whole number from 1) callbacks; None.
+        cancel_after: When the task is cancelled: after so many seconds, or (a whole number from 1)
+            callbacks; None.
         limit: Of the semaphore with the name of the only resource; 0 for a lock.
         min_hold: Seconds after the grant for which nobody else may be granted; None: none.
-        side: "read" or "write": of the read-write lock with the name of the only resource; "" for a lock.
+        side: "read" or "write": of the read-write lock with the name of the only resource; "" for a
+            lock.
         fair: True if it shares no line with other tasks of its process.
     """
 
@@ -94,7 +101,8 @@ class Plan:
         profiles: Per process and node: how long messages take.
         rates: Of the processes' clocks, then of the servers'.
         skews: Of the processes' wall clocks, then of the servers'.
-        within_drift: Clock rates differ by less than the drift factor: no two valid leases, whatever else happens.
+        within_drift: Clock rates differ by less than the drift factor: no two valid leases,
+            whatever else happens.
         beyond_guard: Nodes forget though nothing guards against it.
         threads: Per process: the engine has a loop of its own.
         stall_limit: Of those processes.
@@ -130,11 +138,21 @@ class Plan:
     @property
     def steady(self) -> bool:
         """True for a crowd in which nothing fails, and everybody waits until it is served."""
-        patient = all(action.blocking_timeout is None and action.cancel_after is None for action in self.actions)
+        patient = all(
+            action.blocking_timeout is None and action.cancel_after is None
+            for action in self.actions
+        )
         sure = not any(profile.tail or profile.loss for row in self.profiles for profile in row)
-        # The waits of candidates have no limit in any run, so they do not show that a crowd is patient.
+        # The waits of candidates have no limit in any run, so they do not show that a crowd is
+        # patient.
         patient = patient and not any(action.how == "lead" for action in self.actions)
-        return self.theme == "queue" and self.network != "continents" and not self.faults and patient and sure
+        return (
+            self.theme == "queue"
+            and self.network != "continents"
+            and not self.faults
+            and patient
+            and sure
+        )
 
     def keeping(self, names: Collection[str]) -> Plan:
         """The same without all actions and faults that are not named."""
@@ -152,41 +170,60 @@ _THEMES = {
     "calm": 8,  # nothing goes wrong, and ttls are long: whatever takes time is a wait for nothing
 }
 _FOUNDINGS = 0.1
-"""Share of the runs, of whatever theme, that are about nodes which come and forget while the set is being founded."""
+"""Share of the runs, of whatever theme, that are about nodes which come and forget while the set is
+being founded.
+"""
 
 _WITNESSES = 0.06
-"""Share of the runs in which all nodes forget, again and again, while processes are there that had known them."""
+"""Share of the runs in which all nodes forget, again and again, while processes are there that had
+known them.
+"""
 
 _CROWDS = 0.12
 """Share of the runs in which many tasks of a process want one name, each for a moment."""
 
 _QUEUES = 0.1
-"""Share of the runs in which many processes want one name or overlapping sets, and whoever waits may fail."""
+"""Share of the runs in which many processes want one name or overlapping sets, and whoever waits
+may fail.
+"""
 
 _SEMAPHORES = 0.3
-"""Share of the runs in which names are semaphores, for some clients with another limit, and for a few a lock of one slot."""
+"""Share of the runs in which names are semaphores, for some clients with another limit, and for a
+few a lock of one slot.
+"""
 
 _MIN_HOLDS = 0.2
 """Share of the runs in which some leases have a `min_hold`, and most of them end before it."""
 _RWLOCKS = 0.3
 """Share of the runs in which names are read-write locks, and for some clients and sets locks."""
 _MIXED = 0.3
-"""Share of the runs with semaphores in which names, also those of slots, are read-write locks for other clients."""
+"""Share of the runs with semaphores in which names, also those of slots, are read-write locks for
+other clients.
+"""
 
 _ELECTIONS = 0.2
-"""Share of the runs in which tasks lead terms of elections, beside others that have locks of the same names."""
+"""Share of the runs in which tasks lead terms of elections, beside others that have locks of the
+same names.
+"""
 
 _FAIR = 0.15
-"""Share of the runs in which tasks wait by themselves, beside others that share the lines of their processes."""
+"""Share of the runs in which tasks wait by themselves, beside others that share the lines of their
+processes.
+"""
 
 _LIARS = 0.1
 """Share of the runs in which a server answers with what no script can return, for a while."""
 
 _THREADS = 0.25
-"""Share of the runs in which some processes have `thread=True`, and the loops of their callers may block."""
+"""Share of the runs in which some processes have `thread=True`, and the loops of their callers may
+block.
+"""
 
 _SIZES = (55, 30, 14, 0.5)
-"""How often a run about queues has 2 to 5 processes, 6 to 12, 13 to 30, or more. The last ones take seconds each."""
+"""How often a run about queues has 2 to 5 processes, 6 to 12, 13 to 30, or more.
+
+The last ones take seconds each.
+"""
 
 _NETWORKS = {
     # name: seconds one way (least, most), spread, node_timeout, ttls
@@ -223,9 +260,15 @@ def plan_of(seed: int) -> Plan:
     processes = rng.choice((1, 2, 2, 3, 3, 4) if theme == "mixed" else (2, 2, 3))
     far = [1.0] * processes
     if theme == "queue":
-        processes = rng.choices((rng.randint(2, 5), rng.randint(6, 12), rng.randint(13, 30), rng.randint(31, 200)), _SIZES)[0]
+        processes = rng.choices(
+            (rng.randint(2, 5), rng.randint(6, 12), rng.randint(13, 30), rng.randint(31, 200)),
+            _SIZES,
+        )[0]
         # A round trip of four times that must stay within the node timeout.
-        far = [rng.choice((1.0, 1.0, 1.0, 4.0)) if network != "continents" else 1.0 for _ in range(processes)]
+        far = [
+            rng.choice((1.0, 1.0, 1.0, 4.0)) if network != "continents" else 1.0
+            for _ in range(processes)
+        ]
     tail = rng.choice((0.0, 0.0, 0.005, 0.02))
     loss = rng.choice((0.0, 0.0, 0.0, 0.003))
     if theme == "queue" and _is_steady(seed):
@@ -237,7 +280,9 @@ def plan_of(seed: int) -> Plan:
                 spread,
                 tail,
                 loss,
-                node_timeout * rng.uniform(0.1, 0.5) if theme == "answers" and process == 0 else 0.0,
+                node_timeout * rng.uniform(0.1, 0.5)
+                if theme == "answers" and process == 0
+                else 0.0,
             )
             for _ in range(nodes)
         )
@@ -245,13 +290,17 @@ def plan_of(seed: int) -> Plan:
     )
     ttl = 5.0 if theme == "calm" else rng.choice(ttls)
     fencing, guard = rng.choices(
-        ((True, "auto"), (True, "strict"), (False, "auto"), (True, None), (False, None)), (65, 8, 7, 8, 12)
+        ((True, "auto"), (True, "strict"), (False, "auto"), (True, None), (False, None)),
+        (65, 8, 7, 8, 12),
     )[0]
     if theme in ("founding", "witness") or (theme == "forgetting" and guard is None):
         guard = "auto"
     within = rng.random() < 0.92
     limit = WITHIN if within else 0.2
-    rates = tuple(1.0 + limit * rng.choice((-1.0, -1.0, 0.0, 1.0, 1.0, rng.uniform(-1, 1))) for _ in range(processes + nodes))
+    rates = tuple(
+        1.0 + limit * rng.choice((-1.0, -1.0, 0.0, 1.0, 1.0, rng.uniform(-1, 1)))
+        for _ in range(processes + nodes)
+    )
     max_ttl = ttl * rng.choice((1.0, 1.5))
     plan = Plan(
         seed=seed,
@@ -276,22 +325,34 @@ def plan_of(seed: int) -> Plan:
         callers=1,
     )
     actions = _with_min_holds(seed, plan, _with_semaphores(seed, plan, _actions(rng, plan)))
-    actions = _with_fair(seed, plan, _with_elections(seed, plan, _with_rwlocks(seed, plan, actions)))
+    actions = _with_fair(
+        seed, plan, _with_elections(seed, plan, _with_rwlocks(seed, plan, actions))
+    )
     length = ttl * rng.choice((4, 6, 10))
-    special = {"forgetting": _bursts, "founding": _founding, "witness": _witnessed, "queue": _unfair}
+    special = {
+        "forgetting": _bursts,
+        "founding": _founding,
+        "witness": _witnessed,
+        "queue": _unfair,
+    }
     faults = special[theme](rng, plan) if theme in special else _faults(rng, plan, length)
     if theme != "queue":
         faults += _lies(seed, plan, length)
     forgetting = any(fault.kind in ("flush", "crash_empty") for fault in faults)
-    # Fences rise across nodes that forgot where wall clocks are within half the guard time; else whatever they show.
+    # Fences rise across nodes that forgot where wall clocks are within half the guard time; else
+    # whatever they show.
     apart = 0.2 * max_ttl if forgetting else rng.choice((0.0, 0.5, 300.0))
     skews = tuple(1.7e9 + rng.uniform(-apart, apart) for _ in range(processes + nodes))
-    plan = replace(plan, actions=actions, faults=faults, skews=skews, beyond_guard=forgetting and guard is None)
+    plan = replace(
+        plan, actions=actions, faults=faults, skews=skews, beyond_guard=forgetting and guard is None
+    )
     return _with_threads(seed, plan, length)
 
 
 def _is_mixed(seed: int) -> bool:
-    """True if the plan of a seed with semaphores has read-write locks too, also of the names of slots."""
+    """True if the plan of a seed with semaphores has read-write locks too, also of the names of
+    slots.
+    """
     return Random(f"mixed {seed}").random() < _MIXED
 
 
@@ -310,7 +371,9 @@ def _with_semaphores(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tupl
         if len(action.resources) > 1 or (mixed and mix.random() < 0.3):
             changed.append(action)
         elif as_lock:
-            changed.append(replace(action, resources=(f"{action.resources[0]}#{rng.randint(1, limit)}",)))
+            changed.append(
+                replace(action, resources=(f"{action.resources[0]}#{rng.randint(1, limit)}",))
+            )
         else:
             changed.append(replace(action, limit=own))
     return tuple(changed)
@@ -323,7 +386,11 @@ def _with_min_holds(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple
     name, few leases have a short one, so that the run does not last too long.
     """
     rng = Random(f"min_hold {seed}")
-    if rng.random() >= _MIN_HOLDS or plan.theme == "calm" or (plan.theme == "queue" and _is_steady(seed)):
+    if (
+        rng.random() >= _MIN_HOLDS
+        or plan.theme == "calm"
+        or (plan.theme == "queue" and _is_steady(seed))
+    ):
         return actions
     crowded = plan.theme in ("crowd", "queue")
     often = 0.1 if crowded else rng.choice((0.3, 1.0))
@@ -343,7 +410,10 @@ def _with_min_holds(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple
 
 
 def _with_rwlocks(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Turn names that are no semaphores into read-write locks. It is drawn by itself, as lies are."""
+    """Turn names that are no semaphores into read-write locks.
+
+    It is drawn by itself, as lies are.
+    """
     rng = Random(f"rwlocks {seed}")
     mixed = _is_mixed(seed) and any(action.limit for action in actions)
     if (rng.random() >= _RWLOCKS and not mixed) or (plan.theme == "queue" and _is_steady(seed)):
@@ -363,15 +433,17 @@ def _with_rwlocks(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[A
             then = "downgrade"
         elif then == "" and side == "read" and action.how == "with" and draw < again:
             then = "again"
-        changed.append(replace(action, side=side, then=then, min_hold=None if side else action.min_hold))
+        changed.append(
+            replace(action, side=side, then=then, min_hold=None if side else action.min_hold)
+        )
     return tuple(changed)
 
 
 def _with_elections(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
     """Turn locks of one name into terms of an election. It is drawn by itself, as lies are.
 
-    A term waits without a time limit, and is always renewed. Elections need labels, which no manager without fencing and
-    guard writes.
+    A term waits without a time limit, and is always renewed. Elections need labels, which no
+    manager without fencing and guard writes.
     """
     rng = Random(f"elections {seed}")
     labelled = plan.fencing or plan.guard is not None
@@ -381,12 +453,25 @@ def _with_elections(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple
     changed = []
     for action in actions:
         draw = rng.random()
-        plain = len(action.resources) == 1 and not action.limit and not action.side and action.min_hold is None
+        plain = (
+            len(action.resources) == 1
+            and not action.limit
+            and not action.side
+            and action.min_hold is None
+        )
         if rng.random() >= often or not plain:
             changed.append(action)
             continue
-        then = "resign" if draw < resigned else action.then if action.then in ("extend", "verify") else ""
-        changed.append(replace(action, how="lead", then=then, blocking_timeout=None, auto_extend=True))
+        then = (
+            "resign"
+            if draw < resigned
+            else action.then
+            if action.then in ("extend", "verify")
+            else ""
+        )
+        changed.append(
+            replace(action, how="lead", then=then, blocking_timeout=None, auto_extend=True)
+        )
     return tuple(changed)
 
 
@@ -397,7 +482,13 @@ def _with_fair(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Acti
         return actions
     often = rng.choice((0.2, 1.0))
     return tuple(
-        replace(action, fair=rng.random() < often and not action.limit and not action.side and action.how != "lead")
+        replace(
+            action,
+            fair=rng.random() < often
+            and not action.limit
+            and not action.side
+            and action.how != "lead",
+        )
         for action in actions
     )
 
@@ -408,11 +499,16 @@ def _lies(seed: int, plan: Plan, length: float) -> tuple[Fault, ...]:
     if rng.random() >= _LIARS or plan.theme == "calm":
         return ()
     node = rng.randrange(plan.nodes)
-    return (Fault("lie", "lie", rng.random() * length, rng.uniform(0.1, 2.0) * plan.ttl, 0, node, 0.0),)
+    return (
+        Fault("lie", "lie", rng.random() * length, rng.uniform(0.1, 2.0) * plan.ttl, 0, node, 0.0),
+    )
 
 
 def _with_threads(seed: int, plan: Plan, length: float) -> Plan:
-    """Give some engines a thread of their own, and let the loops of their callers block. It is drawn by itself, as lies are."""
+    """Give some engines a thread of their own, and let the loops of their callers block.
+
+    It is drawn by itself, as lies are.
+    """
     rng = Random(f"threads {seed}")
     if rng.random() >= _THREADS:
         return plan
@@ -439,7 +535,11 @@ def _with_threads(seed: int, plan: Plan, length: float) -> Plan:
     # Stops of the whole process while one of its loops stands still anyway.
     stops = [
         replace(
-            block, name=f"{block.name}s", kind="pause", at=block.at + 0.3 * block.lasts, lasts=rng.uniform(0.1, 1.0) * plan.ttl
+            block,
+            name=f"{block.name}s",
+            kind="pause",
+            at=block.at + 0.3 * block.lasts,
+            lasts=rng.uniform(0.1, 1.0) * plan.ttl,
         )
         for block in blocks
         if rng.random() < 0.2
@@ -447,16 +547,22 @@ def _with_threads(seed: int, plan: Plan, length: float) -> Plan:
     # A caller on another loop is cancelled between its grant and the arrival of its lease.
     often = 0.0 if plan.theme == "queue" and _is_steady(seed) else rng.choice((0.0, 0.0, 0.3))
     actions = tuple(
-        replace(action, cancel_after=rng.randint(1, 8)) if threads[action.process] and rng.random() < often else action
+        replace(action, cancel_after=rng.randint(1, 8))
+        if threads[action.process] and rng.random() < often
+        else action
         for action in plan.actions
     )
     callers = Random(f"callers {seed}").choice((1, 1, 2))
     faults = (*plan.faults, *blocks, *stops)
-    return replace(plan, actions=actions, faults=faults, threads=threads, stall_limit=limit, callers=callers)
+    return replace(
+        plan, actions=actions, faults=faults, threads=threads, stall_limit=limit, callers=callers
+    )
 
 
 def _crowd(rng: Random, plan: Plan) -> tuple[Action, ...]:
-    """Many want one name, and hold it for a moment: it is handed on and passed on within the processes."""
+    """Many want one name, and hold it for a moment: it is handed on and passed on within the
+    processes.
+    """
     cancelled = rng.choice((0.0, 0.1, 0.3))
     hold = rng.choice((0.0, 0.001, 0.004, 0.012))
     return tuple(
@@ -482,7 +588,9 @@ def _crowd(rng: Random, plan: Plan) -> tuple[Action, ...]:
 
 
 def _is_steady(seed: int) -> bool:
-    """True for the runs about queues in which nothing fails and nobody gives up: what they cost is judged."""
+    """True for the runs about queues in which nothing fails and nobody gives up: what they cost is
+    judged.
+    """
     return Random(f"steady {seed}").random() < 0.2
 
 
@@ -494,14 +602,26 @@ def _start(plan: Plan) -> float:
 def _queue(rng: Random, plan: Plan) -> tuple[Action, ...]:
     """Many processes wait for one name, or for sets that overlap."""
     steady = _is_steady(plan.seed)
-    names = rng.choice((("r0",), ("r0",), ("r0",), ("r0", "r1"), ("r0", "r1", "r2")))[: 1 if steady else 3]
+    names = rng.choice((("r0",), ("r0",), ("r0",), ("r0", "r1"), ("r0", "r1", "r2")))[
+        : 1 if steady else 3
+    ]
     tasks = rng.choice((1, 1, 1, 2)) if plan.processes <= 30 else 1
     each = min(8, max(2, 80 // (plan.processes * tasks))) if plan.processes <= 30 else 1
     # A renewal of the holder makes the first in the queue ask: steady runs have none.
-    hold = rng.choice((0.0, 0.001, 0.004, 0.012, 0.05) if steady else (0.0, 0.004, 0.012, 0.05, 0.2))
+    hold = rng.choice(
+        (0.0, 0.001, 0.004, 0.012, 0.05) if steady else (0.0, 0.004, 0.012, 0.05, 0.2)
+    )
     think = rng.choice((0.0, 0.001, 0.01))
-    numbers = [(process, task, number) for process in range(plan.processes) for task in range(tasks) for number in range(each)]
-    then = {name: "" if steady else rng.choices(("", "verify", "extend", "leave"), (94, 2, 2, 2))[0] for name in numbers}
+    numbers = [
+        (process, task, number)
+        for process in range(plan.processes)
+        for task in range(tasks)
+        for number in range(each)
+    ]
+    then = {
+        name: "" if steady else rng.choices(("", "verify", "extend", "leave"), (94, 2, 2, 2))[0]
+        for name in numbers
+    }
     return tuple(
         Action(
             name="p{}.{}.{}".format(*name),
@@ -511,11 +631,15 @@ def _queue(rng: Random, plan: Plan) -> tuple[Action, ...]:
             how="acquire" if steady else rng.choice(("with", "acquire", "acquire")),
             resources=tuple(sorted(rng.sample(names, rng.randint(1, len(names))))),
             ttl=plan.ttl,
-            blocking_timeout=None if steady else rng.choice((None, None, None, 3 * plan.ttl, rng.random() * 0.2)),
+            blocking_timeout=None
+            if steady
+            else rng.choice((None, None, None, 3 * plan.ttl, rng.random() * 0.2)),
             # Else a lease that nobody releases is waited for without end.
             auto_extend=then[name] != "leave" and (steady or rng.random() < 0.8),
             max_hold=None,
-            hold=hold if steady else rng.choice((hold, hold, hold, 0.0, 0.3 * plan.ttl * rng.random())),
+            hold=hold
+            if steady
+            else rng.choice((hold, hold, hold, 0.0, 0.3 * plan.ttl * rng.random())),
             then=then[name],
             cancel_after=rng.randint(1, 40) if not steady and rng.random() < 0.05 else None,
         )
@@ -533,7 +657,9 @@ def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
     many = rng.random() < 0.25
     if plan.theme in ("forgetting", "answers", "cuts", "witness"):
         many = False
-    names = [f"r{index}" for index in range(rng.randint(4, 10) if many else rng.choice((1, 1, 1, 2, 3)))]
+    names = [
+        f"r{index}" for index in range(rng.randint(4, 10) if many else rng.choice((1, 1, 1, 2, 3)))
+    ]
     if plan.theme in ("forgetting", "answers", "witness"):
         names = names[:1]
     wide = rng.choice((0.0, 0.0, 0.3)) if len(names) > 1 else 0.0
@@ -544,10 +670,16 @@ def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
     actions = []
     for process in range(plan.processes):
         for task in range(rng.choice((1, 2, 3))):
-            for number in range(rng.randint(2, 6 if hasty or plan.theme in ("forgetting", "witness") else 4)):
-                resources = tuple(rng.sample(names, 2)) if rng.random() < wide else (rng.choice(names),)
+            for number in range(
+                rng.randint(2, 6 if hasty or plan.theme in ("forgetting", "witness") else 4)
+            ):
+                resources = (
+                    tuple(rng.sample(names, 2)) if rng.random() < wide else (rng.choice(names),)
+                )
                 how = rng.choices(("with", "acquire", "try"), (50, 40, 10))[0]
-                then = rng.choices(("", "extend", "verify", "abandon", "leave"), (75, 10, 5, 7, 3))[0]
+                then = rng.choices(("", "extend", "verify", "abandon", "leave"), (75, 10, 5, 7, 3))[
+                    0
+                ]
                 if how == "with" and then == "leave":
                     then = ""
                 if hasty:
@@ -561,7 +693,11 @@ def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
                     then, hold = "extend", ttl * rng.uniform(1.0, 1.4)
                 cancel: float | int | None = None
                 if rng.random() < cancelled:
-                    cancel = rng.randint(1, 40) if rng.random() < 0.6 else rng.uniform(0.0, hold + 0.2 * ttl)
+                    cancel = (
+                        rng.randint(1, 40)
+                        if rng.random() < 0.6
+                        else rng.uniform(0.0, hold + 0.2 * ttl)
+                    )
                 actions.append(
                     Action(
                         name=f"p{process}.{task}.{number}",
@@ -571,7 +707,9 @@ def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
                         how=how,
                         resources=resources,
                         ttl=ttl * rng.choice((1.0, 1.0, 1.0, 0.7)),
-                        blocking_timeout=rng.choice((None, None, None, ttl, 3 * ttl, rng.random() * ttl)),
+                        blocking_timeout=rng.choice(
+                            (None, None, None, ttl, 3 * ttl, rng.random() * ttl)
+                        ),
                         # A lease that nobody releases ends by itself: others wait for it.
                         auto_extend=rng.random() < 0.75 and then != "leave" and not own_renewals,
                         max_hold=rng.choice((None, None, None, None, 0.8 * ttl, 2 * ttl)),
@@ -618,12 +756,19 @@ def _bursts(rng: Random, plan: Plan) -> tuple[Fault, ...]:
             faults.append(Fault("", stop, at, lasts, process, 0, 0.0))
         for node in nodes:
             when = at + rng.random() * 0.2 * plan.ttl
-            faults.append(Fault("", rng.choice(("flush", "crash_empty")), when, 0.02, process, node, 0.0))
+            faults.append(
+                Fault("", rng.choice(("flush", "crash_empty")), when, 0.02, process, node, 0.0)
+            )
         if rng.random() < 0.3:
             # To somebody else, all that answer have forgotten.
-            faults.append(Fault("", "partition", at, 2 * lasts, (process + 1) % plan.processes, whole, 0.0))
+            faults.append(
+                Fault("", "partition", at, 2 * lasts, (process + 1) % plan.processes, whole, 0.0)
+            )
         at += plan.max_ttl + 3.5
-    return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
+    return tuple(
+        replace(fault, name=f"f{number}")
+        for number, fault in enumerate(sorted(faults, key=lambda f: f.at))
+    )
 
 
 def _witnessed(rng: Random, plan: Plan) -> tuple[Fault, ...]:
@@ -634,13 +779,28 @@ def _witnessed(rng: Random, plan: Plan) -> tuple[Fault, ...]:
         at += rng.random() * 2 * plan.ttl
         process = rng.randrange(plan.processes)
         stop = rng.choice(("pause", "pause", "suspend", "cut"))
-        faults.append(Fault("", stop, at, plan.ttl * rng.uniform(0.5, 1.2), process, rng.randrange(plan.nodes), 0.0))
+        faults.append(
+            Fault(
+                "",
+                stop,
+                at,
+                plan.ttl * rng.uniform(0.5, 1.2),
+                process,
+                rng.randrange(plan.nodes),
+                0.0,
+            )
+        )
         how, within = rng.choice(("flush", "crash_empty")), rng.choice((0.0, 0.02, 0.2 * plan.ttl))
         for node in range(plan.nodes):
             when = at + 0.001 + rng.random() * within
-            faults.append(Fault("", how, when, rng.choice((0.001, 0.02, 0.1 * plan.ttl)), process, node, 0.0))
+            faults.append(
+                Fault("", how, when, rng.choice((0.001, 0.02, 0.1 * plan.ttl)), process, node, 0.0)
+            )
         at += plan.max_ttl + 3.5
-    return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
+    return tuple(
+        replace(fault, name=f"f{number}")
+        for number, fault in enumerate(sorted(faults, key=lambda f: f.at))
+    )
 
 
 _OF_QUEUES = {
@@ -668,8 +828,12 @@ _OF_QUEUES = {
 
 
 def _unfair(rng: Random, plan: Plan) -> tuple[Fault, ...]:
-    """Those that wait, those that hold, and what the nodes know of them fail while many wait; or nothing fails."""
-    count = rng.choices((0, rng.randint(1, 3), rng.randint(4, 15)), (10, 45, 45))[0] * (not _is_steady(plan.seed))
+    """Those that wait, those that hold, and what the nodes know of them fail while many wait; or
+    nothing fails.
+    """
+    count = rng.choices((0, rng.randint(1, 3), rng.randint(4, 15)), (10, 45, 45))[0] * (
+        not _is_steady(plan.seed)
+    )
     kinds, weights = list(_OF_QUEUES), list(_OF_QUEUES.values())
     if rng.random() < 0.4:
         kinds = rng.choices(kinds, weights, k=2)
@@ -687,7 +851,10 @@ def _unfair(rng: Random, plan: Plan) -> tuple[Fault, ...]:
         )
         for _ in range(count)
     ]
-    return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
+    return tuple(
+        replace(fault, name=f"f{number}")
+        for number, fault in enumerate(sorted(faults, key=lambda f: f.at))
+    )
 
 
 _BEFORE = {
@@ -707,20 +874,37 @@ def _founding(rng: Random, plan: Plan) -> tuple[Fault, ...]:
     """Servers and processes come late, and what has no locks yet forgets, stops, or is cut off."""
 
     def one(kind: str, at: float, lasts: float) -> Fault:
-        return Fault("", kind, at, lasts, rng.randrange(plan.processes), rng.randrange(plan.nodes), rng.random())
+        return Fault(
+            "",
+            kind,
+            at,
+            lasts,
+            rng.randrange(plan.processes),
+            rng.randrange(plan.nodes),
+            rng.random(),
+        )
 
     faults = [
-        one(rng.choice(("crash", "crash", "pause", "partition")), 0.0, rng.uniform(0.05, 1.5)) for _ in range(rng.randint(0, 3))
+        one(rng.choice(("crash", "crash", "pause", "partition")), 0.0, rng.uniform(0.05, 1.5))
+        for _ in range(rng.randint(0, 3))
     ]
     kinds = rng.choices(list(_BEFORE), list(_BEFORE.values()), k=rng.randint(3, 16))
     span = rng.choice((0.02, 0.2, 1.5, 2.0 + plan.max_ttl))
-    faults += [one(kind, rng.random() * span, rng.choice((0.01, 0.1, 0.5, 1.2)) * rng.uniform(0.5, 1.5)) for kind in kinds]
-    return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
+    faults += [
+        one(kind, rng.random() * span, rng.choice((0.01, 0.1, 0.5, 1.2)) * rng.uniform(0.5, 1.5))
+        for kind in kinds
+    ]
+    return tuple(
+        replace(fault, name=f"f{number}")
+        for number, fault in enumerate(sorted(faults, key=lambda f: f.at))
+    )
 
 
 def _faults(rng: Random, plan: Plan, length: float) -> tuple[Fault, ...]:
     """What goes wrong: nothing, one kind of thing, some, or a great deal."""
-    count = rng.choices((0, rng.randint(1, 3), rng.randint(3, 8), rng.randint(8, 20)), (15, 25, 35, 25))[0]
+    count = rng.choices(
+        (0, rng.randint(1, 3), rng.randint(3, 8), rng.randint(8, 20)), (15, 25, 35, 25)
+    )[0]
     kinds = list(_KINDS)
     weights = [_KINDS[kind] for kind in kinds]
     if rng.random() < 0.3:

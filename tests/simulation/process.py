@@ -6,7 +6,14 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from aioredlock_ng import LockLost, LockNotAcquired, QuorumUnreachable, Redlock, RedlockClosed, RedlockError
+from aioredlock_ng import (
+    LockLost,
+    LockNotAcquired,
+    QuorumUnreachable,
+    Redlock,
+    RedlockClosed,
+    RedlockError,
+)
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.context import Counters
 from aioredlock_ng._nodes.wire import ConnectFailed
@@ -108,7 +115,9 @@ class Process:
         on_end: Called when it has nothing more to do, or was killed.
     """
 
-    def __init__(self, world: World, index: int, plan: Plan, servers: Sequence[Server], watch: Watch) -> None:
+    def __init__(
+        self, world: World, index: int, plan: Plan, servers: Sequence[Server], watch: Watch
+    ) -> None:
         self.world = world
         self.index = index
         self.plan = plan
@@ -123,7 +132,9 @@ class Process:
             self.loop = ProcessLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
             self.homes = [self.loop]
         self.home = self.homes[0]
-        self.links = [Link(world, self.loop, server, plan.profiles[index][server.index]) for server in servers]
+        self.links = [
+            Link(world, self.loop, server, plan.profiles[index][server.index]) for server in servers
+        ]
         for loop in self.loops:
             loop.process = self
         self._order = world.rng(f"{self.name} order")
@@ -182,7 +193,8 @@ class Process:
         """Run nothing for so many true seconds."""
         if self.loop.stopped:
             return
-        # Either thread may be the first to run again. After a suspend, the engine's loop sets the clock of both right.
+        # Either thread may be the first to run again. After a suspend, the engine's loop sets the
+        # clock of both right.
         callers_first = not suspended and self._order.random() < 0.5
         for loop in self.loops if callers_first else reversed(self.loops):
             loop.stop_for(seconds, suspended=suspended)
@@ -227,7 +239,9 @@ class Process:
             self.counters = self.engine.context.counters
         self.world.note(self.name, "open")
         try:
-            await asyncio.gather(*(self._on(self.homes[task % len(self.homes)], tasks[task]) for task in tasks))
+            await asyncio.gather(
+                *(self._on(self.homes[task % len(self.homes)], tasks[task]) for task in tasks)
+            )
         finally:
             self.closing = self.world.now
             await self.redlock.aclose()
@@ -272,12 +286,16 @@ class Process:
             "max_hold": action.max_hold,
         }
         if action.limit:
-            lock: Lock = self.redlock.semaphore(action.resources[0], action.limit, min_hold=action.min_hold, **options)
+            lock: Lock = self.redlock.semaphore(
+                action.resources[0], action.limit, min_hold=action.min_hold, **options
+            )
         elif action.side:
             both = self.redlock.rwlock(action.resources[0], **options)
             lock = both.read() if action.side == "read" else both.write()
         else:
-            lock = self.redlock.lock(*action.resources, min_hold=action.min_hold, fair=action.fair, **options)
+            lock = self.redlock.lock(
+                *action.resources, min_hold=action.min_hold, fair=action.fair, **options
+            )
         called = self.watch.calls(self, action)
         lease: Lease | None = None
         try:
@@ -294,7 +312,9 @@ class Process:
                     self._got(action, lease)
                     await self._body(action, lease)
             else:
-                lease_or_none = await (lock.try_acquire() if action.how == "try" else lock.acquire())
+                lease_or_none = await (
+                    lock.try_acquire() if action.how == "try" else lock.acquire()
+                )
                 self.watch.answered(called, None)
                 if lease_or_none is not None:
                     self._got(action, lease_or_none)
@@ -310,7 +330,11 @@ class Process:
 
     def _election(self, action: Action) -> Election:
         return self.redlock.election(
-            action.resources[0], label=action.name, ttl=action.ttl, step_down=action.step_down, max_hold=action.max_hold
+            action.resources[0],
+            label=action.name,
+            ttl=action.ttl,
+            step_down=action.step_down,
+            max_hold=action.max_hold,
         )
 
     def _got(self, action: Action, lease: Lease) -> None:
@@ -328,7 +352,9 @@ class Process:
             await self._do(action, lease)
             while loop.time() < until:
                 await asyncio.sleep(step)
-                self.watch.still_inside(self, lease, action.step_down if action.how == "lead" else 0.0)
+                self.watch.still_inside(
+                    self, lease, action.step_down if action.how == "lead" else 0.0
+                )
         finally:
             self.watch.leaves(self, lease)
 

@@ -25,13 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "run"]
 
 LONGEST_OFFER = 2.2
-"""True seconds after which no offer is left: those that keep keys for a set live for two seconds."""
+"""True seconds after which no offer is left: those that keep keys for a set live for two seconds.
+"""
 
 QUEUE_LIFE = 20.5
-"""True seconds after the last look by which a queue is gone. Each waiter before the one that looked adds twice as many."""
+"""True seconds after the last look by which a queue is gone.
+
+Each waiter before the one that looked adds twice as many.
+"""
 
 PATIENCE = 600.0
-"""True seconds after the last fault by which all must have ended: bodies, leases of the dead, quarantines, rare looks."""
+"""True seconds after the last fault by which all must have ended: bodies, leases of the dead,
+quarantines, rare looks.
+"""
 
 
 @dataclass(slots=True)
@@ -44,7 +50,8 @@ class Outcome:
         waited: See `Watch.longest`.
         overtaken: See `Watch.most_overtaken`.
         turns: See `Watch.most_turns`.
-        crowd: Acquisitions, attempts and commands per node of a crowd in which nothing fails; else nothing.
+        crowd: Acquisitions, attempts and commands per node of a crowd in which nothing fails; else
+            nothing.
         log: Everything that happened.
     """
 
@@ -68,7 +75,8 @@ def run(plan: Plan) -> Outcome:
 
 
 def _run(plan: Plan) -> Outcome:
-    # Cycles are collected between runs: what a collector of garbage finds, it finds at no moment of simulated time.
+    # Cycles are collected between runs: what a collector of garbage finds, it finds at no moment of
+    # simulated time.
     gc.disable()
     try:
         return _simulate(plan)
@@ -79,7 +87,10 @@ def _run(plan: Plan) -> Outcome:
 def _simulate(plan: Plan) -> Outcome:
     world = World(plan.seed)
     watch = Watch(world, plan)
-    servers = [Server(world, i, plan.rates[plan.processes + i], plan.skews[plan.processes + i]) for i in range(plan.nodes)]
+    servers = [
+        Server(world, i, plan.rates[plan.processes + i], plan.skews[plan.processes + i])
+        for i in range(plan.nodes)
+    ]
     processes = [Process(world, index, plan, servers, watch) for index in range(plan.processes)]
     faults = Faults(world, plan, servers, processes)
     watch.attach(processes, servers, faults)
@@ -96,17 +107,24 @@ def _simulate(plan: Plan) -> Outcome:
         return watch.violation is not None or not busy
 
     last = max((fault.at + fault.lasts for fault in plan.faults), default=0.0)
-    work = sum(action.hold + action.think + plan.ttl + (action.min_hold or 0.0) for action in plan.actions)
+    work = sum(
+        action.hold + action.think + plan.ttl + (action.min_hold or 0.0) for action in plan.actions
+    )
     world.run(last + work + PATIENCE, stop)
     if watch.violation is None and busy:
         watch.found("callbacks", f"not over: {', '.join(p.name for p in processes if p in busy)}")
     if watch.violation is None:
         for process in processes:
-            if process.over and process.main is not None and (error := process.main.exception()) is not None:
+            if (
+                process.over
+                and process.main is not None
+                and (error := process.main.exception()) is not None
+            ):
                 watch.found("callbacks", f"{process.name}: {type(error).__name__}: {error}")
     ended = world.now
     if watch.violation is None:
-        # What owners left behind must go by itself; what was sent may come late, and partitions be still to come.
+        # What owners left behind must go by itself; what was sent may come late, and partitions be
+        # still to come.
         slowest = max(profile.longest for profiles in plan.profiles for profile in profiles)
         settle = slowest + max(2.5 * plan.ttl + 1.0, LONGEST_OFFER)
         world.run(max(ended, faults.ends, last) + settle, lambda: watch.violation is not None)
@@ -114,18 +132,22 @@ def _simulate(plan: Plan) -> Outcome:
             for server in servers:
                 for key, token in server.locks():
                     watch.found(
-                        "leftovers", f"at the end {server.name} has {key!r} of {server.owners.get(without_mark(token)[0])}"
+                        "leftovers",
+                        f"at the end {server.name} has {key!r} of {server.owners.get(without_mark(token)[0])}",
                     )
                 for key, offer, _ in server.offers():
                     watch.found("leftovers", f"at the end {server.name} has {key!r} of {offer!r}")
     if watch.violation is None:
-        # Those that were killed or cut off could not leave: a queue ends by itself, by the clock of its server.
+        # Those that were killed or cut off could not leave: a queue ends by itself, by the clock of
+        # its server.
         rate = min(server.loop.rate for server in servers)
         life = QUEUE_LIFE * (1 + 2 * MOST_AHEAD)
         world.run(world.now + life / rate, lambda: not any(server.queues() for server in servers))
         for server in servers:
             for key, members in server.queues():
-                watch.found("leftovers", f"at the end {members!r} wait for {key!r} on {server.name}")
+                watch.found(
+                    "leftovers", f"at the end {members!r} wait for {key!r} on {server.name}"
+                )
     crowd = 0, 0, 0.0
     if plan.steady:
         crowd = watch.crowd
@@ -147,7 +169,9 @@ def _simulate(plan: Plan) -> Outcome:
 
 
 def _unwind(world: World, processes: list[Process], servers: list[Server], watch: Watch) -> None:
-    """End every task, so that none is found by the collector of garbage: after a violation, or of the dead."""
+    """End every task, so that none is found by the collector of garbage: after a violation, or of
+    the dead.
+    """
     world.on_trouble = lambda _: None
     world.log = []
     left = [process for process in processes if not process.over]

@@ -1,4 +1,6 @@
-"""Simulated lock servers: the in-memory server's keys and scripts, behind connections that speak RESP."""
+"""Simulated lock servers: the in-memory server's keys and scripts, behind connections that speak
+RESP.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,8 @@ class Server:
         well_since: The same, and trusted, and it has forgotten nothing.
         trusted_since: True time since when its marker has said so.
         owners: Which process every token came from.
-        late: Tokens, and members of queues, that came over a connection which was dead by then: their release may have been
+        late: Tokens, and members of queues, that came over a connection which was dead by then:
+            their release may have been
             faster, over another; and those of a script that was flushed.
         forgot: How often it lost its memory.
         voted: Its memory has been trusted, so that it may hold locks.
@@ -156,7 +159,9 @@ class Server:
         self._scripts.clear()
 
     def _values(self) -> Iterator[tuple[bytes, bytes, float]]:
-        """The locks' keys, their values, and when these end by the server's clock; of readers, each of their entries."""
+        """The locks' keys, their values, and when these end by the server's clock; of readers, each
+        of their entries.
+        """
         now = self.loop.time()
         for key, (value, over) in self.memory._keys.items():
             if over <= now or key.startswith(OWN_KEYS):
@@ -169,7 +174,9 @@ class Server:
                     yield key, entry, until
 
     def locks(self) -> list[tuple[bytes, bytes]]:
-        """The locks' keys that have not expired, and their values: a token, the mark of one, or the entry of each reader."""
+        """The locks' keys that have not expired, and their values: a token, the mark of one, or the
+        entry of each reader.
+        """
         return [(key, token) for key, token, _ in self._values() if not is_offer(token)]
 
     def read(self) -> set[bytes]:
@@ -177,15 +184,25 @@ class Server:
         return {key for key, (value, _) in self.memory._keys.items() if value == READERS}
 
     def offers(self) -> list[tuple[bytes, bytes, float]]:
-        """The locks' keys that are kept for a waiter, the waiters, and when the offers end by the server's clock."""
-        return [(key, offered_to(value), over) for key, value, over in self._values() if is_offer(value)]
+        """The locks' keys that are kept for a waiter, the waiters, and when the offers end by the
+        server's clock.
+        """
+        return [
+            (key, offered_to(value), over) for key, value, over in self._values() if is_offer(value)
+        ]
 
     def queues(self) -> list[tuple[bytes, list[bytes]]]:
         """The queues in which somebody waits here, and their members, the first one first."""
         now = self.loop.time()
         queues = self.memory.queues._queues.items()
         return [
-            (key, [member for _, member in sorted((ticket, member) for member, ticket in queue.items())])
+            (
+                key,
+                [
+                    member
+                    for _, member in sorted((ticket, member) for member, ticket in queue.items())
+                ],
+            )
             for key, (queue, until) in queues
             if until > now
         ]
@@ -208,7 +225,10 @@ class Server:
         # The same one is looked at again and again.
         if self._judged[0] is not marker[0]:
             own_marker = b"%b:0" % self.memory.run_id
-            self._judged = marker[0], read_marker(marker[0], 0, own_marker, 0.0, 0.0).trust is Trust.TRUSTED
+            self._judged = (
+                marker[0],
+                read_marker(marker[0], 0, own_marker, 0.0, 0.0).trust is Trust.TRUSTED,
+            )
         return self._judged[1]
 
     def lost(self) -> None:
@@ -246,7 +266,10 @@ class Server:
             # The handshake asks which commands are unknown: none.
             return encode([]) if words[1] in _TRIES else self._run(end, words, tracked=tracked)
         if name == b"INFO":
-            about = b"redis_version:7.4.0\r\nrun_id:%b\r\nrole:master\r\ncluster_enabled:0\r\n" % self.memory.run_id
+            about = (
+                b"redis_version:7.4.0\r\nrun_id:%b\r\nrole:master\r\ncluster_enabled:0\r\n"
+                % self.memory.run_id
+            )
             return encode(about)
         if name == b"SCRIPT":
             script = _BY_SOURCE[words[2]]
@@ -275,7 +298,10 @@ class Server:
         self._scripts.add(script.sha)
         if script.name == "hand_over_each" and words[4 + count] and not self.trusted:
             return encode([])
-        commands = [Command(_BY_NAME[name], tuple(keys), tuple(args), tracked=tracked) for name, keys, args in calls]
+        commands = [
+            Command(_BY_NAME[name], tuple(keys), tuple(args), tracked=tracked)
+            for name, keys, args in calls
+        ]
         replies = [self._call(end, command) for command in commands]
         if self.lying:
             return encode(self._rng.choice(LIES))
@@ -295,11 +321,15 @@ class Server:
             self.late.add(bytes(command.args[0]).partition(b":")[2])
         reply = self.memory.execute(command, end)
         self.voted |= self.trusted
-        self.world.log.append((self.world.now, self.name, end.owner, name, command.keys[:1], command.args[:1], reply))
+        self.world.log.append(
+            (self.world.now, self.name, end.owner, name, command.keys[:1], command.args[:1], reply)
+        )
         return reply
 
 
-def _one_by_one(script: str, keys: list[bytes], args: list[bytes]) -> list[tuple[str, list[bytes], list[bytes]]]:
+def _one_by_one(
+    script: str, keys: list[bytes], args: list[bytes]
+) -> list[tuple[str, list[bytes], list[bytes]]]:
     """The calls that one call of several is made of, as `*_each.lua` say; any other is one."""
     if script == "release_each":
         return [("release", [key], [token]) for key, token in zip(keys, args, strict=False)]
@@ -314,7 +344,13 @@ def _one_by_one(script: str, keys: list[bytes], args: list[bytes]) -> list[tuple
         token, ttl, *each = each
         if own == b"2":
             fence, slot, *each = each
-            calls.append(("acquire_guarded", [key, *keys[-2:]], [token, ttl, own_marker, fence, b"", b"", slot]))
+            calls.append(
+                (
+                    "acquire_guarded",
+                    [key, *keys[-2:]],
+                    [token, ttl, own_marker, fence, b"", b"", slot],
+                )
+            )
         else:
             calls.append(("acquire", [key], [token, ttl]))
     return calls

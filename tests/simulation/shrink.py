@@ -1,4 +1,6 @@
-"""Makes a failing run short: leaves out actions and faults as long as the same invariant is violated."""
+"""Makes a failing run short: leaves out actions and faults as long as the same invariant is
+violated.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def play(plan: Plan, mutant: str | None) -> Outcome:
 
 
 def shrink(plan: Plan, mutant: str | None = None, most: int = MOST_RUNS) -> tuple[Plan, Outcome]:
-    """Leave out halves, quarters and so on down to single parts, until no single one can be left out.
+    """Leave out halves, quarters and so on down to single parts, until no single one can be left
+    out.
 
     Returns:
         The short plan and what became of it; the plan itself where it violates nothing.
@@ -41,7 +44,14 @@ def shrink(plan: Plan, mutant: str | None = None, most: int = MOST_RUNS) -> tupl
                 continue
             runs += 1
             outcome = play(fewer, mutant)
-            if outcome.violation is not None and outcome.violation.invariant == found.violation.invariant:
+            if (
+                outcome.violation is not None
+                and outcome.violation.invariant == found.violation.invariant
+            ):
                 plan, found, dropped = fewer, outcome, True
-        size = (0 if runs == most else size // 2) if not dropped or runs == most else min(size, max(1, len(plan.names) // 2))
+        size = (
+            (0 if runs == most else size // 2)
+            if not dropped or runs == most
+            else min(size, max(1, len(plan.names) // 2))
+        )
     return plan, found

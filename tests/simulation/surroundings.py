@@ -1,7 +1,9 @@
-"""What the library is given for the time of a simulation: simulated connections, seeded jitter, sets with an order.
+"""What the library is given for the time of a simulation: simulated connections, seeded jitter,
+sets with an order.
 
-Some of the engine's sets hold objects, whose order in a set is that of their addresses: it matters to nobody, but a run
-would not repeat exactly. So those modules see a set that keeps the order in which it was filled.
+Some of the engine's sets hold objects, whose order in a set is that of their addresses: it matters
+to nobody, but a run would not repeat exactly. So those modules see a set that keeps the order in
+which it was filled.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ class _Jitter:
 
 
 class _Place:
-    """Takes the place of `os` and `socket` in `labels.py`: a label must not name a process of this machine."""
+    """Takes the place of `os` and `socket` in `labels.py`: a label must not name a process of this
+    machine.
+    """
 
     @staticmethod
     def getpid() -> int:
@@ -72,7 +76,9 @@ def _hear(event: Event) -> None:
 
 @contextmanager
 def surroundings(*, joint: bool) -> Iterator[None]:
-    """For the time of some runs; `joint`: what can be sent with others is sent so even where it is alone."""
+    """For the time of some runs; `joint`: what can be sent with others is sent so even where it is
+    alone.
+    """
     adopt = extender.Extender.adopt
 
     def observed(self: extender.Extender, record: LeaseRecord) -> None:

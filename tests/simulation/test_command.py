@@ -31,9 +31,14 @@ def test_many_seeds_end_with_figures_and_status_0() -> None:
     assert last == "no invariant violated by seeds 0 to 3"
 
 
-def test_a_violation_is_status_1_and_a_short_log_that_repeats(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_violation_is_status_1_and_a_short_log_that_repeats(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     seed = next(seed for seed in range(20) if play(plan_of(seed), "release").violation is not None)
-    assert main(["--first-seed", str(seed), "--seeds", "1", "--processes", "1", "--mutant", "release"]) == 1
+    assert (
+        main(["--first-seed", str(seed), "--seeds", "1", "--processes", "1", "--mutant", "release"])
+        == 1
+    )
     *_, violation, remedy = capsys.readouterr().out.splitlines()
     assert " violated at " in violation
     words = remedy.removeprefix("to repeat it: python -m tests.simulation ").split()
@@ -47,7 +52,9 @@ def test_a_violation_is_status_1_and_a_short_log_that_repeats(capsys: pytest.Cap
         assert fewer is None or fewer.invariant != violation.split()[0], f"{name} could be left out"
 
 
-def test_the_table_of_mutants_tells_what_escapes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_mutants_tells_what_escapes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     nothing = Mutant("nothing", "nothing is wrong", ())
     monkeypatch.setattr(command, "MUTANT_SEEDS", 8)
     monkeypatch.setitem(MUTANTS, "nothing", nothing)

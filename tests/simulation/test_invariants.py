@@ -1,4 +1,6 @@
-"""Each invariant says what is wrong with a history that breaks it, and nothing about one that does not."""
+"""Each invariant says what is wrong with a history that breaks it, and nothing about one that does
+not.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ A, B = frozenset({b"a"}), frozenset({b"a", b"b"})
 
 
 def test_two_valid_leases_of_one_resource_are_told() -> None:
-    assert Exclusion.judge([("one", A, True, False), ("two", B, True, False)]) == "a is held by one and by two"
+    assert (
+        Exclusion.judge([("one", A, True, False), ("two", B, True, False)])
+        == "a is held by one and by two"
+    )
     assert Exclusion.judge([("one", A, True, False), ("two", B, False, False)]) == ""
     assert Exclusion.judge([("one", A, True, False), ("two", frozenset({b"c"}), True, False)]) == ""
 
@@ -52,14 +57,19 @@ def test_a_holder_beyond_the_limit_is_told() -> None:
     holders = [("one", b"a", True), ("two", b"a", True), ("three", b"b", True)]
     assert too_many(holders, {b"a": 2, b"b": 1}) == ""
     assert too_many([*holders, ("four", b"a", False)], {b"a": 2, b"b": 1}) == ""
-    assert too_many([*holders, ("four", b"a", True)], {b"a": 2, b"b": 1}) == "a has a limit of 2, and is held by one, two, four"
+    assert (
+        too_many([*holders, ("four", b"a", True)], {b"a": 2, b"b": 1})
+        == "a has a limit of 2, and is held by one, two, four"
+    )
 
 
 def test_a_fence_that_does_not_rise_is_told() -> None:
     fences = Fences("success")
     assert fences.granted([b"a"], 5, began=0.0, at=1.0) == ""
     assert fences.granted([b"b"], 3, began=1.0, at=2.0) == ""
-    assert fences.granted([b"a"], 4, began=0.5, at=3.0) == "a: fence 4 at 3.000000 after 5 at 1.000000"
+    assert (
+        fences.granted([b"a"], 4, began=0.5, at=3.0) == "a: fence 4 at 3.000000 after 5 at 1.000000"
+    )
     assert "fence 5" in fences.granted([b"a"], 5, began=2.0, at=4.0)
     assert fences.granted([b"a", b"b"], 6, began=2.0, at=5.0) == ""
 
@@ -93,12 +103,17 @@ def test_a_holder_that_is_not_told_is_told_of() -> None:
     assert overdue("one", 0.02, tolerance=0.03) == ""
     assert overdue("one", 0.04, tolerance=0.03) == "one was not told 0.040 s after its deadline"
     assert inside_lost("one", -1.0, tolerance=0.03) == ""
-    assert inside_lost("one", 0.04, tolerance=0.03) == "the body of one goes on 0.040 s after the loss"
+    assert (
+        inside_lost("one", 0.04, tolerance=0.03) == "the body of one goes on 0.040 s after the loss"
+    )
 
 
 def test_a_leader_that_works_on_after_its_step_down_is_noticed() -> None:
     assert overled("one", 0.02, tolerance=0.03) == ""
-    assert overled("one", 0.04, tolerance=0.03) == "the leader of one goes on 0.040 s after its step_down"
+    assert (
+        overled("one", 0.04, tolerance=0.03)
+        == "the leader of one goes on 0.040 s after its step_down"
+    )
 
 
 def test_a_grant_before_the_end_of_a_min_hold_is_told() -> None:
@@ -120,8 +135,15 @@ def test_a_lease_that_a_standstill_ends_before_the_limit_is_told_of() -> None:
 
 
 def test_a_lease_that_outlives_the_limit_of_a_standstill_is_told_of() -> None:
-    assert too_patient("one", 1.27, 1.0, tolerance=0.03) == too_patient("one", 9.0, 8.0, tolerance=0.03) == ""
-    assert too_patient("one", 1.29, 1.0, tolerance=0.03) == "one is held although its loop has stood still for 1.290 s"
+    assert (
+        too_patient("one", 1.27, 1.0, tolerance=0.03)
+        == too_patient("one", 9.0, 8.0, tolerance=0.03)
+        == ""
+    )
+    assert (
+        too_patient("one", 1.29, 1.0, tolerance=0.03)
+        == "one is held although its loop has stood still for 1.290 s"
+    )
     assert too_patient("one", 9.04, 8.0, tolerance=0.03) != ""
 
 
@@ -134,8 +156,13 @@ def test_a_key_that_stays_is_told() -> None:
     soon = Leftover("n0", b"a", b"token1", since=1.0, soon=0.2, allowed=5.0)
     late = Leftover("n1", b"a", b"token2", since=1.0, soon=None, allowed=5.0)
     assert Leftovers.judge(1.1, [soon, late]) == ""
-    assert Leftovers.judge(1.3, [soon, late]) == "n0 still has a of token1, 0.300 s after its release was due"
-    assert Leftovers.judge(6.1, [late]) == "n1 still has a of token2, 5.100 s after its expiry was due"
+    assert (
+        Leftovers.judge(1.3, [soon, late])
+        == "n0 still has a of token1, 0.300 s after its release was due"
+    )
+    assert (
+        Leftovers.judge(6.1, [late]) == "n1 still has a of token2, 5.100 s after its expiry was due"
+    )
 
 
 def test_a_resource_that_is_free_and_waited_for_is_told() -> None:
@@ -162,16 +189,24 @@ def test_an_entry_that_stays_in_a_queue_is_told() -> None:
 
 def test_a_waiter_that_is_overtaken_again_and_again_is_told() -> None:
     assert overtaken("one", times=12, waiters=2) == ""
-    assert overtaken("one", times=13, waiters=2) == "one was overtaken 13 times, beside 2 that waited"
+    assert (
+        overtaken("one", times=13, waiters=2) == "one was overtaken 13 times, beside 2 that waited"
+    )
     assert overtaken("one", times=16, waiters=2, deaf=True) == ""
-    assert overtaken("one", times=17, waiters=2, deaf=True) == "one was overtaken 17 times, beside 2 that waited"
+    assert (
+        overtaken("one", times=17, waiters=2, deaf=True)
+        == "one was overtaken 17 times, beside 2 that waited"
+    )
 
 
 def test_a_waiter_that_waits_for_many_turns_of_the_other_side_is_told() -> None:
     assert out_of_turn("one", MOST_TURNS) == ""
     assert out_of_turn("one", MOST_TURNS + 1) == "one waited for 5 turns of the other side"
     assert out_of_turn("one", MOST_TURNS_FAR, MOST_TURNS_FAR) == ""
-    assert out_of_turn("one", MOST_TURNS_FAR + 1, MOST_TURNS_FAR) == "one waited for 6 turns of the other side"
+    assert (
+        out_of_turn("one", MOST_TURNS_FAR + 1, MOST_TURNS_FAR)
+        == "one waited for 6 turns of the other side"
+    )
 
 
 def test_a_crowd_that_asks_too_often_is_told() -> None:
@@ -190,4 +225,7 @@ def test_the_longest_wait_beside_what_is_free_is_known() -> None:
 
 def test_a_violation_names_its_invariant() -> None:
     for name, words in INVARIANTS.items():
-        assert str(Violation(name, 1.5, "something")) == f"{name} violated at 1.500000 s: something ({words})"
+        assert (
+            str(Violation(name, 1.5, "something"))
+            == f"{name} violated at 1.500000 s: something ({words})"
+        )

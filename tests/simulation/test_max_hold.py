@@ -1,4 +1,6 @@
-"""A lease with `max_hold` is judged as any other, and by its `max_hold` besides: three defects that show it."""
+"""A lease with `max_hold` is judged as any other, and by its `max_hold` besides: three defects that
+show it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every deliberate defect is noticed, within seeds that are known to be enough: docs/simulation.md has the table."""
+"""Every deliberate defect is noticed, within seeds that are known to be enough: docs/simulation.md
+has the table.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from tests.simulation.shrink import play
 
 pytestmark = pytest.mark.once
 
-# Name: a seed before which it need not be looked for, and the invariants that it may be noticed by. A library whose timing is
-# different needs other seeds, not far away.
+# Name: a seed before which it need not be looked for, and the invariants that it may be noticed by.
+# A library whose timing is different needs other seeds, not far away.
 CAUGHT: Final = {
     "quorum": (0, {"exclusion", "fences"}),
     "elapsed": (100, {"exclusion"}),
@@ -83,7 +85,9 @@ def test_the_defect_is_caught(name: str) -> None:
         if (violation := play(plan_of(seed), name).violation) is not None:
             break
     else:
-        pytest.fail(f"python -m tests.simulation --first-seed {begin} --seeds {ENOUGH} --mutant {name}")
+        pytest.fail(
+            f"python -m tests.simulation --first-seed {begin} --seeds {ENOUGH} --mutant {name}"
+        )
     assert violation.invariant in invariants
     assert play(plan_of(seed), None).violation is None
 

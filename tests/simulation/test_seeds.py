@@ -26,17 +26,28 @@ def test_no_invariant_is_violated(first: int) -> None:
 
 def test_some_runs_have_semaphores_and_read_write_locks_of_their_slots() -> None:
     plans = [plan_of(seed) for seed in range(300)]
-    slots = [{f"{name}#1" for action in plan.actions if action.limit for name in action.resources} for plan in plans]
-    readers = [{name for action in plan.actions if action.side for name in action.resources} for plan in plans]
+    slots = [
+        {f"{name}#1" for action in plan.actions if action.limit for name in action.resources}
+        for plan in plans
+    ]
+    readers = [
+        {name for action in plan.actions if action.side for name in action.resources}
+        for plan in plans
+    ]
     assert sum(not own.isdisjoint(others) for own, others in zip(slots, readers, strict=True)) >= 3
 
 
 def test_some_runs_have_terms_and_fair_waiters_beside_locks_of_the_same_names() -> None:
     plans = [plan_of(seed) for seed in range(300)]
     led = [{action.resources for action in plan.actions if action.how == "lead"} for plan in plans]
-    locked = [{action.resources for action in plan.actions if action.how != "lead"} for plan in plans]
+    locked = [
+        {action.resources for action in plan.actions if action.how != "lead"} for plan in plans
+    ]
     assert sum(not own.isdisjoint(others) for own, others in zip(led, locked, strict=True)) >= 20
-    assert sum(0 < sum(action.fair for action in plan.actions) < len(plan.actions) for plan in plans) >= 10
+    assert (
+        sum(0 < sum(action.fair for action in plan.actions) < len(plan.actions) for plan in plans)
+        >= 10
+    )
 
 
 @pytest.mark.parametrize("seed", range(100, 103))

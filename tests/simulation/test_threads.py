@@ -61,7 +61,9 @@ def test_a_blocked_loop_of_callers_stands_still_alone() -> None:
     assert there == pytest.approx([1.0, 2.0])
     assert here == pytest.approx([4.5, 4.5])
     assert callers.stood == pytest.approx(4.0)
-    assert [callers.stood_at(at) for at in (0.4, 0.5, 3.0, 4.6)] == pytest.approx([0.0, 0.0, 2.5, 0.0])
+    assert [callers.stood_at(at) for at in (0.4, 0.5, 3.0, 4.6)] == pytest.approx(
+        [0.0, 0.0, 2.5, 0.0]
+    )
 
 
 @pytest.mark.parametrize(("blocked_for", "ends"), [(2.0, 4.0), (9.0, 10.0)])
@@ -102,7 +104,11 @@ def test_a_wake_up_by_another_loop_takes_a_moment_and_keeps_its_order() -> None:
     engine, callers = loops(world)
     got: list[tuple[int, float]] = []
     for number in range(50):
-        world.at(number * 0.0001, callers.call_soon_threadsafe, lambda number=number: got.append((number, world.now)))
+        world.at(
+            number * 0.0001,
+            callers.call_soon_threadsafe,
+            lambda number=number: got.append((number, world.now)),
+        )
     world.run(1.0, lambda: False)
     assert [number for number, _ in got] == list(range(50))
     assert all(at > number * 0.0001 for number, at in got)
@@ -154,7 +160,12 @@ def test_after_a_stop_of_a_process_either_of_its_loops_may_run_first() -> None:
         world = World(seed)
         engine, callers = loops(world)
         process = Process.__new__(Process)
-        process.loop, process.homes, process.home, process._order = engine, [callers], callers, world.rng("order")
+        process.loop, process.homes, process.home, process._order = (
+            engine,
+            [callers],
+            callers,
+            world.rng("order"),
+        )
         ran: list[ThreadLoop] = []
         for loop in (engine, callers):
             loop.call_later(1.0, ran.append, loop)
@@ -165,9 +176,13 @@ def test_after_a_stop_of_a_process_either_of_its_loops_may_run_first() -> None:
     assert first == {ThreadLoop, CallersLoop}
 
 
-def blocked_while_it_holds(*, thread: bool, stall_limit: float | None, stopped_for: float = 0.0) -> Outcome:
+def blocked_while_it_holds(
+    *, thread: bool, stall_limit: float | None, stopped_for: float = 0.0
+) -> Outcome:
     """Play a process with one lock and a loop that blocks for three ttls in the body."""
-    plan = next(plan for plan in map(plan_of, range(100)) if plan.theme == "calm" and plan.within_drift)
+    plan = next(
+        plan for plan in map(plan_of, range(100)) if plan.theme == "calm" and plan.within_drift
+    )
     action = replace(
         plan.actions[0],
         how="with",
@@ -189,18 +204,34 @@ def blocked_while_it_holds(*, thread: bool, stall_limit: float | None, stopped_f
         faults.append(Fault("b0s", "pause", 4.6, stopped_for, 0, 0, 0.0))
     threads = (thread,) * plan.processes
     return play(
-        replace(plan, actions=(action,), faults=tuple(faults), threads=threads, stall_limit=stall_limit, callers=1), None
+        replace(
+            plan,
+            actions=(action,),
+            faults=tuple(faults),
+            threads=threads,
+            stall_limit=stall_limit,
+            callers=1,
+        ),
+        None,
     )
 
 
 def test_tasks_of_two_loops_of_callers_hold_locks_and_end() -> None:
-    plan = next(plan for plan in map(plan_of, range(300)) if plan.theme == "crowd" and all(plan.threads) and plan.callers == 2)
+    plan = next(
+        plan
+        for plan in map(plan_of, range(300))
+        if plan.theme == "crowd" and all(plan.threads) and plan.callers == 2
+    )
     outcome = play(plan, None)
     assert outcome.violation is None
     holders = {words[1] for _, *words in outcome.log if words[2:3] == ["got"]}
     for process in range(plan.processes):
         # The tasks of a process take turns with its loops, by their numbers.
-        assert {int(str(name).split(".")[1]) % 2 for name in holders if str(name).startswith(f"p{process}.")} == {0, 1}
+        assert {
+            int(str(name).split(".")[1]) % 2
+            for name in holders
+            if str(name).startswith(f"p{process}.")
+        } == {0, 1}
 
 
 def losses(outcome: Outcome) -> list[str]:
@@ -220,7 +251,9 @@ def test_a_blocked_loop_of_callers_loses_its_lease_at_its_stall_limit() -> None:
     assert "cause='stalled'" in loss
 
 
-def test_a_stop_of_the_whole_process_ends_no_lease_of_a_blocked_loop_before_its_stall_limit() -> None:
+def test_a_stop_of_the_whole_process_ends_no_lease_of_a_blocked_loop_before_its_stall_limit() -> (
+    None
+):
     (loss,) = losses(blocked_while_it_holds(thread=True, stall_limit=2.0, stopped_for=3.0))
     # Blocked at 4 s, stopped for 3 s. Of these, two checks of half a second count.
     assert 8.0 < float(loss.split()[0]) < 9.0
@@ -235,11 +268,20 @@ def test_some_runs_have_engines_with_a_thread_beside_others_without() -> None:
     assert sum(plan.callers == 2 for plan in threaded) >= 10
     blocked = {fault.process for plan in threaded for fault in plan.faults if fault.kind == "block"}
     assert blocked
-    assert all(plan.threads[fault.process] for plan in plans for fault in plan.faults if fault.kind == "block")
+    assert all(
+        plan.threads[fault.process]
+        for plan in plans
+        for fault in plan.faults
+        if fault.kind == "block"
+    )
 
 
 def seed_with_threads(first: int) -> int:
-    return next(seed for seed in range(first, first + 50) if all((plan := plan_of(seed)).threads) and plan.stall_limit)
+    return next(
+        seed
+        for seed in range(first, first + 50)
+        if all((plan := plan_of(seed)).threads) and plan.stall_limit
+    )
 
 
 @pytest.mark.parametrize("first", [100, 200])

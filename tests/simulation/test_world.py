@@ -54,7 +54,9 @@ class Reader:
         self.lost = True
 
 
-def played(world: World, loop: ProcessLoop, work: Coroutine[object, object, None], until: float = 1000.0) -> float:
+def played(
+    world: World, loop: ProcessLoop, work: Coroutine[object, object, None], until: float = 1000.0
+) -> float:
     """Run a coroutine; the true time at which it ended."""
     task = loop.create_task(work)
     world.run(until, task.done)
@@ -75,7 +77,9 @@ def test_a_stopped_process_goes_on_late_and_a_suspended_one_sleeps_on() -> None:
     for suspended, ends in ((False, 11.0), (True, 15.0)):
         world = World(1)
         loop = process(world)
-        world.at(6.0, lambda loop=loop, suspended=suspended: loop.stop_for(5.0, suspended=suspended))
+        world.at(
+            6.0, lambda loop=loop, suspended=suspended: loop.stop_for(5.0, suspended=suspended)
+        )
         before = loop.clock()
         assert played(world, loop, asyncio.sleep(10.0)) == pytest.approx(ends)
         assert loop.clock() - before == pytest.approx(ends)

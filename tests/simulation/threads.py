@@ -1,7 +1,8 @@
-"""Processes with several event loops, for managers with `thread=True`: the loop of the engine, and those of its callers.
+"""Processes with several event loops, for managers with `thread=True`: the loop of the engine, and
+those of its callers.
 
-All loops share the clock of their process. A loop of callers may stand still alone. Mailboxes, calls and leases are real.
-Only the thread of the operating system is replaced.
+All loops share the clock of their process. A loop of callers may stand still alone. Mailboxes,
+calls and leases are real. Only the thread of the operating system is replaced.
 """
 
 from __future__ import annotations
@@ -63,12 +64,18 @@ class ThreadLoop(ProcessLoop):
         self._closed = True
         self._ready.clear()
 
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: object = None) -> None:  # type: ignore[override]
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: object = None
+    ) -> None:  # type: ignore[override]
         """See asyncio."""
         if self._closed:
             raise RuntimeError("Event loop is closed")
         draw = self._delays
-        delay = draw.random() * SWITCH_INTERVAL if draw.random() < LATE_WAKES else draw.expovariate(1 / USUAL_WAKE)
+        delay = (
+            draw.random() * SWITCH_INTERVAL
+            if draw.random() < LATE_WAKES
+            else draw.expovariate(1 / USUAL_WAKE)
+        )
         self._wakes.append((callback, args))
         self.world.at(self.world.now + delay, self._woken)
 
@@ -85,7 +92,9 @@ class ThreadLoop(ProcessLoop):
         super().go_on()
 
     def catch_up(self) -> None:
-        """Take all wake-ups and run everything that is ready, while a callback of another loop blocks its thread."""
+        """Take all wake-ups and run everything that is ready, while a callback of another loop
+        blocks its thread.
+        """
         caller, task = asyncio.get_running_loop(), asyncio.current_task()
         # A stop between two of these callbacks would be a stop within the callback that waits.
         countdowns, self._countdowns = self._countdowns, []
@@ -115,7 +124,10 @@ class ThreadLoop(ProcessLoop):
 
 
 class CallersLoop(ThreadLoop):
-    """A loop of tasks of a process whose engine has another loop. It has the clock of that loop, and stops of its own."""
+    """A loop of tasks of a process whose engine has another loop.
+
+    It has the clock of that loop, and stops of its own.
+    """
 
     def __init__(self, engine: ThreadLoop, number: int = 0) -> None:
         super().__init__(engine.world, f"{engine.name}.callers{number or ''}", engine.rate)
@@ -139,7 +151,8 @@ class CallersLoop(ThreadLoop):
 
         Args:
             at: True time.
-            together: Count a stop that began at the instant at which another one ended as one with that. In between, the loop
+            together: Count a stop that began at the instant at which another one ended as one with
+                that. In between, the loop
                 may not have come to its mailbox.
         """
         since = at
@@ -165,7 +178,10 @@ class CallersLoop(ThreadLoop):
 
 
 class SimThread(engine_thread.EngineThread):
-    """Serves calls on the engine's loop of the process that makes the object. Only the thread is not real."""
+    """Serves calls on the engine's loop of the process that makes the object.
+
+    Only the thread is not real.
+    """
 
     def __init__(self) -> None:
         caller: Any = asyncio.get_running_loop()
@@ -182,7 +198,13 @@ class SimThread(engine_thread.EngineThread):
         """True in a callback of the engine's loop."""
         return asyncio._get_running_loop() is self._loop
 
-    def run(self, make: Callable[[], Coroutine[Any, Any, Any]], undo: Any = None, *, to_end: bool = False) -> Any:
+    def run(
+        self,
+        make: Callable[[], Coroutine[Any, Any, Any]],
+        undo: Any = None,
+        *,
+        to_end: bool = False,
+    ) -> Any:
         """Run a coroutine that waits for nothing. No time passes meanwhile."""
         self.refuse_here()
         outcome: Latch[Any] = Latch()
@@ -200,7 +222,9 @@ class SimThread(engine_thread.EngineThread):
         for outcome in list(self._pending):
             outcome.set_exception(self.closed())
         # The set of all tasks has no order that repeats.
-        left = sorted(asyncio.all_tasks(self._loop), key=lambda task: (len(task.get_name()), task.get_name()))
+        left = sorted(
+            asyncio.all_tasks(self._loop), key=lambda task: (len(task.get_name()), task.get_name())
+        )
         for task in left:
             task.cancel()
         self._closing = self._loop.create_task(self._close(left))
@@ -213,7 +237,9 @@ class SimThread(engine_thread.EngineThread):
 
 
 class MailboxOfLoop:
-    """Takes the place of `mailbox._here`: each loop runs in a thread of its own, so it has a mailbox of its own."""
+    """Takes the place of `mailbox._here`: each loop runs in a thread of its own, so it has a
+    mailbox of its own.
+    """
 
     @property
     def mailbox(self) -> Mailbox | None:

@@ -1,7 +1,7 @@
 """Observes a running world and has the invariants judge it; it changes nothing in it.
 
-The only thing inside the library that is looked at while it happens is the instant at which the extender adopts a
-holding: that is when an attempt has been granted, in every way of acquiring.
+The only thing inside the library that is looked at while it happens is the instant at which the
+extender adopts a holding: that is when an attempt has been granted, in every way of acquiring.
 """
 
 from __future__ import annotations
@@ -74,18 +74,24 @@ HOLDER_STALLED = "its holder's event loop stood still"
 """Beginning of the reason of a loss by `stall_limit` (`Stalls._fault`)."""
 
 AFTER_SUSPEND = 0.55
-"""Seconds of a process's clock after a suspend for which timers armed before may be late (`wheel.MAX_SLEEP`)."""
+"""Seconds of a process's clock after a suspend for which timers armed before may be late
+(`wheel.MAX_SLEEP`).
+"""
 
 
 PROMPT = 0.2
-"""Seconds within which a free resource is taken by somebody who waits, besides two node timeouts and some round trips.
+"""Seconds within which a free resource is taken by somebody who waits, besides two node timeouts
+and some round trips.
 
-Four looks: as long as the first in a queue may not see a deletion, once more for what comes in between, and rounding. One
-node timeout is the life of an offer that nobody takes, the other one that of an attempt that is not answered.
+Four looks: as long as the first in a queue may not see a deletion, once more for what comes in
+between, and rounding. One node timeout is the life of an offer that nobody takes, the other one
+that of an attempt that is not answered.
 """
 
 SAFETY_NET = 16.0
-"""Seconds until the first waiter has looked at its place (`place.LOOK_EVERY`), and has got what it found there."""
+"""Seconds until the first waiter has looked at its place (`place.LOOK_EVERY`), and has got what it
+found there.
+"""
 
 
 @dataclass(slots=True)
@@ -116,7 +122,9 @@ class _Tracked:
     def received(self) -> bool:
         """False while no caller has the lease, and for ever if none received it."""
         # The engine cannot know whether a caller on another loop was cancelled meanwhile.
-        return self.record.taken if self.process.home is self.process.loop else self.owner is not None
+        return (
+            self.record.taken if self.process.home is self.process.loop else self.owner is not None
+        )
 
     @property
     def stalled(self) -> bool:
@@ -126,10 +134,16 @@ class _Tracked:
     @property
     def undone(self) -> bool:
         """True if the lease was released because no caller received it."""
-        return self.record.phase is Phase.RELEASED and not self.received and self.process.closing == math.inf
+        return (
+            self.record.phase is Phase.RELEASED
+            and not self.received
+            and self.process.closing == math.inf
+        )
 
     def may_work(self, clock: float) -> bool:
-        """True while the lease is valid, and up to the deadline of a lease that was lost because its loop stood still."""
+        """True while the lease is valid, and up to the deadline of a lease that was lost because
+        its loop stood still.
+        """
         return self.record.remaining(clock) > 0.0 or (self.stalled and clock < self.record.deadline)
 
     @property
@@ -162,7 +176,9 @@ class _Standing:
 
 @dataclass(slots=True)
 class _Entry:
-    """A member of a queue on a node: first seen there, and since when its process does not wait there any more."""
+    """A member of a queue on a node: first seen there, and since when its process does not wait
+    there any more.
+    """
 
     since: float
     over: float = math.inf
@@ -175,7 +191,8 @@ class Watch:
         violation: The first that was found.
         grants: How many.
         contested: True while more than one lease of a resource is about.
-        most_overtaken: How many grants passed a waiter, beyond the number of those that waited with it.
+        most_overtaken: How many grants passed a waiter, beyond the number of those that waited with
+            it.
         most_turns: How many turns of the other side a reader or a writer waited for.
     """
 
@@ -195,7 +212,10 @@ class Watch:
         # Leases with a `min_hold`, and the true time of its end, by key. The latest one by token.
         self._keeping: dict[bytes, list[tuple[_Tracked, float]]] = {}
         self._min_holds: dict[bytes, _Tracked] = {}
-        self._life = max(keys_life(plan.ttl, hold, 2 * plan.node_timeout + 0.1, DRIFT_FACTOR) for hold in min_holds)
+        self._life = max(
+            keys_life(plan.ttl, hold, 2 * plan.node_timeout + 0.1, DRIFT_FACTOR)
+            for hold in min_holds
+        )
         self._shaky: dict[bytes, float] = {}
         self._entries: dict[tuple[int, bytes, bytes], _Entry] = {}
         self._offers: dict[tuple[int, bytes, bytes, float], float] = {}
@@ -207,7 +227,8 @@ class Watch:
         # When the attempt of each read grant began, by token.
         self._began: dict[bytes, float] = {}
         self._orphans: dict[tuple[int, bytes, bytes], float] = {}
-        # Per node: the keys that nobody has who could give them back, and those of them that keep readers out too.
+        # Per node: the keys that nobody has who could give them back, and those of them that keep
+        # readers out too.
         self._stuck: list[bytes] = []
         self._stuck_to_all: list[bytes] = []
         self._abandoned: set[bytes] = set()
@@ -216,9 +237,11 @@ class Watch:
         self._round_trip = 2 * slowest
         # A message, and some attempts against rivals.
         self._bound = PROMPT + 2 * plan.node_timeout + 12 * self._round_trip
-        # A set keeps the keys before the one that it waits for, for two seconds. And whoever does not wait may take some
-        # nodes at the very instant at which a waiter takes the others.
-        by_themselves = [action for action in plan.actions if len(action.resources) > 1 or action.how == "try"]
+        # A set keeps the keys before the one that it waits for, for two seconds. And whoever does
+        # not wait may take some nodes at the very instant at which a waiter takes the others.
+        by_themselves = [
+            action for action in plan.actions if len(action.resources) > 1 or action.how == "try"
+        ]
         self._split = {key.encode() for action in by_themselves for key in action.keys}
         self._net = Stall()
         self._forgotten: dict[tuple[Process, LineKey], float] = {}
@@ -231,7 +254,9 @@ class Watch:
         self._settled = 1.2 + 3 * plan.node_timeout + 2 * self._round_trip
         world.on_trouble = lambda words: self.found("callbacks", words)
 
-    def attach(self, processes: Sequence[Process], servers: Sequence[Server], faults: Faults) -> None:
+    def attach(
+        self, processes: Sequence[Process], servers: Sequence[Server], faults: Faults
+    ) -> None:
         """Begin to look."""
         self._processes = processes
         self._servers = servers
@@ -255,7 +280,9 @@ class Watch:
     @property
     def _fences_promised(self) -> bool:
         """Nodes that forgot their counters leave the order to the clients' clocks."""
-        return not self._faults.forgetting or (self._plan.within_drift and not self._plan.beyond_guard)
+        return not self._faults.forgetting or (
+            self._plan.within_drift and not self._plan.beyond_guard
+        )
 
     def adopted(self, loop: ProcessLoop, record: LeaseRecord) -> None:
         """A lease was granted."""
@@ -268,7 +295,12 @@ class Watch:
         name = f"lease {self.grants} ({record.token[:6].decode()}) of {process.name}"
         tracked = _Tracked(name, process, record, frozenset(record.spec.keys), now)
         self._world.note(
-            process.name, "GRANTED", name, record.spec.resource, record.fence, round(record.deadline - loop.clock(), 6)
+            process.name,
+            "GRANTED",
+            name,
+            record.spec.resource,
+            record.fence,
+            round(record.deadline - loop.clock(), 6),
         )
         self._tracked.append(tracked)
         self._of[record] = tracked
@@ -279,7 +311,8 @@ class Watch:
             fences = self._fences["success" if in_success else "interval"]
             began = loop.true(record.started)
             if tracked.reads:
-                # A lease that shares a grant has its fence, however often the grant was renewed since.
+                # A lease that shares a grant has its fence, however often the grant was renewed
+                # since.
                 began = self._began.setdefault(record.token, began)
             for known in self._fences.values():
                 words = known.granted(tracked.keys, record.fence, began, now, reads=tracked.reads)
@@ -317,15 +350,23 @@ class Watch:
                 known.granted(tracked.keys, record.fence, now, now, reads=True)
 
     def _judge_order(self, tracked: _Tracked) -> None:
-        """Count, for everybody who waits for one of these keys alone, how many it was passed by since.
+        """Count, for everybody who waits for one of these keys alone, how many it was passed by
+        since.
 
-        Readers enter together, and take turns with writers. So a reader counts writers only, of which one may pass it. A
-        writer counts how often a process enters to read between two writers.
+        Readers enter together, and take turns with writers. So a reader counts writers only, of
+        which one may pass it. A writer counts how often a process enters to read between two
+        writers.
 
-        A waiter whose entries another client has deleted comes back with its next look. Until then nothing is counted.
+        A waiter whose entries another client has deleted comes back with its next look. Until then
+        nothing is counted.
         """
         now, record = self._world.now, tracked.record
-        if any(map(self._may_be_forgotten, (line for process in self._processes for line in _lines(process)))):
+        if any(
+            map(
+                self._may_be_forgotten,
+                (line for process in self._processes for line in _lines(process)),
+            )
+        ):
             self._overtaken.clear()
             return
         began = tracked.process.loop.true(record.started)
@@ -337,7 +378,9 @@ class Watch:
             for member, line in process.engine.lines._standing.items()
         ]
         for process, member, line in lines:
-            if now - self._well_since(process) < self._settled or (line.slots is None and len(line.keys) > 1):
+            if now - self._well_since(process) < self._settled or (
+                line.slots is None and len(line.keys) > 1
+            ):
                 continue
             name = process, member
             mine = self._overtaken.get(name)
@@ -347,7 +390,12 @@ class Watch:
             wanted = not tracked.keys.isdisjoint(line.keys)
             if tracked.reads and line.shared:
                 continue
-            if wanted and (line.shared or not line.holders) and record.token not in mine.tokens and began > mine.since:
+            if (
+                wanted
+                and (line.shared or not line.holders)
+                and record.token not in mine.tokens
+                and began > mine.since
+            ):
                 mine.tokens.add(record.token)
                 who = f"{process.name} ({member.decode()})"
                 if tracked.reads or line.shared:
@@ -355,7 +403,9 @@ class Watch:
                     turns = max(mine.turns.values())
                     self.most_turns = max(self.most_turns, turns)
                     far = self._plan.network == "continents"
-                    self.found("order", out_of_turn(who, turns, MOST_TURNS_FAR if far else MOST_TURNS))
+                    self.found(
+                        "order", out_of_turn(who, turns, MOST_TURNS_FAR if far else MOST_TURNS)
+                    )
                     continue
                 mine.times += 1
                 mine.turns.clear()
@@ -370,12 +420,15 @@ class Watch:
         """Judge exclusion where more than one lease of a resource is about."""
         if not self.contested or not self.exclusion_promised:
             return
-        rivals = [(t.name, t.keys, t.may_work(t.process.loop.clock()), t.reads) for t in self._tracked]
+        rivals = [
+            (t.name, t.keys, t.may_work(t.process.loop.clock()), t.reads) for t in self._tracked
+        ]
         self.found("exclusion", Exclusion.judge(rivals))
         holders = [
             (name, slot[0], valid)
             for (name, keys, valid, _), tracked in zip(rivals, self._tracked, strict=True)
-            if tracked.record.spec.number is not None and (slot := slot_in(next(iter(keys)))) is not None
+            if tracked.record.spec.number is not None
+            and (slot := slot_in(next(iter(keys)))) is not None
         ]
         self.found("limit", too_many(holders, self._limits))
         keys = [key for tracked in self._tracked for key in tracked.keys]
@@ -402,12 +455,19 @@ class Watch:
                 allowed = 5 * self._plan.node_timeout + 0.02
             self.found("timeout", overrun(action.name, took, allowed, TOLERANCE))
         # Who has little patience may not live to see the answers from far away.
-        patient = action.how == "try" or action.blocking_timeout is None or action.blocking_timeout > self._settled
+        patient = (
+            action.how == "try"
+            or action.blocking_timeout is None
+            or action.blocking_timeout > self._settled
+        )
         # A node on which somebody's release is late says "held" in earnest.
         patient = patient and not any(name.encode() in self._stuck for name in action.keys)
         # An attempt takes two trips to a server whose scripts were flushed.
         flushed = sum(server.scripts_flushed_at > -math.inf for server in self._servers)
-        slow = 2 * self._round_trip + TOLERANCE > self._plan.node_timeout and flushed > self._plan.nodes - self._quorum
+        slow = (
+            2 * self._round_trip + TOLERANCE > self._plan.node_timeout
+            and flushed > self._plan.nodes - self._quorum
+        )
         patient = patient and not (slow and action.how == "try")
         well_since = max(self._well_since(process), call.loop.resumed_at)
         if isinstance(error, QuorumUnreachable) and patient and well_since < call.at - 0.1:
@@ -419,13 +479,18 @@ class Watch:
         tracked.owner, tracked.left = asyncio.current_task(), left
 
     def ended(self, process: Process, lease: Lease) -> None:
-        """Its task is through with it; was it right to be told, if it was, that it had been gone before its release?"""
+        """Its task is through with it; was it right to be told, if it was, that it had been gone
+        before its release?
+        """
         record = lease._record
         tracked = self._of[record]
         if process.dead or record.phase is not Phase.RELEASED or not record.reason:
             return
         if self._well_on(tracked, tracked.at):
-            self.found("minority", f"{tracked.name} was told that it was gone while a quorum had it: {record.reason}")
+            self.found(
+                "minority",
+                f"{tracked.name} was told that it was gone while a quorum had it: {record.reason}",
+            )
 
     def unreachable(self, process: Process, lease: Lease, error: QuorumUnreachable) -> None:
         """A lease could not be extended or verified."""
@@ -446,12 +511,18 @@ class Watch:
                 self._update(tracked)
                 since = self._world.now - max(tracked.lost_at, tracked.home.resumed_at)
                 self.found("told", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
-                late = min(step_down - lease.remaining(), self._running_for(tracked.home)) if step_down else 0.0
+                late = (
+                    min(step_down - lease.remaining(), self._running_for(tracked.home))
+                    if step_down
+                    else 0.0
+                )
                 self.found("terms", overled(tracked.name, late, TOLERANCE))
 
     def leaves(self, process: Process, lease: Lease) -> None:
         """It ends."""
-        self._inside[process] = [entry for entry in self._inside.get(process, []) if entry[0] is not lease]
+        self._inside[process] = [
+            entry for entry in self._inside.get(process, []) if entry[0] is not lease
+        ]
 
     def _update(self, tracked: _Tracked) -> None:
         phase = tracked.record.phase
@@ -470,30 +541,45 @@ class Watch:
         if tracked.stalled:
             # Of a stop of the whole process, two of the engine's intervals count.
             most = 2 * min((self._plan.stall_limit or math.inf) / 4, 1.0)
-            # If the deadline passed while the process was stopped, the engine noticed the loss when the process ran again.
-            at, rate = max(process.loop.true(record.lost_at), process.loop.resumed_at), process.loop.rate
+            # If the deadline passed while the process was stopped, the engine noticed the loss when
+            # the process ran again.
+            at, rate = (
+                max(process.loop.true(record.lost_at), process.loop.resumed_at),
+                process.loop.rate,
+            )
             stood = tracked.home.stood_without(at, most / rate) * rate
-            self.found("stalled", too_impatient(tracked.name, stood, self._plan.stall_limit, TOLERANCE))
+            self.found(
+                "stalled", too_impatient(tracked.name, stood, self._plan.stall_limit, TOLERANCE)
+            )
         elif record.reason == MAX_HOLD:
             self.found("minority", too_soon(tracked.name, tracked.limit - process.loop.clock()))
         elif record.spec.auto_extend and self._well_on(tracked, tracked.at):
-            self.found("minority", f"{tracked.name} was lost while a quorum was well: {record.reason}")
+            self.found(
+                "minority", f"{tracked.name} was lost while a quorum was well: {record.reason}"
+            )
 
     def _well_on(self, tracked: _Tracked, since: float) -> bool:
-        """True when a quorum has been well all the time, and has had its keys all the time, or for a ttl.
+        """True when a quorum has been well all the time, and has had its keys all the time, or for
+        a ttl.
 
-        Not just any quorum: without fences and guard, a node that did not grant a lease never gets its keys. And where
-        clocks are beyond drift, keys go before their time.
+        Not just any quorum: without fences and guard, a node that did not grant a lease never gets
+        its keys. And where clocks are beyond drift, keys go before their time.
         """
         if not self._plan.within_drift:
             return False
         had = max(since + LOOK_EVERY, self._world.now - tracked.record.ttl)
-        links = [link for link in tracked.process.links if tracked.on.get(link.server.index, math.inf) <= had]
+        links = [
+            link
+            for link in tracked.process.links
+            if tracked.on.get(link.server.index, math.inf) <= had
+        ]
         well = [link for link in links if max(link.calm_since, link.server.well_since) < since]
         return len(well) >= self._quorum and tracked.process.loop.resumed_at < since
 
     def _well_since(self, process: Process) -> float:
-        """True time since when one and the same quorum has been well for a process; infinity when none is."""
+        """True time since when one and the same quorum has been well for a process; infinity when
+        none is.
+        """
         if process.dead or process.loop.stopped:
             return math.inf
         since = sorted(max(link.calm_since, link.server.well_since) for link in process.links)
@@ -522,7 +608,9 @@ class Watch:
                 self._judge_stalled(tracked)
                 self._judge_owner(tracked)
                 token = tracked.record.token
-                having = [s.index for s in self._servers if all(s.has(key, token) for key in tracked.keys)]
+                having = [
+                    s.index for s in self._servers if all(s.has(key, token) for key in tracked.keys)
+                ]
                 tracked.on = {index: tracked.on.get(index, now) for index in having}
                 if len(tracked.on) < self._plan.nodes:
                     tracked.whole_since = math.inf
@@ -546,25 +634,40 @@ class Watch:
         process = tracked.process
         if process.dead or process.loop.stopped:
             return
-        late = min(clock - min(tracked.record.deadline, tracked.limit), self._running_for(process.loop))
+        late = min(
+            clock - min(tracked.record.deadline, tracked.limit), self._running_for(process.loop)
+        )
         self.found("told", overdue(tracked.name, late, TOLERANCE))
 
     def _judge_stalled(self, tracked: _Tracked) -> None:
-        """Judge that a loop of callers that stands still, while the engine runs, loses its leases at `stall_limit`."""
+        """Judge that a loop of callers that stands still, while the engine runs, loses its leases
+        at `stall_limit`.
+        """
         process, limit = tracked.process, self._plan.stall_limit
         if limit is None or tracked.home is process.loop or process.dead or process.loop.stopped:
             return
-        stood = min(tracked.home.stood_at(self._world.now), self._world.now - max(tracked.at, process.loop.resumed_at))
-        self.found("stalled", too_patient(tracked.name, stood * process.loop.rate, limit, TOLERANCE))
+        stood = min(
+            tracked.home.stood_at(self._world.now),
+            self._world.now - max(tracked.at, process.loop.resumed_at),
+        )
+        self.found(
+            "stalled", too_patient(tracked.name, stood * process.loop.rate, limit, TOLERANCE)
+        )
 
     def _running_for(self, loop: ProcessLoop) -> float:
         """Return the seconds since which the timers of a loop come in time."""
-        return (self._world.now - loop.resumed_at) - (AFTER_SUSPEND / loop.rate if loop.was_suspended else 0.0)
+        return (self._world.now - loop.resumed_at) - (
+            AFTER_SUSPEND / loop.rate if loop.was_suspended else 0.0
+        )
 
     def _judge_owner(self, tracked: _Tracked) -> None:
         # A loop of callers runs only while the process runs.
         loop, now = tracked.home, self._world.now
-        if tracked.process.dead or loop.stopped or now - max(tracked.at, loop.resumed_at) < TOLERANCE:
+        if (
+            tracked.process.dead
+            or loop.stopped
+            or now - max(tracked.at, loop.resumed_at) < TOLERANCE
+        ):
             return
         if tracked.owner is None:
             self.found("leftovers", f"{tracked.name} was granted, and nobody has it")
@@ -581,7 +684,11 @@ class Watch:
             live |= {record.token for record in engine.extender.leases}
             for asking in [*engine.lines.contenders(), *engine._past_the_lines]:
                 for round_ in (asking.round, asking._second):  # type: ignore[attr-defined]
-                    if round_ is not None and (round_.open or round_ is asking._second) and asking.round is not None:  # type: ignore[attr-defined]
+                    if (
+                        round_ is not None
+                        and (round_.open or round_ is asking._second)
+                        and asking.round is not None
+                    ):  # type: ignore[attr-defined]
                         live.add(asking.round.token)  # type: ignore[attr-defined]
         seen: dict[tuple[int, bytes, bytes], float] = {}
         left = []
@@ -604,12 +711,21 @@ class Watch:
                     continue
                 link = owner.links[server.index]
                 calm = link.calm_since
-                troubled = max(since, calm if calm < math.inf else now, server.running_since, owner.loop.resumed_at)
+                troubled = max(
+                    since,
+                    calm if calm < math.inf else now,
+                    server.running_since,
+                    owner.loop.resumed_at,
+                )
                 soon, slow = None, 1 / min(plan.rates)
                 # Who closes without a connection to a node cannot tell it.
                 parted = calm + LOOK_EVERY >= owner.closing
-                # Where clocks are beyond drift, keys may outlive the time for which their owner owes the release.
-                unowed = not plan.within_drift and (troubled - since + LOOK_EVERY) * max(plan.rates) > plan.ttl
+                # Where clocks are beyond drift, keys may outlive the time for which their owner
+                # owes the release.
+                unowed = (
+                    not plan.within_drift
+                    and (troubled - since + LOOK_EVERY) * max(plan.rates) > plan.ttl
+                )
                 if (
                     not parted
                     and not unowed
@@ -623,7 +739,16 @@ class Watch:
                     # The mark lives for the rest of the min_hold, from when it comes to the node.
                     min_hold = self._min_holds[token].record.spec.life.min_hold
                     soon += min_hold * (1 + DRIFT_FACTOR) * slow * max(1.0, *plan.rates)
-                left.append(Leftover(server.name, key, token, troubled, soon, self._life * slow + self._round_trip + 0.1))
+                left.append(
+                    Leftover(
+                        server.name,
+                        key,
+                        token,
+                        troubled,
+                        soon,
+                        self._life * slow + self._round_trip + 0.1,
+                    )
+                )
             self._stuck += stuck
             self._stuck_to_all += stuck.keys() - server.read()
         self._orphans = seen
@@ -632,19 +757,27 @@ class Watch:
     @property
     def crowd(self) -> tuple[int, int, float]:
         """Acquisitions, and what they took from the first one on: attempts, and commands per node."""
-        attempts, commands = (now - before for now, before in zip(self._asked(), self._before, strict=True))
+        attempts, commands = (
+            now - before for now, before in zip(self._asked(), self._before, strict=True)
+        )
         return self.grants, attempts, commands / self._plan.nodes
 
     def _asked(self) -> tuple[int, int]:
-        return sum(p.counters.attempts for p in self._processes), sum(server.calls for server in self._servers)
+        return sum(p.counters.attempts for p in self._processes), sum(
+            server.calls for server in self._servers
+        )
 
     @property
     def longest(self) -> tuple[float, float]:
-        """Seconds for which somebody waited for what was free: what a message should end, and what a look may."""
+        """Seconds for which somebody waited for what was free: what a message should end, and what
+        a look may.
+        """
         return self._stall.longest, self._net.longest
 
     def _judge_queues(self) -> None:
-        """No entry stays whose process has stopped to wait; note where those that come first cannot ask."""
+        """No entry stays whose process has stopped to wait; note where those that come first cannot
+        ask.
+        """
         now = self._world.now
         entries: dict[tuple[int, bytes, bytes], _Entry] = {}
         offers: dict[tuple[int, bytes, bytes, float], float] = {}
@@ -654,7 +787,9 @@ class Watch:
                 offered.setdefault(key, []).append(member)
                 process = self._by_manager[manager_in(member)]
                 if not process.dead and not _stands(process, member):
-                    since = offers[server.index, key, member, over] = self._offers.get((server.index, key, member, over), now)
+                    since = offers[server.index, key, member, over] = self._offers.get(
+                        (server.index, key, member, over), now
+                    )
                     self._judge_offer(server, key, member, since)
             locks = server.locks()
             taken = {*offered, *(key for key, _ in locks)}
@@ -670,19 +805,29 @@ class Watch:
                     else:
                         entry.over = min(entry.over, now)
                         self._judge_entry(server, key, member, entry, process)
-                # Beside a free key only the first knows of it: the offer to the one before has ended.
+                # Beside a free key only the first knows of it: the offer to the one before has
+                # ended.
                 told = 1 + sum(slot in taken for slot in slots)
                 first = [*(member for slot in slots for member in offered.get(slot, ())), *members]
-                # A release passes over dead waiters. A dead holder releases nothing, and only the first two know the expiry.
-                known = first[:2] if deserted.issuperset(slots) else [m for m in first if not self._is_known_dead(m)][:told]
+                # A release passes over dead waiters. A dead holder releases nothing, and only the
+                # first two know the expiry.
+                known = (
+                    first[:2]
+                    if deserted.issuperset(slots)
+                    else [m for m in first if not self._is_known_dead(m)][:told]
+                )
                 if not any(map(self._can_ask, known)):
                     self._shaky.update(dict.fromkeys(slots, now))
         self._entries, self._offers = entries, offers
 
     def _is_known_dead(self, member: bytes) -> bool:
-        """True for who was killed before it can have got the latest message: the nodes pass it over."""
+        """True for who was killed before it can have got the latest message: the nodes pass it
+        over.
+        """
         process = self._by_manager[manager_in(member)]
-        return process.dead and self._world.now - process.died_at > 2 * LOOK_EVERY + self._round_trip
+        return (
+            process.dead and self._world.now - process.died_at > 2 * LOOK_EVERY + self._round_trip
+        )
 
     def _is_of_the_dead(self, server: Server, value: bytes) -> bool:
         owner = self._by_name.get(server.owners.get(without_mark(value)[0], ""))
@@ -704,25 +849,40 @@ class Watch:
         # A server without the script is sent all of it in a second trip.
         trips = 2 if server.scripts_flushed_at > since - self._settled else 1
         if late > trips * self._round_trip + 0.02:
-            self.found("leftovers", f"{server.name} keeps {key!r} for {member!r}, which does not wait, for {late:.3f} s")
+            self.found(
+                "leftovers",
+                f"{server.name} keeps {key!r} for {member!r}, which does not wait, for {late:.3f} s",
+            )
 
-    def _judge_entry(self, server: Server, key: bytes, member: bytes, entry: _Entry, process: Process) -> None:
+    def _judge_entry(
+        self, server: Server, key: bytes, member: bytes, entry: _Entry, process: Process
+    ) -> None:
         link, loop = process.links[server.index], process.loop
-        # What came, or was sent, while anything was wrong goes when its turn comes, or with the queue.
+        # What came, or was sent, while anything was wrong goes when its turn comes, or with the
+        # queue.
         trouble = max(link.calm_since, server.running_since, loop.resumed_at)
-        if process.dead or loop.stopped or member in server.late or trouble > entry.since - self._settled:
+        if (
+            process.dead
+            or loop.stopped
+            or member in server.late
+            or trouble > entry.since - self._settled
+        ):
             return
         # Who closes no longer answers to a refusal that was under way.
         if entry.over > process.closing - self._plan.node_timeout - LOOK_EVERY:
             return
         allowed = 0.15 + self._plan.node_timeout + 2 * self._round_trip
-        self.found("leftovers", lingering(server.name, key, member, self._world.now - entry.over, allowed))
+        self.found(
+            "leftovers", lingering(server.name, key, member, self._world.now - entry.over, allowed)
+        )
 
     def _may_be_forgotten(self, line: Line[LeaseRecord]) -> bool:
-        """True until a waiter has looked again after another client has deleted its entries, or the holder died.
+        """True until a waiter has looked again after another client has deleted its entries, or the
+        holder died.
 
-        A holder may die that also was the first waiter, in another line. Only the second waiter for a lock is notified of
-        the expiry: for a slot, or to read, it is found by looks (docs/how-it-works.md).
+        A holder may die that also was the first waiter, in another line. Only the second waiter for
+        a lock is notified of the expiry: for a slot, or to read, it is found by looks
+        (docs/how-it-works.md).
         """
         rank = _rank(line)
         since = max(server.queue_deleted_at for server in self._servers)
@@ -731,21 +891,28 @@ class Watch:
         return self._world.now - since < SAFETY_NET * (1 + 2 * rank)
 
     def _is_behind_the_dead(self, line: Line[LeaseRecord]) -> bool:
-        """True for a later waiter until its next look, after those that knew of the free key could not ask (how-it-works)."""
+        """True for a later waiter until its next look, after those that knew of the free key could
+        not ask (how-it-works).
+        """
         rank = _rank(line)
         shaky = max(self._shaky.get(key, -math.inf) for key in line.keys)
         return rank > 0 and self._world.now - shaky < SAFETY_NET * (1 + 2 * rank)
 
     def _note_deserted(self, process: Process) -> None:
         """Note the keys that a killed process held while it also waited for them."""
-        held = {key for tracked in self._tracked if tracked.process is process for key in tracked.keys}
+        held = {
+            key for tracked in self._tracked if tracked.process is process for key in tracked.keys
+        }
         waited = {key for line in _lines(process) for key in line.keys}
         self._deserted.update(dict.fromkeys(held & waited, self._world.now))
 
     def _wanted_to_write(self) -> set[bytes]:
         """The keys whose readers cannot get a quorum, because a writer waits that may be alive."""
         wanted = [
-            key for server in self._servers for key, members in server.queues() if not all(map(self._is_known_dead, members))
+            key
+            for server in self._servers
+            for key, members in server.queues()
+            if not all(map(self._is_known_dead, members))
         ]
         return {key for key in wanted if wanted.count(key) > self._plan.nodes - self._quorum}
 
@@ -756,8 +923,11 @@ class Watch:
         forgotten: dict[tuple[Process, LineKey], float] = {}
         counting = [tracked for tracked in self._tracked if _counts(tracked)]
         held = {key for tracked in counting for key in tracked.keys} | self._granted_now
-        # Readers wait for a writer only: for one that has the key, or stands in the queues before them.
-        barred_to_read = {key for tracked in counting if not tracked.reads for key in tracked.keys} | self._granted_now
+        # Readers wait for a writer only: for one that has the key, or stands in the queues before
+        # them.
+        barred_to_read = {
+            key for tracked in counting if not tracked.reads for key in tracked.keys
+        } | self._granted_now
         barred_to_read |= self._wanted_to_write()
         well = True
         for process in self._processes:
@@ -774,16 +944,24 @@ class Watch:
                 if now - since < self._settled:
                     continue
                 quiet = now - self._settled
-                well = well and all(max(link.calm_since, link.server.well_since) < quiet for link in process.links)
+                well = well and all(
+                    max(link.calm_since, link.server.well_since) < quiet for link in process.links
+                )
                 stuck_keys = self._stuck_to_all if line.shared else self._stuck
                 taken = barred_to_read if line.shared else held
-                barred = {key for key in keys if key in taken or stuck_keys.count(key) > self._plan.nodes - self._quorum}
+                barred = {
+                    key
+                    for key in keys
+                    if key in taken or stuck_keys.count(key) > self._plan.nodes - self._quorum
+                }
                 if line.shared:
                     excuses = bool(barred)
                     # The readers of a key wait for something else than its writers.
                     keys = (*keys, b"to read")
                 elif line.slots is None:
-                    stuck = sum(key in keys for key in self._stuck) > self._plan.nodes - self._quorum
+                    stuck = (
+                        sum(key in keys for key in self._stuck) > self._plan.nodes - self._quorum
+                    )
                     excuses = bool(barred) or stuck
                 else:
                     excuses = len(barred) == len(keys)
@@ -793,16 +971,24 @@ class Watch:
         self._forgotten = forgotten
         for (process, key), since in forgotten.items():
             if now - since > 2 * LOOK_EVERY:
-                self.found("waiters", f"tasks of {process.name} wait for {key}, and none of them asks or stands in the queues")
-        # A key that stays on some nodes is met by a look; so are two in a row that do not take what they are offered.
+                self.found(
+                    "waiters",
+                    f"tasks of {process.name} wait for {key}, and none of them asks or stands in the queues",
+                )
+        # A key that stays on some nodes is met by a look; so are two in a row that do not take what
+        # they are offered.
         shaky = {key for key, at in self._shaky.items() if now - at < self._bound + SAFETY_NET}
         slow = {
             keys
             for keys in waited_for
-            if not self._split.isdisjoint(keys) or not shaky.isdisjoint(keys) or any(key in keys for key in self._stuck)
+            if not self._split.isdisjoint(keys)
+            or not shaky.isdisjoint(keys)
+            or any(key in keys for key in self._stuck)
         }
         words = self._stall.judge(now, self._bound, list(waited_for), excused | slow)
-        words = words or self._net.judge(now, SAFETY_NET + 12 * self._round_trip, list(waited_for), excused)
+        words = words or self._net.judge(
+            now, SAFETY_NET + 12 * self._round_trip, list(waited_for), excused
+        )
         self.found("waiters" if well else "minority", words)
 
 
@@ -817,11 +1003,16 @@ def _slots_of(queue: bytes, members: Sequence[bytes]) -> list[bytes]:
 
 def _counts(tracked: _Tracked) -> bool:
     """False for what a process that is stopped or killed has left of a lease that has expired."""
-    return tracked.record.remaining(tracked.process.loop.clock()) > 0.0 or not tracked.process.loop.stopped
+    return (
+        tracked.record.remaining(tracked.process.loop.clock()) > 0.0
+        or not tracked.process.loop.stopped
+    )
 
 
 def _rank(line: Line[LeaseRecord]) -> int:
-    """How many wait before a line, as it knows; no more than count for the time until its next look."""
+    """How many wait before a line, as it knows; no more than count for the time until its next
+    look.
+    """
     return 0 if line.place is None else min(line.place.queued[2] or 0, MOST_AHEAD)
 
 
@@ -834,4 +1025,9 @@ def _stands(process: Process, member: bytes) -> bool:
     line = None if process.engine is None else process.engine.lines._standing.get(member)
     if line is None or line.place is None:
         return False
-    return line.contender is None or not line.contender.unreachable or line.place.waiting or line.place.standing
+    return (
+        line.contender is None
+        or not line.contender.unreachable
+        or line.place.waiting
+        or line.place.standing
+    )

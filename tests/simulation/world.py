@@ -1,7 +1,9 @@
-"""True time, and event loops that live in it: one per simulated process, each with a clock of its own; nothing here waits.
+"""True time, and event loops that live in it: one per simulated process, each with a clock of its
+own; nothing here waits.
 
-A process is an event loop whose clock may run fast or slow, which can be stopped (its callbacks wait, its clock goes on)
-or suspended (its loop's clock stands still too, as `time.monotonic` does; the engine's boot time goes on).
+A process is an event loop whose clock may run fast or slow, which can be stopped (its callbacks
+wait, its clock goes on) or suspended (its loop's clock stands still too, as `time.monotonic` does;
+the engine's boot time goes on).
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ MOST_EVENTS = 1_000_000
 """Events of one run after which something is taken to go on for ever; a run has thousands."""
 
 MOST_CALLBACKS = 100_000
-"""Callbacks of one process at one instant after which it is taken to be caught in a loop without end."""
+"""Callbacks of one process at one instant after which it is taken to be caught in a loop without
+end.
+"""
 
 
 class World:
@@ -37,7 +41,8 @@ class World:
         now: True time, seconds.
         seed: What all randomness is derived from.
         log: What happened, as tuples of true time and words.
-        on_trouble: Called with what an event loop would have logged: an exception that nobody handles.
+        on_trouble: Called with what an event loop would have logged: an exception that nobody
+            handles.
     """
 
     def __init__(self, seed: int) -> None:
@@ -76,7 +81,9 @@ class World:
 
 @dataclass(slots=True)
 class _Hands:
-    """Where a process's clock stands: its offset, and the true seconds for which the process was suspended."""
+    """Where a process's clock stands: its offset, and the true seconds for which the process was
+    suspended.
+    """
 
     offset: float
     suspended: float = 0.0
@@ -147,12 +154,18 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
-        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
     ) -> asyncio.Task[Any]:
         """See asyncio."""
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:  # type: ignore[override]
         """See asyncio."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
@@ -162,13 +175,21 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return handle
 
     def call_later(  # type: ignore[override]
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See asyncio."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """See asyncio."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
@@ -178,7 +199,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """See asyncio: nobody handles this."""
         error = context.get("exception")
-        self.world.on_trouble(f"{self.name}: {context.get('message')}: {type(error).__name__} {error}")
+        self.world.on_trouble(
+            f"{self.name}: {context.get('message')}: {type(error).__name__} {error}"
+        )
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Of `asyncio.TimerHandle.cancel`; a cancelled timer is passed over when its time comes."""
@@ -238,7 +261,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return 0.0
 
     def go_on(self) -> None:
-        """Run what was ready, then what was received, then the timers that are due, as asyncio does."""
+        """Run what was ready, then what was received, then the timers that are due, as asyncio
+        does.
+        """
         self.stopped = False
         received, self._received = self._received, []
         overdue, self._overdue = self._overdue, []
@@ -251,7 +276,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._drain()
 
     def _true_of(self, when: float) -> float:
-        # Never early, by rounding: a real clock has moved on when a timer is looked at, this one would not.
+        # Never early, by rounding: a real clock has moved on when a timer is looked at, this one
+        # would not.
         return (when - self._hands.offset) / self.rate + self._hands.suspended + _EPSILON
 
     def _kick(self) -> None:

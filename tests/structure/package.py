@@ -33,11 +33,15 @@ class Module:
 
     @property
     def part(self) -> str:
-        """The part of the house it belongs to: the first name below the package, "" for the package itself."""
+        """The part of the house it belongs to: the first name below the package, "" for the package
+        itself.
+        """
         return (self.name + ".").split(".")[1]
 
     def imports(self) -> list[Import]:
-        """Return every import anywhere in the file, with relative ones spelled out; type-only ones are imports too."""
+        """Return every import anywhere in the file, with relative ones spelled out; type-only ones
+        are imports too.
+        """
         found = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -55,16 +59,23 @@ class Module:
         return ".".join([*parts, module] if module else parts)
 
     def public_definitions(self) -> set[str]:
-        """Return the functions and classes that the file itself defines and does not mark as private."""
+        """Return the functions and classes that the file itself defines and does not mark as
+        private.
+        """
         definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-        return {node.name for node in self.tree.body if isinstance(node, definitions) and not node.name.startswith("_")}
+        return {
+            node.name
+            for node in self.tree.body
+            if isinstance(node, definitions) and not node.name.startswith("_")
+        }
 
     def reexports(self) -> set[str]:
         """Return the public names that the file takes from the package when it is run."""
         return {
             alias.asname or alias.name
             for node in self.tree.body
-            if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").partition(".")[0] == PACKAGE)
+            if isinstance(node, ast.ImportFrom)
+            and (node.level or (node.module or "").partition(".")[0] == PACKAGE)
             for alias in node.names
             if not (alias.asname or alias.name).startswith("_")
         }
@@ -72,7 +83,9 @@ class Module:
 
 @cache
 def modules() -> tuple[Module, ...]:
-    """Return every module of the package that is imported here, be it the checkout's or an installed wheel's."""
+    """Return every module of the package that is imported here, be it the checkout's or an
+    installed wheel's.
+    """
     root = Path(aioredlock_ng.__file__).parent
     found = []
     for path in sorted(root.rglob("*.py")):

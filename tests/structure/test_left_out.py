@@ -30,13 +30,30 @@ def without_tls(tmp_path: Path) -> dict[str, str]:
 
 
 def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nodes=local", "-rp", *words]
-    env = {name: value for name, value in untraced().items() if not name.startswith("PYTEST_")} | {"CI": ""} | environ
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--nodes=local",
+        "-rp",
+        *words,
+    ]
+    env = (
+        {name: value for name, value in untraced().items() if not name.startswith("PYTEST_")}
+        | {"CI": ""}
+        | environ
+    )
+    return subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 @pytest.mark.parametrize("processes", ["-n0", "-n1"])
-def test_without_a_server_with_tls_only_its_tests_are_left_out(processes: str, without_tls: dict[str, str]) -> None:
+def test_without_a_server_with_tls_only_its_tests_are_left_out(
+    processes: str, without_tls: dict[str, str]
+) -> None:
     of_each_kind = "tests/integration/test_redis_py_internals.py::test_its_transport_can_be_taken_over_for_good"
     of_certificates = (
         "tests/integration/test_loops.py"
@@ -48,13 +65,24 @@ def test_without_a_server_with_tls_only_its_tests_are_left_out(processes: str, w
     assert done.stdout.count("left out:") == 1
     assert " 1 deselected" in done.stdout
     passed = re.findall(r"^PASSED (.+)$", done.stdout, re.MULTILINE)
-    kinds = {kind for name in passed if "for_good" in name for kind in ("tcp", "unix", "tls") if kind in name.partition("[")[2]}
+    kinds = {
+        kind
+        for name in passed
+        if "for_good" in name
+        for kind in ("tcp", "unix", "tls")
+        if kind in name.partition("[")[2]
+    }
     assert kinds == {"tcp", "unix"}
     assert any("mid_handshake" in name for name in passed)
 
 
 def test_without_promtool_its_tests_are_left_out(tmp_path: Path) -> None:
-    found = run("--collect-only", "tests/telemetry/test_promtool.py", PATH=str(tmp_path), **{SERVER_ENV: str(find_server())})
+    found = run(
+        "--collect-only",
+        "tests/telemetry/test_promtool.py",
+        PATH=str(tmp_path),
+        **{SERVER_ENV: str(find_server())},
+    )
     assert found.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, found.stdout + found.stderr
     assert re.search(r"^left out: tests that need promtool \(\d+\)$", found.stdout, re.MULTILINE)
 

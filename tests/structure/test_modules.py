@@ -17,7 +17,13 @@ NAMES = {module.name for module in modules()}
 def needed(module: Module, found: Import) -> str:
     """Return the module of the package that an import reaches, or "" for another library."""
     whole = f"{found.module}.{found.name}"
-    return whole if whole in NAMES else found.module if found.module in NAMES and found.module != module.name else ""
+    return (
+        whole
+        if whole in NAMES
+        else found.module
+        if found.module in NAMES and found.module != module.name
+        else ""
+    )
 
 
 def circle(needs: dict[str, set[str]]) -> list[str]:
@@ -43,14 +49,19 @@ def circle(needs: dict[str, set[str]]) -> list[str]:
 
 def test_no_module_and_no_script_is_longer_than_three_hundred_lines() -> None:
     files = [*ROOT.rglob("*.py"), *ROOT.rglob("*.lua")]
-    counted = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+    counted = {
+        path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in files
+    }
     assert counted
     assert {str(path): lines for path, lines in counted.items() if lines > LINES} == {}
 
 
 def test_no_modules_need_each_other_in_a_circle() -> None:
     """Imports for types count too: who wants to understand one file of a circle must read them all."""
-    needs = {module.name: {needed(module, found) for found in module.imports()} - {""} for module in modules()}
+    needs = {
+        module.name: {needed(module, found) for found in module.imports()} - {""}
+        for module in modules()
+    }
     assert needs[f"{PACKAGE}.redlock"]
     assert circle(needs) == []
 

@@ -1,4 +1,6 @@
-"""The README is short, and each of its examples runs against real nodes in place of the addresses that it names."""
+"""The README is short, and each of its examples runs against real nodes in place of the addresses
+that it names.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,15 @@ async def names_of(block: Block, nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
     return names
 
 
-async def test_the_first_example_of_the_readme_is_a_program_that_takes_the_lock(five_nodes: NodeSet) -> None:
+async def test_the_first_example_of_the_readme_is_a_program_that_takes_the_lock(
+    five_nodes: NodeSet,
+) -> None:
     five_nodes.found()
     urls = iter(five_nodes.urls)
     source = ADDRESS.sub(lambda _: next(urls), example("asyncio.run(").source)
-    program = await asyncio.create_subprocess_exec(sys.executable, "-c", source, stdout=asyncio.subprocess.PIPE)
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", source, stdout=asyncio.subprocess.PIPE
+    )
     printed, _ = await program.communicate()
     assert re.fullmatch(r"alone with order 42, on [23] nodes\n", printed.decode())
     await eventually(lambda: five_nodes.keys() == [set()] * len(five_nodes))
@@ -102,7 +108,9 @@ def test_the_readme_is_short_and_has_nothing_that_only_a_test_needs() -> None:
     for language, code in re.findall(r"^```(\w*)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL):
         assert language
         assert max(map(len, code.splitlines())) <= 88
-    assert [line for line in TEXT.splitlines() if len(line) > 100 and not line.startswith("|")] == []
+    assert [
+        line for line in TEXT.splitlines() if len(line) > 100 and not line.startswith("|")
+    ] == []
 
 
 def test_the_readme_opens_with_one_sentence_and_keeps_its_lists_short() -> None:

@@ -1,4 +1,6 @@
-"""The Lua files: known to servers by the SHA that we compute, the same bytes on every machine, each with its header."""
+"""The Lua files: known to servers by the SHA that we compute, the same bytes on every machine, each
+with its header.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 PACKAGE = "aioredlock_ng._scripts"
 PART = re.compile(r"^ *-- part: (\w+)$", re.MULTILINE)
 
-every_script = pytest.mark.parametrize("script", [*SCRIPTS, COMMANDS.script], ids=lambda script: script.name)
+every_script = pytest.mark.parametrize(
+    "script", [*SCRIPTS, COMMANDS.script], ids=lambda script: script.name
+)
 
 
 def stored(name: str) -> str:
@@ -33,7 +37,9 @@ async def test_every_server_names_the_scripts_by_our_sha(node_of_each_version: N
 
 
 def test_every_lua_file_but_the_one_sent_in_full_is_loaded() -> None:
-    files = {entry.name for entry in resources.files(PACKAGE).iterdir() if entry.name.endswith(".lua")}
+    files = {
+        entry.name for entry in resources.files(PACKAGE).iterdir() if entry.name.endswith(".lua")
+    }
     assert files == {f"{script.name}.lua" for script in (*SCRIPTS, COMMANDS.script)}
 
 
@@ -51,11 +57,18 @@ def test_a_script_opens_with_what_it_takes_and_returns(script: Script) -> None:
 
 
 @every_script
-def test_a_script_is_stored_with_unix_line_ends_and_sent_with_its_parts_in_place(script: Script) -> None:
+def test_a_script_is_stored_with_unix_line_ends_and_sent_with_its_parts_in_place(
+    script: Script,
+) -> None:
     text = stored(script.name)
     while found := PART.search(text):
         part = found[1]
-        text = re.sub(rf"^ *-- part: {part}\n", lambda _, part=part: stored(f"parts/{part}"), text, flags=re.MULTILINE)
+        text = re.sub(
+            rf"^ *-- part: {part}\n",
+            lambda _, part=part: stored(f"parts/{part}"),
+            text,
+            flags=re.MULTILINE,
+        )
     assert "\r" not in text
     assert "-- part:" not in text
     assert text.encode("ascii") == script.source
@@ -63,8 +76,14 @@ def test_a_script_is_stored_with_unix_line_ends_and_sent_with_its_parts_in_place
 
 def test_every_part_is_used_and_none_takes_keys_and_arguments_of_its_own() -> None:
     """A part that opens with what it does is not mistaken for a script."""
-    parts = {entry.name.removesuffix(".lua") for entry in resources.files(PACKAGE).joinpath("parts").iterdir()}
-    texts = [*(stored(script.name) for script in SCRIPTS), *(stored(f"parts/{part}") for part in parts)]
+    parts = {
+        entry.name.removesuffix(".lua")
+        for entry in resources.files(PACKAGE).joinpath("parts").iterdir()
+    }
+    texts = [
+        *(stored(script.name) for script in SCRIPTS),
+        *(stored(f"parts/{part}") for part in parts),
+    ]
     assert parts == {part for text in texts for part in PART.findall(text)}
     for part in parts:
         text = stored(f"parts/{part}")
@@ -73,9 +92,15 @@ def test_every_part_is_used_and_none_takes_keys_and_arguments_of_its_own() -> No
 
 
 def test_the_names_of_all_commands_that_scripts_call_are_declared() -> None:
-    """The doctor names rights by that list, and a new connection asks whether the server knows its commands."""
+    """The doctor names rights by that list, and a new connection asks whether the server knows its
+    commands.
+    """
     sources = [script.source.decode() for script in SCRIPTS]
-    called = {name for source in sources for name in re.findall(r"(?:redis\.p?call|\bask)\('([A-Z]+)'", source)}
+    called = {
+        name
+        for source in sources
+        for name in re.findall(r"(?:redis\.p?call|\bask)\('([A-Z]+)'", source)
+    }
     assert called - {"TYPE"} == set(CALLED), "TYPE is dispensable, and asked for in protected calls"
     assert len(CALLED) == len(set(CALLED))
 
@@ -83,8 +108,12 @@ def test_the_names_of_all_commands_that_scripts_call_are_declared() -> None:
 READS = ("get", "mget", "pttl", "ttl", "exists", "strlen", "zscore", "zmscore")
 
 
-async def test_the_reads_of_a_script_do_not_grow_with_the_names_of_a_lock(node_of_each_version: NodeSet) -> None:
-    """Up to Redis 7.0 each of them tracks all keys of the script: a read per name costs the square of their number."""
+async def test_the_reads_of_a_script_do_not_grow_with_the_names_of_a_lock(
+    node_of_each_version: NodeSet,
+) -> None:
+    """Up to Redis 7.0 each of them tracks all keys of the script: a read per name costs the square
+    of their number.
+    """
     trust, fence = "run:1000", "5"
     steps: list[tuple[str, bool, tuple[str, ...]]] = [
         ("acquire", False, ("one", "60000")),

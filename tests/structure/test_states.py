@@ -26,8 +26,12 @@ def texts(tree: ast.Module) -> set[str]:
         for scope in ast.walk(tree)
         if isinstance(scope, ast.ClassDef)
         for node in scope.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in STATES
-        if any(isinstance(part, ast.Name) and part.id == "str" for part in ast.walk(node.annotation))
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.target.id in STATES
+        if any(
+            isinstance(part, ast.Name) and part.id == "str" for part in ast.walk(node.annotation)
+        )
     }
 
 
@@ -36,5 +40,7 @@ def test_a_state_is_an_enum_or_a_literal_unless_it_is_a_text_of_somebody_else() 
 
 
 def test_a_state_that_may_be_any_text_is_found() -> None:
-    tree = ast.parse("class A:\n    cause: str = 'x'\n    role: str | None\n    state: Literal['up']\n    reason: str\n")
+    tree = ast.parse(
+        "class A:\n    cause: str = 'x'\n    role: str | None\n    state: Literal['up']\n    reason: str\n"
+    )
     assert texts(tree) == {"A.cause", "A.role"}

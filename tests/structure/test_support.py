@@ -40,7 +40,10 @@ def test_the_virtual_loop_names_who_waits_when_nothing_can_happen() -> None:
     async def waits_for_ever() -> None:
         await asyncio.get_running_loop().create_future()
 
-    with pytest.raises(Deadlock, match="waits_for_ever"), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with (
+        pytest.raises(Deadlock, match="waits_for_ever"),
+        asyncio.Runner(loop_factory=VirtualLoop) as runner,
+    ):
         runner.run(waits_for_ever())
 
 
@@ -137,7 +140,9 @@ async def _read_or_raise(reader: asyncio.StreamReader) -> None:
         raise ConnectionResetError
 
 
-async def test_a_server_with_tls_is_verified_by_its_authority(tls_server: LocalServer, other_tls_files: TLSFiles) -> None:
+async def test_a_server_with_tls_is_verified_by_its_authority(
+    tls_server: LocalServer, other_tls_files: TLSFiles
+) -> None:
     async with Redis.from_url(tls_server.url) as client:
         assert await client.ping()
     wrong = tls_server.url.partition("?")[0] + f"?ssl_ca_certs={other_tls_files.ca}"
@@ -146,7 +151,9 @@ async def test_a_server_with_tls_is_verified_by_its_authority(tls_server: LocalS
             await client.ping()
 
 
-async def test_a_server_of_the_tests_own_takes_settings(start_server: Callable[..., LocalServer]) -> None:
+async def test_a_server_of_the_tests_own_takes_settings(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server(["--maxmemory", "5mb"], password="p:w/d")
     async with Redis.from_url(server.url) as client:
         assert (await client.config_get("maxmemory"))["maxmemory"] == "5242880"
@@ -171,7 +178,9 @@ def test_what_the_processes_of_a_run_took_out_is_counted_once() -> None:
     workers.pytest_deselected([item] * 2)
     workers.pytest_deselected([item])
     plugins = SimpleNamespace(get_plugin={"terminalreporter": reporter}.get)
-    node = SimpleNamespace(config=SimpleNamespace(pluginmanager=plugins), workeroutput=worker.workeroutput)
+    node = SimpleNamespace(
+        config=SimpleNamespace(pluginmanager=plugins), workeroutput=worker.workeroutput
+    )
     for ended in (SimpleNamespace(config=node.config), node, node):
         workers.pytest_testnodedown(ended, None)
     assert len(reporter.stats["deselected"]) == 3
@@ -190,7 +199,9 @@ def test_nodes_given_by_url_are_never_shared_by_processes(monkeypatch: pytest.Mo
     workers.check(_Options({"--nodes": "local", "numprocesses": 2}))
 
 
-def test_make_test_runs_the_tests_of_its_folders_but_for_those_that_are_marked_full_or_slow() -> None:
+def test_make_test_runs_the_tests_of_its_folders_but_for_those_that_are_marked_full_or_slow() -> (
+    None
+):
     tests = Path(__file__).parents[1]
     assert all((tests / folder).is_dir() for folder in tiers.QUICK_FOLDERS)
     assert tiers.is_quick(tests / "unit" / "test_clock.py", ["virtual_time"])
@@ -203,9 +214,12 @@ def test_make_test_runs_the_tests_of_its_folders_but_for_those_that_are_marked_f
 
 
 @pytest.mark.parametrize(
-    ("tier", "folder", "ignored"), [("quick", "chaos", True), ("quick", "unit", None), (None, "chaos", None)]
+    ("tier", "folder", "ignored"),
+    [("quick", "chaos", True), ("quick", "unit", None), (None, "chaos", None)],
 )
-def test_make_test_imports_no_tests_of_other_folders(tier: str | None, folder: str, ignored: bool | None) -> None:
+def test_make_test_imports_no_tests_of_other_folders(
+    tier: str | None, folder: str, ignored: bool | None
+) -> None:
     config: Any = _Options({"--tier": tier})
     assert tiers.pytest_ignore_collect(Path(__file__).parents[1] / folder, config) is ignored
 

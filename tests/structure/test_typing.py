@@ -21,7 +21,9 @@ API = ROOT / "tests" / "typing" / "api.py"
 @pytest.mark.slow
 def test_the_public_api_has_the_promised_types() -> None:
     command = [sys.executable, "-m", "mypy", "--strict", str(API)]
-    told = subprocess.run(command, cwd=ROOT, env=untraced(), capture_output=True, text=True, timeout=55)
+    told = subprocess.run(
+        command, cwd=ROOT, env=untraced(), capture_output=True, text=True, timeout=55
+    )
     assert told.returncode == 0, told.stdout + told.stderr
 
 

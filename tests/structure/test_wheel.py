@@ -20,13 +20,25 @@ pytestmark = pytest.mark.once
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "uv", "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)]
+    build = [
+        sys.executable,
+        "-m",
+        "uv",
+        "build",
+        "--quiet",
+        "--wheel",
+        "--out-dir",
+        str(folder),
+        str(ROOT),
+    ]
     subprocess.run(build, env=untraced(), check=True, timeout=55)
     (path,) = folder.glob("*.whl")
     return zipfile.ZipFile(path)
 
 
-def test_the_wheel_holds_every_source_file_every_script_and_the_pytest_plugin(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_every_source_file_every_script_and_the_pytest_plugin(
+    wheel: zipfile.ZipFile,
+) -> None:
     package = ROOT / "aioredlock_ng"
     sources = {
         path.relative_to(ROOT).as_posix()
@@ -39,7 +51,9 @@ def test_the_wheel_holds_every_source_file_every_script_and_the_pytest_plugin(wh
     assert "aioredlock_ng/py.typed" in inside
 
 
-def test_the_wheel_has_the_command_and_the_pytest_plugin_as_entry_points(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_the_command_and_the_pytest_plugin_as_entry_points(
+    wheel: zipfile.ZipFile,
+) -> None:
     (entries,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
     found = configparser.ConfigParser()
     found.read_string(wheel.read(entries).decode())
@@ -54,5 +68,9 @@ def test_the_wheel_names_its_licence_and_what_it_needs(wheel: zipfile.ZipFile) -
     lines = wheel.read(metadata).decode().splitlines()
     assert "License-Expression: MIT" in lines
     assert "Requires-Python: >=3.11" in lines
-    required = {line.partition(": ")[2] for line in lines if line.startswith("Requires-Dist") and "extra ==" not in line}
+    required = {
+        line.partition(": ")[2]
+        for line in lines
+        if line.startswith("Requires-Dist") and "extra ==" not in line
+    }
     assert required == {"anyio>=4", "hiredis>=3.2", "redis[hiredis]>=5.3"}

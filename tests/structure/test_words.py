@@ -25,15 +25,13 @@ COLUMNS = 100
 """Longest line of code or comment."""
 
 # A pronoun is followed by a verb, a preposition or a relative clause; a number by a noun.
-AFTER_A_PRONOUN = (
-    "as|at|by|for|from|has|had|in|is|may|must|can|of|on|that|there|to|was|which|who|whose|will|with|would|does|alone|only"
-)
+AFTER_A_PRONOUN = "as|at|by|for|from|has|had|in|is|may|must|can|of|on|that|there|to|was|which|who|whose|will|with|would|does|alone|only"
 OPENERS = re.compile(
     r"(?:^|[.!?:;]\s|\n)\s*(?:[*-]\s+)?"
     rf"((?:Who|Whoever|What|Such|Those|Of these)\b|One\s+(?:{AFTER_A_PRONOUN})\b)"
 )
-# For each of these the glossary of docs/glossary.md has another name: grant or lease, successor, trusted, duplicate node,
-# queue, run.
+# For each of these the glossary of docs/glossary.md has another name: grant or lease, successor,
+# trusted, duplicate node, queue, run.
 OTHER_NAMES = re.compile(r"holdings?|heir|vouch\w*|twins?|precedence|turn_over|turns")
 
 ONLY_SEE = re.compile(r"See\s[^\n]*", re.IGNORECASE)
@@ -69,7 +67,9 @@ def docstrings_of(source: str) -> list[Text]:
     return [
         Text(node.lineno, node.value.value)
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
     ]
 
 
@@ -98,12 +98,18 @@ def texts_of(name: str, source: str) -> list[Text]:
 def without_a_subject(texts: list[Text]) -> list[str]:
     """Return where a sentence begins with a pronoun that no listener can resolve."""
     return [
-        f"line {text.line}: a sentence begins with {match[1]!r}" for text in texts for match in OPENERS.finditer(text.words)
+        f"line {text.line}: a sentence begins with {match[1]!r}"
+        for text in texts
+        for match in OPENERS.finditer(text.words)
     ]
 
 
 def too_long(source: str) -> list[str]:
-    return [f"line {number}: {len(line)} columns" for number, line in enumerate(source.splitlines(), 1) if len(line) > COLUMNS]
+    return [
+        f"line {number}: {len(line)} columns"
+        for number, line in enumerate(source.splitlines(), 1)
+        if len(line) > COLUMNS
+    ]
 
 
 def empty_references(docstrings: list[Text]) -> list[str]:
@@ -119,12 +125,18 @@ def names_of(name: str, source: str) -> set[str]:
     """Return every name in a Python or Lua source; for Lua, every word outside of comments."""
     if name.endswith(".lua"):
         return set(re.findall(r"[A-Za-z_]\w*", re.sub(r"--.*", "", source)))
-    return {token.string for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.NAME}
+    return {
+        token.string
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.NAME
+    }
 
 
 def other_names(name: str, source: str) -> list[str]:
     """Return the names for which the glossary has another."""
-    return sorted(found for found in names_of(name, source) if OTHER_NAMES.fullmatch(found.lower().strip("_")))
+    return sorted(
+        found for found in names_of(name, source) if OTHER_NAMES.fullmatch(found.lower().strip("_"))
+    )
 
 
 def is_pending(path: Path) -> bool:
@@ -150,7 +162,11 @@ def test_no_line_is_longer_than_a_hundred_columns() -> None:
 
 
 def test_every_docstring_says_what_the_code_does() -> None:
-    empty = {name: empty_references(docstrings_of(source)) for name, source in SOURCES.items() if name.endswith(".py")}
+    empty = {
+        name: empty_references(docstrings_of(source))
+        for name, source in SOURCES.items()
+        if name.endswith(".py")
+    }
     assert {name: found for name, found in empty.items() if found} == {}
 
 
@@ -160,7 +176,12 @@ def test_one_thing_has_one_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "source"), [("a.py", "class Holding: ..."), ("a.py", "_heir = 1"), ("a.lua", "local vouch = 1 -- holding")]
+    ("name", "source"),
+    [
+        ("a.py", "class Holding: ..."),
+        ("a.py", "_heir = 1"),
+        ("a.lua", "local vouch = 1 -- holding"),
+    ],
 )
 def test_another_name_is_found(name: str, source: str) -> None:
     assert len(other_names(name, source)) == 1
@@ -219,7 +240,9 @@ def test_a_line_of_a_hundred_and_one_columns_is_found() -> None:
     assert too_long("x" * 100 + "\n" + "y" * 101) == ["line 2: 101 columns"]
 
 
-@pytest.mark.parametrize("words", ["See `Sink.stands`.", "see Node", "  See `Node.ask`: the port.  "])
+@pytest.mark.parametrize(
+    "words", ["See `Sink.stands`.", "see Node", "  See `Node.ask`: the port.  "]
+)
 def test_a_docstring_that_only_refers_elsewhere_is_found(words: str) -> None:
     assert empty_references(docstrings_of(f'def f():\n    """{words}"""\n'))
 

@@ -1,4 +1,6 @@
-"""Where a run's nodes come from: given URLs, containers, or local processes; decided once, made when first needed."""
+"""Where a run's nodes come from: given URLs, containers, or local processes; decided once, made
+when first needed.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +147,9 @@ class UrlBackend:
 
 
 def choose(forced: str | None) -> Backend:
-    """Return the back end by its name, or the first that is there: given URLs, containers, local processes."""
+    """Return the back end by its name, or the first that is there: given URLs, containers, local
+    processes.
+    """
     if urls := given_urls(forced):
         return UrlBackend(urls)
     if forced == "urls":
@@ -170,7 +174,9 @@ def docker_answers() -> bool:
     parts = urlsplit(host)
     if parts.scheme not in {"unix", "tcp", "http"}:
         return _client_answers()
-    connection = http.client.HTTPConnection(parts.hostname or "localhost", parts.port or 2375, timeout=2)
+    connection = http.client.HTTPConnection(
+        parts.hostname or "localhost", parts.port or 2375, timeout=2
+    )
     try:
         if parts.scheme == "unix":
             connection.sock = socket.socket(socket.AF_UNIX)
@@ -194,5 +200,7 @@ def _client_answers() -> bool:
 
 def version_of(binary: Path) -> str:
     """Return a server program's name and version, such as "Redis 7.0.15" or "Valkey 9.1.2"."""
-    words = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout.split()
+    words = subprocess.run(
+        [binary, "--version"], capture_output=True, text=True, check=True
+    ).stdout.split()
     return f"{words[0]} {words[2].removeprefix('v=')}"

@@ -1,4 +1,6 @@
-"""Redis in containers, by testcontainers, from an image that is pulled or else made of the host's own server."""
+"""Redis in containers, by testcontainers, from an image that is pulled or else made of the host's
+own server.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,15 @@ if TYPE_CHECKING:
 
     from testcontainers.community.redis import RedisContainer
 
-__all__ = ["IMAGE_ENV", "LABEL", "REQUIRE_IMAGE", "ContainerNode", "Image", "image", "remove_leftovers"]
+__all__ = [
+    "IMAGE_ENV",
+    "LABEL",
+    "REQUIRE_IMAGE",
+    "ContainerNode",
+    "Image",
+    "image",
+    "remove_leftovers",
+]
 
 IMAGE_ENV = "AIOREDLOCK_NG_TEST_IMAGE"
 REQUIRE_IMAGE = "AIOREDLOCK_NG_REQUIRE_IMAGE"
@@ -36,7 +46,17 @@ REQUIRE_IMAGE = "AIOREDLOCK_NG_REQUIRE_IMAGE"
 LABEL = "aioredlock-ng-tests"
 
 _BUILT = "aioredlock-ng-test-redis"
-_SERVER = ["redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", "", "--appendonly", "no"]
+_SERVER = [
+    "redis-server",
+    "--bind",
+    "0.0.0.0",
+    "--protected-mode",
+    "no",
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+]
 # A registry that gives nothing for so long is not one to wait for.
 _PULL_STALL_SECONDS = 20
 
@@ -51,7 +71,9 @@ class Image:
 
 @cache
 def image() -> Image:
-    """Return the configured image, pulled when it is not there; where it cannot be, one built from the host's own server."""
+    """Return the configured image, pulled when it is not there; where it cannot be, one built from
+    the host's own server.
+    """
     wanted = os.environ.get(IMAGE_ENV, "redis:7")
     client = docker.from_env(timeout=_PULL_STALL_SECONDS)
     try:
@@ -64,11 +86,16 @@ def image() -> Image:
                 client.images.get(wanted)
             except (docker.errors.DockerException, OSError) as error:
                 if os.environ.get(REQUIRE_IMAGE) == "1":
-                    raise RuntimeError(f"{REQUIRE_IMAGE}=1, but {wanted} cannot be pulled: {error}") from error
+                    raise RuntimeError(
+                        f"{REQUIRE_IMAGE}=1, but {wanted} cannot be pulled: {error}"
+                    ) from error
                 built, version = _build(client)
                 # Processes that this one starts need not wait for the registry again.
                 os.environ[IMAGE_ENV] = built
-                return Image(built, f"image {built}, built from the host's {version} because {wanted} cannot be pulled")
+                return Image(
+                    built,
+                    f"image {built}, built from the host's {version} because {wanted} cannot be pulled",
+                )
     finally:
         client.close()
     return Image(wanted, f"image {wanted}")
@@ -88,7 +115,14 @@ def _build(client: docker.DockerClient) -> tuple[str, str]:
             for library in _libraries(program):
                 tar.add(library.resolve(), f"root{library}")
         lines = "\n".join(
-            ["FROM scratch", "COPY root /", "ENV PATH=/usr/bin", "WORKDIR /data", "EXPOSE 6379", f"CMD {json.dumps(_SERVER)}"]
+            [
+                "FROM scratch",
+                "COPY root /",
+                "ENV PATH=/usr/bin",
+                "WORKDIR /data",
+                "EXPOSE 6379",
+                f"CMD {json.dumps(_SERVER)}",
+            ]
         )
         dockerfile = tarfile.TarInfo("Dockerfile")
         dockerfile.size = len(lines)
@@ -99,7 +133,9 @@ def _build(client: docker.DockerClient) -> tuple[str, str]:
 
 
 def _libraries(program: Path) -> set[Path]:
-    """Return the shared libraries that a program loads, its loader among them, as the loader itself tells."""
+    """Return the shared libraries that a program loads, its loader among them, as the loader itself
+    tells.
+    """
     told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     return {Path(word) for word in told.split() if word.startswith("/")}
 
@@ -107,8 +143,9 @@ def _libraries(program: Path) -> set[Path]:
 def _redis_container() -> type[RedisContainer]:
     """Import testcontainers, which reads its environment at that moment.
 
-    Ryuk, its reaper, would need an image of its own; ours are removed by label. And where the tests run in a container
-    themselves, it would hand out the bridge's address, which is not where the ports are bound.
+    Ryuk, its reaper, would need an image of its own; ours are removed by label. And where the tests
+    run in a container themselves, it would hand out the bridge's address, which is not where the
+    ports are bound.
     """
     for name, value in {
         "TESTCONTAINERS_RYUK_DISABLED": "true",
@@ -153,13 +190,16 @@ class ContainerNode:
         for _ in range(10):
             self._port = free_port()
             container = RedisContainer(self._image, labels={LABEL: _owner()}).with_command(_SERVER)
-            # Not with_bind_ports, which would open a server without a password to the whole network.
+            # Not with_bind_ports, which would open a server without a password to the whole
+            # network.
             container.ports["6379"] = ("127.0.0.1", self._port)  # type: ignore[assignment]
             try:
                 container.start()
             except docker.errors.APIError as error:
                 container.stop()
-                if "port is already allocated" in str(error) or "address already in use" in str(error):
+                if "port is already allocated" in str(error) or "address already in use" in str(
+                    error
+                ):
                     continue
                 raise
             self._container = container
@@ -231,11 +271,15 @@ class ContainerNode:
 
 
 def remove_leftovers() -> int:
-    """Remove containers of this machine's earlier test processes that are gone, as after a kill; return how many."""
+    """Remove containers of this machine's earlier test processes that are gone, as after a kill;
+    return how many.
+    """
     client = docker.from_env()
     removed = 0
     try:
-        for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
+        for container in client.containers.list(
+            all=True, filters={"label": LABEL}, ignore_removed=True
+        ):
             host, _, process = container.labels[LABEL].rpartition("/")
             if host == socket.gethostname() and not Path(f"/proc/{process}").exists():
                 # Another process of ours may be at it too.

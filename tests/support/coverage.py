@@ -1,4 +1,6 @@
-"""Where coverage is not to follow: tests that compute a lot, and processes, whose lines of our package other tests run too."""
+"""Where coverage is not to follow: tests that compute a lot, and processes, whose lines of our
+package other tests run too.
+"""
 
 from __future__ import annotations
 
@@ -36,20 +38,28 @@ _CROWDS = {
 """Tests of many seconds in files whose other tests are short."""
 
 _TRACED = "[cancel-again-and-again-"
-"""One kind of cancellation is measured: only these tests run what follows a cancellation earlier in the same tick."""
+"""One kind of cancellation is measured: only these tests run what follows a cancellation earlier in
+the same tick.
+"""
 
 
 def untraced(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return an environment, this process's as a rule, without what has a Python started with it measure its coverage."""
-    return {name: value for name, value in environ.items() if not name.startswith(("COV_CORE", "COVERAGE"))}
+    """Return an environment, this process's as a rule, without what has a Python started with it
+    measure its coverage.
+    """
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(("COV_CORE", "COVERAGE"))
+    }
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Run a test without the tracer if it is one of those that compute a lot.
 
-    Not by pytest-cov's own marker: in a worker of pytest-xdist it ends one tracer, and another goes on that coverage has
-    started with the process.
+    Not by pytest-cov's own marker: in a worker of pytest-xdist it ends one tracer, and another goes
+    on that coverage has started with the process.
     """
     tracer = sys.gettrace()
     measured = item.config.pluginmanager.hasplugin("_cov")

@@ -16,14 +16,19 @@ T = TypeVar("T")
 
 
 @overload
-async def eventually(condition: Callable[[], Awaitable[T]], within: float = ..., every: float = ...) -> T: ...
+async def eventually(
+    condition: Callable[[], Awaitable[T]], within: float = ..., every: float = ...
+) -> T: ...
 @overload
 async def eventually(condition: Callable[[], T], within: float = ..., every: float = ...) -> T: ...
-async def eventually(condition: Callable[[], Any], within: float = 30.0, every: float = 0.005) -> Any:
-    """Ask `condition` (plain or async) until its answer is true, and return that; fail after `within` seconds.
+async def eventually(
+    condition: Callable[[], Any], within: float = 30.0, every: float = 0.005
+) -> Any:
+    """Ask `condition` (plain or async) until its answer is true, and return that; fail after
+    `within` seconds.
 
-    Patience costs nothing where it comes true, and reconnecting alone may take five seconds on a busy machine. A key that is
-    to be deleted must not expire sooner: give it a longer ttl.
+    Patience costs nothing where it comes true, and reconnecting alone may take five seconds on a
+    busy machine. A key that is to be deleted must not expire sooner: give it a longer ttl.
 
     Bounded by the real clock too, so that it ends on a virtual loop whose time stands still.
     """
@@ -35,5 +40,7 @@ async def eventually(condition: Callable[[], Any], within: float = 30.0, every: 
         if value:
             return value
         if loop.time() > end or time.monotonic() > real_end:
-            raise AssertionError(f"not within {within} s: {inspect.getsource(condition).strip()}; last answer {value!r}")
+            raise AssertionError(
+                f"not within {within} s: {inspect.getsource(condition).strip()}; last answer {value!r}"
+            )
         await asyncio.sleep(every)

@@ -1,4 +1,6 @@
-"""A server on loopback that answers as a test says: what no real server says, or none that can be had here."""
+"""A server on loopback that answers as a test says: what no real server says, or none that can be
+had here.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ def bulk(text: str) -> bytes:
 
 
 class FakeServer:
-    """Answers the handshake like a Redis of some version, and anything else with an error, unless told otherwise.
+    """Answers the handshake like a Redis of some version, and anything else with an error, unless
+    told otherwise.
 
     Args:
         version: In INFO.
@@ -68,7 +71,10 @@ class FakeServer:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._server.close()
         for writer in self._writers:

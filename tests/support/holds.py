@@ -31,7 +31,9 @@ class Holds:
         return max(self.waits.values())
 
 
-async def holds(work: dict[str, tuple[Process, tuple[str, ...]]], hold: float, seconds: float) -> Holds:
+async def holds(
+    work: dict[str, tuple[Process, tuple[str, ...]]], hold: float, seconds: float
+) -> Holds:
     """Let each worker want its lock again as soon as it gave it up."""
     loop = asyncio.get_running_loop()
     end, told = loop.time() + seconds, Holds()

@@ -1,4 +1,6 @@
-"""Tests that need what this machine lacks are taken out of the run, which says how many and why; it never looks itself."""
+"""Tests that need what this machine lacks are taken out of the run, which says how many and why; it
+never looks itself.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,12 @@ _KEY = pytest.StashKey[dict[str, int]]()
 _OUTPUT = "left_out"
 
 
-def take_out(config: pytest.Config, items: list[pytest.Item], lacks: Callable[[pytest.Item], str]) -> None:
-    """Take out every test for which `lacks` names something, in words that follow "tests that need"."""
+def take_out(
+    config: pytest.Config, items: list[pytest.Item], lacks: Callable[[pytest.Item], str]
+) -> None:
+    """Take out every test for which `lacks` names something, in words that follow "tests that
+    need".
+    """
     wants = [(item, lacks(item)) for item in items]
     needs = dict(Counter(need for _, need in wants if need))
     config.stash[_KEY] = needs
@@ -39,4 +45,10 @@ def hear(config: pytest.Config, output: dict[str, Any]) -> None:
 def told(config: pytest.Config) -> list[str]:
     """Say in a line what is left out, as far as it is known; in none when nothing is."""
     needs = config.stash.get(_KEY, {})
-    return [f"left out: tests that need {', '.join(f'{need} ({count})' for need, count in needs.items())}"] if needs else []
+    return (
+        [
+            f"left out: tests that need {', '.join(f'{need} ({count})' for need, count in needs.items())}"
+        ]
+        if needs
+        else []
+    )

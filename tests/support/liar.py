@@ -22,7 +22,9 @@ __all__ = ["TRUTH", "Liar", "encoded"]
 TRUTH: Any = object()
 """Returned by a test's `reply`: the server's own reply passes."""
 
-_NAMES = {script.sha: script.name for script in SCRIPTS} | {script.source: script.name for script in SCRIPTS}
+_NAMES = {script.sha: script.name for script in SCRIPTS} | {
+    script.source: script.name for script in SCRIPTS
+}
 
 
 class _ServerError(Exception):
@@ -80,7 +82,9 @@ class Liar:
                 writer.close()
                 to_server.close()
 
-    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, names: deque[str]) -> None:
+    async def _forward(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, names: deque[str]
+    ) -> None:
         parser = hiredis.Reader()
         while data := await source.read(65536):
             parser.feed(data)
@@ -91,7 +95,9 @@ class Liar:
             sink.write(data)
             await sink.drain()
 
-    async def _answer(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, names: deque[str]) -> None:
+    async def _answer(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, names: deque[str]
+    ) -> None:
         parser = hiredis.Reader(replyError=_ServerError)
         while data := await source.read(65536):
             parser.feed(data)
@@ -125,7 +131,9 @@ def encoded(value: Any) -> bytes:
         case Exception():
             return b"-%b\r\n" % str(value).encode()
         case dict():
-            return b"%%%d\r\n" % len(value) + b"".join(encoded(k) + encoded(v) for k, v in value.items())
+            return b"%%%d\r\n" % len(value) + b"".join(
+                encoded(k) + encoded(v) for k, v in value.items()
+            )
         case set() | frozenset():
             return b"~%d\r\n" % len(value) + b"".join(map(encoded, value))
         case list() | tuple():

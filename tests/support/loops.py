@@ -17,7 +17,9 @@ KINDS = ("plain", "debug", "eager", "uvloop")
 
 
 def factory(kind: str, *, virtual: bool) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes the loop for one test; a virtual clock takes the place of uvloop, which has no other clock."""
+    """Return what makes the loop for one test; a virtual clock takes the place of uvloop, which has
+    no other clock.
+    """
 
     def make() -> asyncio.AbstractEventLoop:
         loop = VirtualLoop() if virtual else _real(kind)
@@ -37,7 +39,8 @@ def _real(kind: str) -> asyncio.AbstractEventLoop:
 
     class Loop(uvloop.Loop):
         def close(self) -> None:
-            # Where its warning of a handle left open is an error, uvloop loses count of its handles and never returns.
+            # Where its warning of a handle left open is an error, uvloop loses count of its handles
+            # and never returns.
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", ResourceWarning)
                 super().close()

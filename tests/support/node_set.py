@@ -11,11 +11,16 @@ if TYPE_CHECKING:
 __all__ = ["OWN", "Node", "NodeSet", "keys_on", "locks_on", "trust"]
 
 OWN = "aioredlock_ng:"
-"""How the library's own keys begin: a node's marker and its fence counters, which stay when every lock is gone."""
+"""How the library's own keys begin: a node's marker and its fence counters, which stay when every
+lock is gone.
+"""
 
 
 class Node(Protocol):
-    """One real server. Every method blocks for some milliseconds, which a node that is paused does too."""
+    """One real server.
+
+    Every method blocks for some milliseconds, which a node that is paused does too.
+    """
 
     @property
     def url(self) -> str:
@@ -83,7 +88,9 @@ class NodeSet:
             node.wipe()
 
     def found(self) -> None:
-        """Mark every node as trusted, as if the set had been founded long ago with all its nodes up."""
+        """Mark every node as trusted, as if the set had been founded long ago with all its nodes
+        up.
+        """
         for node in self._nodes:
             trust(node)
 
@@ -96,11 +103,15 @@ class NodeSet:
                 node.start()
 
     def keys(self) -> list[set[str]]:
-        """Return the names of each node's locks in database 0: what a test leaves behind, or must not."""
+        """Return the names of each node's locks in database 0: what a test leaves behind, or must
+        not.
+        """
         return [locks_on(node) for node in self._nodes]
 
     def left(self) -> list[set[str]]:
-        """Return the names of each node's keys in database 0 that do not stay for ever: of locks, queues and labels."""
+        """Return the names of each node's keys in database 0 that do not stay for ever: of locks,
+        queues and labels.
+        """
         return [keys_on(node) - {f"{OWN}marker", f"{OWN}fences"} for node in self._nodes]
 
     def __len__(self) -> int:
@@ -126,4 +137,6 @@ def locks_on(node: Node) -> set[str]:
 def keys_on(node: Node) -> set[str]:
     """Return the names of a node's keys in database 0."""
     # cjson encodes an empty table as an object.
-    return set(json.loads(node.command("EVAL", 'return cjson.encode(redis.call("KEYS", "*"))', "0")))
+    return set(
+        json.loads(node.command("EVAL", 'return cjson.encode(redis.call("KEYS", "*"))', "0"))
+    )

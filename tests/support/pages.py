@@ -1,7 +1,9 @@
-"""The Python blocks of a page, as they are run: against real nodes in place of the addresses that the page names.
+"""The Python blocks of a page, as they are run: against real nodes in place of the addresses that
+the page names.
 
-A comment `<!-- before … -->` right above a block holds code that runs before it, `<!-- after … -->` right below what runs
-after it, and checks what the block promises: neither is seen by who reads the page. It starts no node.
+A comment `<!-- before … -->` right above a block holds code that runs before it, `<!-- after … -->`
+right below what runs after it, and checks what the block promises: neither is seen by who reads the
+page. It starts no node.
 """
 
 from __future__ import annotations
@@ -58,8 +60,16 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-async def run(block: Block, nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, names: dict[str, Any] | None = None) -> None:
-    """Run a block among these names, which it adds to. The environment names the nodes too; no lock's key may be left."""
+async def run(
+    block: Block,
+    nodes: NodeSet,
+    monkeypatch: pytest.MonkeyPatch,
+    names: dict[str, Any] | None = None,
+) -> None:
+    """Run a block among these names, which it adds to.
+
+    The environment names the nodes too; no lock's key may be left.
+    """
     urls: dict[str, str] = {}
 
     def real(match: re.Match[str]) -> str:
@@ -67,7 +77,9 @@ async def run(block: Block, nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, nam
 
     source = ADDRESS.sub(real, block.source)
     monkeypatch.setenv("AIOREDLOCK_NG_NODES", ",".join(nodes.urls))
-    code = compile(source, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    code = compile(
+        source, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
+    )
     done = eval(code, {"__name__": block.page.stem.lower()} if names is None else names)
     if inspect.isawaitable(done):
         await done

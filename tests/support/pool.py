@@ -1,4 +1,6 @@
-"""Nodes that live for the whole run, lent to one test at a time: empty and running when lent, mended when given back."""
+"""Nodes that live for the whole run, lent to one test at a time: empty and running when lent,
+mended when given back.
+"""
 
 from __future__ import annotations
 
@@ -67,6 +69,11 @@ class VersionPools:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for pool in self._pools.values():
             pool.close()

@@ -1,4 +1,6 @@
-"""A TCP proxy in front of one node that delays, stalls, cuts and refuses; never looks at what it carries."""
+"""A TCP proxy in front of one node that delays, stalls, cuts and refuses; never looks at what it
+carries.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Direction:
             with contextlib.suppress(asyncio.CancelledError, OSError):
                 await delivering
 
-    async def _deliver(self, pending: asyncio.Queue[tuple[float, bytes]], sink: asyncio.StreamWriter) -> None:
+    async def _deliver(
+        self, pending: asyncio.Queue[tuple[float, bytes]], sink: asyncio.StreamWriter
+    ) -> None:
         while True:
             due, data = await pending.get()
             late = due - asyncio.get_running_loop().time()
@@ -153,13 +157,18 @@ class Proxy:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.refuse()
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        task = asyncio.get_running_loop().create_task(self._connection(reader, writer), name=f"proxy-{self.accepted}")
+        task = asyncio.get_running_loop().create_task(
+            self._connection(reader, writer), name=f"proxy-{self.accepted}"
+        )
         self._carriers.add(task)
         task.add_done_callback(self._carriers.discard)
 
@@ -169,7 +178,9 @@ class Proxy:
             if self._parts.scheme == "unix":
                 inner, outer = await asyncio.open_unix_connection(self._parts.path)
             else:
-                inner, outer = await asyncio.open_connection(self._parts.hostname, self._parts.port or 6379)
+                inner, outer = await asyncio.open_connection(
+                    self._parts.hostname, self._parts.port or 6379
+                )
         except OSError:
             self._writers.discard(writer)
             writer.transport.abort()
@@ -180,7 +191,8 @@ class Proxy:
             asyncio.create_task(self.to_client.carry(inner, writer)),
         ]
         try:
-            # One end that closes closes the other: a half-open connection is nothing that Redis has.
+            # One end that closes closes the other: a half-open connection is nothing that Redis
+            # has.
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for way in ways:

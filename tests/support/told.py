@@ -41,14 +41,18 @@ class Told:
             self.texts += [repr(vars(thing)), *map(str, getattr(thing, "votes", ()))]
 
     async def by(self, call: Awaitable[object]) -> None:
-        """What a call returns, for people; or the error that it raises in the library's or aioredlock's words."""
+        """What a call returns, for people; or the error that it raises in the library's or
+        aioredlock's words.
+        """
         try:
             self.texts.append(repr(await call))
         except (RedlockError, AioredlockError, RuntimeError) as error:
             self(error)
 
     def assert_harmless(self, *tokens: str) -> None:
-        """Nothing beyond the beginning of a token, nothing of a value, and nothing that looks like a whole token."""
+        """Nothing beyond the beginning of a token, nothing of a value, and nothing that looks like
+        a whole token.
+        """
         text = "\n".join(self.texts)
         for secret in (TOKEN, VALUE, *tokens):
             assert secret[:7] not in text

@@ -45,7 +45,9 @@ class UrlNode:
     def command(self, *args: str) -> bytes:
         """Send one command over a connection of its own; return a plain reply's payload."""
         # The newer protocol would turn numbers into objects, and so would the client's own methods.
-        connection = redis.Redis.from_url(self.url, socket_timeout=5, single_connection_client=True, protocol=2)
+        connection = redis.Redis.from_url(
+            self.url, socket_timeout=5, single_connection_client=True, protocol=2
+        )
         try:
             assert connection.connection is not None
             connection.connection.send_command(*args)  # type: ignore[no-untyped-call,unused-ignore]

@@ -1,4 +1,6 @@
-"""An event loop whose clock jumps to the next timer: an hour of sleeps takes no time; it never waits for real."""
+"""An event loop whose clock jumps to the next timer: an hour of sleeps takes no time; it never
+waits for real.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Deadlock", "VirtualLoop"]
 
-# A thread that the test started may be about to wake the loop: only after this is there nothing left to wait for.
+# A thread that the test started may be about to wake the loop: only after this is there nothing
+# left to wait for.
 _GRACE = 1.0
 
 T = TypeVar("T")
@@ -20,7 +23,10 @@ Ts = TypeVarTuple("Ts")
 
 
 class Deadlock(RuntimeError):
-    """Every task waits and no timer is set: nothing can ever happen again. The message lists who waits where."""
+    """Every task waits and no timer is set: nothing can ever happen again.
+
+    The message lists who waits where.
+    """
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -41,7 +47,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Let time pass at once, as if the process had been stopped for so long: timers fire late."""
         self._now += seconds
 
-    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
         """Run `func` in a thread, while the clock stands still."""
         future = super().run_in_executor(executor, func, *args)
         self.threads += 1
@@ -81,6 +89,12 @@ def _who_waits(loop: VirtualLoop) -> str:
     waiting = []
     for task in sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name):
         frames = task.get_stack()
-        where = f"{frames[-1].f_code.co_qualname}, line {frames[-1].f_lineno}" if frames else "not started"
+        where = (
+            f"{frames[-1].f_code.co_qualname}, line {frames[-1].f_lineno}"
+            if frames
+            else "not started"
+        )
         waiting.append(f"  {task.get_name()} in {where}")
-    return "\n".join([f"at {loop.time():.3f} nothing is ready and no timer is set; waiting:", *waiting])
+    return "\n".join(
+        [f"at {loop.time():.3f} nothing is ready and no timer is set; waiting:", *waiting]
+    )

@@ -1,4 +1,5 @@
-"""A run shared by several processes (pytest-xdist's `-n auto`): how many there are, and what they tell the one that prints.
+"""A run shared by several processes (pytest-xdist's `-n auto`): how many there are, and what they
+tell the one that prints.
 
 No test knows of it: each process lends nodes of its own.
 """
@@ -17,7 +18,13 @@ from tests.support.backends import given_urls
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["check", "is_shared", "pytest_deselected", "pytest_testnodedown", "pytest_xdist_auto_num_workers"]
+__all__ = [
+    "check",
+    "is_shared",
+    "pytest_deselected",
+    "pytest_testnodedown",
+    "pytest_xdist_auto_num_workers",
+]
 
 _MOST = 8
 """Each process starts up to five nodes, and three of each server version."""
@@ -41,34 +48,45 @@ def check(config: Options) -> None:
     """Refuse to share nodes that are given.
 
     Raises:
-        pytest.UsageError: Every test flushes its nodes, and several processes would flush the same ones.
+        pytest.UsageError: Every test flushes its nodes, and several processes would flush the same
+        ones.
     """
     if is_shared(config) and given_urls(config.getoption("--nodes")):
-        raise pytest.UsageError("several processes cannot share the nodes that are given by URL: each test flushes them")
+        raise pytest.UsageError(
+            "several processes cannot share the nodes that are given by URL: each test flushes them"
+        )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: Options) -> int:
-    """More processes than processors, for tests also wait. Only this process if all of them would flush the same nodes.
+    """More processes than processors, for tests also wait.
+
+    Only this process if all of them would flush the same nodes.
 
     Tests of the quick tier wait as much as they compute. Many others start processes that compute.
     """
     if given_urls(config.getoption("--nodes")):
         return 0
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processors = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return min(_MOST, processors + (2 if config.getoption("--tier", None) == "quick" else 1))
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """In a worker: remember how many tests were taken out, which its controller would not hear of."""
-    output: dict[str, Any] | None = getattr(items[0].config, "workeroutput", None) if items else None
+    output: dict[str, Any] | None = (
+        getattr(items[0].config, "workeroutput", None) if items else None
+    )
     if output is not None:
         output[_TAKEN_OUT] = output.get(_TAKEN_OUT, 0) + len(items)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """In the controller: count for the last line what the workers took out, and keep why; each took out the same."""
+    """In the controller: count for the last line what the workers took out, and keep why; each took
+    out the same.
+    """
     reporter = node.config.pluginmanager.get_plugin("terminalreporter")
     output = getattr(node, "workeroutput", {})
     left_out.hear(node.config, output)

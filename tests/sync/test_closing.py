@@ -1,4 +1,6 @@
-"""The opening and the closing of a manager for threads, when something comes in between: both end, and nothing stays behind."""
+"""The opening and the closing of a manager for threads, when something comes in between: both end,
+and nothing stays behind.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def thread_of(redlock: Redlock) -> EngineThread:
     return here.thread
 
 
-def test_a_close_on_the_engines_own_thread_is_refused_during_another_close(three_nodes: NodeSet) -> None:
+def test_a_close_on_the_engines_own_thread_is_refused_during_another_close(
+    three_nodes: NodeSet,
+) -> None:
     refused: list[RedlockError] = []
 
     def sink(event: Event) -> None:
@@ -82,7 +86,9 @@ def test_a_close_that_was_interrupted_before_it_began_is_begun_by_the_next_openi
         assert redlock.lock("order", blocking_timeout=PATIENCE).acquire().release()
 
 
-def test_an_exit_by_a_sink_during_a_close_ends_all_leases_and_reaches_no_caller(three_nodes: NodeSet) -> None:
+def test_an_exit_by_a_sink_during_a_close_ends_all_leases_and_reaches_no_caller(
+    three_nodes: NodeSet,
+) -> None:
     ended: list[str] = []
 
     def sink(event: Event) -> None:
@@ -99,7 +105,9 @@ def test_an_exit_by_a_sink_during_a_close_ends_all_leases_and_reaches_no_caller(
     wait_until(lambda: not engine_threads())
 
 
-def test_an_error_of_a_close_reaches_its_caller(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_close_reaches_its_caller(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     redlock = Redlock(three_nodes.urls).open()
     ordinary, thread = redlock._process.open().redlock, thread_of(redlock)
     aclose = ordinary.aclose
@@ -114,7 +122,9 @@ def test_an_error_of_a_close_reaches_its_caller(three_nodes: NodeSet, monkeypatc
     assert thread.ended.done()
 
 
-def test_an_opening_that_fails_says_why_each_time_and_leaves_no_thread(three_nodes: NodeSet) -> None:
+def test_an_opening_that_fails_says_why_each_time_and_leaves_no_thread(
+    three_nodes: NodeSet,
+) -> None:
     url = three_nodes.urls[0]
     redlock = Redlock([url, url.replace("127.0.0.1", "localhost"), three_nodes.urls[1]])
     for _ in range(2):
@@ -189,4 +199,8 @@ def test_a_thread_that_dies_while_it_closes_lets_the_close_return(
         may_end.set()
         closing.result(PATIENCE)
         assert thread.ended.done()
-    assert not [record for record in caplog.records if record.levelno >= logging.ERROR and record.name == "asyncio"]
+    assert not [
+        record
+        for record in caplog.records
+        if record.levelno >= logging.ERROR and record.name == "asyncio"
+    ]

@@ -1,4 +1,6 @@
-"""Elections for threads on real nodes: who leads, how the lead is handed over, and how a body learns that its term ends."""
+"""Elections for threads on real nodes: who leads, how the lead is handed over, and how a body
+learns that its term ends.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aioredlock_ng
-from aioredlock_ng import ConfigurationError, LockHeld, LockLost, LockNotAcquired, LockReleased, RedlockClosed, RedlockError
+from aioredlock_ng import (
+    ConfigurationError,
+    LockHeld,
+    LockLost,
+    LockNotAcquired,
+    LockReleased,
+    RedlockClosed,
+    RedlockError,
+)
 from aioredlock_ng._threaded import engine_thread
 from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng.events import SteppingDown, TermBegan, TermEnded, TermOutlived
@@ -86,7 +96,9 @@ def waits(manager: Redlock, count: int = 1) -> Callable[[], bool]:
     return lambda: manager.inspect(NAME).waiting == count
 
 
-def test_a_candidate_leads_in_the_calling_thread_and_run_returns_the_result(redlock: Redlock, three_nodes: NodeSet) -> None:
+def test_a_candidate_leads_in_the_calling_thread_and_run_returns_the_result(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
     election = redlock.election(NAME, label="ann")
     assert not election.leading
 
@@ -136,12 +148,17 @@ def test_resign_hands_over_to_the_candidate_of_another_manager(
     assert not first.resign()
 
 
-def test_resign_hands_over_to_another_process(redlock: Redlock, three_nodes: NodeSet, pool: ThreadPoolExecutor) -> None:
+def test_resign_hands_over_to_another_process(
+    redlock: Redlock, three_nodes: NodeSet, pool: ThreadPoolExecutor
+) -> None:
     work, election = Work(), redlock.election(NAME, label="parent")
     running = pool.submit(election.run, work)
     fence = work.began.get(timeout=PATIENCE).fence
     with subprocess.Popen(
-        [sys.executable, "-c", CANDIDATE, *three_nodes.urls], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CANDIDATE, *three_nodes.urls],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as child:
         assert child.stdout is not None
         wait_until(waits(redlock))
@@ -156,7 +173,9 @@ def test_resign_hands_over_to_another_process(redlock: Redlock, three_nodes: Nod
     assert election.run(lambda lease: lease.fence) > int(told[1])  # type: ignore[operator]
 
 
-def test_a_candidate_that_waits_resigns_without_having_led(redlock: Redlock, rival: Redlock, pool: ThreadPoolExecutor) -> None:
+def test_a_candidate_that_waits_resigns_without_having_led(
+    redlock: Redlock, rival: Redlock, pool: ThreadPoolExecutor
+) -> None:
     election = rival.election(NAME)
     with redlock.election(NAME):
         waiting = pool.submit(election.run, Work())
@@ -171,7 +190,9 @@ def test_a_candidate_that_waits_resigns_without_having_led(redlock: Redlock, riv
         wait_until(waits(redlock, 0))
 
 
-def test_a_body_that_resigns_releases_the_lock_before_it_ends(redlock: Redlock, rival: Redlock) -> None:
+def test_a_body_that_resigns_releases_the_lock_before_it_ends(
+    redlock: Redlock, rival: Redlock
+) -> None:
     election, told = redlock.election(NAME, on_lost=lambda _: told.set()), threading.Event()
 
     def main(lease: Lease) -> None:
@@ -188,7 +209,9 @@ def test_a_body_that_resigns_releases_the_lock_before_it_ends(redlock: Redlock, 
     assert not told.is_set()
 
 
-def test_a_resigned_with_ends_by_the_error_of_check(redlock: Redlock, pool: ThreadPoolExecutor) -> None:
+def test_a_resigned_with_ends_by_the_error_of_check(
+    redlock: Redlock, pool: ThreadPoolExecutor
+) -> None:
     election = redlock.election(NAME)
     with pytest.raises(LockReleased, match="the leader of 'scheduler' resigned"), election as lease:  # noqa: PT012
         resigning = pool.submit(election.resign)
@@ -226,7 +249,9 @@ def test_a_body_whose_keys_are_deleted_is_told_and_the_candidate_stands_again(
     assert lost.empty()
 
 
-def test_a_lost_term_raises_without_rejoin_and_at_the_end_of_with(redlock: Redlock, rival: Redlock) -> None:
+def test_a_lost_term_raises_without_rejoin_and_at_the_end_of_with(
+    redlock: Redlock, rival: Redlock
+) -> None:
     election = redlock.election(NAME, rejoin=False)
 
     def main(lease: Lease) -> str:
@@ -244,7 +269,9 @@ def test_a_lost_term_raises_without_rejoin_and_at_the_end_of_with(redlock: Redlo
     assert "was lost after" in error.value.__notes__[0]
 
 
-def test_a_body_that_works_on_after_the_loss_is_reported(watched: Redlock, rival: Redlock, events: list[Event]) -> None:
+def test_a_body_that_works_on_after_the_loss_is_reported(
+    watched: Redlock, rival: Redlock, events: list[Event]
+) -> None:
     election = watched.election(NAME, rejoin=False)
 
     def main(lease: Lease) -> None:
@@ -267,7 +294,9 @@ def test_a_leader_is_told_to_step_down_while_its_lease_is_still_valid(
     watched: Redlock, rival: Redlock, events: list[Event], pool: ThreadPoolExecutor
 ) -> None:
     told: Queue[Lease] = Queue()
-    election = watched.election(NAME, label="ann", ttl=4, step_down=1, max_hold=1.5, rejoin=False, on_lost=told.put)
+    election = watched.election(
+        NAME, label="ann", ttl=4, step_down=1, max_hold=1.5, rejoin=False, on_lost=told.put
+    )
 
     def main(lease: Lease) -> None:
         following = pool.submit(rival.election(NAME).run, lambda other: other.fence)
@@ -288,10 +317,16 @@ def test_a_leader_is_told_to_step_down_while_its_lease_is_still_valid(
     wait_until(lambda: len(fences) == 2)
     assert fences[0] < fences[1]
     kinds = (TermBegan, SteppingDown, TermEnded, TermOutlived)
-    assert [type(event) for event in events if isinstance(event, kinds)] == [TermBegan, SteppingDown, TermEnded]
+    assert [type(event) for event in events if isinstance(event, kinds)] == [
+        TermBegan,
+        SteppingDown,
+        TermEnded,
+    ]
 
 
-def test_a_body_that_steps_down_and_returns_lets_its_candidate_stand_again(redlock: Redlock) -> None:
+def test_a_body_that_steps_down_and_returns_lets_its_candidate_stand_again(
+    redlock: Redlock,
+) -> None:
     election, terms = redlock.election(NAME, ttl=4, step_down=1, max_hold=1.2), []
 
     def main(lease: Lease) -> str:
@@ -304,7 +339,9 @@ def test_a_body_that_steps_down_and_returns_lets_its_candidate_stand_again(redlo
     assert terms[0] < terms[1]
 
 
-@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, SystemExit, StopIteration, GeneratorExit])
+@pytest.mark.parametrize(
+    "kind", [ValueError, KeyboardInterrupt, SystemExit, StopIteration, GeneratorExit]
+)
 def test_the_exception_of_a_body_propagates_after_the_release(
     redlock: Redlock, rival: Redlock, kind: type[BaseException]
 ) -> None:
@@ -336,7 +373,9 @@ def test_an_error_of_another_lock_is_not_taken_for_the_end_of_the_term(redlock: 
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_an_interrupted_candidate_withdraws_and_leaves_nothing(redlock: Redlock, rival: Redlock, three_nodes: NodeSet) -> None:
+def test_an_interrupted_candidate_withdraws_and_leaves_nothing(
+    redlock: Redlock, rival: Redlock, three_nodes: NodeSet
+) -> None:
     election = rival.election(NAME)
     with redlock.election(NAME):
         for stand in (lambda: election.run(Work()), election.__enter__):
@@ -351,7 +390,9 @@ def test_an_interrupted_candidate_withdraws_and_leaves_nothing(redlock: Redlock,
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_a_candidate_that_is_interrupted_after_a_lost_term_stands_no_more(redlock: Redlock, rival: Redlock) -> None:
+def test_a_candidate_that_is_interrupted_after_a_lost_term_stands_no_more(
+    redlock: Redlock, rival: Redlock
+) -> None:
     election, leader = redlock.election(NAME), rival.election(NAME)
 
     def main(lease: Lease) -> None:
@@ -369,7 +410,9 @@ def test_a_candidate_that_is_interrupted_after_a_lost_term_stands_no_more(redloc
     assert not redlock.inside
 
 
-def test_an_interrupt_at_any_line_of_run_leaves_no_candidate(redlock: Redlock, three_nodes: NodeSet) -> None:
+def test_an_interrupt_at_any_line_of_run_leaves_no_candidate(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
     for interrupt in interrupts_at_each_line():
         election, led = redlock.election(NAME), []
         with interrupt:
@@ -381,12 +424,17 @@ def test_an_interrupt_at_any_line_of_run_leaves_no_candidate(redlock: Redlock, t
         assert interrupt.raised or led
 
 
-def test_an_interrupt_at_any_line_of_a_with_leaves_no_candidate(redlock: Redlock, three_nodes: NodeSet) -> None:
+def test_an_interrupt_at_any_line_of_a_with_leaves_no_candidate(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
     lines, first = inspect.getsourcelines(Election.__exit__)
     protected = first + next(number for number, line in enumerate(lines) if "self._leave(" in line)
 
     def spared(frame: FrameType) -> bool:
-        """Return whether `__exit__` has not reached its `try`. Python cannot protect the beginning of a function."""
+        """Return whether `__exit__` has not reached its `try`.
+
+        Python cannot protect the beginning of a function.
+        """
         caller: FrameType | None = frame
         while caller is not None:
             if caller.f_code is Election.__exit__.__code__:
@@ -403,7 +451,9 @@ def test_an_interrupt_at_any_line_of_a_with_leaves_no_candidate(redlock: Redlock
         assert not redlock.inside
 
 
-def test_a_watcher_sees_each_leader(redlock: Redlock, rival: Redlock, pool: ThreadPoolExecutor) -> None:
+def test_a_watcher_sees_each_leader(
+    redlock: Redlock, rival: Redlock, pool: ThreadPoolExecutor
+) -> None:
     watcher, seen = rival.election(NAME), Queue[str | None]()
 
     def watch() -> None:
@@ -457,7 +507,9 @@ def test_a_label_that_an_interrupted_watcher_did_not_get_is_yielded_again(
         assert next(leaders) == "ann"
 
 
-def test_one_of_two_threads_stands_for_one_candidate(redlock: Redlock, pool: ThreadPoolExecutor) -> None:
+def test_one_of_two_threads_stands_for_one_candidate(
+    redlock: Redlock, pool: ThreadPoolExecutor
+) -> None:
     work, election = Work(), redlock.election(NAME)
     running = pool.submit(election.run, work)
     work.began.get(timeout=PATIENCE)
@@ -472,7 +524,9 @@ def test_one_of_two_threads_stands_for_one_candidate(redlock: Redlock, pool: Thr
     assert running.result(PATIENCE) == "finished"
 
 
-def test_two_threads_with_a_candidate_each_never_lead_at_once(redlock: Redlock, rival: Redlock) -> None:
+def test_two_threads_with_a_candidate_each_never_lead_at_once(
+    redlock: Redlock, rival: Redlock
+) -> None:
     working, most, terms = threading.Lock(), 0, 0
 
     def main(_lease: Lease) -> None:
@@ -482,7 +536,11 @@ def test_two_threads_with_a_candidate_each_never_lead_at_once(redlock: Redlock, 
         working.release()
 
     with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(manager.election(NAME).run, main) for manager in (redlock, rival) * 5 for _ in range(2)]
+        jobs = [
+            pool.submit(manager.election(NAME).run, main)
+            for manager in (redlock, rival) * 5
+            for _ in range(2)
+        ]
         for job in jobs:
             job.result(PATIENCE)
     assert terms == 20
@@ -497,7 +555,9 @@ def test_a_leader_that_would_wait_for_itself_is_refused(redlock: Redlock) -> Non
     assert redlock.election(NAME).run(lambda lease: redlock.lock(NAME).try_acquire()) is None
 
 
-def test_a_closed_manager_ends_the_term_and_lets_the_lease_expire(three_nodes: NodeSet, pool: ThreadPoolExecutor) -> None:
+def test_a_closed_manager_ends_the_term_and_lets_the_lease_expire(
+    three_nodes: NodeSet, pool: ThreadPoolExecutor
+) -> None:
     redlock, work, closed = Redlock(three_nodes.urls, node_timeout=1.0), Work(), threading.Event()
     election = redlock.election(NAME)
 
@@ -528,7 +588,9 @@ def test_a_closed_manager_ends_the_term_and_lets_the_lease_expire(three_nodes: N
         election.run(Work())
 
 
-def test_the_exception_of_a_body_propagates_even_if_the_manager_was_closed(three_nodes: NodeSet) -> None:
+def test_the_exception_of_a_body_propagates_even_if_the_manager_was_closed(
+    three_nodes: NodeSet,
+) -> None:
     redlock = Redlock(three_nodes.urls, node_timeout=1.0)
 
     def main(_lease: Lease) -> None:
@@ -556,7 +618,9 @@ def test_a_term_ends_when_the_thread_of_the_engine_dies(three_nodes: NodeSet) ->
     redlock.close()
 
 
-def test_a_closed_manager_ends_the_wait_of_a_candidate(redlock: Redlock, rival: Redlock, pool: ThreadPoolExecutor) -> None:
+def test_a_closed_manager_ends_the_wait_of_a_candidate(
+    redlock: Redlock, rival: Redlock, pool: ThreadPoolExecutor
+) -> None:
     with redlock.election(NAME):
         waiting = pool.submit(rival.election(NAME).run, Work())
         wait_until(waits(redlock))
@@ -589,7 +653,9 @@ def test_a_child_that_is_forked_by_a_leader_does_not_lead(redlock: Redlock) -> N
         assert election.leading
 
 
-def test_the_exit_of_the_interpreter_releases_a_lease_and_withdraws_a_candidate(redlock: Redlock, three_nodes: NodeSet) -> None:
+def test_the_exit_of_the_interpreter_releases_a_lease_and_withdraws_a_candidate(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
     program = """
 import sys, threading
 from aioredlock_ng.sync import Redlock
@@ -603,7 +669,11 @@ with redlock.election("other"):
 """
     with redlock.election(NAME):
         ended = subprocess.run(
-            [sys.executable, "-c", program, *three_nodes.urls], capture_output=True, text=True, check=False, timeout=PATIENCE
+            [sys.executable, "-c", program, *three_nodes.urls],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
         )
         assert (ended.returncode, ended.stdout) == (3, "")
         assert redlock.inspect(NAME).waiting == 0
@@ -611,12 +681,16 @@ with redlock.election("other"):
 
 
 def test_a_signal_that_ends_a_leader_hands_over_at_once(three_nodes: NodeSet) -> None:
-    # A signal just before a system call without a time limit is handled only after that call, so the body waits in steps.
+    # A signal just before a system call without a time limit is handled only after that call, so
+    # the body waits in steps.
     program = CANDIDATE.replace("sys.stdin.readline()", "while not lease.wait_lost(0.02): pass")
     # If the process does not end, the output shows why.
     program = f"import faulthandler\nfaulthandler.dump_traceback_later({PATIENCE / 2}, exit=True)\n{program}"
     with subprocess.Popen(
-        [sys.executable, "-c", program, *three_nodes.urls], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, *three_nodes.urls],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline().startswith("leads")
@@ -644,9 +718,14 @@ def test_bad_arguments_are_refused_before_anything_opens() -> None:
 
     async def coroutine(_lease: Lease) -> None: ...
 
-    with pytest.raises(ConfigurationError, match="main must be a plain function that takes a lease, not a coroutine function"):
+    with pytest.raises(
+        ConfigurationError,
+        match="main must be a plain function that takes a lease, not a coroutine function",
+    ):
         election.run(coroutine)
-    with pytest.raises(ConfigurationError, match="main must be a plain function that takes a lease, not NoneType"):
+    with pytest.raises(
+        ConfigurationError, match="main must be a plain function that takes a lease, not NoneType"
+    ):
         election.run(None)  # type: ignore[arg-type]
     assert (election.name, election.ttl, election.step_down) == (NAME, 9, 3)
     assert election.label == aioredlock_ng.Redlock(["redis://127.0.0.1:1"]).election(NAME).label

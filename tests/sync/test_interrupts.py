@@ -1,4 +1,6 @@
-"""An exception of a signal handler at each line of a call: nothing stays behind, and the manager goes on."""
+"""An exception of a signal handler at each line of a call: nothing stays behind, and the manager
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ PACKAGE = str(Path(aioredlock_ng.__file__).parent)
 
 
 _ENTERED: dict[CodeType, dict[int, int]] = {}
-"""For each function: its lines that enter a `with`, and the offset of the instruction that does so."""
+"""For each function: its lines that enter a `with`, and the offset of the instruction that does so.
+"""
 
 
 def leaves_a_with(frame: FrameType) -> bool:
@@ -61,7 +64,13 @@ class Interrupt:
         raised: Whether it has raised the exception.
     """
 
-    def __init__(self, at: int, *, everywhere: bool = False, spared: Callable[[FrameType], bool] = lambda frame: False) -> None:
+    def __init__(
+        self,
+        at: int,
+        *,
+        everywhere: bool = False,
+        spared: Callable[[FrameType], bool] = lambda frame: False,
+    ) -> None:
         self._left = at
         self._everywhere = everywhere
         self._spared = spared
@@ -85,7 +94,12 @@ class Interrupt:
         return None if code.co_filename == __file__ or code.co_name == "_remove" else self._line
 
     def _line(self, frame: FrameType, event: str, argument: object) -> Any:
-        if event == "line" and not self.raised and not leaves_a_with(frame) and not self._spared(frame):
+        if (
+            event == "line"
+            and not self.raised
+            and not leaves_a_with(frame)
+            and not self._spared(frame)
+        ):
             self._left -= 1
             if self._left == 0:
                 self.raised = True
@@ -108,7 +122,9 @@ def all_is_over(redlock: Redlock, nodes: NodeSet) -> bool:
     return not redlock.leases and not any(keys_of(nodes, "order"))
 
 
-def test_a_manager_serves_calls_after_an_interrupt_at_any_line_of_acquire(redlock: Redlock, three_nodes: NodeSet) -> None:
+def test_a_manager_serves_calls_after_an_interrupt_at_any_line_of_acquire(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
     for interrupt in interrupts(everywhere=True):
         with interrupt:
             lease = redlock.lock("order").acquire()
@@ -118,9 +134,14 @@ def test_a_manager_serves_calls_after_an_interrupt_at_any_line_of_acquire(redloc
         assert redlock.lock("other", blocking_timeout=10).acquire().release()
 
 
-def test_an_interrupt_at_any_line_of_a_with_leaves_no_lease(redlock: Redlock, three_nodes: NodeSet) -> None:
+def test_an_interrupt_at_any_line_of_a_with_leaves_no_lease(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
     def spared(frame: FrameType) -> bool:
-        """Return whether `__exit__` has not reached its `try`. Python cannot protect the beginning of a function."""
+        """Return whether `__exit__` has not reached its `try`.
+
+        Python cannot protect the beginning of a function.
+        """
         caller: FrameType | None = frame
         while caller is not None:
             if caller.f_code is Lock.__exit__.__code__:
@@ -153,9 +174,13 @@ def engine_threads() -> list[threading.Thread]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_manager_whose_opening_was_interrupted_at_any_line_can_be_opened_and_closed(three_nodes: NodeSet) -> None:
+def test_a_manager_whose_opening_was_interrupted_at_any_line_can_be_opened_and_closed(
+    three_nodes: NodeSet,
+) -> None:
     def spared(frame: FrameType) -> bool:
-        """Return whether the line makes the manager that is opened later, or starts a thread of Python."""
+        """Return whether the line makes the manager that is opened later, or starts a thread of
+        Python.
+        """
         return f"{PACKAGE}/_threaded" not in frame.f_code.co_filename
 
     for interrupt in interrupts(spared=spared):
@@ -168,7 +193,9 @@ def test_a_manager_whose_opening_was_interrupted_at_any_line_can_be_opened_and_c
 
 
 @pytest.mark.slow
-def test_a_manager_whose_closing_was_interrupted_at_any_line_can_be_closed_again(three_nodes: NodeSet) -> None:
+def test_a_manager_whose_closing_was_interrupted_at_any_line_can_be_closed_again(
+    three_nodes: NodeSet,
+) -> None:
     for interrupt in interrupts(everywhere=True):
         redlock = Redlock(three_nodes.urls, node_timeout=1.0)
         redlock.lock("order", blocking_timeout=10).acquire()

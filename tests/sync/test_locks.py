@@ -52,7 +52,9 @@ def test_a_wait_of_no_time_tells_whether_the_lease_is_over(redlock: Redlock) -> 
     assert lease.wait_lost(0)
 
 
-def test_a_lock_is_on_every_node_within_the_body_and_on_none_behind_it(redlock: Redlock, three_nodes: NodeSet) -> None:
+def test_a_lock_is_on_every_node_within_the_body_and_on_none_behind_it(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
     with redlock.lock("order", ttl=20) as lease:
         wait_until(lambda: keys_of(three_nodes, "order") == [lease.token.encode()] * 3)
         assert lease.valid
@@ -69,7 +71,9 @@ def test_a_lock_is_on_every_node_within_the_body_and_on_none_behind_it(redlock: 
     assert not redlock.leases
 
 
-def test_threads_exclude_each_other_within_a_manager_and_across_managers(redlock: Redlock, rival: Redlock) -> None:
+def test_threads_exclude_each_other_within_a_manager_and_across_managers(
+    redlock: Redlock, rival: Redlock
+) -> None:
     inside, overlaps, counts = 0, 0, {"redlock": 0, "rival": 0}
 
     def work(name: str, manager: Redlock) -> None:
@@ -84,7 +88,9 @@ def test_threads_exclude_each_other_within_a_manager_and_across_managers(redlock
 
     with ThreadPoolExecutor(12) as pool:
         jobs = [
-            pool.submit(work, name, manager) for name, manager in (("redlock", redlock), ("rival", rival)) for _ in range(6)
+            pool.submit(work, name, manager)
+            for name, manager in (("redlock", redlock), ("rival", rival))
+            for _ in range(6)
         ]
         for job in jobs:
             job.result(PATIENCE)
@@ -135,7 +141,9 @@ def test_a_thread_that_computes_for_four_ttls_keeps_its_lock(three_nodes: NodeSe
         lease.check()
 
 
-def test_a_loss_is_told_by_check_and_by_the_callback_and_at_the_end(redlock: Redlock, rival: Redlock) -> None:
+def test_a_loss_is_told_by_check_and_by_the_callback_and_at_the_end(
+    redlock: Redlock, rival: Redlock
+) -> None:
     told: list[tuple[Lease, str]] = []
     called = threading.Event()
 
@@ -325,10 +333,14 @@ def test_guard_holds_a_lock_for_each_call(redlock: Redlock) -> None:
         report(8)
 
 
-def test_a_guard_labels_each_call_by_its_arguments(redlock: Redlock, rival: Redlock, three_nodes: NodeSet) -> None:
+def test_a_guard_labels_each_call_by_its_arguments(
+    redlock: Redlock, rival: Redlock, three_nodes: NodeSet
+) -> None:
     def refused(label: str) -> str:
         # An error is raised once a quorum has answered. So the label must be on every node.
-        wait_until(lambda: all(value is not None and value.endswith(label.encode()) for value in labels()))
+        wait_until(
+            lambda: all(value is not None and value.endswith(label.encode()) for value in labels())
+        )
         with pytest.raises(LockHeld) as caught:
             rival.lock("account:7", blocking_timeout=0).acquire()
         return str(caught.value)
@@ -348,7 +360,9 @@ def test_a_guard_labels_each_call_by_its_arguments(redlock: Redlock, rival: Redl
     assert "held by job b: " in other_report(7, job_id="b")
     with pytest.raises(ConfigurationError, match=r"owner must be one line of text, got 'job \\n'"):
         report(7, "\n")
-    with pytest.raises(ConfigurationError, match=r"owner: \{job\} names no parameter; there are: number"):
+    with pytest.raises(
+        ConfigurationError, match=r"owner: \{job\} names no parameter; there are: number"
+    ):
         redlock.guard("account", owner="{job}")(lambda number: None)
 
 
@@ -370,7 +384,12 @@ def test_the_options_are_those_of_the_asyncio_classes() -> None:
     manager = inspect.signature(aioredlock_ng.Redlock.__init__).parameters
     lock = inspect.signature(aioredlock_ng.Redlock.lock).parameters
     # There the engine has a thread of its own anyway, and no event loop can stand still.
-    assert set(RedlockOptions.__annotations__) == set(manager) - {"self", "nodes", "thread", "stall_limit"}
+    assert set(RedlockOptions.__annotations__) == set(manager) - {
+        "self",
+        "nodes",
+        "thread",
+        "stall_limit",
+    }
     assert set(LockOptions.__annotations__) == set(lock) - {"self", "name", "more"}
 
 
@@ -390,7 +409,9 @@ def test_a_lock_stays_taken_for_its_min_hold(redlock: Redlock, rival: Redlock) -
         assert time.monotonic() >= began + 1.0
 
 
-def test_a_guarded_function_keeps_its_lock_for_the_min_hold(redlock: Redlock, rival: Redlock, three_nodes: NodeSet) -> None:
+def test_a_guarded_function_keeps_its_lock_for_the_min_hold(
+    redlock: Redlock, rival: Redlock, three_nodes: NodeSet
+) -> None:
     @redlock.guard("report:{day}", min_hold=30, blocking_timeout=0)
     def report(day: int) -> int:
         return day
@@ -400,5 +421,7 @@ def test_a_guarded_function_keeps_its_lock_for_the_min_hold(redlock: Redlock, ri
     with pytest.raises(LockHeld):
         report(1)
     assert report(2) == 2
-    wait_until(lambda: None not in keys_of(three_nodes, "report:1") + keys_of(three_nodes, "report:2"))
+    wait_until(
+        lambda: None not in keys_of(three_nodes, "report:1") + keys_of(three_nodes, "report:2")
+    )
     assert rival.force_release("report:1") == rival.force_release("report:2") == 3

@@ -1,4 +1,6 @@
-"""`Redlock.once` for threads on real nodes: the fleet begins a plain function at most once within some seconds."""
+"""`Redlock.once` for threads on real nodes: the fleet begins a plain function at most once within
+some seconds.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_a_run_that_fails_raises_and_counts_as_begun(redlock: Redlock, rival: Re
     assert counting(rival, [])() is False
 
 
-def test_the_refusal_of_another_lock_inside_the_function_reaches_the_caller(redlock: Redlock, rival: Redlock) -> None:
+def test_the_refusal_of_another_lock_inside_the_function_reaches_the_caller(
+    redlock: Redlock, rival: Redlock
+) -> None:
     @redlock.once("job", within=30)
     def run() -> None:
         with rival.lock("other"), redlock.lock("other", blocking_timeout=0):
@@ -61,7 +65,9 @@ def test_the_refusal_of_another_lock_inside_the_function_reaches_the_caller(redl
         run()
 
 
-def test_a_run_whose_lock_is_lost_ends_and_its_caller_knows(redlock: Redlock, rival: Redlock) -> None:
+def test_a_run_whose_lock_is_lost_ends_and_its_caller_knows(
+    redlock: Redlock, rival: Redlock
+) -> None:
     @redlock.once("job", within=30)
     def run() -> None:
         rival.force_release("job")
@@ -71,7 +77,9 @@ def test_a_run_whose_lock_is_lost_ends_and_its_caller_knows(redlock: Redlock, ri
         run()
 
 
-def test_a_decorated_function_keeps_its_parameters_and_returns_a_bool(redlock: Redlock, rival: Redlock) -> None:
+def test_a_decorated_function_keeps_its_parameters_and_returns_a_bool(
+    redlock: Redlock, rival: Redlock
+) -> None:
     @redlock.once("job:{day}", within=30)
     def report(day: str, *, draft: bool = False) -> str:
         return "the report"
@@ -91,7 +99,10 @@ def test_arguments_that_cannot_be_are_refused_at_once(redlock: Redlock) -> None:
 
     with pytest.raises(ConfigurationError, match="within=61 is above max_ttl=60 seconds"):
         once("job", within=61)
-    with pytest.raises(ConfigurationError, match=r"once\('job'\) of aioredlock_ng.sync is for functions defined by `def`"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"once\('job'\) of aioredlock_ng.sync is for functions defined by `def`",
+    ):
         once("job", within=1)(coroutine)
     with pytest.raises(ConfigurationError, match=r"\{user\} names no parameter"):
         once("job:{user}", within=1)(plain)

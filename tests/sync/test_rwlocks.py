@@ -1,4 +1,6 @@
-"""Read-write locks for threads on real nodes: who shares, who is refused, and what a read lease promises."""
+"""Read-write locks for threads on real nodes: who shares, who is refused, and what a read lease
+promises.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, LockLost, LockReleased, UpgradeRefused
+from aioredlock_ng import (
+    AcquireTimeout,
+    ConfigurationError,
+    LockHeld,
+    LockLost,
+    LockReleased,
+    UpgradeRefused,
+)
 from aioredlock_ng.sync import Lease, ReadLock, Redlock, RWLock, WriteLock
 from tests.sync.test_locks import PATIENCE, wait_until
 
@@ -79,14 +88,18 @@ def test_an_ordinary_lock_is_a_writer(redlock: Redlock, rival: Redlock) -> None:
             rival.rwlock("catalog", blocking_timeout=0.1).write().acquire()
 
 
-def test_a_thread_that_reads_may_read_again_while_a_writer_waits(redlock: Redlock, rival: Redlock) -> None:
+def test_a_thread_that_reads_may_read_again_while_a_writer_waits(
+    redlock: Redlock, rival: Redlock
+) -> None:
     catalog = redlock.rwlock("catalog")
     with ThreadPoolExecutor(2) as pool:
         with catalog.read() as outer:
             writer = pool.submit(rival.rwlock("catalog", blocking_timeout=PATIENCE).write().acquire)
             wait_until(waiting(redlock, 1))
             # The grant is not shared with new readers from here on.
-            behind = pool.submit(redlock.rwlock("catalog", blocking_timeout=PATIENCE).read().acquire)
+            behind = pool.submit(
+                redlock.rwlock("catalog", blocking_timeout=PATIENCE).read().acquire
+            )
             wait_until(waiting(redlock, 2))
             with redlock.rwlock("catalog", ttl=20, blocking_timeout=PATIENCE).read() as inner:
                 assert (inner.token, inner.ttl) == (outer.token, outer.ttl)
@@ -98,11 +111,16 @@ def test_a_thread_that_reads_may_read_again_while_a_writer_waits(redlock: Redloc
 
 
 @pytest.mark.parametrize("blocking_timeout", [None, 0, PATIENCE])
-def test_a_thread_that_reads_is_refused_to_write_at_once(redlock: Redlock, blocking_timeout: float | None) -> None:
+def test_a_thread_that_reads_is_refused_to_write_at_once(
+    redlock: Redlock, blocking_timeout: float | None
+) -> None:
     lock = redlock.rwlock("catalog", blocking_timeout=blocking_timeout)
     with lock.read():
         for write in (lock.write(), redlock.lock("catalog", blocking_timeout=blocking_timeout)):
-            with pytest.raises(UpgradeRefused, match=r"this very thread reads it in an enclosing `with`.* leave that"):
+            with pytest.raises(
+                UpgradeRefused,
+                match=r"this very thread reads it in an enclosing `with`.* leave that",
+            ):
                 write.acquire()
             with pytest.raises(UpgradeRefused):
                 write.try_acquire()
@@ -129,7 +147,9 @@ def test_a_thread_that_writes_does_not_wait_for_itself_to_read(redlock: Redlock)
         assert lock.read().try_acquire() is None
 
 
-def test_a_lease_that_is_downgraded_reads_with_no_writer_in_between(redlock: Redlock, rival: Redlock) -> None:
+def test_a_lease_that_is_downgraded_reads_with_no_writer_in_between(
+    redlock: Redlock, rival: Redlock
+) -> None:
     with ThreadPoolExecutor(2) as pool:
         with redlock.rwlock("catalog").write() as lease:
             token, fence = lease.token, lease.fence
@@ -157,7 +177,10 @@ def test_a_lease_that_is_downgraded_reads_with_no_writer_in_between(redlock: Red
 
 
 def test_only_a_lease_to_write_can_be_downgraded(redlock: Redlock) -> None:
-    with redlock.lock("catalog") as lease, pytest.raises(ConfigurationError, match=r"rwlock\(name\)\.write\(\)"):
+    with (
+        redlock.lock("catalog") as lease,
+        pytest.raises(ConfigurationError, match=r"rwlock\(name\)\.write\(\)"),
+    ):
         lease.downgrade()
 
 
@@ -180,14 +203,19 @@ def test_each_reader_is_notified_of_a_forced_release(redlock: Redlock, rival: Re
             lease.check()
 
 
-def test_guarded_functions_that_read_run_beside_each_other_and_beside_no_writer(redlock: Redlock) -> None:
+def test_guarded_functions_that_read_run_beside_each_other_and_beside_no_writer(
+    redlock: Redlock,
+) -> None:
     together = threading.Barrier(2)
 
     @redlock.guard("catalog:{shop}", shared=True, blocking_timeout=PATIENCE)
     def read(shop: str) -> bool:
         with pytest.raises(UpgradeRefused):
             rebuild(shop)
-        with ThreadPoolExecutor(1) as other, pytest.raises(LockHeld, match="'catalog:a' was not acquired"):
+        with (
+            ThreadPoolExecutor(1) as other,
+            pytest.raises(LockHeld, match="'catalog:a' was not acquired"),
+        ):
             other.submit(rebuild, shop).result(PATIENCE)
         together.wait(PATIENCE)
         return redlock.current_lease.valid
@@ -196,7 +224,10 @@ def test_guarded_functions_that_read_run_beside_each_other_and_beside_no_writer(
     def rebuild(shop: str) -> None: ...
 
     with ThreadPoolExecutor(2) as pool:
-        assert [job.result(PATIENCE) for job in [pool.submit(read, "a") for _ in range(2)]] == [True, True]
+        assert [job.result(PATIENCE) for job in [pool.submit(read, "a") for _ in range(2)]] == [
+            True,
+            True,
+        ]
     rebuild("a")
 
 

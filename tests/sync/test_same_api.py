@@ -1,4 +1,6 @@
-"""The classes for threads have the public names and arguments of the asyncio classes, but for a table of differences."""
+"""The classes for threads have the public names and arguments of the asyncio classes, but for a
+table of differences.
+"""
 
 from __future__ import annotations
 
@@ -55,17 +57,26 @@ DIFFERENCES = {
     # A thread has no `asyncio.timeout`.
     "Lease.wait_lost": {"timeout"},
 }
-"""The intended differences: the arguments that only one side has, or a name that is missing or added here."""
+"""The intended differences: the arguments that only one side has, or a name that is missing or
+added here.
+"""
 
 
 def members(kind: type) -> dict[str, Any]:
     """Return the public members of a class, except the internal ones."""
-    found = {name: inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")}
-    return {name: member for name, member in found.items() if not INTERNAL.search(member.__doc__ or "")}
+    found = {
+        name: inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")
+    }
+    return {
+        name: member for name, member in found.items() if not INTERNAL.search(member.__doc__ or "")
+    }
 
 
 def arguments(function: Any, side: Any) -> dict[str, tuple[object, object]]:
-    """Return the kinds and defaults of the parameters. A `TypedDict` of options has keyword arguments without defaults."""
+    """Return the kinds and defaults of the parameters.
+
+    A `TypedDict` of options has keyword arguments without defaults.
+    """
     found: dict[str, tuple[object, object]] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not Parameter.VAR_KEYWORD:
@@ -76,7 +87,9 @@ def arguments(function: Any, side: Any) -> dict[str, tuple[object, object]]:
             options = OPTIONS[side][unpacked[1]].__annotations__
         else:
             options = {
-                option: "" for option, kind in arguments(side.Redlock, side).items() if kind[0] is Parameter.KEYWORD_ONLY
+                option: ""
+                for option, kind in arguments(side.Redlock, side).items()
+                if kind[0] is Parameter.KEYWORD_ONLY
             }
         found |= dict.fromkeys(options, (Parameter.KEYWORD_ONLY, ANY))
     return found
@@ -95,7 +108,9 @@ def differences(name: str) -> dict[str, set[str]]:
     found |= {f"{name}.{member}": {"added"} for member in second.keys() - first.keys()}
     for member in first.keys() & second.keys():
         if isinstance(first[member], property) or isinstance(second[member], property):
-            found[f"{name}.{member}"] = set() if type(first[member]) is type(second[member]) else {"property"}
+            found[f"{name}.{member}"] = (
+                set() if type(first[member]) is type(second[member]) else {"property"}
+            )
         else:
             found[f"{name}.{member}"] = unlike(getattr(theirs, member), getattr(ours, member))
     if name == "Redlock":
@@ -105,7 +120,9 @@ def differences(name: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_class_for_threads_has_the_names_and_arguments_of_the_asyncio_class(name: str) -> None:
-    intended = {member: what for member, what in DIFFERENCES.items() if re.match(rf"{name}\W", member)}
+    intended = {
+        member: what for member, what in DIFFERENCES.items() if re.match(rf"{name}\W", member)
+    }
     assert differences(name) == intended
 
 
@@ -116,7 +133,9 @@ def test_each_class_for_threads_is_compared() -> None:
     assert options == set(OPTIONS[sync])
 
 
-def test_a_diagnosis_from_a_thread_takes_the_arguments_of_the_asyncio_one(redlock: sync.Redlock) -> None:
+def test_a_diagnosis_from_a_thread_takes_the_arguments_of_the_asyncio_one(
+    redlock: sync.Redlock,
+) -> None:
     with pytest.raises(aioredlock_ng.ConfigurationError, match="watch"):
         redlock.diagnose(watch=-1.0)
     with pytest.raises(aioredlock_ng.ConfigurationError, match="65"):
@@ -124,7 +143,9 @@ def test_a_diagnosis_from_a_thread_takes_the_arguments_of_the_asyncio_one(redloc
     assert len(redlock.diagnose(watch=0.05, probe="mine").nodes) == 3
 
 
-def test_the_names_of_a_lock_and_the_limit_of_a_semaphore_cannot_be_replaced(redlock: sync.Redlock) -> None:
+def test_the_names_of_a_lock_and_the_limit_of_a_semaphore_cannot_be_replaced(
+    redlock: sync.Redlock,
+) -> None:
     semaphore = redlock.semaphore("gpu", 4)
     assert (semaphore.resources, semaphore.limit) == (("gpu",), 4)
     with pytest.raises(AttributeError):

@@ -1,4 +1,6 @@
-"""Semaphores for threads on real nodes: as many holders as slots, and the promises of a lock for each of them."""
+"""Semaphores for threads on real nodes: as many holders as slots, and the promises of a lock for
+each of them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def slots_of(leases: list[Lease]) -> list[int]:
     return sorted(lease.slot for lease in leases)
 
 
-def test_threads_of_two_managers_are_never_more_than_the_limit(redlock: Redlock, rival: Redlock) -> None:
+def test_threads_of_two_managers_are_never_more_than_the_limit(
+    redlock: Redlock, rival: Redlock
+) -> None:
     guard, inside, most, visits = threading.Lock(), set[int](), 0, 0
 
     def work(manager: Redlock) -> None:
@@ -79,7 +83,9 @@ def test_a_thread_may_hold_all_slots_and_does_not_wait_for_itself(redlock: Redlo
 
 
 @pytest.mark.parametrize("names", [("gpu#1", "gpu#2"), ("gpu#2", "gpu#1", "else")])
-def test_a_lock_on_every_slot_is_no_slot_to_wait_for(redlock: Redlock, names: tuple[str, ...]) -> None:
+def test_a_lock_on_every_slot_is_no_slot_to_wait_for(
+    redlock: Redlock, names: tuple[str, ...]
+) -> None:
     with redlock.lock(*names), pytest.raises(LockHeld, match="this very thread holds it"):
         redlock.semaphore("gpu", 2).acquire()
 
@@ -98,7 +104,9 @@ def test_a_lock_of_the_same_name_is_another_lock(redlock: Redlock) -> None:
 
 
 def test_each_with_releases_the_lease_that_it_acquired(redlock: Redlock) -> None:
-    """A thread may leave its entries in another order, as in a walk that takes the next slot before it frees the last."""
+    """A thread may leave its entries in another order, as in a walk that takes the next slot before
+    it frees the last.
+    """
     with ExitStack() as later:
         first = redlock.semaphore("gpu", 2)
         one = first.__enter__()
@@ -142,7 +150,9 @@ def test_a_slot_stays_taken_for_its_min_hold(redlock: Redlock, rival: Redlock) -
     assert refused.value.retry_after < 31
 
 
-def test_inspect_names_the_holder_of_each_slot_and_counts_the_waiters(redlock: Redlock, rival: Redlock) -> None:
+def test_inspect_names_the_holder_of_each_slot_and_counts_the_waiters(
+    redlock: Redlock, rival: Redlock
+) -> None:
     semaphore = rival.semaphore("gpu", 2)
     with redlock.semaphore("gpu", 2) as lease:
         info = semaphore.inspect()
@@ -184,7 +194,9 @@ def test_guard_lets_as_many_calls_in_as_its_limit_says(redlock: Redlock) -> None
 def test_a_limit_that_is_none_is_refused_before_anything_opens(limit: object) -> None:
     redlock = Redlock(["redis://127.0.0.1:1"])
     for make in (redlock.semaphore, redlock.guard):
-        with pytest.raises(ConfigurationError, match="limit must be a whole number from 1 to 1,000"):
+        with pytest.raises(
+            ConfigurationError, match="limit must be a whole number from 1 to 1,000"
+        ):
             make("gpu", limit=limit)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="on_lost must be a function"):
         redlock.semaphore("gpu", 4, on_lost="cancel")  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""What a thread brings about: interrupts, forks, the exit of the interpreter, the end of the engine's own thread."""
+"""What a thread brings about: interrupts, forks, the exit of the interpreter, the end of the
+engine's own thread.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ def test_an_interrupted_call_waits_for_its_undo_for_a_second_at_most(
         wait_until(lambda: not any(keys_of(three_nodes, "order")))
 
 
-def test_a_thread_that_waits_delays_the_exit_of_the_interpreter(redlock: Redlock, three_nodes: NodeSet) -> None:
+def test_a_thread_that_waits_delays_the_exit_of_the_interpreter(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
     program = """
 import sys, threading
 from aioredlock_ng.sync import Redlock
@@ -109,7 +113,9 @@ while not redlock.inspect("order").waiting:
 print("ends", flush=True)
 """
     with redlock.lock("order"):
-        child = subprocess.Popen([sys.executable, "-c", program, *three_nodes.urls], stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, *three_nodes.urls], stdout=subprocess.PIPE, text=True
+        )
         assert child.stdout is not None
         assert child.stdout.readline() == "ends\n"
     assert child.communicate(timeout=PATIENCE)[0] == "acquired True\n"
@@ -187,7 +193,9 @@ def dying(thread: thread_module.EngineThread) -> threading.Event:
     return may_end
 
 
-def test_a_lease_of_a_dying_thread_is_lost_before_the_thread_declares_it(three_nodes: NodeSet) -> None:
+def test_a_lease_of_a_dying_thread_is_lost_before_the_thread_declares_it(
+    three_nodes: NodeSet,
+) -> None:
     redlock = Redlock(three_nodes.urls)
     lease = redlock.lock("order", ttl=20).acquire()
     may_end = dying(lease._thread)
@@ -230,7 +238,9 @@ def in_child(work: object) -> int:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_child_opens_anew_and_holds_nothing_of_its_parents(redlock: Redlock, three_nodes: NodeSet) -> None:
+def test_a_forked_child_opens_anew_and_holds_nothing_of_its_parents(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
     lease = redlock.lock("order", ttl=20).acquire()
 
     def child() -> None:
@@ -355,7 +365,9 @@ def test_an_exit_of_the_interpreter_releases_what_is_held_and_does_not_hang(
     ("module", "question"),
     [("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")],
 )
-def test_threads_that_are_greenlets_are_refused_by_name(module: str, question: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_are_greenlets_are_refused_by_name(
+    module: str, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     patched = type(sys)(module)
     setattr(patched, question, lambda _: True)
     monkeypatch.setitem(sys.modules, module, patched)

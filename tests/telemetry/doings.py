@@ -20,11 +20,19 @@ NAME = "order:4711"
 
 
 async def do_everything(nodes: NodeSet, *sinks: EventSink) -> Stats:
-    """Acquire, hand on, renew, fail twice, be cancelled once, lose once; return what the manager itself has counted."""
-    # So that nothing else happens where the machine is slow: no lease runs out, and no node is late.
+    """Acquire, hand on, renew, fail twice, be cancelled once, lose once; return what the manager
+    itself has counted.
+    """
+    # So that nothing else happens where the machine is slow: no lease runs out, and no node is
+    # late.
     settings: dict[str, Any] = {"ttl": 2.0, "node_timeout": 1.0}
-    async with Redlock(nodes.urls, sinks=sinks, **settings) as redlock, Redlock(nodes.urls, **settings) as other:
-        while not redlock.stats().handoffs:  # where a hold took long, others of the fleet are left a gap instead
+    async with (
+        Redlock(nodes.urls, sinks=sinks, **settings) as redlock,
+        Redlock(nodes.urls, **settings) as other,
+    ):
+        while (
+            not redlock.stats().handoffs
+        ):  # where a hold took long, others of the fleet are left a gap instead
             first = await redlock.lock(NAME).acquire()
             second = asyncio.create_task(redlock.lock(NAME).acquire())
             await eventually(lambda: redlock.stats().waiting, every=0)

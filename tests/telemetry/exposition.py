@@ -1,4 +1,6 @@
-"""What Prometheus would see: metrics fetched over HTTP and read by a parser; it knows no metric by name."""
+"""What Prometheus would see: metrics fetched over HTTP and read by a parser; it knows no metric by
+name.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,9 @@ class Listener:
 
     def total(self, name: str, **attributes: str) -> float:
         wanted = {key.replace("__", "."): value for key, value in attributes.items()}
-        return float(sum(p.value for p in self.points(name) if wanted.items() <= dict(p.attributes).items()))
+        return float(
+            sum(p.value for p in self.points(name) if wanted.items() <= dict(p.attributes).items())
+        )
 
     def close(self) -> None:
         self.tracers.shutdown()

@@ -47,8 +47,12 @@ class Query:
             case promql_parser.MatrixSelector():
                 self._read(node.vector_selector)
             case promql_parser.AggregateExpr():
-                assert node.modifier is None or node.modifier.type == promql_parser.AggModifierType.By
-                self.grouped.update(set(node.modifier.labels if node.modifier else ()) - FROM_THE_SCRAPE)
+                assert (
+                    node.modifier is None or node.modifier.type == promql_parser.AggModifierType.By
+                )
+                self.grouped.update(
+                    set(node.modifier.labels if node.modifier else ()) - FROM_THE_SCRAPE
+                )
                 self._read(node.expr)
             case promql_parser.BinaryExpr():
                 self._read(node.lhs)
@@ -61,7 +65,9 @@ class Query:
             case promql_parser.NumberLiteral():
                 pass
             case _:
-                raise AssertionError(f"{type(node).__name__} in {self.text}: say here what it reads")
+                raise AssertionError(
+                    f"{type(node).__name__} in {self.text}: say here what it reads"
+                )
 
     @property
     def legends(self) -> set[str]:

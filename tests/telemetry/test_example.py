@@ -1,4 +1,6 @@
-"""The telemetry example, as a process: it is scraped while it works, and a collector has its spans in the end."""
+"""The telemetry example, as a process: it is scraped while it works, and a collector has its spans
+in the end.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ JOBS = 400
 
 
 @pytest.mark.once
-async def test_the_example_is_scraped_and_traced(three_nodes: NodeSet, collector: Collector) -> None:
+async def test_the_example_is_scraped_and_traced(
+    three_nodes: NodeSet, collector: Collector
+) -> None:
     surroundings = os.environ | {
         "AIOREDLOCK_NG_NODES": ",".join(three_nodes.urls),
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
@@ -52,7 +56,8 @@ async def test_the_example_is_scraped_and_traced(three_nodes: NodeSet, collector
     for lock in locks:
         job = jobs[lock.parent_span_id]
         assert job.trace_id == lock.trace_id
-        # The lock's span is begun afterwards, by how long the wait was: by another clock than the job's.
+        # The lock's span is begun afterwards, by how long the wait was: by another clock than the
+        # job's.
         assert lock.start_time_unix_nano > job.start_time_unix_nano - 10**7
         assert lock.end_time_unix_nano < job.end_time_unix_nano
     assert three_nodes.keys() == [set()] * 3

@@ -1,4 +1,6 @@
-"""The dashboard and the alert rules ask for what a scrape really has, and the rules are written as Prometheus reads them."""
+"""The dashboard and the alert rules ask for what a scrape really has, and the rules are written as
+Prometheus reads them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ DASHBOARD: dict[str, Any] = json.loads((FOLDER / "grafana.json").read_text(encod
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 (GROUP,) = yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))["groups"]
 RULES: list[dict[str, Any]] = GROUP["rules"]
-QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]] + [rule["expr"] for rule in RULES]
+QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]] + [
+    rule["expr"] for rule in RULES
+]
 PAGE = FOLDER.parent / "telemetry.md"
 
 every_panel = pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
@@ -70,7 +74,9 @@ def told(registry: CollectorRegistry) -> Exposition:
         'sum(rate(aioredlock_ng_wakeups_total{node="n"}[5m]))',
     ],
 )
-def test_a_query_for_what_is_not_there_would_be_found(text: str, registry: CollectorRegistry) -> None:
+def test_a_query_for_what_is_not_there_would_be_found(
+    text: str, registry: CollectorRegistry
+) -> None:
     with pytest.raises(AssertionError):
         assert_answerable(text, told(registry))
 
@@ -126,7 +132,13 @@ def test_the_dashboard_can_be_imported_anywhere() -> None:
 
 
 def test_there_are_five_rules() -> None:
-    told = ["RedlockLeaseLost", "RedlockMemoryLost", "RedlockTermOutlived", "RedlockNodeAway", "RedlockAcquiresFail"]
+    told = [
+        "RedlockLeaseLost",
+        "RedlockMemoryLost",
+        "RedlockTermOutlived",
+        "RedlockNodeAway",
+        "RedlockAcquiresFail",
+    ]
     assert [rule["alert"] for rule in RULES] == told
     assert set(GROUP) == {"name", "rules"}
 
@@ -139,12 +151,19 @@ def test_a_rule_has_what_prometheus_and_people_need(rule: dict[str, Any]) -> Non
     assert set(rule["annotations"]) == {"summary", "description"}
     for text in rule["annotations"].values():
         assert named_in(text) <= Query(rule["expr"]).legends
-    assert f"### {rule['alert']}" in PAGE.read_text(encoding="utf-8"), "the page does not say what to do"
+    assert f"### {rule['alert']}" in PAGE.read_text(encoding="utf-8"), (
+        "the page does not say what to do"
+    )
 
 
 @every_rule
 def test_a_rule_has_its_scenarios(rule: dict[str, Any]) -> None:
     tests = yaml.safe_load((FOLDER / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
-    checks = [check for test in tests for check in test["alert_rule_test"] if check["alertname"] == rule["alert"]]
+    checks = [
+        check
+        for test in tests
+        for check in test["alert_rule_test"]
+        if check["alertname"] == rule["alert"]
+    ]
     assert any(check.get("exp_alerts") for check in checks)
     assert any(not check.get("exp_alerts") for check in checks)

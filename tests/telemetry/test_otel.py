@@ -12,7 +12,14 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
 from aioredlock_ng import AcquireTimeout, LockHeld, Outcome, QuorumUnreachable, Redlock, Vote
-from aioredlock_ng.events import AllNodesForgot, LeaseLost, LockAcquired, NodeDown, NodeQuarantined, NodeUp
+from aioredlock_ng.events import (
+    AllNodesForgot,
+    LeaseLost,
+    LockAcquired,
+    NodeDown,
+    NodeQuarantined,
+    NodeUp,
+)
 from aioredlock_ng.telemetry._buckets import HOLDS, WAITS
 from aioredlock_ng.telemetry.otel import OpenTelemetrySink
 from tests.support.rig import WAY
@@ -30,7 +37,9 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-async def test_an_acquire_is_a_span_below_that_of_its_caller(three_nodes: NodeSet, listener: Listener) -> None:
+async def test_an_acquire_is_a_span_below_that_of_its_caller(
+    three_nodes: NodeSet, listener: Listener
+) -> None:
     tracer = listener.tracers.get_tracer("application")
     async with Redlock(three_nodes.urls, sinks=[listener.sink], node_timeout=1.0) as redlock:
         before = time.time_ns()
@@ -62,7 +71,9 @@ async def test_an_acquire_is_a_span_below_that_of_its_caller(three_nodes: NodeSe
     assert lease.token not in span.to_json()
 
 
-async def test_tasks_side_by_side_each_have_their_span(three_nodes: NodeSet, listener: Listener) -> None:
+async def test_tasks_side_by_side_each_have_their_span(
+    three_nodes: NodeSet, listener: Listener
+) -> None:
     """The span belongs to the task that asked, and not to the one that released or to the loop."""
     tracer = listener.tracers.get_tracer("application")
 
@@ -75,7 +86,9 @@ async def test_tasks_side_by_side_each_have_their_span(three_nodes: NodeSet, lis
     async with Redlock(three_nodes.urls, sinks=[listener.sink]) as redlock:
         parents = await asyncio.gather(*map(request, range(20)))
     spans = listener.spans()
-    assert sorted((s.parent.trace_id, s.parent.span_id) for s in spans if s.parent) == sorted(parents)
+    assert sorted((s.parent.trace_id, s.parent.span_id) for s in spans if s.parent) == sorted(
+        parents
+    )
     assert len({attributes(span)["aioredlock_ng.fence"] for span in spans}) == 20
 
 
@@ -98,7 +111,9 @@ async def test_a_span_is_as_long_as_the_wait(rig: Rig, listener: Listener) -> No
 
 
 @pytest.mark.virtual_time
-async def test_the_span_of_a_semaphore_names_the_slot_and_no_metric_does(rig: Rig, listener: Listener) -> None:
+async def test_the_span_of_a_semaphore_names_the_slot_and_no_metric_does(
+    rig: Rig, listener: Listener
+) -> None:
     process = await rig.process(sinks=[listener.sink])
     leases = [await process.redlock.semaphore("gpu", 2).acquire() for _ in range(2)]
     async with process.lock("a"):
@@ -106,7 +121,8 @@ async def test_the_span_of_a_semaphore_names_the_slot_and_no_metric_does(rig: Ri
     for lease in leases:
         await lease.release()
     told = [
-        (attributes(span)["aioredlock_ng.resource"], attributes(span).get("aioredlock_ng.slot")) for span in listener.spans()
+        (attributes(span)["aioredlock_ng.resource"], attributes(span).get("aioredlock_ng.slot"))
+        for span in listener.spans()
     ]
     assert told == [("gpu", leases[0].slot), ("gpu", leases[1].slot), ("a", None)]
     assert [dict(point.attributes) for point in listener.points("acquire.wait")] == [{}]
@@ -126,8 +142,16 @@ async def test_a_failed_acquire_is_an_error_and_says_which(rig: Rig, listener: L
     spans = listener.spans()
     errors = ["LockHeld", "AcquireTimeout", "QuorumUnreachable"]
     assert [attributes(span).get("error.type") for span in spans] == [None, *errors[1:]]
-    assert [attributes(span)["aioredlock_ng.outcome"] for span in spans] == ["held", "failed", "failed"]
-    assert [span.status.status_code for span in spans] == [StatusCode.UNSET, StatusCode.ERROR, StatusCode.ERROR]
+    assert [attributes(span)["aioredlock_ng.outcome"] for span in spans] == [
+        "held",
+        "failed",
+        "failed",
+    ]
+    assert [span.status.status_code for span in spans] == [
+        StatusCode.UNSET,
+        StatusCode.ERROR,
+        StatusCode.ERROR,
+    ]
     assert "still held by another" in (spans[1].status.description or "")
     (held, *_) = [dict(event.attributes or {}) for event in spans[0].events]
     assert held["server.address"] == "memory-0"
@@ -152,7 +176,9 @@ async def test_a_cancelled_acquire_is_no_error(rig: Rig, listener: Listener) -> 
     assert listener.total("acquire.cancellations") == 1
 
 
-async def test_metrics_agree_with_the_manager_and_name_no_lock(three_nodes: NodeSet, listener: Listener) -> None:
+async def test_metrics_agree_with_the_manager_and_name_no_lock(
+    three_nodes: NodeSet, listener: Listener
+) -> None:
     stats = await do_everything(three_nodes, listener.sink)
     (wait,) = listener.points("acquire.wait")
     (hold,) = listener.points("lease.hold")
@@ -162,7 +188,12 @@ async def test_metrics_agree_with_the_manager_and_name_no_lock(three_nodes: Node
     assert tuple(hold.explicit_bounds) == HOLDS
     assert listener.total("leases.renewed") == stats.renewals >= round_.count >= 1
     assert listener.total("leases.held") == 0
-    assert listener.total("leases.lost") == listener.total("leases.lost", aioredlock_ng__cause="gone") == stats.lost == 1
+    assert (
+        listener.total("leases.lost")
+        == listener.total("leases.lost", aioredlock_ng__cause="gone")
+        == stats.lost
+        == 1
+    )
     assert listener.total("handoffs") == stats.handoffs
     assert listener.total("wakeups", aioredlock_ng__cause="notified") == stats.wakeups
     assert listener.total("acquire.failures", error__type="AcquireTimeout") == stats.timeouts == 1
@@ -190,7 +221,9 @@ def test_nodes_are_told_by_the_conventions_for_servers(listener: Listener) -> No
 def test_a_node_leaves_its_former_state(listener: Listener) -> None:
     for event in (NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeDown("n", "")):
         listener.sink(event)
-    assert {dict(p.attributes)["aioredlock_ng.state"]: p.value for p in listener.points("node.state")} == {
+    assert {
+        dict(p.attributes)["aioredlock_ng.state"]: p.value for p in listener.points("node.state")
+    } == {
         "up": 0,
         "quarantined": 0,
         "down": 1,
@@ -248,13 +281,19 @@ async def test_try_acquire_of_a_held_lock_is_no_error_and_a_task_that_would_wait
 @pytest.mark.virtual_time
 async def test_a_kind_is_on_spans_and_metrics(rig: Rig, listener: Listener) -> None:
     listener.sink = OpenTelemetrySink(
-        tracer_provider=listener.tracers, meter_provider=listener.meters, kind=lambda name: name.partition(":")[0]
+        tracer_provider=listener.tracers,
+        meter_provider=listener.meters,
+        kind=lambda name: name.partition(":")[0],
     )
     process = await rig.process(sinks=[listener.sink])
     async with process.lock("order:42"), process.lock("seat:7"):
         assert listener.total("leases.held", aioredlock_ng__kind="order") == 1
         assert await process.lock("seat:7").try_acquire() is None
-    assert [attributes(span)["aioredlock_ng.kind"] for span in listener.spans()] == ["order", "seat", "seat"]
+    assert [attributes(span)["aioredlock_ng.kind"] for span in listener.spans()] == [
+        "order",
+        "seat",
+        "seat",
+    ]
     assert listener.total("acquire.failures", aioredlock_ng__kind="seat") == 1
     assert listener.total("leases.held", aioredlock_ng__kind="order") == 0
 

@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from tests.telemetry.collector import Collector
 
 
-async def test_a_collector_gets_spans_and_metrics(three_nodes: NodeSet, collector: Collector) -> None:
+async def test_a_collector_gets_spans_and_metrics(
+    three_nodes: NodeSet, collector: Collector
+) -> None:
     tracers = TracerProvider()
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{collector.url}/v1/traces")))
-    meters = MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter(f"{collector.url}/v1/metrics"))])
-    stats = await do_everything(three_nodes, OpenTelemetrySink(tracer_provider=tracers, meter_provider=meters))
+    meters = MeterProvider(
+        [PeriodicExportingMetricReader(OTLPMetricExporter(f"{collector.url}/v1/metrics"))]
+    )
+    stats = await do_everything(
+        three_nodes, OpenTelemetrySink(tracer_provider=tracers, meter_provider=meters)
+    )
     tracers.shutdown()
     meters.shutdown()
 

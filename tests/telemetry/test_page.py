@@ -18,10 +18,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "telemetry.md"
 
 
 @pytest.mark.parametrize("block", [pytest.param(block, id=block.id) for block in blocks(PAGE)])
-async def test_a_block_of_the_page_runs(block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_block_of_the_page_runs(
+    block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = prometheus_client.start_http_server
     # Tests run side by side: any free port instead of the page's.
-    monkeypatch.setattr(prometheus_client, "start_http_server", lambda port, **rest: start(0, **rest))
+    monkeypatch.setattr(
+        prometheus_client, "start_http_server", lambda port, **rest: start(0, **rest)
+    )
     await run(block, three_nodes, monkeypatch)
 
 

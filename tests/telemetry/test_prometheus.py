@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, get_args, get_type_hints
 
 import pytest
 
-from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired, Redlock, RedlockClosed, Vote, errors
+from aioredlock_ng import (
+    ConfigurationError,
+    LockLost,
+    LockNotAcquired,
+    Redlock,
+    RedlockClosed,
+    Vote,
+    errors,
+)
 from aioredlock_ng._core.tickets import WakeCause
 from aioredlock_ng._core.votes import AcquireError
 from aioredlock_ng._engine.keeping.reasons import LossCause
@@ -38,7 +46,9 @@ if TYPE_CHECKING:
     from tests.support.rig import Rig
 
 
-async def test_a_scrape_shows_what_happened(three_nodes: NodeSet, registry: CollectorRegistry, metrics_url: str) -> None:
+async def test_a_scrape_shows_what_happened(
+    three_nodes: NodeSet, registry: CollectorRegistry, metrics_url: str
+) -> None:
     stats = await do_everything(three_nodes, PrometheusSink(registry))
     seen = await asyncio.to_thread(scraped, metrics_url)
     assert seen.value("acquire_wait_seconds_count") == stats.acquired
@@ -49,7 +59,12 @@ async def test_a_scrape_shows_what_happened(three_nodes: NodeSet, registry: Coll
     assert seen.value("lease_hold_seconds_count") == stats.acquired
     assert seen.value("leases_lost_total", cause="gone") == stats.lost == 1
     assert seen.value("leases_held") == stats.held == 0
-    assert seen.value("leases_renewed_total") == stats.renewals >= seen.value("renewal_round_seconds_count") >= 1
+    assert (
+        seen.value("leases_renewed_total")
+        == stats.renewals
+        >= seen.value("renewal_round_seconds_count")
+        >= 1
+    )
     assert seen.value("handoffs_total") == stats.handoffs >= 1
     assert seen.value("wakeups_total", cause="notified") == stats.wakeups >= 1
     assert {seen.state(url.removeprefix("redis://")) for url in three_nodes.urls} == {"up"}
@@ -71,17 +86,23 @@ async def test_waits_holds_and_wake_ups_are_measured(rig: Rig, registry: Collect
     seen = exposed(registry)
     assert seen.value("acquire_wait_seconds_sum") == pytest.approx(0.2, abs=10 * WAY)
     assert seen.value("lease_hold_seconds_sum") == pytest.approx(3.0, abs=10 * WAY)
-    assert [seen.value("wakeups_total", cause=cause) for cause in ("notified", "expiry", "look")] == [1, 0, 0]
+    assert [
+        seen.value("wakeups_total", cause=cause) for cause in ("notified", "expiry", "look")
+    ] == [1, 0, 0]
 
 
-def test_wake_ups_are_counted_by_the_causes_that_waiters_can_have(registry: CollectorRegistry) -> None:
+def test_wake_ups_are_counted_by_the_causes_that_waiters_can_have(
+    registry: CollectorRegistry,
+) -> None:
     PrometheusSink(registry)
     (metric,) = [metric for metric in registry.collect() if metric.name == "aioredlock_ng_wakeups"]
     causes = {sample.labels["cause"] for sample in metric.samples}
     assert causes == set(get_args(WakeCause)) == set(get_args(get_type_hints(WaiterWoken)["cause"]))
 
 
-def test_failures_and_losses_are_counted_by_the_values_that_events_can_have(registry: CollectorRegistry) -> None:
+def test_failures_and_losses_are_counted_by_the_values_that_events_can_have(
+    registry: CollectorRegistry,
+) -> None:
     PrometheusSink(registry)
     samples = {metric.name: metric.samples for metric in registry.collect()}
     causes = {sample.labels["cause"] for sample in samples["aioredlock_ng_leases_lost"]}
@@ -92,7 +113,9 @@ def test_failures_and_losses_are_counted_by_the_values_that_events_can_have(regi
 
 
 @pytest.mark.virtual_time
-async def test_failed_renewals_and_losses_are_counted(rig: Rig, registry: CollectorRegistry) -> None:
+async def test_failed_renewals_and_losses_are_counted(
+    rig: Rig, registry: CollectorRegistry
+) -> None:
     process = await rig.process(sinks=[PrometheusSink(registry)], ttl=3.0)
     lease = await process.lock("a").acquire()
     rig.hang(0, 1)
@@ -104,7 +127,9 @@ async def test_failed_renewals_and_losses_are_counted(rig: Rig, registry: Collec
 
 
 @pytest.mark.virtual_time
-async def test_a_loss_by_a_blocked_event_loop_is_counted_apart(rig: Rig, registry: CollectorRegistry) -> None:
+async def test_a_loss_by_a_blocked_event_loop_is_counted_apart(
+    rig: Rig, registry: CollectorRegistry
+) -> None:
     process = await rig.process(sinks=[PrometheusSink(registry)], ttl=3.0)
     lease = await process.lock("a").acquire()
     await asyncio.sleep(0.5)
@@ -116,12 +141,19 @@ async def test_a_loss_by_a_blocked_event_loop_is_counted_apart(rig: Rig, registr
 
 
 @pytest.mark.virtual_time
-async def test_an_end_that_the_application_wanted_is_counted_apart(rig: Rig, registry: CollectorRegistry) -> None:
-    process, closing = await rig.process(sinks=[PrometheusSink(registry)]), list[asyncio.Task[None]]()
+async def test_an_end_that_the_application_wanted_is_counted_apart(
+    rig: Rig, registry: CollectorRegistry
+) -> None:
+    process, closing = (
+        await rig.process(sinks=[PrometheusSink(registry)]),
+        list[asyncio.Task[None]](),
+    )
     with pytest.raises(LockLost, match="max_hold"):
         async with process.lock("a", max_hold=2):
             await asyncio.sleep(3)
-    asyncio.get_running_loop().call_later(1, lambda: closing.append(asyncio.ensure_future(process.redlock.aclose())))
+    asyncio.get_running_loop().call_later(
+        1, lambda: closing.append(asyncio.ensure_future(process.redlock.aclose()))
+    )
     with pytest.raises(LockLost, match="not to be renewed"):
         async with process.lock("a", ttl=0.5, auto_extend=False):
             await asyncio.sleep(0.9)
@@ -129,7 +161,10 @@ async def test_an_end_that_the_application_wanted_is_counted_apart(rig: Rig, reg
         async with process.lock("a"):
             await asyncio.sleep(3)
     await closing[0]
-    seen, causes = exposed(registry), ("gone", "unrenewed", "stalled", "expired", "max_hold", "closed")
+    seen, causes = (
+        exposed(registry),
+        ("gone", "unrenewed", "stalled", "expired", "max_hold", "closed"),
+    )
     assert {cause: seen.value("leases_lost_total", cause=cause) for cause in causes} == {
         "gone": 0,
         "unrenewed": 0,
@@ -141,7 +176,9 @@ async def test_an_end_that_the_application_wanted_is_counted_apart(rig: Rig, reg
 
 
 @pytest.mark.virtual_time
-async def test_leases_that_were_never_given_do_not_make_the_gauge_negative(rig: Rig, registry: CollectorRegistry) -> None:
+async def test_leases_that_were_never_given_do_not_make_the_gauge_negative(
+    rig: Rig, registry: CollectorRegistry
+) -> None:
     """Cancelled at every instant of an acquire and a release, the gauge ends at 0."""
     process = await rig.process(sinks=[PrometheusSink(registry)])
 
@@ -153,7 +190,8 @@ async def test_leases_that_were_never_given_do_not_make_the_gauge_negative(rig: 
     for step in range(60):
         task = asyncio.create_task(cycle())
         await asyncio.sleep(0)
-        # Timers of one instant run in the order of their fractions: behind the answers of the nodes, in their tick.
+        # Timers of one instant run in the order of their fractions: behind the answers of the
+        # nodes, in their tick.
         loop.call_at(loop.time() + step * WAY / 10 + 1e-10, task.cancel)
         await asyncio.wait([task])
         await asyncio.sleep(10 * WAY)
@@ -162,10 +200,14 @@ async def test_leases_that_were_never_given_do_not_make_the_gauge_negative(rig: 
 
 @pytest.mark.faults
 @pytest.mark.once
-async def test_the_state_of_a_node_follows_its_faults(three_nodes: NodeSet, registry: CollectorRegistry) -> None:
+async def test_the_state_of_a_node_follows_its_faults(
+    three_nodes: NodeSet, registry: CollectorRegistry
+) -> None:
     node = three_nodes.urls[0].removeprefix("redis://")
     # With these a node that forgot votes again after three seconds.
-    async with Redlock(three_nodes.urls, sinks=[PrometheusSink(registry)], node_timeout=0.2, ttl=2.0, max_ttl=2.0) as redlock:
+    async with Redlock(
+        three_nodes.urls, sinks=[PrometheusSink(registry)], node_timeout=0.2, ttl=2.0, max_ttl=2.0
+    ) as redlock:
 
         async def shows(state: str) -> bool:
             async with redlock.lock("a"):
@@ -199,8 +241,19 @@ async def test_the_state_of_a_node_follows_its_faults(three_nodes: NodeSet, regi
         ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeTrusted("n")], "up"),
         ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeDown("n", "")], "down"),
         ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeDown("n", ""), NodeUp("n", "")], "up"),
-        ([NodeQuarantined("n", 61, ""), NodeDown("n", ""), NodeUp("n", ""), NodeQuarantined("n", 60, "")], "quarantined"),
-        ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeSuspect("n", 1), NodeTrusted("n")], "suspect"),
+        (
+            [
+                NodeQuarantined("n", 61, ""),
+                NodeDown("n", ""),
+                NodeUp("n", ""),
+                NodeQuarantined("n", 60, ""),
+            ],
+            "quarantined",
+        ),
+        (
+            [NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeSuspect("n", 1), NodeTrusted("n")],
+            "suspect",
+        ),
     ],
 )
 def test_a_node_has_one_state(events: list[Event], state: str, registry: CollectorRegistry) -> None:
@@ -224,24 +277,41 @@ def test_an_alert_can_count_from_nought(registry: CollectorRegistry) -> None:
     seen = exposed(registry)
     for error in failures():
         assert seen.value("acquire_failures_total", error=error) == 0
-    assert {seen.value("leases_lost_total", cause=cause) for cause in ("gone", "unrenewed", "max_hold", "closed")} == {0}
-    assert seen.value("node_outages_total", node="n") == seen.value("node_quarantines_total", node="n") == 0
+    assert {
+        seen.value("leases_lost_total", cause=cause)
+        for cause in ("gone", "unrenewed", "max_hold", "closed")
+    } == {0}
+    assert (
+        seen.value("node_outages_total", node="n")
+        == seen.value("node_quarantines_total", node="n")
+        == 0
+    )
 
 
 def failures() -> list[str]:
-    """The errors that a caller of `acquire` may get, without the base class that is never raised itself."""
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LockNotAcquired)]
+    """The errors that a caller of `acquire` may get, without the base class that is never raised
+    itself.
+    """
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, LockNotAcquired)
+    ]
     return [kind.__name__ for kind in (*kinds, RedlockClosed) if kind is not LockNotAcquired]
 
 
 @pytest.mark.parametrize("error", failures())
-def test_every_error_is_counted_by_its_name(error: AcquireError, registry: CollectorRegistry) -> None:
+def test_every_error_is_counted_by_its_name(
+    error: AcquireError, registry: CollectorRegistry
+) -> None:
     sink = PrometheusSink(registry)
     sink(AcquireFailed("a", error, "why", 0.1, 1, ()))
     assert exposed(registry).value("acquire_failures_total", error=error) == 1
 
 
-async def test_managers_share_a_sink(one_node: NodeSet, three_nodes: NodeSet, registry: CollectorRegistry) -> None:
+async def test_managers_share_a_sink(
+    one_node: NodeSet, three_nodes: NodeSet, registry: CollectorRegistry
+) -> None:
     sink = PrometheusSink(registry)
     async with (
         Redlock(three_nodes.urls, sinks=[sink]) as redlock,
@@ -254,7 +324,9 @@ async def test_managers_share_a_sink(one_node: NodeSet, three_nodes: NodeSet, re
 
 
 @pytest.mark.virtual_time
-async def test_a_kind_is_a_label_of_what_is_counted_of_locks(rig: Rig, registry: CollectorRegistry) -> None:
+async def test_a_kind_is_a_label_of_what_is_counted_of_locks(
+    rig: Rig, registry: CollectorRegistry
+) -> None:
     sink = PrometheusSink(registry, kind=lambda name: name.partition(":")[0])
     process = await rig.process(sinks=[sink])
     async with process.lock("order:42"), process.lock("order:43"), process.lock("seat:7"):

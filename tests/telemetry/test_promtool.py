@@ -1,4 +1,6 @@
-"""The alert rules as Prometheus itself reads them, and when they fire; run where its tool is installed."""
+"""The alert rules as Prometheus itself reads them, and when they fire; run where its tool is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ pytestmark = pytest.mark.promtool
 
 
 def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["promtool", *words], capture_output=True, text=True, check=False, timeout=50)
+    return subprocess.run(
+        ["promtool", *words], capture_output=True, text=True, check=False, timeout=50
+    )
 
 
 def test_prometheus_accepts_the_rules() -> None:

@@ -9,7 +9,13 @@ import pytest
 
 
 def run(code: str) -> str:
-    told = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False, timeout=50)
+    told = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
     assert told.returncode == 0, told.stderr
     return told.stdout
 
@@ -50,7 +56,10 @@ print([span.name for span in exporter.get_finished_spans()])
 scope = reader.get_metrics_data().resource_metrics[0].scope_metrics[0]
 print(sorted(metric.name for metric in scope.metrics))
 """
-    assert run(code) == "['lock acquire']\n['aioredlock_ng.acquire.wait', 'aioredlock_ng.leases.held']\n"
+    assert (
+        run(code)
+        == "['lock acquire']\n['aioredlock_ng.acquire.wait', 'aioredlock_ng.leases.held']\n"
+    )
 
 
 def test_without_the_library_it_says_what_to_install() -> None:

@@ -64,23 +64,37 @@ async def test_events_say_which_side_of_the_lock_they_are_about(rig: Rig) -> Non
         await asyncio.wait([waiting])
     await theirs.release()
     assert [event.shared for event in events if isinstance(event, AcquireFailed)] == [True, False]
-    assert [event.shared for event in events if isinstance(event, AcquireCancelled)] == [True, False]
+    assert [event.shared for event in events if isinstance(event, AcquireCancelled)] == [
+        True,
+        False,
+    ]
     async with catalog.write() as lease:
         await lease.downgrade()
         await lease.downgrade()
-    told = [event for event in events if isinstance(event, (LockAcquired, LeaseDowngraded, LeaseReleased))]
+    told = [
+        event
+        for event in events
+        if isinstance(event, (LockAcquired, LeaseDowngraded, LeaseReleased))
+    ]
     assert [type(event) for event in told] == [LockAcquired, LeaseDowngraded, LeaseReleased]
-    assert [event.shared for event in told if not isinstance(event, LeaseDowngraded)] == [False, True]
+    assert [event.shared for event in told if not isinstance(event, LeaseDowngraded)] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.virtual_time
-async def test_readers_and_writers_are_kinds_of_their_own(rig: Rig, registry: CollectorRegistry) -> None:
+async def test_readers_and_writers_are_kinds_of_their_own(
+    rig: Rig, registry: CollectorRegistry
+) -> None:
     process = await rig.process(sinks=[PrometheusSink(registry, kind=kind)])
     catalog = process.redlock.rwlock(NAME)
 
     def held() -> tuple[float | None, float | None]:
         seen = exposed(registry)
-        return seen.value("leases_held", kind="catalog"), seen.value("leases_held", kind="catalog read")
+        return seen.value("leases_held", kind="catalog"), seen.value(
+            "leases_held", kind="catalog read"
+        )
 
     writer = await catalog.write().acquire()
     assert exposed(registry).value("leases_held", kind="catalog") == 1
@@ -98,7 +112,9 @@ async def test_readers_and_writers_are_kinds_of_their_own(rig: Rig, registry: Co
 
 
 @pytest.mark.virtual_time
-async def test_without_kinds_the_leases_held_are_right_after_a_downgrade(rig: Rig, registry: CollectorRegistry) -> None:
+async def test_without_kinds_the_leases_held_are_right_after_a_downgrade(
+    rig: Rig, registry: CollectorRegistry
+) -> None:
     process = await rig.process(sinks=[PrometheusSink(registry)])
     async with process.redlock.rwlock(NAME).write() as lease:
         await lease.downgrade()
@@ -107,7 +123,9 @@ async def test_without_kinds_the_leases_held_are_right_after_a_downgrade(rig: Ri
 
 
 def test_spans_and_metrics_of_opentelemetry_tell_readers_apart(listener: Listener) -> None:
-    sink = OpenTelemetrySink(tracer_provider=listener.tracers, meter_provider=listener.meters, kind=kind)
+    sink = OpenTelemetrySink(
+        tracer_provider=listener.tracers, meter_provider=listener.meters, kind=kind
+    )
     sink(LockAcquired(NAME, "abc123", 15, 0.1, 1, (), shared=True))
     sink(LockAcquired(NAME, "abc124", 16, 0.1, 1, ()))
     attributes = [dict(span.attributes or {}) for span in listener.spans()]
@@ -116,5 +134,8 @@ def test_spans_and_metrics_of_opentelemetry_tell_readers_apart(listener: Listene
     sink(LeaseDowngraded(NAME, "abc124"))
     sink(LeaseLost(NAME, "abc123", "gone", 0.1, shared=True))
     sink(LeaseReleased(NAME, "abc124", 0.1, shared=True))
-    held = {point.attributes["aioredlock_ng.kind"]: point.value for point in listener.points("leases.held")}
+    held = {
+        point.attributes["aioredlock_ng.kind"]: point.value
+        for point in listener.points("leases.held")
+    }
     assert held == {"catalog": 0, "catalog read": 0}

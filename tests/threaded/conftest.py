@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-async def rig(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
+async def rig(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Rig]:
     """As many servers as the test is parametrised with (indirectly), else three."""
-    assert isinstance(asyncio.get_running_loop(), VirtualLoop), "mark the module: pytestmark = pytest.mark.virtual_time"
+    assert isinstance(asyncio.get_running_loop(), VirtualLoop), (
+        "mark the module: pytestmark = pytest.mark.virtual_time"
+    )
     troubles: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
     threads_on_the_same_loop(monkeypatch)

@@ -50,7 +50,11 @@ async def leave_in_loop(urls: list[str]) -> None:
 
 def leave_a_thread(kind: str, urls: list[str]) -> None:
     """Return while a thread, which is no daemon, works under a lock."""
-    redlock, inside, finished = aioredlock_ng.sync.Redlock(urls, ttl=40.0), threading.Event(), threading.Event()
+    redlock, inside, finished = (
+        aioredlock_ng.sync.Redlock(urls, ttl=40.0),
+        threading.Event(),
+        threading.Event(),
+    )
 
     def work() -> None:
         with redlock.lock("a") as lease:

@@ -1,4 +1,6 @@
-"""A call to an engine in a thread, interrupted at any instant on either side: the same as without a thread."""
+"""A call to an engine in a thread, interrupted at any instant on either side: the same as without a
+thread.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_a_threaded_call_that_is_interrupted_at_any_instant_leaves_nothing(
             loop = runner.get_loop()
             assert isinstance(loop, SteppedLoop)
             try:
-                in_time = runner.run(interrupt_once(loop, interruption, scenario, step, thread=True))
+                in_time = runner.run(
+                    interrupt_once(loop, interruption, scenario, step, thread=True)
+                )
                 assert loop.troubles == []
             except BaseException as error:
                 error.add_note(f"interrupted at step {step}")

@@ -17,9 +17,19 @@ PATIENCE = 60.0
 
 
 def said_by(nodes: NodeSet, work: str, method: str, kind: str) -> str:
-    command = [sys.executable, "-m", "tests.threaded.leaving", work, method, kind, ",".join(nodes.urls)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.threaded.leaving",
+        work,
+        method,
+        kind,
+        ",".join(nodes.urls),
+    ]
     root = Path(__file__).parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=root)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=root
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -35,6 +45,8 @@ def test_a_child_of_multiprocessing_releases_what_it_holds_when_it_ends(
 
 
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
-def test_a_thread_that_goes_on_after_the_main_function_of_a_child_keeps_its_lock(method: str, three_nodes: NodeSet) -> None:
+def test_a_thread_that_goes_on_after_the_main_function_of_a_child_keeps_its_lock(
+    method: str, three_nodes: NodeSet
+) -> None:
     assert said_by(three_nodes, "leave_a_thread", method, "sync") == "held to the end\n"
     assert three_nodes.left() == [set()] * 3

@@ -1,4 +1,6 @@
-"""A fork in every state of a manager whose engine has a thread: the child opens anew, and the parent goes on."""
+"""A fork in every state of a manager whose engine has a thread: the child opens anew, and the
+parent goes on.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ class Client:
     """A manager of either kind, whose calls block the calling thread."""
 
     def __init__(self, nodes: NodeSet, kind: str) -> None:
-        options: dict[str, Any] = {"ttl": 40.0, "node_timeout": PATIENCE, "connect_timeout": PATIENCE}
+        options: dict[str, Any] = {
+            "ttl": 40.0,
+            "node_timeout": PATIENCE,
+            "connect_timeout": PATIENCE,
+        }
         self.nodes = nodes
         self.manager: Any
         if kind == "sync":
@@ -45,7 +51,9 @@ class Client:
         self._loops: dict[int, asyncio.AbstractEventLoop] = {}
 
     def do(self, call: Callable[[], Any]) -> Any:
-        """Call a method, and return its result, for which a task of this process's own loop awaits a coroutine."""
+        """Call a method, and return its result, for which a task of this process's own loop awaits
+        a coroutine.
+        """
         if self.opens_itself:
             return call()
 
@@ -232,7 +240,17 @@ def forked(work: Callable[[], None]) -> int:
 @pytest.mark.parametrize("kind", ["sync", "thread=True"])
 @pytest.mark.parametrize(
     "state",
-    [never_used, an_opening_in_flight, idle, holding, inside_of_with, a_wait, a_call_in_flight, closed, a_dead_engine],
+    [
+        never_used,
+        an_opening_in_flight,
+        idle,
+        holding,
+        inside_of_with,
+        a_wait,
+        a_call_in_flight,
+        closed,
+        a_dead_engine,
+    ],
 )
 def test_a_child_that_is_forked_in_any_state_opens_anew_and_its_parent_goes_on(
     state: Callable[[Client], Any], kind: str, three_nodes: NodeSet

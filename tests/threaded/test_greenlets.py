@@ -14,7 +14,8 @@ from tests.support.coverage import untraced
 if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
-# The packages are in the dependency group "dev", because gevent has no wheel for every Python of the matrix.
+# The packages are in the dependency group "dev", because gevent has no wheel for every Python of
+# the matrix.
 pytestmark = pytest.mark.once
 
 PATIENCE = 60.0
@@ -131,7 +132,16 @@ kinds = pytest.mark.parametrize("kind", ["sync", "thread=True"])
 
 def lines_of(package: str, kind: str, moment: str, nodes: NodeSet, *untouched: str) -> list[str]:
     """Run the program; return the lines that it printed."""
-    command = [sys.executable, "-c", PROGRAM, package, kind, moment, ",".join(nodes.urls), *untouched]
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        package,
+        kind,
+        moment,
+        ",".join(nodes.urls),
+        *untouched,
+    ]
     done = subprocess.run(
         command,
         capture_output=True,
@@ -160,12 +170,16 @@ def test_a_manager_is_refused_where_threads_would_wait_as_greenlets(
     package: str, untouched: list[str], replaced: str, kind: str, three_nodes: NodeSet
 ) -> None:
     (refused,) = lines_of(package, kind, "first", three_nodes, *untouched)
-    assert refused.startswith(f"{package} has replaced `{replaced}` by greenlets, and the locks need a thread; use them in")
+    assert refused.startswith(
+        f"{package} has replaced `{replaced}` by greenlets, and the locks need a thread; use them in"
+    )
 
 
 @packages
 @kinds
-def test_a_manager_that_lost_its_threads_before_its_first_use_is_refused(package: str, kind: str, three_nodes: NodeSet) -> None:
+def test_a_manager_that_lost_its_threads_before_its_first_use_is_refused(
+    package: str, kind: str, three_nodes: NodeSet
+) -> None:
     """Of gunicorn with preload, for example, which patches in its workers only."""
     refused = lines_of(package, kind, "between", three_nodes)
     assert len(refused) == 2

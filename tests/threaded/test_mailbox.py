@@ -1,4 +1,6 @@
-"""The way to a loop from other threads: in order, with one wake-up for many posts, and nothing lost."""
+"""The way to a loop from other threads: in order, with one wake-up for many posts, and nothing
+lost.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ async def test_posts_of_many_threads_run_once_each_and_in_the_order_of_each_thre
         thread.join()
     assert sorted(ran) == [(thread, number) for thread in range(4) for number in range(1000)]
     for thread_number in range(4):
-        assert [number for thread_of, number in ran if thread_of == thread_number] == list(range(1000))
+        assert [number for thread_of, number in ran if thread_of == thread_number] == list(
+            range(1000)
+        )
 
 
 async def test_a_callback_that_raises_is_reported_and_stops_no_other() -> None:

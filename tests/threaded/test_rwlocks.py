@@ -1,4 +1,6 @@
-"""Read-write locks of a manager whose engine has a thread of its own: readers on several loops, and downgrades."""
+"""Read-write locks of a manager whose engine has a thread of its own: readers on several loops, and
+downgrades.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ PATIENCE = 30.0
 
 
 async def test_readers_on_two_loops_share_a_grant_and_read_again_while_a_writer_waits() -> None:
-    """The writer waits for both readers, so a nested read that waited for the writer would never end."""
+    """The writer waits for both readers, so a nested read that waited for the writer would never
+    end.
+    """
     outside, waits, tokens = threading.Barrier(2, timeout=PATIENCE), threading.Event(), set[str]()
 
     async def read() -> None:
@@ -34,7 +38,9 @@ async def test_readers_on_two_loops_share_a_grant_and_read_again_while_a_writer_
         here = asyncio.create_task(read())
         while len(redlock.leases) < 2:
             await asyncio.sleep(0.001)
-        writer = asyncio.create_task(redlock.rwlock("catalog", blocking_timeout=PATIENCE).write().acquire())
+        writer = asyncio.create_task(
+            redlock.rwlock("catalog", blocking_timeout=PATIENCE).write().acquire()
+        )
         while not redlock.stats().standing:
             await asyncio.sleep(0.001)
         # The nodes tell the process that a writer waits. From then on readers do not share.

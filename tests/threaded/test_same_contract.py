@@ -1,4 +1,7 @@
-"""What is tested of a manager without a thread, for one with `thread=True`. The rig of this folder makes such managers."""
+"""What is tested of a manager without a thread, for one with `thread=True`.
+
+The rig of this folder makes such managers.
+"""
 
 from __future__ import annotations
 

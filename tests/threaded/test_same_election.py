@@ -1,4 +1,7 @@
-"""What is tested of elections without a thread, for managers with `thread=True`. Here every test has a rig."""
+"""What is tested of elections without a thread, for managers with `thread=True`.
+
+Here every test has a rig.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ __all__ = ["events"]
 pytestmark = [pytest.mark.virtual_time, pytest.mark.full]
 
 DIFFERENT = {
-    # An event, and the end of a wait, reach the engine's loop a step later. The tests below wait for this step.
+    # An event, and the end of a wait, reach the engine's loop a step later. The tests below wait
+    # for this step.
     "test_resign_stops_the_wait_of_a_candidate",
     "test_the_events_of_a_term_tell_its_cause",
 }

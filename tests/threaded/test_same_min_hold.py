@@ -1,4 +1,7 @@
-"""What is tested of `min_hold` without a thread, for managers with `thread=True`. Here every test has a rig."""
+"""What is tested of `min_hold` without a thread, for managers with `thread=True`.
+
+Here every test has a rig.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,15 @@ DIFFERENT = {
     "test_a_grant_that_no_caller_received_is_freed_at_once",
 }
 
-globals().update({name: case for name, case in cases_of(test_min_hold).items() if name not in DIFFERENT})
+globals().update(
+    {name: case for name, case in cases_of(test_min_hold).items() if name not in DIFFERENT}
+)
 
 
 @pytest.mark.parametrize("slots", [0, 2])
-async def test_a_grant_that_reaches_no_caller_is_freed_at_once_despite_its_min_hold(rig: Rig, slots: int) -> None:
+async def test_a_grant_that_reaches_no_caller_is_freed_at_once_despite_its_min_hold(
+    rig: Rig, slots: int
+) -> None:
     """The caller is cancelled while its lease is on the way from the engine's thread."""
 
     def cancel(event: Event) -> None:
@@ -36,7 +43,9 @@ async def test_a_grant_that_reaches_no_caller_is_freed_at_once_despite_its_min_h
             asked.cancel()
 
     redlock = (await rig.process(sinks=[cancel])).redlock
-    lock = redlock.semaphore("a", slots, min_hold=30.0) if slots else redlock.lock("a", min_hold=30.0)
+    lock = (
+        redlock.semaphore("a", slots, min_hold=30.0) if slots else redlock.lock("a", min_hold=30.0)
+    )
     asked: asyncio.Future[Lease] = asyncio.ensure_future(lock.acquire())
     with pytest.raises(asyncio.CancelledError):
         await asked

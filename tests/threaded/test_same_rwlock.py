@@ -1,4 +1,7 @@
-"""What is tested of read-write locks without a thread, for managers with `thread=True`. Here every test has a rig."""
+"""What is tested of read-write locks without a thread, for managers with `thread=True`.
+
+Here every test has a rig.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A loss that the holder has seen is final, though the confirmation of a renewal reaches the engine at that moment."""
+"""A loss that the holder has seen is final, though the confirmation of a renewal reaches the engine
+at that moment.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ pytestmark = pytest.mark.virtual_time
 
 
 class Overdue:
-    """Moves the deadline of a lease into the past, and back when the block ends, as a confirmed renewal does."""
+    """Moves the deadline of a lease into the past, and back when the block ends, as a confirmed
+    renewal does.
+    """
 
     def __init__(self, lease: Lease) -> None:
         self.record = lease._record
@@ -47,7 +51,9 @@ async def test_a_lease_whose_check_failed_is_renewed_no_more(rig: ThreadedRig) -
 
 async def test_a_loss_that_the_holder_sees_first_has_the_cause_of_its_end(rig: ThreadedRig) -> None:
     told: list[LeaseLost] = []
-    process = await rig.process(sinks=[lambda event: told.append(event) if isinstance(event, LeaseLost) else None])
+    process = await rig.process(
+        sinks=[lambda event: told.append(event) if isinstance(event, LeaseLost) else None]
+    )
     lease = await process.lock("a", auto_extend=False, ttl=1.0).acquire()
     record = lease._record
     record.deadline -= 100.0
@@ -57,7 +63,9 @@ async def test_a_loss_that_the_holder_sees_first_has_the_cause_of_its_end(rig: T
     assert [event.cause for event in told] == ["expired"]
 
 
-async def test_a_lease_that_was_lost_at_the_end_of_its_body_is_renewed_no_more(rig: ThreadedRig) -> None:
+async def test_a_lease_that_was_lost_at_the_end_of_its_body_is_renewed_no_more(
+    rig: ThreadedRig,
+) -> None:
     process = await rig.process()
     lock = process.lock("a")
     lease = await lock.__aenter__()

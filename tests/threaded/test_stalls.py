@@ -91,7 +91,9 @@ async def test_a_standstill_of_the_whole_process_is_no_standstill_of_the_loop(ri
 
 
 @pytest.mark.parametrize("limit", [None, LIMIT])
-async def test_a_closed_loop_loses_its_leases_at_the_next_look(rig: Rig, limit: float | None) -> None:
+async def test_a_closed_loop_loses_its_leases_at_the_next_look(
+    rig: Rig, limit: float | None
+) -> None:
     loop = Loop()
     lease = await held(rig, limit, loop)
     loop.closed = True

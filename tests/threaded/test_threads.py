@@ -1,4 +1,6 @@
-"""A manager whose engine has a thread of its own, with real threads: blocked loops, several loops, forks and ends."""
+"""A manager whose engine has a thread of its own, with real threads: blocked loops, several loops,
+forks and ends.
+"""
 
 from __future__ import annotations
 
@@ -88,8 +90,13 @@ def die() -> None:
     raise SystemExit("on purpose")
 
 
-async def test_a_body_that_blocks_its_loop_for_many_ttls_keeps_its_lock(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls, ttl=0.6, thread=True) as redlock, Redlock(three_nodes.urls) as rival:
+async def test_a_body_that_blocks_its_loop_for_many_ttls_keeps_its_lock(
+    three_nodes: NodeSet,
+) -> None:
+    async with (
+        Redlock(three_nodes.urls, ttl=0.6, thread=True) as redlock,
+        Redlock(three_nodes.urls) as rival,
+    ):
         async with redlock.lock("a") as lease:
             began = time.monotonic()
             block_until(lambda: time.monotonic() - began > 5 * 0.6)
@@ -100,7 +107,9 @@ async def test_a_body_that_blocks_its_loop_for_many_ttls_keeps_its_lock(three_no
         assert redlock.stats().renewals >= 4
 
 
-async def test_the_engine_runs_in_a_named_daemon_thread_that_ends_with_the_manager(nodes: MemoryNodes) -> None:
+async def test_the_engine_runs_in_a_named_daemon_thread_that_ends_with_the_manager(
+    nodes: MemoryNodes,
+) -> None:
     before = set(threading.enumerate())
     redlock = Redlock(nodes, thread=True)
     assert set(threading.enumerate()) <= before, "no thread before it is opened"
@@ -111,7 +120,9 @@ async def test_the_engine_runs_in_a_named_daemon_thread_that_ends_with_the_manag
     await eventually(lambda: not thread.is_alive())
 
 
-async def test_a_loss_is_true_at_once_everywhere_and_cancels_the_body_when_its_loop_runs(three_nodes: NodeSet) -> None:
+async def test_a_loss_is_true_at_once_everywhere_and_cancels_the_body_when_its_loop_runs(
+    three_nodes: NodeSet,
+) -> None:
     seen: list[str] = []
     async with Redlock(three_nodes.urls, thread=True) as redlock:
 
@@ -139,7 +150,9 @@ async def test_a_loss_is_true_at_once_everywhere_and_cancels_the_body_when_its_l
         assert task.cancelling() == 0
 
 
-async def test_a_body_that_finds_its_loss_by_check_is_not_cancelled_as_well(nodes: MemoryNodes) -> None:
+async def test_a_body_that_finds_its_loss_by_check_is_not_cancelled_as_well(
+    nodes: MemoryNodes,
+) -> None:
     went_on = False
 
     async def body(redlock: Redlock) -> None:
@@ -178,7 +191,9 @@ async def test_tasks_of_two_loops_exclude_each_other(nodes: MemoryNodes) -> None
     assert counts == [50, 50]
 
 
-async def test_a_lease_may_be_released_by_another_loop_and_the_manager_closed_by_it(nodes: MemoryNodes) -> None:
+async def test_a_lease_may_be_released_by_another_loop_and_the_manager_closed_by_it(
+    nodes: MemoryNodes,
+) -> None:
     redlock = await Redlock(nodes, thread=True).open()
     lease = await redlock.lock("a").acquire()
 
@@ -208,7 +223,9 @@ async def test_a_lease_whose_loop_was_closed_is_lost(nodes: MemoryNodes) -> None
     assert [event.cause for event in events if isinstance(event, LeaseLost)] == ["closed"]
 
 
-async def test_a_loop_that_stands_still_for_the_stall_limit_loses_its_leases_and_no_other_loop_does(nodes: MemoryNodes) -> None:
+async def test_a_loop_that_stands_still_for_the_stall_limit_loses_its_leases_and_no_other_loop_does(
+    nodes: MemoryNodes,
+) -> None:
     events: list[Event] = []
     mine_is_lost, over = threading.Event(), threading.Event()
 
@@ -234,10 +251,14 @@ async def test_a_loop_that_stands_still_for_the_stall_limit_loses_its_leases_and
         over.set()
         await other.ended()
         assert (redlock.stats().stalled, redlock.stats().lost) == (1, 1)
-    assert [(event.resource, event.cause) for event in events if isinstance(event, LeaseLost)] == [("a", "stalled")]
+    assert [(event.resource, event.cause) for event in events if isinstance(event, LeaseLost)] == [
+        ("a", "stalled")
+    ]
 
 
-async def test_without_a_stall_limit_a_loop_that_stands_still_keeps_its_leases(nodes: MemoryNodes) -> None:
+async def test_without_a_stall_limit_a_loop_that_stands_still_keeps_its_leases(
+    nodes: MemoryNodes,
+) -> None:
     async with Redlock(nodes, ttl=0.5, thread=True) as redlock, redlock.lock("a") as lease:
         renewed = redlock.stats().renewals
         block_until(lambda: redlock.stats().renewals >= renewed + 5)
@@ -282,7 +303,9 @@ async def test_a_manager_whose_thread_dies_loses_its_leases_and_says_so(nodes: M
         assert await redlock.lock("c").try_acquire() is not None
 
 
-async def test_a_dying_thread_is_named_before_it_declares_its_leases_lost_and_is_awaited_by_aclose(nodes: MemoryNodes) -> None:
+async def test_a_dying_thread_is_named_before_it_declares_its_leases_lost_and_is_awaited_by_aclose(
+    nodes: MemoryNodes,
+) -> None:
     redlock = await Redlock(nodes, thread=True).open()
     lease = await redlock.lock("a").acquire()
     thread, may_end = engine_thread(redlock), threading.Event()
@@ -324,7 +347,9 @@ async def test_a_sink_may_close_the_manager_on_the_thread_itself(nodes: MemoryNo
         assert await other.lock("a").try_acquire() is not None
 
 
-async def test_a_sink_that_exits_keeps_no_lease_of_a_dying_thread_from_being_lost(nodes: MemoryNodes) -> None:
+async def test_a_sink_that_exits_keeps_no_lease_of_a_dying_thread_from_being_lost(
+    nodes: MemoryNodes,
+) -> None:
     def exit_again(event: Event) -> None:
         if isinstance(event, LeaseLost):
             raise SystemExit("again")
@@ -378,7 +403,9 @@ async def test_a_cancelled_close_on_the_thread_itself_ends_the_thread(nodes: Mem
         assert await other.lock("a").try_acquire() is not None, "it was released"
 
 
-async def test_the_death_of_the_thread_cancels_a_body_that_does_not_look(nodes: MemoryNodes) -> None:
+async def test_the_death_of_the_thread_cancels_a_body_that_does_not_look(
+    nodes: MemoryNodes,
+) -> None:
     redlock = await Redlock(nodes, thread=True).open()
 
     async def body() -> None:
@@ -416,7 +443,11 @@ async def test_a_manager_must_be_opened_and_only_once(nodes: MemoryNodes) -> Non
     assert not redlock.ready
     assert "closed" in repr(redlock)
     assert redlock.leases == ()
-    calls: list[Callable[[], Any]] = [redlock.lock("a").acquire, lambda: redlock.inspect("a"), redlock.wait_ready]
+    calls: list[Callable[[], Any]] = [
+        redlock.lock("a").acquire,
+        lambda: redlock.inspect("a"),
+        redlock.wait_ready,
+    ]
     for call in calls:
         with pytest.raises(RedlockClosed, match="not open"):
             await call()
@@ -434,11 +465,20 @@ async def test_a_manager_must_be_opened_and_only_once(nodes: MemoryNodes) -> Non
 async def test_a_manager_that_cannot_open_leaves_no_thread(three_nodes: NodeSet) -> None:
     before = set(threading.enumerate())
     same = three_nodes.urls[0].replace("127.0.0.1", "localhost")
-    # A busy machine may take seconds for a connection, and a node without one is compared with no other.
+    # A busy machine may take seconds for a connection, and a node without one is compared with no
+    # other.
     redlock = Redlock([*three_nodes.urls[:2], same], connect_timeout=PATIENCE, thread=True)
     with pytest.raises(ConfigurationError, match="same server"):
         await redlock.open()
-    await eventually(lambda: not [one for one in set(threading.enumerate()) - before if one.name.startswith("aioredlock_ng:")])
+    await eventually(
+        lambda: (
+            not [
+                one
+                for one in set(threading.enumerate()) - before
+                if one.name.startswith("aioredlock_ng:")
+            ]
+        )
+    )
     assert not redlock.ready
 
 
@@ -450,13 +490,23 @@ async def test_a_cancelled_opening_leaves_no_thread(start_server: Callable[..., 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await redlock.open()
-    await eventually(lambda: not [one for one in set(threading.enumerate()) - before if one.name.startswith("aioredlock_ng:")])
+    await eventually(
+        lambda: (
+            not [
+                one
+                for one in set(threading.enumerate()) - before
+                if one.name.startswith("aioredlock_ng:")
+            ]
+        )
+    )
     server.resume()
     async with redlock:
         assert await redlock.lock("a").try_acquire() is not None
 
 
-async def test_events_are_sent_by_the_engines_thread_in_the_context_of_the_caller(nodes: MemoryNodes) -> None:
+async def test_events_are_sent_by_the_engines_thread_in_the_context_of_the_caller(
+    nodes: MemoryNodes,
+) -> None:
     request: ContextVar[str] = ContextVar("request")
     seen: list[tuple[str, str]] = []
 
@@ -492,7 +542,9 @@ async def test_the_label_names_the_task_that_holds_the_lock(nodes: MemoryNodes) 
         await asyncio.create_task(hold(), name="the holder")
 
 
-async def test_every_method_of_a_lease_and_a_manager_works_from_the_callers_loop(nodes: MemoryNodes) -> None:
+async def test_every_method_of_a_lease_and_a_manager_works_from_the_callers_loop(
+    nodes: MemoryNodes,
+) -> None:
     async with Redlock(nodes, thread=True) as redlock:
         async with redlock.lock("a", ttl=5.0) as lease:
             assert isinstance(lease, Lease)
@@ -518,7 +570,9 @@ async def test_every_method_of_a_lease_and_a_manager_works_from_the_callers_loop
         assert lost.lost
 
 
-async def test_a_semaphore_gives_each_holder_a_slot_and_tells_who_holds_them(nodes: MemoryNodes) -> None:
+async def test_a_semaphore_gives_each_holder_a_slot_and_tells_who_holds_them(
+    nodes: MemoryNodes,
+) -> None:
     async with Redlock(nodes, thread=True) as redlock:
         gpu = redlock.semaphore("gpu", 2)
         async with gpu as first, gpu as second:
@@ -536,7 +590,10 @@ async def test_a_semaphore_gives_each_holder_a_slot_and_tells_who_holds_them(nod
 
 
 async def test_a_holder_of_a_slot_that_blocks_its_loop_keeps_it(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls, ttl=0.6, thread=True) as redlock, Redlock(three_nodes.urls) as rival:
+    async with (
+        Redlock(three_nodes.urls, ttl=0.6, thread=True) as redlock,
+        Redlock(three_nodes.urls) as rival,
+    ):
         async with redlock.semaphore("gpu", 1) as lease:
             began = time.monotonic()
             block_until(lambda: time.monotonic() - began > 3 * 0.6)
@@ -545,7 +602,9 @@ async def test_a_holder_of_a_slot_that_blocks_its_loop_keeps_it(three_nodes: Nod
         assert redlock.stats().lost == 0
 
 
-async def test_tasks_of_two_loops_are_never_more_than_the_limit_of_a_semaphore(nodes: MemoryNodes) -> None:
+async def test_tasks_of_two_loops_are_never_more_than_the_limit_of_a_semaphore(
+    nodes: MemoryNodes,
+) -> None:
     guard, inside, most = threading.Lock(), set[int](), [0]
 
     async def visit() -> None:
@@ -576,7 +635,9 @@ async def test_a_min_hold_keeps_the_lock_after_its_release(nodes: MemoryNodes) -
         assert await redlock.lock("slot").try_acquire() is None
 
 
-async def test_a_lease_that_a_thread_still_uses_is_released_when_the_thread_has_ended(nodes: MemoryNodes) -> None:
+async def test_a_lease_that_a_thread_still_uses_is_released_when_the_thread_has_ended(
+    nodes: MemoryNodes,
+) -> None:
     waiting: list[Callable[[], None]] = []
 
     def still_used(then: Callable[[], None]) -> bool:
@@ -689,7 +750,9 @@ asyncio.run(main())
 """
 
 
-def test_an_exit_of_the_interpreter_releases_what_is_held_and_does_not_hang(three_nodes: NodeSet) -> None:
+def test_an_exit_of_the_interpreter_releases_what_is_held_and_does_not_hang(
+    three_nodes: NodeSet,
+) -> None:
     command = [sys.executable, "-W", "error", "-c", EXIT, ",".join(three_nodes.urls)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "held\n", "")

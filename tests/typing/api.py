@@ -54,9 +54,13 @@ if TYPE_CHECKING:
 
 
 async def manager(client: redis.asyncio.Redis) -> None:
-    async with Redlock(["redis://10.0.0.1", client], ttl=10.0, node_timeout=0.1, drift_factor=0.01) as redlock:
+    async with Redlock(
+        ["redis://10.0.0.1", client], ttl=10.0, node_timeout=0.1, drift_factor=0.01
+    ) as redlock:
         assert_type(redlock, Redlock)
-    assert_type(await Redlock(["redis://10.0.0.1"], key_format="lock:{name}", max_ttl=60.0).open(), Redlock)
+    assert_type(
+        await Redlock(["redis://10.0.0.1"], key_format="lock:{name}", max_ttl=60.0).open(), Redlock
+    )
     assert_type(await Redlock(["redis://10.0.0.1"], thread=True, stall_limit=30.0).open(), Redlock)
     assert_type(Redlock.from_env(), Redlock)
     assert_type(Redlock.from_env({"AIOREDLOCK_NG_NODES": "redis://10.0.0.1"}, ttl=5.0), Redlock)
@@ -64,11 +68,15 @@ async def manager(client: redis.asyncio.Redis) -> None:
 
 
 async def election(redlock: Redlock) -> None:
-    chosen = redlock.election("scheduler", label="ann", ttl=6.0, step_down=2.0, max_hold=None, rejoin=False)
+    chosen = redlock.election(
+        "scheduler", label="ann", ttl=6.0, step_down=2.0, max_hold=None, rejoin=False
+    )
     assert_type(chosen, Election)
     options: ElectionOptions = {"label": "bob", "ttl": 6.0}
     assert_type(redlock.election("scheduler", **options), Election)
-    assert_type((chosen.name, chosen.label, chosen.ttl, chosen.step_down), tuple[str, str, float, float])
+    assert_type(
+        (chosen.name, chosen.label, chosen.ttl, chosen.step_down), tuple[str, str, float, float]
+    )
     assert_type((chosen.leading, chosen.leader), tuple[bool, str | None])
 
     async def lead(lease: Lease) -> int:
@@ -85,7 +93,10 @@ async def election(redlock: Redlock) -> None:
 
 def options() -> None:
     chosen = Options(ttl=5.0, min_validity=None, recovery_guard="strict", owner="billing")
-    assert_type((chosen.ttl, chosen.node_timeout, chosen.drift_factor, chosen.max_ttl), tuple[float, float, float, float])
+    assert_type(
+        (chosen.ttl, chosen.node_timeout, chosen.drift_factor, chosen.max_ttl),
+        tuple[float, float, float, float],
+    )
     assert_type((chosen.connect_timeout, chosen.close_timeout), tuple[float, float])
     assert_type(chosen.min_validity, float | None)
     assert_type(chosen.key_format, str)
@@ -95,7 +106,15 @@ def options() -> None:
 
 
 async def locks(redlock: Redlock) -> None:
-    lock = redlock.lock("orders:42", b"bytes", ttl=30, blocking_timeout=2, auto_extend=False, max_hold=60, on_lost="flag")
+    lock = redlock.lock(
+        "orders:42",
+        b"bytes",
+        ttl=30,
+        blocking_timeout=2,
+        auto_extend=False,
+        max_hold=60,
+        on_lost="flag",
+    )
     assert_type(lock, Lock)
     assert_type(lock.resource, str)
     assert_type(lock.resources, tuple[str | bytes, ...])
@@ -118,7 +137,9 @@ async def locks(redlock: Redlock) -> None:
 
 
 async def semaphores(redlock: Redlock) -> None:
-    semaphore = redlock.semaphore("gpu", 4, ttl=30, blocking_timeout=2, auto_extend=False, on_lost="flag", fair=True)
+    semaphore = redlock.semaphore(
+        "gpu", 4, ttl=30, blocking_timeout=2, auto_extend=False, on_lost="flag", fair=True
+    )
     assert_type(semaphore, Semaphore)
     assert_type((semaphore.resource, semaphore.limit, semaphore.ttl), tuple[str, int, float])
     async with semaphore as lease:
@@ -128,13 +149,23 @@ async def semaphores(redlock: Redlock) -> None:
     assert_type(await semaphore.try_acquire(), Lease | None)
     info = await semaphore.inspect()
     assert_type(info, SemaphoreInfo)
-    assert_type((info.resource, info.limit, info.held, info.waiting), tuple[str, int, int, int | None])
+    assert_type(
+        (info.resource, info.limit, info.held, info.waiting), tuple[str, int, int, int | None]
+    )
     assert_type(info.slots, tuple[LockInfo, ...])
     redlock.semaphore("gpu")  # type: ignore[call-arg]
 
 
 async def rwlocks(redlock: Redlock) -> None:
-    lock = redlock.rwlock("catalog", ttl=30, blocking_timeout=2, auto_extend=False, max_hold=60, on_lost="flag", fail_fast=True)
+    lock = redlock.rwlock(
+        "catalog",
+        ttl=30,
+        blocking_timeout=2,
+        auto_extend=False,
+        max_hold=60,
+        on_lost="flag",
+        fail_fast=True,
+    )
     assert_type(lock, RWLock)
     assert_type(lock.resource, str)
     assert_type(lock.read(), ReadLock)
@@ -151,7 +182,9 @@ async def rwlocks(redlock: Redlock) -> None:
     assert refused
     readers = (await redlock.inspect("catalog")).readers
     assert_type(readers, tuple[ReaderInfo, ...])
-    assert_type((readers[0].token, readers[0].remaining, readers[0].owner), tuple[str, float, Owner | None])
+    assert_type(
+        (readers[0].token, readers[0].remaining, readers[0].owner), tuple[str, float, Owner | None]
+    )
     redlock.rwlock("catalog", fair=True)  # type: ignore[call-arg]
     redlock.rwlock("catalog", min_hold=30)  # type: ignore[call-arg]
     async with lock:  # type: ignore[attr-defined]
@@ -163,7 +196,9 @@ async def rwlocks(redlock: Redlock) -> None:
 def rwlocks_for_threads(redlock: threads.Redlock) -> None:
     def on_lost(lease: threads.Lease) -> None: ...
 
-    lock = redlock.rwlock("catalog", ttl=30, blocking_timeout=2, auto_extend=False, max_hold=60, on_lost=on_lost)
+    lock = redlock.rwlock(
+        "catalog", ttl=30, blocking_timeout=2, auto_extend=False, max_hold=60, on_lost=on_lost
+    )
     assert_type(lock, threads.RWLock)
     assert_type(lock.resource, str)
     assert_type(lock.read(), threads.ReadLock)
@@ -188,11 +223,21 @@ def rwlocks_for_threads(redlock: threads.Redlock) -> None:
 def election_for_threads(redlock: threads.Redlock) -> None:
     def on_lost(lease: threads.Lease) -> None: ...
 
-    chosen = redlock.election("scheduler", label="ann", ttl=6.0, step_down=2.0, max_hold=None, rejoin=False, on_lost=on_lost)
+    chosen = redlock.election(
+        "scheduler",
+        label="ann",
+        ttl=6.0,
+        step_down=2.0,
+        max_hold=None,
+        rejoin=False,
+        on_lost=on_lost,
+    )
     assert_type(chosen, threads.Election)
     options: threads.ElectionOptions = {"label": "bob", "on_lost": None}
     assert_type(redlock.election("scheduler", **options), threads.Election)
-    assert_type((chosen.name, chosen.label, chosen.ttl, chosen.step_down), tuple[str, str, float, float])
+    assert_type(
+        (chosen.name, chosen.label, chosen.ttl, chosen.step_down), tuple[str, str, float, float]
+    )
     assert_type((chosen.leading, chosen.leader), tuple[bool, str | None])
 
     def lead(lease: threads.Lease) -> int:
@@ -211,7 +256,9 @@ def election_for_threads(redlock: threads.Redlock) -> None:
 def semaphores_for_threads(redlock: threads.Redlock) -> None:
     def on_lost(lease: threads.Lease) -> None: ...
 
-    semaphore = redlock.semaphore("gpu", 4, ttl=30, blocking_timeout=2, auto_extend=False, on_lost=on_lost, fair=True)
+    semaphore = redlock.semaphore(
+        "gpu", 4, ttl=30, blocking_timeout=2, auto_extend=False, on_lost=on_lost, fair=True
+    )
     assert_type(semaphore, threads.Semaphore)
     assert_type((semaphore.resource, semaphore.limit, semaphore.ttl), tuple[str, int, float])
     with semaphore as lease:
@@ -284,16 +331,26 @@ async def operators(redlock: Redlock) -> None:
     assert_type(redlock.nodes, tuple[NodeState, ...])
     node = redlock.nodes[0]
     assert_type((node.address, node.reason), tuple[str, str])
-    assert_type(node.state, Literal["connecting", "up", "suspect", "quarantined", "down", "refused"])
+    assert_type(
+        node.state, Literal["connecting", "up", "suspect", "quarantined", "down", "refused"]
+    )
     assert_type((node.server, node.run_id, node.tracking), tuple[str, str, bool])
     assert_type((node.pending, node.owed, node.connections), tuple[int, int, int])
     assert_type(redlock.leases, tuple[Lease, ...])
     stats = redlock.stats()
     assert_type(stats, Stats)
-    assert_type((stats.acquired, stats.attempts, stats.refused, stats.unreachable), tuple[int, int, int, int])
-    assert_type((stats.timeouts, stats.cancelled, stats.released, stats.lost), tuple[int, int, int, int])
+    assert_type(
+        (stats.acquired, stats.attempts, stats.refused, stats.unreachable),
+        tuple[int, int, int, int],
+    )
+    assert_type(
+        (stats.timeouts, stats.cancelled, stats.released, stats.lost), tuple[int, int, int, int]
+    )
     assert_type(stats.stalled, int)
-    assert_type((stats.renewals, stats.renewals_failed, stats.held, stats.waiting), tuple[int, int, int, int])
+    assert_type(
+        (stats.renewals, stats.renewals_failed, stats.held, stats.waiting),
+        tuple[int, int, int, int],
+    )
     assert_type((stats.standing, stats.queued), tuple[int, tuple[Queued, ...]])
     queued = stats.queued[0]
     assert_type((queued.resource, queued.ticket, queued.rank), tuple[str, int, int | None])
@@ -302,12 +359,19 @@ async def operators(redlock: Redlock) -> None:
     assert_type(diagnosis.severity, Severity | None)
     assert_type(diagnosis.findings, tuple[Finding, ...])
     finding = diagnosis.findings[0]
-    assert_type((finding.code, finding.severity, finding.nodes), tuple[str, Severity, tuple[str, ...]])
+    assert_type(
+        (finding.code, finding.severity, finding.nodes), tuple[str, Severity, tuple[str, ...]]
+    )
     assert_type((finding.what, finding.meaning, finding.remedy), tuple[str, str, str])
     assert_type(diagnosis.nodes, tuple[NodeFacts, ...])
     facts = diagnosis.nodes[0]
-    assert_type(facts.problem, Literal["", "unreachable", "authentication", "not-ready", "silent", "not-examined"])
-    assert_type(facts.trust, Literal["", "trusted", "waiting", "founding", "foreign", "excessive", "none"])
+    assert_type(
+        facts.problem,
+        Literal["", "unreachable", "authentication", "not-ready", "silent", "not-examined"],
+    )
+    assert_type(
+        facts.trust, Literal["", "trusted", "waiting", "founding", "foreign", "excessive", "none"]
+    )
     assert_type((facts.role, facts.fsync), tuple[str, str])
     assert_type(facts.round_trips, RoundTrips | None)
     assert_type(facts.clock, ClockReading | None)
@@ -324,26 +388,43 @@ def errors(error: LockNotAcquired, lost: LockLost, held: LockHeld, late: Acquire
     assert also[0]
     assert_type(error.votes, tuple[Vote, ...])
     vote = error.votes[0]
-    assert_type((vote.node, vote.outcome, vote.remaining, vote.detail), tuple[str, Outcome, float | None, str])
+    assert_type(
+        (vote.node, vote.outcome, vote.remaining, vote.detail),
+        tuple[str, Outcome, float | None, str],
+    )
     assert_type(error.elapsed, float)
     assert_type(lost.resource, str)
 
 
-async def fencing(lease: Lease, client: redis.asyncio.Redis, cluster: redis.asyncio.RedisCluster, stale: StaleFence) -> None:
+async def fencing(
+    lease: Lease,
+    client: redis.asyncio.Redis,
+    cluster: redis.asyncio.RedisCluster,
+    stale: StaleFence,
+) -> None:
     guarded = RedisFence(client, keep=60)
     assert_type(RedisFence(cluster), RedisFence)
     assert_type(await guarded.set("order:42", "paid", fence=lease.fence, ttl=30), None)
     assert_type(await guarded.hset(b"order:42", {"state": "paid", "cents": 5}, fence=1), None)
     assert_type(await guarded.delete("order:42", fence=1), bool)
     assert_type(RedisFence.fence_key("order:42"), bytes)
-    assert_type(FenceGuard(max_resources=1000, floor=MAX_FENCE).check("order:42", lease.fence), None)
+    assert_type(
+        FenceGuard(max_resources=1000, floor=MAX_FENCE).check("order:42", lease.fence), None
+    )
     error: RedlockError = stale
     assert error
     assert_type((stale.resource, stale.fence, stale.seen), tuple[str | bytes, int, int])
 
 
 async def guarded_functions(redlock: Redlock) -> None:
-    @redlock.guard("report:{user_id}", ttl=5, blocking_timeout=0, max_hold=60, on_lost="flag", auto_extend=False)
+    @redlock.guard(
+        "report:{user_id}",
+        ttl=5,
+        blocking_timeout=0,
+        max_hold=60,
+        on_lost="flag",
+        auto_extend=False,
+    )
     async def report(user_id: int, *, urgent: bool = False) -> str:
         return "done"
 
@@ -400,7 +481,9 @@ async def owners_and_events(redlock: Redlock) -> None:
     assert_type(info.over, bool)
     assert_type(info.answers[0].over, bool)
     if info.owner is not None:
-        assert_type((info.owner.label, info.owner.fence, info.owner.since), tuple[str, int | None, float])
+        assert_type(
+            (info.owner.label, info.owner.fence, info.owner.since), tuple[str, int | None, float]
+        )
 
     def sink(event: Event) -> None:
         if isinstance(event, LockAcquired):
@@ -408,10 +491,19 @@ async def owners_and_events(redlock: Redlock) -> None:
         elif isinstance(event, AcquireFailed):
             assert_type(
                 event.error,
-                Literal["LockHeld", "UpgradeRefused", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed"],
+                Literal[
+                    "LockHeld",
+                    "UpgradeRefused",
+                    "AcquireTimeout",
+                    "QuorumUnreachable",
+                    "RedlockClosed",
+                ],
             )
         elif isinstance(event, LeaseLost):
-            assert_type(event.cause, Literal["gone", "unrenewed", "stalled", "expired", "max_hold", "closed"])
+            assert_type(
+                event.cause,
+                Literal["gone", "unrenewed", "stalled", "expired", "max_hold", "closed"],
+            )
 
     Redlock(["redis://127.0.0.1"], sinks=[sink], owner="billing")
 

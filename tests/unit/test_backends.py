@@ -1,4 +1,6 @@
-"""Where a run's nodes come from: given URLs first, then containers, then local processes; `--nodes` forces one."""
+"""Where a run's nodes come from: given URLs first, then containers, then local processes; `--nodes`
+forces one.
+"""
 
 from __future__ import annotations
 
@@ -43,20 +45,28 @@ def test_the_first_that_is_there_or_the_one_that_is_forced(
     assert choose(forced).name == expected
 
 
-@pytest.mark.parametrize(("forced", "words"), [("urls", NODES_ENV), ("docker", "no Docker engine answers")])
-def test_what_is_forced_and_not_there_is_an_error(forced: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("forced", "words"), [("urls", NODES_ENV), ("docker", "no Docker engine answers")]
+)
+def test_what_is_forced_and_not_there_is_an_error(
+    forced: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(NODES_ENV, raising=False)
     monkeypatch.setattr(backends, "docker_answers", lambda: False)
     with pytest.raises(RuntimeError, match=words):
         choose(forced)
 
 
-def test_without_an_engine_at_its_address_none_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_an_engine_at_its_address_none_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     assert not backends.docker_answers()
 
 
-def test_the_header_names_the_back_end_and_shows_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_header_names_the_back_end_and_shows_no_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(NODES_ENV, TWO)
     assert choose(None).headline() == f"given by {NODES_ENV}: 127.0.0.1:1, 127.0.0.1:2"
 
@@ -65,16 +75,26 @@ def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run pytest on one test that needs nodes."""
     test = "tests/integration/test_bad_input.py::test_check_may_be_called_from_a_thread"
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words, test]
-    env = {key: value for key, value in untraced().items() if not key.startswith("PYTEST_")} | environ
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
+    env = {
+        key: value for key, value in untraced().items() if not key.startswith("PYTEST_")
+    } | environ
+    return subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 @pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("forced", "processes"),
-    # Shared among processes, as by `make test`, the one that prints neither collects the tests nor has nodes.
-    [("local", "-n0"), ("local", "-n1"), ("urls", "-n0"), pytest.param("docker", "-n0", marks=pytest.mark.containers)],
+    # Shared among processes, as by `make test`, the one that prints neither collects the tests nor
+    # has nodes.
+    [
+        ("local", "-n0"),
+        ("local", "-n1"),
+        ("urls", "-n0"),
+        pytest.param("docker", "-n0", marks=pytest.mark.containers),
+    ],
 )
 def test_a_run_says_what_its_nodes_are_and_uses_them(forced: str, processes: str) -> None:
     with LocalServer() as given:

@@ -39,7 +39,10 @@ def test_failed_work_begins_again_and_later_each_time_until_it_returns() -> None
     pauses = [later - sooner for sooner, later in pairwise(begun)]
     assert pauses == pytest.approx([min(FIRST_PAUSE * 2**n, LONGEST_PAUSE) for n in range(9)])
     assert [type(event) for event in heard] == [TaskFailed] * 9
-    assert all(isinstance(event, TaskFailed) and "ValueError in test_background.py" in event.reason for event in heard)
+    assert all(
+        isinstance(event, TaskFailed) and "ValueError in test_background.py" in event.reason
+        for event in heard
+    )
     assert len(words) == 9
     assert "s3cr3t" not in f"{heard} {words}"
 

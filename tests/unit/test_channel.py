@@ -1,4 +1,6 @@
-"""What a channel does with answers that are late or too many, over a transport that only notes what is written."""
+"""What a channel does with answers that are late or too many, over a transport that only notes what
+is written.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ class Clock:
         return self.now
 
 
-async def test_a_silent_server_counts_as_answering_only_once_it_answers_a_question_in_time() -> None:
+async def test_a_silent_server_counts_as_answering_only_once_it_answers_a_question_in_time() -> (
+    None
+):
     clock = Clock()
     line = Line(Outbox(asyncio.get_running_loop(), clock))
     asker = Asker(clock.now)
@@ -144,7 +148,9 @@ async def test_a_ping_that_the_connection_does_not_outlive_is_no_answer() -> Non
     assert (line.channel.silent, line.silences, line.closed) == (True, [], ["cut"])
 
 
-async def test_an_answer_too_many_closes_its_own_connection_and_keeps_no_other_from_being_written() -> None:
+async def test_an_answer_too_many_closes_its_own_connection_and_keeps_no_other_from_being_written() -> (
+    None
+):
     troubles: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: troubles.append(context))
@@ -167,7 +173,9 @@ async def test_an_answer_too_many_closes_its_own_connection_and_keeps_no_other_f
     assert (other.replies, well.closed) == ([b"answer"], [])
 
 
-async def test_who_waits_until_all_is_answered_does_not_wait_for_a_connection_that_is_gone() -> None:
+async def test_who_waits_until_all_is_answered_does_not_wait_for_a_connection_that_is_gone() -> (
+    None
+):
     line = Line(Outbox(asyncio.get_running_loop(), Clock()))
     asker = Asker()
     line.channel.ask(asker)
@@ -210,8 +218,13 @@ async def test_a_server_that_answers_noscript_to_eval_too_is_asked_in_full_once(
 
 async def test_a_server_that_knows_no_script_ends_calls_sent_as_one_in_a_few_commands() -> None:
     line = Line(outbox := Outbox(asyncio.get_running_loop(), Clock()))
-    releases = [Asker(command=MUTEX.releasing((b"%d" % number,), b"token", 1e9)) for number in range(5)]
-    acquires = [Asker(command=MUTEX.acquiring((b"%d" % number,), (), b"token", b"1000", 0)) for number in range(5, 10)]
+    releases = [
+        Asker(command=MUTEX.releasing((b"%d" % number,), b"token", 1e9)) for number in range(5)
+    ]
+    acquires = [
+        Asker(command=MUTEX.acquiring((b"%d" % number,), (), b"token", b"1000", 0))
+        for number in range(5, 10)
+    ]
     for asker in [*releases, *acquires]:
         outbox.ask_all(asker)
     sent = 0
@@ -220,16 +233,21 @@ async def test_a_server_that_knows_no_script_ends_calls_sent_as_one_in_a_few_com
         line.take_written()
         sent += (pending := line.channel.pending)
         line.receive(NOSCRIPT * pending)
-    # Two calls that stand for all, two loads of their scripts, and each call alone: the first one of either script in full,
-    # and the others by name and then in full.
+    # Two calls that stand for all, two loads of their scripts, and each call alone: the first one
+    # of either script in full, and the others by name and then in full.
     assert sent == 2 + 2 + 10 + 8
-    assert all(isinstance(asker.replies[0], Refusal) and len(asker.replies) == 1 for asker in [*releases, *acquires])
+    assert all(
+        isinstance(asker.replies[0], Refusal) and len(asker.replies) == 1
+        for asker in [*releases, *acquires]
+    )
     assert line.refused == [asker.command for asker in releases]
 
 
 async def test_calls_sent_as_one_to_a_server_that_forgot_scripts_are_sent_again_once() -> None:
     line = Line(outbox := Outbox(asyncio.get_running_loop(), Clock()))
-    releases = [Asker(command=MUTEX.releasing((b"%d" % number,), b"token", 1e9)) for number in range(5)]
+    releases = [
+        Asker(command=MUTEX.releasing((b"%d" % number,), b"token", 1e9)) for number in range(5)
+    ]
     for asker in releases:
         outbox.ask_all(asker)
     await asyncio.sleep(0)
@@ -243,7 +261,9 @@ async def test_calls_sent_as_one_to_a_server_that_forgot_scripts_are_sent_again_
     assert all(call.startswith(b"SHA") and MUTEX.release.sha in call for call in others)
 
 
-async def test_an_answer_too_large_for_the_memory_closes_the_connection_and_is_no_exception() -> None:
+async def test_an_answer_too_large_for_the_memory_closes_the_connection_and_is_no_exception() -> (
+    None
+):
     clock = Clock()
     line = Line(Outbox(asyncio.get_running_loop(), clock))
     asker = Asker()
@@ -298,7 +318,9 @@ async def test_a_refused_subscription_gets_the_refusal_and_no_messages() -> None
 
 @pytest.mark.parametrize("asked", [False, True])
 @pytest.mark.parametrize("early", [False, True])
-async def test_a_confirmation_out_of_its_place_ends_the_connection(early: bool, asked: bool) -> None:
+async def test_a_confirmation_out_of_its_place_ends_the_connection(
+    early: bool, asked: bool
+) -> None:
     line = Line(Outbox(asyncio.get_running_loop(), Clock()))
     other = Asker()
     line.channel.ask(other)
@@ -309,8 +331,12 @@ async def test_a_confirmation_out_of_its_place_ends_the_connection(early: bool, 
     assert len(other.replies) == 1
 
 
-@pytest.mark.parametrize("confirmation", [subscribed(b"another"), subscribed(OWN).replace(b":1\r\n", b":2\r\n")])
-async def test_a_confirmation_of_another_subscription_ends_the_connection(confirmation: bytes) -> None:
+@pytest.mark.parametrize(
+    "confirmation", [subscribed(b"another"), subscribed(OWN).replace(b":1\r\n", b":2\r\n")]
+)
+async def test_a_confirmation_of_another_subscription_ends_the_connection(
+    confirmation: bytes,
+) -> None:
     line = Line(Outbox(asyncio.get_running_loop(), Clock()))
     subscription, asker = subscribing(line)
     line.receive(confirmation)
@@ -356,8 +382,12 @@ async def test_a_push_that_is_no_message_of_the_own_channel_is_ignored(push: byt
 TRACKED = MUTEX.watching(KEY, (b"token",))
 
 
-@pytest.mark.parametrize("answer", [b"+OK\r\n", b"-ERR no tracking\r\n", b":1\r\n", b"*1\r\n:1\r\n"])
-async def test_what_is_answered_to_caching_is_no_answer_to_the_tracked_command(answer: bytes) -> None:
+@pytest.mark.parametrize(
+    "answer", [b"+OK\r\n", b"-ERR no tracking\r\n", b":1\r\n", b"*1\r\n:1\r\n"]
+)
+async def test_what_is_answered_to_caching_is_no_answer_to_the_tracked_command(
+    answer: bytes,
+) -> None:
     line = Line(Outbox(asyncio.get_running_loop(), Clock()))
     tracked, after = Asker(command=TRACKED), Asker()
     line.channel.ask(tracked)
@@ -370,11 +400,18 @@ async def test_what_is_answered_to_caching_is_no_answer_to_the_tracked_command(a
     assert (tracked.replies, after.replies, line.closed) == ([ALL_OURS], [b"after"], [])
 
 
-async def test_a_tracked_command_for_all_nodes_stays_behind_its_caching_whatever_is_sent_as_one() -> None:
+async def test_a_tracked_command_for_all_nodes_stays_behind_its_caching_whatever_is_sent_as_one() -> (
+    None
+):
     outbox = Outbox(asyncio.get_running_loop(), Clock())
     lines = [Line(outbox), Line(outbox)]
-    releases = [Asker(command=MUTEX.releasing((b"%d" % number,), b"token", 1e9)) for number in range(2)]
-    acquires = [Asker(command=MUTEX.acquiring((b"%d" % number,), (), b"token", b"1000", 0)) for number in range(2)]
+    releases = [
+        Asker(command=MUTEX.releasing((b"%d" % number,), b"token", 1e9)) for number in range(2)
+    ]
+    acquires = [
+        Asker(command=MUTEX.acquiring((b"%d" % number,), (), b"token", b"1000", 0))
+        for number in range(2)
+    ]
     tracked = Asker(command=TRACKED)
     for asker in [*releases, tracked, *acquires]:
         outbox.ask_all(asker)
@@ -390,7 +427,9 @@ async def test_a_tracked_command_for_all_nodes_stays_behind_its_caching_whatever
     assert [asker.replies for asker in [*releases, tracked, *acquires]] == expected
 
 
-async def test_a_tracked_command_asked_behind_a_channels_own_goes_to_each_channel_as_a_pair() -> None:
+async def test_a_tracked_command_asked_behind_a_channels_own_goes_to_each_channel_as_a_pair() -> (
+    None
+):
     outbox = Outbox(asyncio.get_running_loop(), Clock())
     line = Line(outbox)
     line.channel.ask(Asker())

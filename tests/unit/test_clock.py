@@ -1,4 +1,6 @@
-"""The clock that everything else rests on: it goes on during suspend, as the servers' does, and nobody can set it back."""
+"""The clock that everything else rests on: it goes on during suspend, as the servers' does, and
+nobody can set it back.
+"""
 
 from __future__ import annotations
 

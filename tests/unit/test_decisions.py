@@ -1,4 +1,6 @@
-"""The pure floor: majority, validity, delays, votes and a lease's state, as full tables and properties."""
+"""The pure floor: majority, validity, delays, votes and a lease's state, as full tables and
+properties.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def test_a_verdict_is_what_no_further_answer_can_change(n: int) -> None:
         if yes + no > n:
             continue
         ends = {yes + more >= quorum for more in range(n - yes - no + 1)}
-        expected = Verdict.OPEN if len(ends) == 2 else Verdict.WON if ends == {True} else Verdict.LOST
+        expected = (
+            Verdict.OPEN if len(ends) == 2 else Verdict.WON if ends == {True} else Verdict.LOST
+        )
         assert verdict(n, quorum, yes, no) is expected
         assert is_decided(n, quorum, yes, no) is (expected is not Verdict.OPEN)
 
@@ -38,17 +42,26 @@ def test_keys_never_live_shorter_than_the_ttl(ttl: float) -> None:
 
 
 @given(seconds, st.floats(0, 0.5), seconds)
-def test_a_deadline_leaves_the_drift_before_the_keys_expire(ttl: float, factor: float, started: float) -> None:
+def test_a_deadline_leaves_the_drift_before_the_keys_expire(
+    ttl: float, factor: float, started: float
+) -> None:
     drift = validity.drift_of(ttl, factor)
     assert drift == pytest.approx(ttl * factor + 0.002)
-    assert validity.deadline_of(started, ttl, drift) <= started + validity.ttl_ms(ttl) / 1000 - 0.002 + 1e-6
+    assert (
+        validity.deadline_of(started, ttl, drift)
+        <= started + validity.ttl_ms(ttl) / 1000 - 0.002 + 1e-6
+    )
 
 
 @given(st.floats(0.001, 10), st.floats(0, 0.5), st.none() | st.floats(0, 5))
-def test_the_least_ttl_survives_a_round_that_takes_all_its_time(timeout: float, factor: float, worth: float | None) -> None:
+def test_the_least_ttl_survives_a_round_that_takes_all_its_time(
+    timeout: float, factor: float, worth: float | None
+) -> None:
     ttl = validity.least_ttl(timeout, factor, worth)
     left = ttl - timeout - validity.drift_of(ttl, factor)
-    assert left == pytest.approx(ttl * validity.MIN_VALIDITY_SHARE if worth is None else worth, abs=1e-6)
+    assert left == pytest.approx(
+        ttl * validity.MIN_VALIDITY_SHARE if worth is None else worth, abs=1e-6
+    )
 
 
 @given(seconds, seconds, draws)
@@ -58,7 +71,9 @@ def test_renewals_come_at_about_a_third(started: float, ttl: float, draw: float)
 
 
 @given(st.integers(0, 10_000), draws, st.floats(0, 10), st.floats(0.001, 10))
-def test_delays_are_bounded_and_never_negative(tries: int, draw: float, took: float, timeout: float) -> None:
+def test_delays_are_bounded_and_never_negative(
+    tries: int, draw: float, took: float, timeout: float
+) -> None:
     assert 0.01 <= backoff.unreachable_delay(tries, draw) <= 1.0
     assert 0.025 <= backoff.reconnect_delay(tries, draw) <= 5.0
     assert 0 <= backoff.second_try_delay(took, timeout, draw) <= 5 / 8 * timeout + 1e-9
@@ -95,7 +110,9 @@ def test_a_message_of_any_bytes_can_be_read_or_is_none(payload: bytes) -> None:
         ([None, votes.Unsent("down"), GRANTED], b"a"),
     ],
 )
-def test_the_key_that_most_refusals_are_about_is_the_one_waited_for(replies: list[votes.Reply], expected: bytes) -> None:
+def test_the_key_that_most_refusals_are_about_is_the_one_waited_for(
+    replies: list[votes.Reply], expected: bytes
+) -> None:
     assert votes.blocking_key(replies, (b"a", b"b", b"c")) == expected
 
 
@@ -148,7 +165,9 @@ def test_an_illegal_move_raises_and_leaves_the_state_as_it_was(first: Phase, sec
     assert (state.phase, state.reason, state.deadline) == (first, "once", 9.0)
 
 
-@pytest.mark.parametrize(("phase", "left"), [(Phase.RELEASED, 0.0), (Phase.LOST, 0.0), (Phase.ABANDONED, 4.0)])
+@pytest.mark.parametrize(
+    ("phase", "left"), [(Phase.RELEASED, 0.0), (Phase.LOST, 0.0), (Phase.ABANDONED, 4.0)]
+)
 def test_what_remains_after_the_end(phase: Phase, left: float) -> None:
     state = LeaseState(0.0, 10.0, 9.0, None)
     state.end(phase)
@@ -159,7 +178,11 @@ def test_what_remains_after_the_end(phase: Phase, left: float) -> None:
 def test_the_shortest_ttl_is_that_of_what_the_nodes_may_have_executed_last() -> None:
     state = LeaseState(0.0, 10.0, 10.0, None)
     assert state.shortest_ttl == 10.0
-    longer, shorter, last = Renewal(1.0, 30.0, 31.0), Renewal(2.0, 4.0, 6.0), Renewal(3.0, 8.0, 11.0)
+    longer, shorter, last = (
+        Renewal(1.0, 30.0, 31.0),
+        Renewal(2.0, 4.0, 6.0),
+        Renewal(3.0, 8.0, 11.0),
+    )
     for renewal, shortest in ((longer, 10.0), (shorter, 4.0), (last, 4.0)):
         state.asked(renewal)
         assert state.shortest_ttl == shortest
@@ -174,8 +197,13 @@ def test_a_lease_never_outlives_max_hold(deadline: float, ends_at: float) -> Non
     assert LeaseState(0.0, 10.0, deadline, ends_at).deadline == min(deadline, ends_at)
 
 
-@given(st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(1.0, 30.0), st.booleans()), max_size=8), st.randoms())
-def test_a_lease_never_outlives_what_the_nodes_may_have_executed_last(steps: list[tuple[float, float, bool]], order) -> None:  # type: ignore[no-untyped-def]
+@given(
+    st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(1.0, 30.0), st.booleans()), max_size=8),
+    st.randoms(),
+)
+def test_a_lease_never_outlives_what_the_nodes_may_have_executed_last(
+    steps: list[tuple[float, float, bool]], order
+) -> None:  # type: ignore[no-untyped-def]
     now, state = 0.0, LeaseState(0.0, 10.0, 10.0, None)
     deadlines, waiting, confirmed = [10.0], [], 0
     for wait, ttl, confirm in steps:
@@ -188,5 +216,6 @@ def test_a_lease_never_outlives_what_the_nodes_may_have_executed_last(steps: lis
             number, renewal = waiting.pop(order.randrange(len(waiting)))
             state.renewed(renewal)
             confirmed = max(confirmed, number)
-        # A node executes in the order of sending; it may have stopped after any that was sent since the confirmed one.
+        # A node executes in the order of sending; it may have stopped after any that was sent since
+        # the confirmed one.
         assert state.deadline <= min(deadlines[confirmed:])

@@ -32,7 +32,9 @@ GUARD = 60_000
 NOW = 100.0
 
 
-def reading(trust: Trust, *, guard: int = GUARD, left: float = 30.0, at: float = NOW, run_id: bytes = MINE) -> Reading:
+def reading(
+    trust: Trust, *, guard: int = GUARD, left: float = 30.0, at: float = NOW, run_id: bytes = MINE
+) -> Reading:
     return Reading(trust, b"marker", run_id, guard, int(left * 1000), 0, at, at)
 
 
@@ -65,10 +67,15 @@ def test_a_marker_is_read_for_the_process_that_is_there(marker: bytes, trust: Tr
 
 
 @pytest.mark.parametrize("named", [MINE, OTHER, NO_RUN_ID])
-def test_who_may_not_know_which_process_it_is_takes_the_markers_word_and_goes_on_naming_it(named: bytes) -> None:
+def test_who_may_not_know_which_process_it_is_takes_the_markers_word_and_goes_on_naming_it(
+    named: bytes,
+) -> None:
     read = read_marker(named + b":60000", 4000, NO_RUN_ID + b":1", NOW, NOW)
     assert (read.trust, read.run_id) == (Trust.TRUSTED, named)
-    assert read_marker(named + b":60000:5000", 4000, NO_RUN_ID + b":1", NOW, NOW).trust is Trust.WAITING
+    assert (
+        read_marker(named + b":60000:5000", 4000, NO_RUN_ID + b":1", NOW, NOW).trust
+        is Trust.WAITING
+    )
     assert read_marker(b"rubbish", 4000, NO_RUN_ID + b":1", NOW, NOW).run_id == NO_RUN_ID
 
 
@@ -107,7 +114,9 @@ def test_a_foreign_marker_always_waits(strict: bool) -> None:
 def test_a_missing_marker_founds_only_where_no_node_is_trusted() -> None:
     for others in product(ANY, ANY):
         knows = any(other is not None and other.trust is Trust.TRUSTED for other in others)
-        assert step(reading(Trust.NONE), *others) == Step(Trust.WAITING if knows else Trust.FOUNDING, GUARD)
+        assert step(reading(Trust.NONE), *others) == Step(
+            Trust.WAITING if knows else Trust.FOUNDING, GUARD
+        )
         assert step(reading(Trust.NONE), *others, strict=True) == Step(Trust.WAITING, GUARD)
 
 
@@ -120,7 +129,10 @@ def test_only_a_set_that_founds_as_a_whole_is_promoted() -> None:
 
 
 def test_founding_must_have_been_read_within_a_second() -> None:
-    fresh, stale = reading(Trust.FOUNDING, at=NOW - FRESH), reading(Trust.FOUNDING, at=NOW - FRESH - 0.001)
+    fresh, stale = (
+        reading(Trust.FOUNDING, at=NOW - FRESH),
+        reading(Trust.FOUNDING, at=NOW - FRESH - 0.001),
+    )
     assert step(fresh, fresh) == Step(Trust.TRUSTED, GUARD)
     assert step(fresh, stale) is None
     assert step(stale, fresh) is None
@@ -128,7 +140,9 @@ def test_founding_must_have_been_read_within_a_second() -> None:
 
 @pytest.mark.parametrize("trust", [Trust.WAITING, Trust.FOUNDING])
 def test_who_has_waited_is_trusted(trust: Trust) -> None:
-    assert step(reading(trust, left=0.0), None, reading(Trust.TRUSTED)) == Step(Trust.TRUSTED, GUARD)
+    assert step(reading(trust, left=0.0), None, reading(Trust.TRUSTED)) == Step(
+        Trust.TRUSTED, GUARD
+    )
     assert step(reading(trust, left=0.001), None, reading(Trust.TRUSTED)) is None
 
 
@@ -142,9 +156,15 @@ def test_a_shorter_guard_time_is_raised_before_we_vote() -> None:
     assert step(reading(Trust.TRUSTED, guard=short)) == Step(Trust.TRUSTED, GUARD)
     assert step(reading(Trust.TRUSTED, guard=GUARD + 1)) is None
     assert step(reading(Trust.WAITING, guard=short)) == Step(Trust.WAITING, GUARD)
-    assert step(reading(Trust.FOUNDING, guard=short), reading(Trust.TRUSTED)) is None, "its promotion may be on its way"
-    assert step(reading(Trust.FOUNDING, guard=short, left=0.0), reading(Trust.TRUSTED)) == Step(Trust.WAITING, GUARD)
-    assert step(reading(Trust.FOUNDING, guard=short), reading(Trust.FOUNDING)) == Step(Trust.TRUSTED, GUARD)
+    assert step(reading(Trust.FOUNDING, guard=short), reading(Trust.TRUSTED)) is None, (
+        "its promotion may be on its way"
+    )
+    assert step(reading(Trust.FOUNDING, guard=short, left=0.0), reading(Trust.TRUSTED)) == Step(
+        Trust.WAITING, GUARD
+    )
+    assert step(reading(Trust.FOUNDING, guard=short), reading(Trust.FOUNDING)) == Step(
+        Trust.TRUSTED, GUARD
+    )
 
 
 def test_the_longest_guard_time_that_any_node_names_holds() -> None:
@@ -164,7 +184,9 @@ def test_a_process_is_named_by_forty_characters() -> None:
 def test_a_guard_time_above_a_day_is_never_copied_and_its_own_node_waits() -> None:
     damaged = read_marker(MINE + b":%d" % 10**15, 0, MINE + b":1", NOW, NOW)
     assert damaged.guard_ms == 0
-    assert next_steps([damaged, reading(Trust.NONE), reading(Trust.TRUSTED)], GUARD, NOW, strict=False) == [
+    assert next_steps(
+        [damaged, reading(Trust.NONE), reading(Trust.TRUSTED)], GUARD, NOW, strict=False
+    ) == [
         Step(Trust.WAITING, GUARD),
         Step(Trust.WAITING, GUARD),
         None,
@@ -178,7 +200,9 @@ RECENT = Memory(OTHER, NOW - GUARD / 1000)
 OLD = Memory(OTHER, NOW - GUARD / 1000 - 0.001)
 
 
-def steps(readings: list[Reading | None], memories: list[Memory | None], **given: int) -> list[Step | None]:
+def steps(
+    readings: list[Reading | None], memories: list[Memory | None], **given: int
+) -> list[Step | None]:
     return next_steps(readings, GUARD, NOW, strict=False, memories=memories, **given)
 
 
@@ -190,7 +214,9 @@ def test_a_witness_founds_nothing_and_promotes_nothing() -> None:
         lost = reading(trust)
         assert steps([lost], [RECENT]) == [WAIT]
         assert steps([lost] * 3, [RECENT] * 3) == [WAIT] * 3
-        assert steps([lost] * 3, [RECENT, None, None]) == [WAIT] * 3, "one node that it knew is enough"
+        assert steps([lost] * 3, [RECENT, None, None]) == [WAIT] * 3, (
+            "one node that it knew is enough"
+        )
 
 
 def test_a_witness_lets_nodes_wait_that_others_promoted_since() -> None:
@@ -217,7 +243,9 @@ def test_a_witness_remembers_for_the_longest_guard_time_that_it_knows() -> None:
 
 
 def test_a_founding_that_another_is_about_to_promote_is_left_to_it() -> None:
-    """Its first promoted nodes are trusted for us, and their founding is no sign that anything was forgotten."""
+    """Its first promoted nodes are trusted for us, and their founding is no sign that anything was
+    forgotten.
+    """
     promoted, founding = reading(Trust.TRUSTED), reading(Trust.FOUNDING)
     assert steps([promoted, founding, founding], [Memory(MINE, NOW), None, None]) == [None] * 3
 
@@ -228,7 +256,9 @@ def test_the_memory_of_a_marker_counts_from_when_it_was_found_to_be_gone() -> No
     for after in (gone, None, reading(Trust.FOUNDING), reading(Trust.TRUSTED, run_id=OTHER)):
         assert remembered(known, here, after, NOW, GUARD) == Memory(MINE, NOW)
         recent = Memory(MINE, NOW - 10)
-        assert remembered(recent, gone, after, NOW, GUARD) == recent, "it was found to be gone before"
+        assert remembered(recent, gone, after, NOW, GUARD) == recent, (
+            "it was found to be gone before"
+        )
     assert remembered(known, here, here, NOW, GUARD) == Memory(MINE, NOW)
     assert remembered(None, None, here, NOW, GUARD) == Memory(MINE, NOW)
     assert remembered(None, None, gone, NOW, GUARD) is None
@@ -237,39 +267,67 @@ def test_the_memory_of_a_marker_counts_from_when_it_was_found_to_be_gone() -> No
 def test_another_process_is_believed_once_the_memory_of_the_one_before_is_over() -> None:
     other = reading(Trust.TRUSTED, run_id=OTHER)
     assert remembered(Memory(MINE, NOW - 61), None, other, NOW, GUARD) == Memory(OTHER, NOW)
-    assert remembered(Memory(MINE, NOW - 61), None, other, NOW, GUARD + 1000) == Memory(MINE, NOW - 61)
+    assert remembered(Memory(MINE, NOW - 61), None, other, NOW, GUARD + 1000) == Memory(
+        MINE, NOW - 61
+    )
 
 
 def test_another_process_is_believed_once_it_has_waited_as_its_marker_says() -> None:
     """Its guard time may have been lowered meanwhile, and is shorter than that of the memory."""
     known, trusted = Memory(OTHER, NOW - 1), reading(Trust.TRUSTED)
     assert remembered(known, reading(Trust.WAITING), trusted, NOW, GUARD) == Memory(MINE, NOW)
-    for before in (reading(Trust.WAITING, run_id=OTHER), reading(Trust.FOUNDING), reading(Trust.NONE), None):
+    for before in (
+        reading(Trust.WAITING, run_id=OTHER),
+        reading(Trust.FOUNDING),
+        reading(Trust.NONE),
+        None,
+    ):
         assert remembered(known, before, trusted, NOW, GUARD) == known
 
 
 def test_a_node_that_restarts_again_and_again_keeps_no_set_from_being_founded_for_ever() -> None:
-    """Processes that were never trusted granted nothing, so only the one that was trusted is remembered."""
+    """Processes that were never trusted granted nothing, so only the one that was trusted is
+    remembered.
+    """
     memory: Memory | None = Memory(OTHER, NOW)
     for second in range(61):
-        memory = remembered(memory, reading(Trust.WAITING), reading(Trust.NONE), NOW + second, GUARD)
+        memory = remembered(
+            memory, reading(Trust.WAITING), reading(Trust.NONE), NOW + second, GUARD
+        )
     found = next_steps([reading(Trust.NONE)], GUARD, NOW + 61, strict=False, memories=[memory])
     assert found == [Step(Trust.FOUNDING, GUARD)]
 
 
 def test_all_forgot_is_known_where_every_node_answers_and_none_is_as_a_memory_has_it() -> None:
-    lost, young, kept = reading(Trust.WAITING), reading(Trust.TRUSTED), reading(Trust.TRUSTED, run_id=OTHER)
+    lost, young, kept = (
+        reading(Trust.WAITING),
+        reading(Trust.TRUSTED),
+        reading(Trust.TRUSTED, run_id=OTHER),
+    )
     assert all_forgot([lost, lost, young], [RECENT, None, RECENT], NOW, GUARD)
     assert not all_forgot([lost, lost, lost], [None] * 3, NOW, GUARD), "a new set"
     assert not all_forgot([lost, lost, lost], [OLD] * 3, NOW, GUARD)
-    assert not all_forgot([lost, lost, None], [RECENT] * 3, NOW, GUARD), "the third may have kept its memory"
+    assert not all_forgot([lost, lost, None], [RECENT] * 3, NOW, GUARD), (
+        "the third may have kept its memory"
+    )
     assert not all_forgot([lost, lost, kept], [RECENT] * 3, NOW, GUARD)
-    assert not all_forgot([lost, lost, young], [RECENT, RECENT, None], NOW, GUARD), "nobody knows that it forgot"
+    assert not all_forgot([lost, lost, young], [RECENT, RECENT, None], NOW, GUARD), (
+        "nobody knows that it forgot"
+    )
 
 
 def test_a_new_set_names_who_is_missing_and_says_nothing_of_forgetting() -> None:
     words = new_set_words([("127.0.0.1:7203", "connection refused")], 61.0)
-    assert words == "new set: the nodes vote when 127.0.0.1:7203 is up too (connection refused), or in 61 s"
+    assert (
+        words
+        == "new set: the nodes vote when 127.0.0.1:7203 is up too (connection refused), or in 61 s"
+    )
     both = new_set_words([("a", "down"), ("b", "no answer")], 30.4)
-    assert both == "new set: the nodes vote when a is up too (down) and b is up too (no answer), or in 30 s"
-    assert new_set_words([], 61.0) == "new set: the nodes vote once all answer within a second, or in 61 s"
+    assert (
+        both
+        == "new set: the nodes vote when a is up too (down) and b is up too (no answer), or in 30 s"
+    )
+    assert (
+        new_set_words([], 61.0)
+        == "new set: the nodes vote once all answer within a second, or in 61 s"
+    )

@@ -1,4 +1,6 @@
-"""`Redlock.guard`: how names are made of a call's arguments, what it refuses when it decorates, and what its callers see."""
+"""`Redlock.guard`: how names are made of a call's arguments, what it refuses when it decorates, and
+what its callers see.
+"""
 
 from __future__ import annotations
 
@@ -64,13 +66,20 @@ def name(template: str, *args: Any, function: Callable[..., Any] = report, **kwa
         ("{user_id}}}{day}", "a", "a}today"),
     ],
 )
-def test_the_name_is_that_of_str_format_with_the_calls_arguments(template: str, value: object, made: str) -> None:
+def test_the_name_is_that_of_str_format_with_the_calls_arguments(
+    template: str, value: object, made: str
+) -> None:
     assert name(template, value) == made
 
 
 def test_positions_keywords_and_defaults_give_one_name() -> None:
     template = "{user_id}:{day}"
-    assert name(template, 7) == name(template, 7, "today") == name(template, day="today", user_id=7) == "7:today"
+    assert (
+        name(template, 7)
+        == name(template, 7, "today")
+        == name(template, day="today", user_id=7)
+        == "7:today"
+    )
 
 
 texts = st.text(alphabet=":|ab", max_size=6)
@@ -78,7 +87,9 @@ texts = st.text(alphabet=":|ab", max_size=6)
 
 @pytest.mark.parametrize("separator", [":", "::", ":|:", "a"])
 @given(one=st.tuples(texts, texts), other=st.tuples(texts, texts))
-def test_two_calls_never_mean_one_name(separator: str, one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_two_calls_never_mean_one_name(
+    separator: str, one: tuple[str, str], other: tuple[str, str]
+) -> None:
     def made(pair: tuple[str, str]) -> str | None:
         try:
             return name(f"x{{user_id}}{separator}{{day}}y", *pair)
@@ -93,7 +104,9 @@ def test_two_calls_never_mean_one_name(separator: str, one: tuple[str, str], oth
 
 def test_a_value_that_contains_what_ends_it_is_refused() -> None:
     assert name("{user_id}:{day}", "a", "b:c") == "a:b:c"
-    with pytest.raises(ConfigurationError, match=r"\{day\}'\) of report\(\): the value 'a:b' of \{user_id\}"):
+    with pytest.raises(
+        ConfigurationError, match=r"\{day\}'\) of report\(\): the value 'a:b' of \{user_id\}"
+    ):
         name("{user_id}:{day}", "a:b", "c")
 
 
@@ -111,7 +124,9 @@ def test_a_value_that_contains_what_ends_it_is_refused() -> None:
         ("{user_id:04}", None, "unsupported format string"),
     ],
 )
-def test_a_value_without_a_text_that_names_it_is_refused(template: str, value: object, told: str) -> None:
+def test_a_value_without_a_text_that_names_it_is_refused(
+    template: str, value: object, told: str
+) -> None:
     with pytest.raises(ConfigurationError, match=told) as caught:
         name(f"report:{template}", value)
     assert f"{template} has no value for the name" in str(caught.value)
@@ -153,7 +168,9 @@ def redlock() -> Redlock:
         (report, "a lock needs a name"),
     ],
 )
-def test_a_template_that_cannot_be_is_refused_at_once(redlock: Redlock, template: Any, told: str) -> None:
+def test_a_template_that_cannot_be_is_refused_at_once(
+    redlock: Redlock, template: Any, told: str
+) -> None:
     with pytest.raises(ConfigurationError, match=told):
         redlock.guard(template)(report)
 
@@ -172,11 +189,17 @@ def test_what_is_no_coroutine_function_is_refused(redlock: Redlock) -> None:
     async def stream() -> AsyncIterator[int]:
         yield 1
 
-    with pytest.raises(ConfigurationError, match="is for functions defined by `async def`, not <function"):
+    with pytest.raises(
+        ConfigurationError, match="is for functions defined by `async def`, not <function"
+    ):
         redlock.guard("job")(plain)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=r"the async generator .*stream\(\).* use `async with"):
+    with pytest.raises(
+        ConfigurationError, match=r"the async generator .*stream\(\).* use `async with"
+    ):
         redlock.guard("job")(stream)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="directly above the `async def`, below every other decorator"):
+    with pytest.raises(
+        ConfigurationError, match="directly above the `async def`, below every other decorator"
+    ):
         redlock.guard("job")(classmethod(report))  # type: ignore[arg-type]
 
 
@@ -192,7 +215,9 @@ def test_what_is_no_coroutine_function_is_refused(redlock: Redlock) -> None:
         ({"limit": 2, "ttl": 0}, "ttl"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused_at_once(redlock: Redlock, options: Any, told: str) -> None:
+def test_an_option_that_cannot_be_is_refused_at_once(
+    redlock: Redlock, options: Any, told: str
+) -> None:
     with pytest.raises(ConfigurationError, match=told):
         redlock.guard("job", **options)
     with pytest.raises(TypeError, match="timeout"):
@@ -272,10 +297,16 @@ async def test_with_a_limit_as_many_calls_run_at_a_time_in_the_whole_fleet(rig: 
         running.remove(host)
         return len(running)
 
-    calls = [process.redlock.guard("api:{host}", limit=3, blocking_timeout=60)(call) for process in processes]
+    calls = [
+        process.redlock.guard("api:{host}", limit=3, blocking_timeout=60)(call)
+        for process in processes
+    ]
     await asyncio.gather(*(calls[number % 2](host) for number in range(8) for host in ("a", "b")))
     assert most == 3
-    leases = [await process.redlock.semaphore("api:a", 3).acquire() for process in (*processes, processes[0])]
+    leases = [
+        await process.redlock.semaphore("api:a", 3).acquire()
+        for process in (*processes, processes[0])
+    ]
     with pytest.raises(LockHeld, match="in all 3 slots"):
         await processes[1].redlock.guard("api:{host}", limit=3, blocking_timeout=0)(call)("a")
     for lease in leases:
@@ -306,7 +337,9 @@ async def test_shared_calls_run_at_the_same_time_and_beside_no_other_call(rig: R
     guards = [process.redlock.guard for process in processes]
     reads = [guard("catalog:{shop}", shared=True)(read) for guard in guards]
     writes = [guard("catalog:{shop}", shared=False)(write) for guard in guards]
-    await asyncio.gather(*(call("a") for number in range(4) for call in (reads[number % 2], writes[number % 2])))
+    await asyncio.gather(
+        *(call("a") for number in range(4) for call in (reads[number % 2], writes[number % 2]))
+    )
     assert (most["read"] > 1, most["write"]) == (True, 1)
     assert rig.clean
 

@@ -47,7 +47,11 @@ asked = st.builds(command, st.integers(0, 5), st.sampled_from([b"a", b"b"]), st.
 def test_everything_is_asked_once_and_in_its_order(commands: list[Request]) -> None:
     askers = [Asker(command) for command in commands]
     requests = joined(list(askers))
-    flat = [asker for request in requests for asker in (request.sinks if isinstance(request, Joint) else [request])]
+    flat = [
+        asker
+        for request in requests
+        for asker in (request.sinks if isinstance(request, Joint) else [request])
+    ]
     assert flat == askers
     for request in requests:
         assert request.command.packed.startswith(b"*")
@@ -66,7 +70,9 @@ def test_everything_is_asked_once_and_in_its_order(commands: list[Request]) -> N
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40), st.binary(max_size=40), st.integers(0, 1))
-def test_one_hand_over_is_packed_as_several_are(key: bytes, given_up: bytes, token: bytes, kind: int) -> None:
+def test_one_hand_over_is_packed_as_several_are(
+    key: bytes, given_up: bytes, token: bytes, kind: int
+) -> None:
     release = KINDS[kind].releasing((key,), given_up, 1.0)
     acquire = KINDS[kind].acquiring((key,), (b"7",), token, b"1000", 1)
     form = acquire.form
@@ -88,6 +94,8 @@ def test_what_is_left_over_goes_alone() -> None:
     acquires = [Asker(command(0, b"%d" % index, 0)) for index in range(MOST + 1)]
     requests = joined(list(acquires))
     assert [isinstance(request, Joint) for request in requests] == [True, False]
-    handed = [Asker(command(what, b"%d" % index, 0)) for index in range(MOST // 2 + 1) for what in (2, 0)]
+    handed = [
+        Asker(command(what, b"%d" % index, 0)) for index in range(MOST // 2 + 1) for what in (2, 0)
+    ]
     requests = joined(list(handed))
     assert [len(request.sinks) for request in requests if isinstance(request, Joint)] == [MOST, 2]

@@ -35,7 +35,9 @@ def label(owner: Any, **values: object) -> str | None:
         (lambda user: user.nobody, None),
     ],
 )
-def test_a_label_is_a_text_with_values_or_the_result_of_a_function(owner: Any, made: str | None) -> None:
+def test_a_label_is_a_text_with_values_or_the_result_of_a_function(
+    owner: Any, made: str | None
+) -> None:
     user = SimpleNamespace(name="ann", nobody=None)
     assert label(owner, id="a b", day=date(2026, 11, 27), user=user) == made
 
@@ -67,7 +69,10 @@ def positional(request: object, /) -> str:
         ("{}", r"\{\} is not possible"),
         ("{id[0]}", r"\{id\[0\]\} is not possible"),
         ("{a}{b}", "put a separator"),
-        (7, "owner must be a text like 'job {job_id}', a function that returns the label, or None .*; got 7$"),
+        (
+            7,
+            "owner must be a text like 'job {job_id}', a function that returns the label, or None .*; got 7$",
+        ),
         (False, "got False; for no labels, make the manager with owner=False"),
         (str, "owner must be a text .*; got <class 'str'>"),
         (Annotated[str, 1], "owner must be a text"),
@@ -89,11 +94,15 @@ def test_a_text_that_cannot_be_a_label_is_refused(owner: Any, text: str) -> None
 
 
 def test_a_value_without_the_attribute_or_the_format_is_told_by_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"owner '\{id.x\}': \{id.x\} has no value for the label: .* 'x'"):
+    with pytest.raises(
+        ConfigurationError, match=r"owner '\{id.x\}': \{id.x\} has no value for the label: .* 'x'"
+    ):
         label("{id.x}", id=7)
     with pytest.raises(ConfigurationError, match=r"\{id:%d\} has no value for the label"):
         label("{id:%d}", id=7)
-    with pytest.raises(ConfigurationError, match=r"owner must return a str or None, not int; convert it by str\(\)"):
+    with pytest.raises(
+        ConfigurationError, match=r"owner must return a str or None, not int; convert it by str\(\)"
+    ):
         label(lambda id: id, id=7)  # noqa: A006
 
 
@@ -121,9 +130,12 @@ def test_an_owner_that_does_not_fit_the_function_is_refused_at_decoration(
         redlock.guard("report:{user_id}", owner=owner)(report)
 
 
-async def test_a_call_whose_text_cannot_be_a_label_is_refused_before_any_request(redlock: Redlock) -> None:
+async def test_a_call_whose_text_cannot_be_a_label_is_refused_before_any_request(
+    redlock: Redlock,
+) -> None:
     called = redlock.guard("report", owner="user {user_id}")(report)
     with pytest.raises(
-        ConfigurationError, match=r"guard\('report'\) of report\(\): owner must be one line of text, got 'user a\\n'"
+        ConfigurationError,
+        match=r"guard\('report'\) of report\(\): owner must be one line of text, got 'user a\\n'",
     ):
         await called("a\n")

@@ -1,4 +1,6 @@
-"""Settings of a lock: `Redlock.lock` keeps those of the names that it has seen, and never mixes them up."""
+"""Settings of a lock: `Redlock.lock` keeps those of the names that it has seen, and never mixes
+them up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Secrets are taken out of a text in every form in which servers and parsers show them, and nothing else is."""
+"""Secrets are taken out of a text in every form in which servers and parsers show them, and nothing
+else is.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +31,32 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_a_secret_is_hidden_in_every_form(form: str, secret: str) -> None:
     shown = FORMS[form](secret)
-    assert Redaction([secret])(f"ERR bad: AUTH user {shown} (or '{shown}')") == f"ERR bad: AUTH user {HIDDEN} (or '{HIDDEN}')"
+    assert (
+        Redaction([secret])(f"ERR bad: AUTH user {shown} (or '{shown}')")
+        == f"ERR bad: AUTH user {HIDDEN} (or '{HIDDEN}')"
+    )
 
 
 @pytest.mark.parametrize("secret", ["sesame", "correcthorsebatterystaple", "x1"])
-def test_a_secret_that_is_quoted_with_the_line_breaks_of_the_protocol_is_hidden(secret: str) -> None:
+def test_a_secret_that_is_quoted_with_the_line_breaks_of_the_protocol_is_hidden(
+    secret: str,
+) -> None:
     sent = f"$4\r\nAUTH\r\n${len(secret)}\r\n{secret}\r\n"
-    for shown in (repr(sent), json.dumps(sent), quote(sent), sent.replace("\r", "\\x0D").replace("\n", "\\x0A")):
+    for shown in (
+        repr(sent),
+        json.dumps(sent),
+        quote(sent),
+        sent.replace("\r", "\\x0D").replace("\n", "\\x0A"),
+    ):
         assert secret not in Redaction([secret])(f"ERR unexpected {shown}")
 
 
 def test_a_secret_that_a_server_has_cut_short_is_hidden() -> None:
     token = "abcdefgh" + "0123456789" * 20
-    assert Redaction([token])(f"ERR unknown 'AUTH' '{token[:128]}...'") == f"ERR unknown 'AUTH' '{HIDDEN}...'"
+    assert (
+        Redaction([token])(f"ERR unknown 'AUTH' '{token[:128]}...'")
+        == f"ERR unknown 'AUTH' '{HIDDEN}...'"
+    )
 
 
 def test_a_secret_given_as_bytes_or_learned_later_is_hidden() -> None:
@@ -64,8 +79,12 @@ def test_texts_without_a_secret_are_left_as_they_are() -> None:
     assert Redaction()(words) == Redaction(["sesame"])(words) == words
 
 
-@pytest.mark.parametrize("secret", ["script", "user", "command", "loading", "readonly", "unknown", "NOSCRIPT", "noperm"])
-def test_a_password_that_is_a_word_of_servers_does_not_change_what_a_refusal_means(secret: str) -> None:
+@pytest.mark.parametrize(
+    "secret", ["script", "user", "command", "loading", "readonly", "unknown", "NOSCRIPT", "noperm"]
+)
+def test_a_password_that_is_a_word_of_servers_does_not_change_what_a_refusal_means(
+    secret: str,
+) -> None:
     redact = Redaction([secret])
     for words in (
         "NOSCRIPT No matching script. Please use EVAL.",
@@ -86,10 +105,23 @@ def test_a_password_that_is_a_word_of_servers_does_not_change_what_a_refusal_mea
 
 
 def test_a_password_that_is_a_usual_value_of_info_does_not_change_what_a_server_is() -> None:
-    lines = ["redis_version:6.0.16", "server_name:redis", "role:slave", "master_host:10.0.0.1", "master_port:6379"]
-    lines += ["run_id:" + "ab" * 20, "redis_mode:cluster", "maxmemory_policy:noeviction", "os:Linux of role slave"]
+    lines = [
+        "redis_version:6.0.16",
+        "server_name:redis",
+        "role:slave",
+        "master_host:10.0.0.1",
+        "master_port:6379",
+    ]
+    lines += [
+        "run_id:" + "ab" * 20,
+        "redis_mode:cluster",
+        "maxmemory_policy:noeviction",
+        "os:Linux of role slave",
+    ]
     info = "\r\n".join(lines).encode()
     for secret in ("redis", "slave", "cluster", "noeviction", "6.0.16", "abab", "role", "6379"):
         said = info_fields(info, Redaction([secret]))
         assert facts_of(said) == facts_of(info_fields(info))
-    assert info_fields(b"master_host:sesame.example", Redaction(["sesame"])) == {"master_host": f"{HIDDEN}.example"}
+    assert info_fields(b"master_host:sesame.example", Redaction(["sesame"])) == {
+        "master_host": f"{HIDDEN}.example"
+    }

@@ -71,7 +71,13 @@ from aioredlock_ng._scripts import Command, Form, Script, catalogue
 from aioredlock_ng._scripts.catalogue import SCRIPTS
 from aioredlock_ng._scripts.decoding import garbled
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
-from aioredlock_ng._scripts.node_requests import leaving, reading_marker, standing, standing_for_slot, standing_to_read
+from aioredlock_ng._scripts.node_requests import (
+    leaving,
+    reading_marker,
+    standing,
+    standing_for_slot,
+    standing_to_read,
+)
 from aioredlock_ng._scripts.reading import read_side
 from aioredlock_ng.compat.aioredlock._access import _PROLONG as PROLONG
 from tests.support.liar import encoded
@@ -118,22 +124,35 @@ COMMANDS: dict[str, list[Command]] = {
         ),
     ],
     "release": [MUTEX.releasing(ONE, b"t", 1.0), MUTEX.releasing(TWO, b"t", 1.0, (b"la", b"lb"))],
-    "release_each": [together(MUTEX.release_one, MUTEX.release_one.each, (b"a", b"t"), (b"b", b"u"))],
+    "release_each": [
+        together(MUTEX.release_one, MUTEX.release_one.each, (b"a", b"t"), (b"b", b"u"))
+    ],
     "retire": [MUTEX.retiring(keys, b"t", 1000, 1.0, b"label") for keys in (ONE, TWO)],
     "extend": [MUTEX.extending(TWO, (b"t", b"u"), 1000)],
     "watch": [MUTEX.watching(TWO, (b"t", b"u")), MUTEX.watching(TWO, (b"t", b"u"), LABELS)],
-    "inspect": [MUTEX.inspecting(ONE), MUTEX.inspecting(ONE, (b"la",)), MUTEX.inspecting(ONE, queues=True)],
+    "inspect": [
+        MUTEX.inspecting(ONE),
+        MUTEX.inspecting(ONE, (b"la",)),
+        MUTEX.inspecting(ONE, queues=True),
+    ],
     "confirm": [GUARDED.confirming(ONE, (b"1",), b"t", 32)],
     "repair": [GUARDED.repairing_of(ONE, (b"1",), b"t", 1000, 32)],
     "force_release": [GUARDED.force_releasing(ONE, (b"1",), 32, (b"t",))],
     "marker": [reading_marker(b"f" * 40 + b":1000")],
     "stand": [standing(keys, b"7:0123456789abcdef:1:100", 12_000, 2000) for keys in (ONE, TWO)],
-    "stand_slots": [standing_for_slot(keys, b"7:0123456789abcdef:1:2#100", 12_000) for keys in (ONE, TWO)],
+    "stand_slots": [
+        standing_for_slot(keys, b"7:0123456789abcdef:1:2#100", 12_000) for keys in (ONE, TWO)
+    ],
     "leave": [leaving(keys, b"0123456789abcdef:1:100") for keys in (ONE, TWO)],
-    "acquire_read": [kind.acquiring(ONE, (b"1",), b"t", b"1000", 0) for kind in (READING, read_side(MUTEX))],
+    "acquire_read": [
+        kind.acquiring(ONE, (b"1",), b"t", b"1000", 0) for kind in (READING, read_side(MUTEX))
+    ],
     "confirm_read": [READING.confirming(ONE, (b"1",), b"t", 31)],
     "extend_read": [READING.extending(TWO, (b"t", b"u"), 1000, ((31, b"1"), (0, b"")))],
-    "watch_read": [READING.watching(TWO, (b"t", b"u")), READING.watching(TWO, (b"t", b"u"), LABELS)],
+    "watch_read": [
+        READING.watching(TWO, (b"t", b"u")),
+        READING.watching(TWO, (b"t", b"u"), LABELS),
+    ],
     "release_read": [READING.releasing(ONE, b"t", 1.0, labels) for labels in ((), (b"la",))],
     "repair_read": [READING.repairing_of(ONE, (b"1",), b"t", 1000, 31)],
     "stand_read": [standing_to_read(ONE, b"7:0123456789abcdef:1:r#100", 12_000)],
@@ -180,11 +199,17 @@ plain = (
     | st.floats()
     | st.binary(max_size=50)
 )
-errors = st.sampled_from(["ERR no", "NOSCRIPT No matching script.", "READONLY no", "MOVED 1 a:1"]).map(Refusal)
+errors = st.sampled_from(
+    ["ERR no", "NOSCRIPT No matching script.", "READONLY no", "MOVED 1 a:1"]
+).map(Refusal)
 
 
 def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.lists(inner, max_size=4) | st.dictionaries(plain, inner, max_size=3) | st.frozensets(plain | errors, max_size=4)
+    return (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(plain, inner, max_size=3)
+        | st.frozensets(plain | errors, max_size=4)
+    )
 
 
 # An error that is the whole reply never meets a decoder.
@@ -193,15 +218,23 @@ anything = plain | containers(st.recursive(plain | errors, containers, max_leave
 nearly = (
     st.lists(st.integers(-2, 3) | plain | errors, max_size=4)
     | st.tuples(st.lists(plain | errors, max_size=3)).map(list)
-    | st.sampled_from([1, [0, 9, 1, 0], [1, 16], [-1, 1500]]).flatmap(lambda fit: st.tuples(st.just(fit), errors).map(list))
+    | st.sampled_from([1, [0, 9, 1, 0], [1, 16], [-1, 1500]]).flatmap(
+        lambda fit: st.tuples(st.just(fit), errors).map(list)
+    )
 )
 
 
 def test_every_script_is_fuzzed() -> None:
-    assert set(COMMANDS) == set(RECORDS) == {script.name for script in (*SCRIPTS, catalogue.COMMANDS.script, PROLONG)}
+    assert (
+        set(COMMANDS)
+        == set(RECORDS)
+        == {script.name for script in (*SCRIPTS, catalogue.COMMANDS.script, PROLONG)}
+    )
     root = Path(aioredlock_ng.__file__).parent
     # redis-py calls guard.lua, and reads its reply.
-    assert set(COMMANDS) == {path.stem for path in root.rglob("*.lua") if path.parent.name != "parts"} - {"guard"}
+    assert set(COMMANDS) == {
+        path.stem for path in root.rglob("*.lua") if path.parent.name != "parts"
+    } - {"guard"}
 
 
 OURS, GONE, THEIRS = KeyState.OURS, KeyState.MISSING, KeyState.FOREIGN
@@ -273,7 +306,12 @@ OWN_MARKER = b"f" * 40 + b":1000"
         ("acquire_each", 1, [[1, 0], 1], AcquiredEach((BROKEN_COUNTER, GRANTED))),
         ("hand_over_each", 0, 4, HandedOverEach((Released(1), GRANTED) * 2)),
         ("hand_over_each", 0, 2, None),
-        ("hand_over_each", 0, [0, [0, 9, 1, 0]], HandedOverEach((Released(0), Refused(0.009, 1, 0)))),
+        (
+            "hand_over_each",
+            0,
+            [0, [0, 9, 1, 0]],
+            HandedOverEach((Released(0), Refused(0.009, 1, 0))),
+        ),
         ("hand_over_each", 0, [1, 1, 1], HandedOverEach((Released(1), GRANTED, Released(1)))),
         ("hand_over_each", 0, [1, 0], None),
         ("hand_over_each", 0, [2, 1], None),
@@ -359,7 +397,12 @@ OWN_MARKER = b"f" * 40 + b":1000"
         ("inspect", 2, [[1500, b"t", b"", True]], None),
         ("inspect", 2, [[1500, b"t", b"", b"4"]], None),
         ("inspect", 0, [[1500, READERS, b"", -1, []]], Looked((ReadLocked(1.5, ()),))),
-        ("inspect", 0, [[1500, READERS, b"", -1, [b"e", 900, b""]]], Looked((ReadLocked(1.5, (Reader(0.9, b"e"),)),))),
+        (
+            "inspect",
+            0,
+            [[1500, READERS, b"", -1, [b"e", 900, b""]]],
+            Looked((ReadLocked(1.5, (Reader(0.9, b"e"),)),)),
+        ),
         (
             "inspect",
             1,
@@ -406,7 +449,9 @@ OWN_MARKER = b"f" * 40 + b":1000"
         ("marker", 0, [b"m", 5, OWN_MARKER[1:]], None),
     ],
 )
-def test_a_reply_is_decoded_into_the_record_of_its_script(name: str, at: int, reply: Any, record: object) -> None:
+def test_a_reply_is_decoded_into_the_record_of_its_script(
+    name: str, at: int, reply: Any, record: object
+) -> None:
     read = COMMANDS[name][at].read(reply)
     assert type(read) is Garbled if record is None else read == record
 
@@ -426,7 +471,9 @@ def test_no_record_is_allocated_for_what_goes_well() -> None:
 def test_each_of_several_calls_sent_as_one_gets_its_own_record() -> None:
     async def told(reply: Any) -> list[Any]:
         line = Line()
-        askers = line.ask(MUTEX.releasing((b"a",), b"t", 1.0), MUTEX.acquiring((b"a",), (b"1",), b"u", b"1000", 0))
+        askers = line.ask(
+            MUTEX.releasing((b"a",), b"t", 1.0), MUTEX.acquiring((b"a",), (b"1",), b"u", b"1000", 0)
+        )
         line.say(encoded(reply))
         return [asker.heard for asker in askers]
 
@@ -436,8 +483,16 @@ def test_each_of_several_calls_sent_as_one_gets_its_own_record() -> None:
 
 def test_states_of_keys_are_asked_for_by_the_keys_of_one_lease() -> None:
     states = KeyStates((OURS, OURS, GONE, OURS, GONE, THEIRS))
-    assert [states.are_ours(0, 2), states.are_ours(1, 2), states.are_ours(3, 1)] == [True, False, True]
-    assert [states.are_missing(2, 2), states.are_missing(0, 2), states.are_missing(4, 2)] == [True, False, False]
+    assert [states.are_ours(0, 2), states.are_ours(1, 2), states.are_ours(3, 1)] == [
+        True,
+        False,
+        True,
+    ]
+    assert [states.are_missing(2, 2), states.are_missing(0, 2), states.are_missing(4, 2)] == [
+        True,
+        False,
+        False,
+    ]
     assert [states.some_ours, KeyStates((GONE, THEIRS)).some_ours] == [True, False]
 
 
@@ -576,7 +631,9 @@ def test_the_commands_that_a_server_does_not_know_are_read_by_name() -> None:
 JOINT: dict[str, list[Command]] = {
     "releases": [MUTEX.releasing((key,), b"t", 1.0) for key in (b"a", b"b", b"c")],
     "acquires": [MUTEX.acquiring((key,), (b"1",), b"t", b"1000", 0) for key in (b"a", b"b", b"c")],
-    "guarded acquires": [GUARDED.acquiring((key,), (b"1",), b"t", b"1000", 16) for key in (b"a", b"b", b"c")],
+    "guarded acquires": [
+        GUARDED.acquiring((key,), (b"1",), b"t", b"1000", 16) for key in (b"a", b"b", b"c")
+    ],
     "hand-overs": [
         command
         for key in (b"a", b"b")
@@ -586,7 +643,9 @@ JOINT: dict[str, list[Command]] = {
         )
     ],
 }
-own_parts = st.lists(st.sampled_from([0, 1, [0, 9, 1, 0], [1, 16], [-1, 1500]]) | errors | anything, max_size=5)
+own_parts = st.lists(
+    st.sampled_from([0, 1, [0, 9, 1, 0], [1, 16], [-1, 1500]]) | errors | anything, max_size=5
+)
 
 
 @pytest.mark.parametrize("kind", JOINT)
@@ -658,7 +717,9 @@ def test_a_reply_with_more_parts_than_commands_is_garbled_for_all_of_them() -> N
 
 
 @pytest.mark.parametrize("reply", [[b"a"], [[b"a"]], [1, b"2"], [2], [0, [0, b"x"]]])
-def test_a_hand_over_whose_reply_is_garbled_in_part_is_garbled_for_both_its_calls(reply: Any) -> None:
+def test_a_hand_over_whose_reply_is_garbled_in_part_is_garbled_for_both_its_calls(
+    reply: Any,
+) -> None:
     """A call that is missing in an honest reply was not executed; in such a reply it may have been."""
 
     async def told() -> None:
@@ -684,7 +745,9 @@ def test_an_answer_that_the_parser_cannot_build_ends_the_connection_and_nothing_
 
 
 def as_parsed(value: Any) -> Any:
-    """Return a reply as the parser delivers it: sets as lists, and a number of more than 64 bits as text."""
+    """Return a reply as the parser delivers it: sets as lists, and a number of more than 64 bits as
+    text.
+    """
     reader = hiredis.Reader(replyError=Refusal)
     reader.feed(encoded(value))
     return reader.gets()
@@ -724,7 +787,9 @@ def test_the_words_about_a_reply_show_nothing_that_is_in_it(reply: Any) -> None:
 
 @given(
     marker=st.binary(max_size=80)
-    | st.lists(st.binary(max_size=20) | st.integers(0, 10**20).map(lambda n: b"%d" % n), max_size=5).map(b":".join)
+    | st.lists(
+        st.binary(max_size=20) | st.integers(0, 10**20).map(lambda n: b"%d" % n), max_size=5
+    ).map(b":".join)
 )
 def test_a_marker_of_any_bytes_can_be_read(marker: bytes) -> None:
     reading = read_marker(marker, 0, b"f" * 40 + b":1000", 0.0, 0.0)

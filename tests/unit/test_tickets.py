@@ -35,7 +35,9 @@ def test_no_bytes_make_a_message_raise(payload: bytes) -> None:
 
 
 @given(st.integers(-1, 10**9), st.integers(1, 10**6), st.binary(min_size=1))
-def test_a_message_is_read_as_it_was_written_whatever_the_key_is(milliseconds: int, line: int, key: bytes) -> None:
+def test_a_message_is_read_as_it_was_written_whatever_the_key_is(
+    milliseconds: int, line: int, key: bytes
+) -> None:
     member = member_of(MANAGER, line, 0.1, notified=True)
     left = None if milliseconds < 0 else milliseconds / 1000
     assert message_of(b"%d %b %b" % (milliseconds, member, key)) == Message(left, member, key)
@@ -54,7 +56,9 @@ def test_what_this_library_does_not_send_is_no_message(payload: bytes) -> None:
 
 def test_a_member_names_its_process_line_and_grace() -> None:
     assert member_of(MANAGER, 3, 0.1, notified=True) == b"0123456789abcdef:3:100"
-    assert member_of(MANAGER, 3, 0.0, notified=True) == b"0123456789abcdef:3:1", "an offer without a life cannot be written"
+    assert member_of(MANAGER, 3, 0.0, notified=True) == b"0123456789abcdef:3:1", (
+        "an offer without a life cannot be written"
+    )
     assert member_of(MANAGER, 3, 0.1, notified=False) == b"-0123456789abcdef:3:100"
     assert message_channel(MANAGER) == OWN_KEYS + MANAGER
 
@@ -74,9 +78,12 @@ def test_an_offer_is_told_from_tokens_and_from_other_keys_of_the_library() -> No
 
 
 @pytest.mark.parametrize(
-    ("counts", "middle"), [([], None), ([7], 7), ([2, 9], 2), ([2, 0, 9], 2), ([0, 0, 9], 0), ([3, 3, 9, 0], 3)]
+    ("counts", "middle"),
+    [([], None), ([7], 7), ([2, 9], 2), ([2, 0, 9], 2), ([0, 0, 9], 0), ([3, 3, 9, 0], 3)],
 )
-def test_a_minority_of_the_nodes_neither_adds_waiters_nor_hides_them(counts: list[int], middle: int | None) -> None:
+def test_a_minority_of_the_nodes_neither_adds_waiters_nor_hides_them(
+    counts: list[int], middle: int | None
+) -> None:
     assert middle_of(counts) == middle
 
 

@@ -14,7 +14,9 @@ NODES = st.lists(st.tuples(st.floats(0, 100) | st.just(inf), st.booleans()), min
 
 
 @given(NODES)
-def test_a_waiter_asks_once_a_quorum_of_nodes_that_can_grant_may_do_so(known: list[tuple[float, bool]]) -> None:
+def test_a_waiter_asks_once_a_quorum_of_nodes_that_can_grant_may_do_so(
+    known: list[tuple[float, bool]],
+) -> None:
     quorum = quorum_of(len(known))
     outlook = Outlook(len(known), quorum)
     assert outlook.ask_at == inf, "nothing is known yet"
@@ -42,7 +44,13 @@ def test_a_node_that_is_lost_has_no_rank_and_sends_nothing() -> None:
     node = Outlook(3, 2).nodes[0]
     node.free_at, node.answered_at, node.rank, node.notified, node.tracked = 1.0, 1.0, 2, True, True
     node.lost()
-    assert (node.free_at, node.answered, node.rank, node.notified, node.tracked) == (inf, False, -1, False, False)
+    assert (node.free_at, node.answered, node.rank, node.notified, node.tracked) == (
+        inf,
+        False,
+        -1,
+        False,
+        False,
+    )
 
 
 def test_a_key_is_tracked_on_a_quorum_of_nodes_and_not_on_more() -> None:
@@ -93,6 +101,8 @@ def test_a_slot_that_is_offered_beside_others_does_not_close_them() -> None:
     outlook.nodes[1].learn(10.0, (4,), 10.0)
     assert (outlook.ask_at, outlook.slot(10.0)) == (10.0, 4)
     outlook.nodes[1].learn(10.0, (2,), 10.0)
-    assert outlook.slot(10.0) == 2, "the lowest one is offered to this waiter, and others to those behind it"
+    assert outlook.slot(10.0) == 2, (
+        "the lowest one is offered to this waiter, and others to those behind it"
+    )
     outlook.nodes[1].learn(50.0, (5,), 10.0)
     assert outlook.nodes[1].slots == (5,)

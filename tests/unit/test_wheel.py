@@ -16,7 +16,9 @@ WIDTH = 0.02
 async def test_nothing_is_late_nor_more_than_a_slot_early() -> None:
     loop = asyncio.get_running_loop()
     fired: dict[float, float] = {}
-    wheel: Wheel[float] = Wheel(loop, loop.time, WIDTH, lambda due: fired.update(dict.fromkeys(due, loop.time())))
+    wheel: Wheel[float] = Wheel(
+        loop, loop.time, WIDTH, lambda due: fired.update(dict.fromkeys(due, loop.time()))
+    )
     instants = [loop.time() + 0.0137 * number for number in (90, 3, 40, 1, 77, 2, 500)]
     for instant in instants:
         wheel.add(instant, instant)
@@ -62,9 +64,12 @@ async def test_no_item_added_after_a_suspension_of_the_machine_is_late() -> None
         return loop.time() + slept
 
     fired: dict[str, float] = {}
-    wheel: Wheel[str] = Wheel(loop, clock, WIDTH, lambda due: fired.update(dict.fromkeys(due, clock())))
+    wheel: Wheel[str] = Wheel(
+        loop, clock, WIDTH, lambda due: fired.update(dict.fromkeys(due, clock()))
+    )
     wheel.add("before", clock() + 0.45)
-    # During a suspension the timers of the loop stand still. Left alone, the wheel's timer fires 0.45 s after its end.
+    # During a suspension the timers of the loop stand still. Left alone, the wheel's timer fires
+    # 0.45 s after its end.
     slept = 10.0
     wheel.add("after", at := clock() + 0.1)
     await asyncio.sleep(1)
@@ -105,10 +110,14 @@ async def test_the_last_that_came_and_went_wakes_the_loop_once_and_no_more() -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_what_stays_is_handed_over_in_time_whatever_comes_and_goes_around_it(seed: int) -> None:
+async def test_what_stays_is_handed_over_in_time_whatever_comes_and_goes_around_it(
+    seed: int,
+) -> None:
     loop, draw = asyncio.get_running_loop(), Random(seed)
     fired: dict[float, float] = {}
-    wheel: Wheel[float] = Wheel(loop, loop.time, WIDTH, lambda due: fired.update(dict.fromkeys(due, loop.time())))
+    wheel: Wheel[float] = Wheel(
+        loop, loop.time, WIDTH, lambda due: fired.update(dict.fromkeys(due, loop.time()))
+    )
     kept = set()
     for _ in range(300):
         instant = loop.time() + draw.choice((0.03, 0.1, 0.1, 0.3, 2.0)) * draw.random()

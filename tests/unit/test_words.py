@@ -20,10 +20,14 @@ from aioredlock_ng._nodes.memory import MemoryNode
 def test_a_name_of_bytes_is_its_own_key(name: bytes) -> None:
     assert KeyFormat("{name}").key(name) == name
     assert KeyFormat("l:{name}:é").key(name) == b"l:" + name + ":é".encode()
-    assert KeyFormat("l:{name}:é").name(b"l:" + name + ":é".encode()) == name.decode("utf-8", "backslashreplace")
+    assert KeyFormat("l:{name}:é").name(b"l:" + name + ":é".encode()) == name.decode(
+        "utf-8", "backslashreplace"
+    )
 
 
-@pytest.mark.parametrize(("key_format", "name"), [("{name}", "aioredlock_ng:marker"), ("aioredlock_ng:{name}", "a")])
+@pytest.mark.parametrize(
+    ("key_format", "name"), [("{name}", "aioredlock_ng:marker"), ("aioredlock_ng:{name}", "a")]
+)
 def test_the_librarys_own_keys_are_no_locks(key_format: str, name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"keeps for"):
         KeyFormat(key_format).key(name)
@@ -31,9 +35,15 @@ def test_the_librarys_own_keys_are_no_locks(key_format: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("key_format", "words"),
-    [("aioredlock_ng:{name}", "keeps for itself"), ("\ud800{name}", "lone surrogate"), ("{name}\udcff", "lone surrogate")],
+    [
+        ("aioredlock_ng:{name}", "keeps for itself"),
+        ("\ud800{name}", "lone surrogate"),
+        ("{name}\udcff", "lone surrogate"),
+    ],
 )
-def test_a_key_format_under_which_no_name_could_be_locked_is_refused(key_format: str, words: str) -> None:
+def test_a_key_format_under_which_no_name_could_be_locked_is_refused(
+    key_format: str, words: str
+) -> None:
     with pytest.raises(ConfigurationError, match=f"^key_format .*{words}"):
         Redlock(["redis://127.0.0.1:1"], key_format=key_format)
 
@@ -51,7 +61,14 @@ def test_braces_and_controls_in_names_mean_nothing(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("", "empty"), (b"", "empty"), ("\ud800", "surrogate"), ("a" * (MAX_NAME + 1), "bytes"), (7, "int"), (None, "NoneType")],
+    [
+        ("", "empty"),
+        (b"", "empty"),
+        ("\ud800", "surrogate"),
+        ("a" * (MAX_NAME + 1), "bytes"),
+        (7, "int"),
+        (None, "NoneType"),
+    ],
 )
 def test_an_unusable_name_is_refused_in_words(name: Any, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
@@ -68,7 +85,15 @@ def test_a_key_format_without_one_name_is_refused(key_format: str) -> None:
         KeyFormat(key_format)
 
 
-TIMES = ("ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout", "drift_factor", "min_validity")
+TIMES = (
+    "ttl",
+    "node_timeout",
+    "max_ttl",
+    "connect_timeout",
+    "close_timeout",
+    "drift_factor",
+    "min_validity",
+)
 
 
 @pytest.mark.parametrize("name", TIMES)
@@ -86,7 +111,9 @@ def test_zero_is_no_time(name: str) -> None:
 
 def test_a_share_is_no_number_of_seconds() -> None:
     for value in ("10", -1):
-        with pytest.raises(ConfigurationError, match=r"drift_factor must be a (finite )?number") as caught:
+        with pytest.raises(
+            ConfigurationError, match=r"drift_factor must be a (finite )?number"
+        ) as caught:
             Options(drift_factor=value)  # type: ignore[arg-type]
         assert "seconds" not in str(caught.value)
 
@@ -99,20 +126,29 @@ def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -
 
 
 def test_a_max_ttl_that_must_be_milliseconds_is_refused() -> None:
-    """It would be written to the nodes, and lengthen for everybody how long one that forgot must wait."""
+    """It would be written to the nodes, and lengthen for everybody how long one that forgot must
+    wait.
+    """
     assert Options(max_ttl=86_400).guard_ms == 86_400_000
     for max_ttl in (86_400.001, 6e7, 10**300):
-        with pytest.raises(ConfigurationError, match=r"^max_ttl=.* seconds: .* milliseconds were meant: max_ttl=\S+\)$"):
+        with pytest.raises(
+            ConfigurationError,
+            match=r"^max_ttl=.* seconds: .* milliseconds were meant: max_ttl=\S+\)$",
+        ):
             Options(max_ttl=max_ttl)
     assert Options(max_ttl=1e9, recovery_guard=None).check_ttl(1e8) == 1e8
 
 
 def test_a_ttl_that_may_be_milliseconds_is_refused_with_a_hint() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"^ttl=10000 is above max_ttl=60 seconds; .*milliseconds were meant: ttl=10\)$"
+        ConfigurationError,
+        match=r"^ttl=10000 is above max_ttl=60 seconds; .*milliseconds were meant: ttl=10\)$",
     ):
         Options().check_ttl(10_000)
-    with pytest.raises(ConfigurationError, match=r"^ttl=61 is above max_ttl=60 seconds; lower the ttl or raise max_ttl$"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^ttl=61 is above max_ttl=60 seconds; lower the ttl or raise max_ttl$",
+    ):
         Options().check_ttl(61)
 
 
@@ -166,7 +202,9 @@ FAMILY = {
 def test_errors_are_of_the_promised_family(name: str, bases: tuple[type, ...]) -> None:
     kind = getattr(public, name)
     assert all(issubclass(kind, base) for base in bases)
-    assert issubclass(kind, errors.LockNotAcquired) is ("LockNotAcquired" in {base.__name__ for base in kind.__mro__})
+    assert issubclass(kind, errors.LockNotAcquired) is (
+        "LockNotAcquired" in {base.__name__ for base in kind.__mro__}
+    )
     assert not issubclass(errors.LockLost, errors.LockNotAcquired)
 
 
@@ -174,7 +212,13 @@ def test_errors_are_of_the_promised_family(name: str, bases: tuple[type, ...]) -
 def test_errors_survive_pickling_with_all_that_they_carry(name: str) -> None:
     kind = getattr(public, name)
     votes = (Vote("node:1", Outcome.HELD, 1.5), Vote("node:2", Outcome.FAILED, detail="OOM"))
-    carries = name in ("LockNotAcquired", "LockHeld", "AcquireTimeout", "QuorumUnreachable", "LockLost")
+    carries = name in (
+        "LockNotAcquired",
+        "LockHeld",
+        "AcquireTimeout",
+        "QuorumUnreachable",
+        "LockLost",
+    )
     error = kind("words", resource="a", votes=votes, elapsed=0.25) if carries else kind("words")
     error.add_note("of the caller's")
     again = pickle.loads(pickle.dumps(error))
@@ -185,7 +229,15 @@ def test_errors_survive_pickling_with_all_that_they_carry(name: str) -> None:
         assert (again.resource, again.votes, again.elapsed) == ("a", votes, 0.25)
 
 
-NUMBERS = ("TTL", "NODE_TIMEOUT", "MIN_VALIDITY", "MAX_TTL", "CONNECT_TIMEOUT", "CLOSE_TIMEOUT", "DRIFT_FACTOR")
+NUMBERS = (
+    "TTL",
+    "NODE_TIMEOUT",
+    "MIN_VALIDITY",
+    "MAX_TTL",
+    "CONNECT_TIMEOUT",
+    "CLOSE_TIMEOUT",
+    "DRIFT_FACTOR",
+)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -195,7 +247,9 @@ def test_the_environment_names_numbers(name: str) -> None:
     redlock = Redlock.from_env(nodes | {f"AIOREDLOCK_NG_{name}": f" {value} "})
     assert getattr(redlock._options, name.lower()) == value
     unit = "" if name == "DRIFT_FACTOR" else " of seconds"
-    with pytest.raises(ConfigurationError, match=f"^AIOREDLOCK_NG_{name} must be a number{unit}, got 'soon'$"):
+    with pytest.raises(
+        ConfigurationError, match=f"^AIOREDLOCK_NG_{name} must be a number{unit}, got 'soon'$"
+    ):
         Redlock.from_env(nodes | {f"AIOREDLOCK_NG_{name}": "soon"})
 
 
@@ -217,7 +271,10 @@ def test_the_environment_names_numbers(name: str) -> None:
 def test_an_unusable_value_of_the_environment_is_told_by_its_variable(
     variables: dict[str, str], named: list[str], words: str
 ) -> None:
-    environ = {f"AIOREDLOCK_NG_{name}": value for name, value in ({"NODES": "redis://127.0.0.1:1"} | variables).items()}
+    environ = {
+        f"AIOREDLOCK_NG_{name}": value
+        for name, value in ({"NODES": "redis://127.0.0.1:1"} | variables).items()
+    }
     with pytest.raises(ConfigurationError) as caught:
         Redlock.from_env(environ)
     told, _, rest = str(caught.value).partition(": ")
@@ -234,18 +291,30 @@ def test_what_was_given_is_not_blamed_on_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    "environ", [None, "AIOREDLOCK_NG_NODES=redis://h", ["redis://h"], {"AIOREDLOCK_NG_NODES": ["redis://h"]}]
+    "environ",
+    [None, "AIOREDLOCK_NG_NODES=redis://h", ["redis://h"], {"AIOREDLOCK_NG_NODES": ["redis://h"]}],
 )
 def test_what_is_no_environment_is_refused(environ: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"^environ must be a mapping|^AIOREDLOCK_NG_NODES must be a str"):
+    with pytest.raises(
+        ConfigurationError, match=r"^environ must be a mapping|^AIOREDLOCK_NG_NODES must be a str"
+    ):
         Redlock.from_env(environ)
 
 
-def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     nodes = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK": "x", "PATH": "/bin"}
     # What `aioredlock-ng run` sets for its child is no slip of the pen.
     Redlock.from_env(
-        nodes | dict.fromkeys((f"AIOREDLOCK_NG_{name}" for name in ("NAME", "TOKEN", "FENCE", "SLOT", "REDIS_SERVER")), "a")
+        nodes
+        | dict.fromkeys(
+            (
+                f"AIOREDLOCK_NG_{name}"
+                for name in ("NAME", "TOKEN", "FENCE", "SLOT", "REDIS_SERVER")
+            ),
+            "a",
+        )
     )
     Redlock.from_env(nodes | {"AIOREDLOCK_NG_COLOUR": "red"})
     assert caplog.messages == []
@@ -258,7 +327,9 @@ def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(cap
 
 @pytest.mark.parametrize("url", ["redis://me:s3cr3t,x@10.0.0.1", "redis://me:12,s3cr3t,x@10.0.0.1"])
 def test_a_comma_in_a_password_of_the_environment_shows_no_part_of_it(url: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"AIOREDLOCK_NG_NODES: entry 3 of \d .* as %2C") as caught:
+    with pytest.raises(
+        ConfigurationError, match=r"AIOREDLOCK_NG_NODES: entry 3 of \d .* as %2C"
+    ) as caught:
         Redlock.from_env({"AIOREDLOCK_NG_NODES": f"redis://10.0.0.2,{url}"})
     assert "s3cr3t" not in str(caught.value)
     quoted = url.replace(",", "%2C")
@@ -271,7 +342,9 @@ def test_the_environment_names_fencing_and_guard_by_words() -> None:
     redlock = Redlock.from_env(nodes | words)
     assert (redlock._options.fencing, redlock._options.recovery_guard) == (False, None)
     assert Redlock.from_env(nodes | words, fencing=True)._options.fencing is True
-    with pytest.raises(ConfigurationError, match="AIOREDLOCK_NG_RECOVERY_GUARD must be one of auto, strict, none"):
+    with pytest.raises(
+        ConfigurationError, match="AIOREDLOCK_NG_RECOVERY_GUARD must be one of auto, strict, none"
+    ):
         Redlock.from_env(nodes | {"AIOREDLOCK_NG_RECOVERY_GUARD": "yes"})
     with pytest.raises(ConfigurationError, match="recovery_guard must be"):
         Redlock(["redis://127.0.0.1:1"], recovery_guard="maybe")  # type: ignore[arg-type]

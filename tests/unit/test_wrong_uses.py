@@ -16,7 +16,10 @@ FOR_COROUTINES = Redlock(NODES)
 FOR_THREADS = sync.Redlock(NODES)
 
 ASYNC_LINES: list[tuple[Any, str]] = [
-    (FOR_COROUTINES.lock("a"), "`async with redlock.lock('a'):`, or `lease = await redlock.lock('a').acquire()`"),
+    (
+        FOR_COROUTINES.lock("a"),
+        "`async with redlock.lock('a'):`, or `lease = await redlock.lock('a').acquire()`",
+    ),
     (
         FOR_COROUTINES.semaphore("a", 4),
         "`async with redlock.semaphore('a', 4):`, or `lease = await redlock.semaphore('a', 4).acquire()`",
@@ -37,17 +40,32 @@ ASYNC_LINES: list[tuple[Any, str]] = [
 THREAD_LINES: list[tuple[Any, str]] = [
     (FOR_THREADS, "`with Redlock([...]) as redlock:`, or `aioredlock_ng.Redlock` in a coroutine"),
     (FOR_THREADS.lock("a"), "`with redlock.lock('a'):`, or `aioredlock_ng.Redlock` in a coroutine"),
-    (FOR_THREADS.lock("a", "b"), "`with redlock.lock('a', …):`, or `aioredlock_ng.Redlock` in a coroutine"),
-    (FOR_THREADS.semaphore("a", 4), "`with redlock.semaphore('a', 4):`, or `aioredlock_ng.Redlock` in a coroutine"),
-    (FOR_THREADS.rwlock("a").read(), "`with redlock.rwlock('a').read():`, or `aioredlock_ng.Redlock` in a coroutine"),
-    (FOR_THREADS.rwlock("a").write(), "`with redlock.rwlock('a').write():`, or `aioredlock_ng.Redlock` in a coroutine"),
+    (
+        FOR_THREADS.lock("a", "b"),
+        "`with redlock.lock('a', …):`, or `aioredlock_ng.Redlock` in a coroutine",
+    ),
+    (
+        FOR_THREADS.semaphore("a", 4),
+        "`with redlock.semaphore('a', 4):`, or `aioredlock_ng.Redlock` in a coroutine",
+    ),
+    (
+        FOR_THREADS.rwlock("a").read(),
+        "`with redlock.rwlock('a').read():`, or `aioredlock_ng.Redlock` in a coroutine",
+    ),
+    (
+        FOR_THREADS.rwlock("a").write(),
+        "`with redlock.rwlock('a').write():`, or `aioredlock_ng.Redlock` in a coroutine",
+    ),
 ]
 SIDES: list[tuple[Any, str]] = [
     (
         FOR_COROUTINES.rwlock("a"),
         "`async with redlock.rwlock('a').read():`, or `async with redlock.rwlock('a').write():`",
     ),
-    (FOR_THREADS.rwlock("a"), "`with redlock.rwlock('a').read():`, or `with redlock.rwlock('a').write():`"),
+    (
+        FOR_THREADS.rwlock("a"),
+        "`with redlock.rwlock('a').read():`, or `with redlock.rwlock('a').write():`",
+    ),
 ]
 
 

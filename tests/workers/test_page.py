@@ -21,7 +21,11 @@ PAGE = ROOT / "docs" / "workers.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 QUOTED = {
     TEXT.count("\n", 0, match.start("code")) + 1: (match["file"], match["code"])
-    for match in re.finditer(r"^<!-- (?P<file>examples/\S+) -->\n```python\n(?P<code>.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    for match in re.finditer(
+        r"^<!-- (?P<file>examples/\S+) -->\n```python\n(?P<code>.*?)^```",
+        TEXT,
+        re.MULTILINE | re.DOTALL,
+    )
 }
 
 
@@ -31,8 +35,14 @@ def test_a_quotation_is_what_the_example_says(line: int) -> None:
     assert code in (ROOT / file).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("block", [block for block in blocks(PAGE) if block.line not in QUOTED], ids=lambda block: block.id)
-async def test_a_block_runs(block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "block",
+    [block for block in blocks(PAGE) if block.line not in QUOTED],
+    ids=lambda block: block.id,
+)
+async def test_a_block_runs(
+    block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await run(block, three_nodes, monkeypatch)
 
 

@@ -1,6 +1,7 @@
 """The locks of old articles, on one node: SETNX with a timestamp and GETSET, and SET NX EX with the time as value.
 
-Their known faults are part of them: who is late by the clock takes over, and a value that is a time names nobody.
+Their known faults are part of them: who is late by the clock takes over, and a value that is a time
+names nobody.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _CONNECTIONS = 100
 
 
 class GetSetLock:
-    """Value: when the lock expires. Held and expired: GETSET, and it is taken by whom the old value is told.
+    """Value: when the lock expires.
+
+    Held and expired: GETSET, and it is taken by whom the old value is told.
 
     Args:
         redis: The one node.
@@ -34,7 +37,9 @@ class GetSetLock:
         clock: Seconds since 1970, as every client has its own.
     """
 
-    def __init__(self, redis: Redis, name: str, life: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, redis: Redis, name: str, life: float, clock: Callable[[], float] = time.time
+    ) -> None:
         self._redis = redis
         self._name = name
         self._life = life
@@ -69,7 +74,9 @@ class TimeValueLock:
         clock: Seconds since 1970.
     """
 
-    def __init__(self, redis: Redis, name: str, life: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, redis: Redis, name: str, life: float, clock: Callable[[], float] = time.time
+    ) -> None:
         self._redis = redis
         self._name = name
         self._life = int(life)
@@ -87,7 +94,10 @@ class TimeValueLock:
             await self._redis.delete(self._name)
 
 
-_KINDS: Final[dict[str, type[GetSetLock | TimeValueLock]]] = {"getset": GetSetLock, "setnx-ex": TimeValueLock}
+_KINDS: Final[dict[str, type[GetSetLock | TimeValueLock]]] = {
+    "getset": GetSetLock,
+    "setnx-ex": TimeValueLock,
+}
 
 
 @asynccontextmanager

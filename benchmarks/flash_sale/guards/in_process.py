@@ -1,4 +1,7 @@
-"""asyncio's own lock: what the shop can sell one by one, when taking turns costs nothing. For one worker process only."""
+"""asyncio's own lock: what the shop can sell one by one, when taking turns costs nothing.
+
+For one worker process only.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ _CONNECTIONS = 100
 async def opened(urls: Sequence[str]) -> AsyncIterator[Guard]:
     """Give the guard."""
     logging.getLogger("pottery").setLevel(logging.CRITICAL)
-    pools = [BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None) for url in urls]
+    pools = [
+        BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None)
+        for url in urls
+    ]
     masters = [Redis(connection_pool=pool) for pool in pools]
     yield lambda name: AIORedlock(key=name, masters=masters, auto_release_time=LIFE)
     for pool in pools:

@@ -25,7 +25,9 @@ __all__ = ["SequentialRedlock", "opened"]
 
 _CONNECTIONS = 100
 _DRIFT = 0.01
-_RELEASE = 'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0'
+_RELEASE = (
+    'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0'
+)
 
 
 class SequentialRedlock:
@@ -49,7 +51,9 @@ class SequentialRedlock:
         started, granted = time.monotonic(), 0
         for node in self._nodes:
             with suppress(RedisError):
-                granted += bool(await node.set(self._name, self._token, nx=True, px=int(self._life * 1000)))
+                granted += bool(
+                    await node.set(self._name, self._token, nx=True, px=int(self._life * 1000))
+                )
         left = self._life - (time.monotonic() - started) - self._life * _DRIFT - 0.002
         if granted > len(self._nodes) // 2 and left > 0:
             return True
@@ -66,7 +70,10 @@ class SequentialRedlock:
 @asynccontextmanager
 async def opened(urls: Sequence[str], **waiting: Any) -> AsyncIterator[Guard]:
     """Give the guard; `waiting` is what `Waiting` takes."""
-    pools = [BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None) for url in urls]
+    pools = [
+        BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None)
+        for url in urls
+    ]
     nodes, patience = [Redis(connection_pool=pool) for pool in pools], Waiting(**waiting)
 
     @asynccontextmanager

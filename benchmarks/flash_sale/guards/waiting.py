@@ -40,4 +40,6 @@ class Waiting:
             tried += 1
             if tried == self.tries:
                 raise Refused(f"held by others at each of {tried} tries")
-            await asyncio.sleep(random.uniform(self.delay / 2, self.delay) if self.random_pause else self.delay)
+            await asyncio.sleep(
+                random.uniform(self.delay / 2, self.delay) if self.random_pause else self.delay
+            )

@@ -170,7 +170,10 @@ class Body:
             await self._downgrade(hold, written)
 
     async def _think(self, hold: Hold) -> None:
-        """Wait, and report the deadline of a long hold meanwhile. It counts if the process is killed."""
+        """Wait, and report the deadline of a long hold meanwhile.
+
+        It counts if the process is killed.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._seconds
         while (left := end - loop.time()) > _SAYS_SECONDS and self._told:

@@ -1,4 +1,6 @@
-"""Deliberate defects, switched on by name: what a fault run that finds nothing must be able to find."""
+"""Deliberate defects, switched on by name: what a fault run that finds nothing must be able to
+find.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +33,30 @@ _MARK: Final = 15
 
 
 def break_it(kind: str, redlock: Redlock) -> None:
-    """Break an open manager of this process; "" and "guard" (an option of the manager) change nothing here."""
+    """Break an open manager of this process; "" and "guard" (an option of the manager) change
+    nothing here.
+    """
     record: Any = importlib.import_module("aioredlock_ng._engine.keeping.lease_record")
     renewals: Any = importlib.import_module("aioredlock_ng._engine.keeping.renewals")
     cleanup: Any = importlib.import_module("aioredlock_ng._engine.attempt.releases")
     if kind == "quorum":
         redlock.engine().context.quorum = 1
     elif kind == "deadline":
-        record.deadline_of = renewals.deadline_of = lambda started, ttl, drift: started + ttl - drift + 1000.0
+        record.deadline_of = renewals.deadline_of = lambda started, ttl, drift: (
+            started + ttl - drift + 1000.0
+        )
     elif kind == "fence":
         init = record.LeaseRecord.__init__
 
         def falling(
-            self: Any, spec: Any, token: bytes, started: float, ballot: Any, granted: Any, fence: int, *more: Any
+            self: Any,
+            spec: Any,
+            token: bytes,
+            started: float,
+            ballot: Any,
+            granted: Any,
+            fence: int,
+            *more: Any,
         ) -> None:
             init(self, spec, token, started, ballot, granted, 2**53 - fence, *more)
 

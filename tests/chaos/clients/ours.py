@@ -39,7 +39,9 @@ class OurHold:
         return "{}/{}".format(*self.lease.nodes)
 
     def deadline(self) -> int | None:
-        """Of the holding itself: `remaining()` is 0 once it is over, and then tells no instant any more."""
+        """Of the holding itself: `remaining()` is 0 once it is over, and then tells no instant any
+        more.
+        """
         return seconds_to_ns(self.lease._record.deadline)
 
     def lost(self) -> str:
@@ -68,7 +70,11 @@ class OurClient:
             options["recovery_guard"] = None
         self._redlock = await Redlock(task["urls"], thread=task["thread"], **options).open()
         break_it(task["broken"], self._redlock)
-        self._store = Redis(connection_pool=BlockingConnectionPool.from_url(task["store"], max_connections=40, timeout=None))
+        self._store = Redis(
+            connection_pool=BlockingConnectionPool.from_url(
+                task["store"], max_connections=40, timeout=None
+            )
+        )
         self._fence = RedisFence(self._store)
         self._attempts = 0
 
@@ -179,7 +185,9 @@ def _votes(error: NotAcquired) -> str:
     if not error.votes:
         return str(error)
     letters = "".join(str(vote.outcome)[0] for vote in error.votes)
-    words = "; ".join(f"{index}: {vote.detail}" for index, vote in enumerate(error.votes) if vote.detail)
+    words = "; ".join(
+        f"{index}: {vote.detail}" for index, vote in enumerate(error.votes) if vote.detail
+    )
     return f"{letters} {words}"
 
 

@@ -1,4 +1,7 @@
-"""The protocol between the workload and a lock library. Other libraries run under the same faults."""
+"""The protocol between the workload and a lock library.
+
+Other libraries run under the same faults.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["Body", "Client", "Hold", "How", "Kind", "NotGot", "Unfenced", "Wish", "seconds_to_ns"]
 
 How = Literal["with", "flag", "try", "run"]
-"""The body is cancelled on loss, is notified of it, or begins after a single attempt without waiting.
+"""The body is cancelled on loss, is notified of it, or begins after a single attempt without
+waiting.
 
 "run" is `Election.run`, which cancels the body before another candidate can lead."""
 
@@ -119,7 +123,10 @@ class Client(Protocol):
         """
 
     async def read(self, name: str, hold: Hold) -> int:
-        """Read the fenced register of a name. Raises `StaleFence` or the like: any error but a cancellation is a refusal."""
+        """Read the fenced register of a name.
+
+        Raises `StaleFence` or the like: any error but a cancellation is a refusal.
+        """
 
     async def write(self, name: str, value: int, hold: Hold) -> None:
         """Write it."""

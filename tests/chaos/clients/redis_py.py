@@ -1,4 +1,6 @@
-"""The workload's way to redis-py's own asyncio Lock: on the first node only, renewed by a task as its users write it."""
+"""The workload's way to redis-py's own asyncio Lock: on the first node only, renewed by a task as
+its users write it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The unprotected register: numbers in a file that all processes map; writing is not atomic with reading, on purpose."""
+"""The unprotected register: numbers in a file that all processes map; writing is not atomic with
+reading, on purpose.
+"""
 
 from __future__ import annotations
 

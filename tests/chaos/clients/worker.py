@@ -56,13 +56,22 @@ class Worker:
     async def run(self) -> None:
         """Work until stdin ends."""
         task = self._task
-        self._history.write("start", p=task["name"], pid=os.getpid(), kind=task["kind"], ttl=task["ttl"], of=task["number"])
+        self._history.write(
+            "start",
+            p=task["name"],
+            pid=os.getpid(),
+            kind=task["kind"],
+            ttl=task["ttl"],
+            of=task["number"],
+        )
         await self._client.open(task)
         watching = asyncio.create_task(self._watch())
         if task["thread"]:
             threading.Thread(target=self._watch_process, daemon=True).start()
         lines = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
+        )
         self._say("ready")
         self._history.write("open")
         self._begin()
@@ -92,7 +101,11 @@ class Worker:
             "page": self._page,
             "blocking": self._blocking,
         }
-        self._jobs = [asyncio.create_task(self._job(plan)) for kind, plan in plans.items() for _ in range(task[kind])]
+        self._jobs = [
+            asyncio.create_task(self._job(plan))
+            for kind, plan in plans.items()
+            for _ in range(task[kind])
+        ]
 
     async def _job(self, plan: Callable[[], Awaitable[None]]) -> None:
         """Run a job. Record an unexpected error for the checker; it ends this job alone."""
@@ -169,7 +182,9 @@ class Worker:
         draw, pool, ttl = self._draw, self._task["pools"]["seat"], self._task["ttl"]
         while self._working:
             long = draw.random() < 0.15
-            seconds = draw.choice((0.3, 0.6, 1.5)) * ttl if long else draw.choice((0.0, 0.002, 0.01))
+            seconds = (
+                draw.choice((0.3, 0.6, 1.5)) * ttl if long else draw.choice((0.0, 0.002, 0.01))
+            )
             wish = Wish(
                 (draw.choice(pool),),
                 draw.choice(("with", "with", "flag", "try")),
@@ -188,7 +203,9 @@ class Worker:
         while self._working:
             reads = draw.random() < 0.7
             long = draw.random() < 0.03
-            seconds = draw.choice((0.3, 0.6, 1.2)) * ttl if long else draw.choice((0.0, 0.002, 0.01))
+            seconds = (
+                draw.choice((0.3, 0.6, 1.2)) * ttl if long else draw.choice((0.0, 0.002, 0.01))
+            )
             wish = Wish(
                 (draw.choice(pool),),
                 draw.choice(("with", "with", "flag", "try")),
@@ -241,7 +258,9 @@ class Worker:
     def _slot_of(self, semaphore: str) -> str:
         return f"{semaphore}#{self._draw.randint(1, 3)}"
 
-    async def _hold(self, wish: Wish, seconds: float, *, give_up: float | None = None, **how: bool) -> None:
+    async def _hold(
+        self, wish: Wish, seconds: float, *, give_up: float | None = None, **how: bool
+    ) -> None:
         """Record one acquisition, from the call to its end."""
         asked, body = now(), Body(self, wish, seconds, **how)
         # If the process is killed, the checker knows from this line what it asked for.
@@ -297,7 +316,9 @@ class Worker:
             time.sleep(_TICK_SECONDS)
             after, works = time.monotonic(), time.process_time_ns()
             if after - before > _TICK_SECONDS + _STALL_SECONDS:
-                self._history.write("stall", s=now() - int((after - before) * 1e9), c=works - worked)
+                self._history.write(
+                    "stall", s=now() - int((after - before) * 1e9), c=works - worked
+                )
             before, worked = after, works
 
     def next_write(self) -> int:
