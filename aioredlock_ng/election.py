@@ -1,16 +1,16 @@
 """Define a candidate, which stands for election, leads, and steps down before its lease ends.
 
 An election is an ordinary lock whose label is the leader's name. Candidates wait in the queue of
-that lock, and send few requests meanwhile. `_term.py` ends the work of a leader before the leader's
-lease ends. `_leaders.py` finds out who leads.
+that lock, and send few requests meanwhile. `_election/term.py` ends the work of a leader before the
+leader's lease ends. `_election/leader_watch.py` finds out who leads.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
-from aioredlock_ng._candidacy import Candidacy
-from aioredlock_ng._leaders import Leaders, Watch
+from aioredlock_ng._election.candidacy import Candidacy
+from aioredlock_ng._election.leader_watch import Leaders, Watch
 from aioredlock_ng.errors import ConfigurationError, LockLost, LockNotAcquired, LockReleased
 from aioredlock_ng.usage import call_of, unsupported
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
-    from aioredlock_ng._leaders import Source
-    from aioredlock_ng._term import Margins
+    from aioredlock_ng._election.leader_watch import Source
+    from aioredlock_ng._election.term import Margins
     from aioredlock_ng.lease import Lease
     from aioredlock_ng.lock import Lock
 

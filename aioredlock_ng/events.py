@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from aioredlock_ng._election_events import (
+from aioredlock_ng._vocabulary.election_events import (
     LeaderChanged,
     RenewalSlow,
     SteppingDown,
@@ -20,7 +20,7 @@ from aioredlock_ng._election_events import (
     TermEnded,
     TermOutlived,
 )
-from aioredlock_ng._node_events import (
+from aioredlock_ng._vocabulary.node_events import (
     AllNodesForgot,
     NodeAnswers,
     NodeDegraded,

@@ -7,7 +7,7 @@ import inspect
 import re
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from aioredlock_ng._core.labels import labels_of_calls
+from aioredlock_ng._core.request_labels import labels_of_calls
 from aioredlock_ng._core.templates import SeparatorInText, Template
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.options import check_shared
@@ -16,7 +16,7 @@ from aioredlock_ng.rwlock import CommonOptions, RWLockOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
-    from aioredlock_ng._core.labels import LabelTemplate
+    from aioredlock_ng._core.request_labels import LabelTemplate
     from aioredlock_ng._core.templates import Placeholder
     from aioredlock_ng.lock import Lock
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
-from aioredlock_ng._core.votes import Outcome
-from aioredlock_ng._held import Held, until_decided, vote_of
-from aioredlock_ng._points import reached
+from aioredlock_ng._core.votes import Outcome, renewal_vote
+from aioredlock_ng._leases.lease_base import Held, until_decided
+from aioredlock_ng._leases.loss_points import reached
 from aioredlock_ng.errors import ConfigurationError
 
 __all__ = ["Lease"]
@@ -139,7 +139,7 @@ class Lease(Held):
             record.spec.kind.watching(keys, (record.token,) * len(keys))
         )
         votes = tuple(
-            vote_of(node.address, reply)
+            renewal_vote(node.address, reply)
             for node, reply in zip(context.fleet.nodes, replies, strict=True)
         )
         yes = sum(vote.outcome is Outcome.GRANTED for vote in votes)
@@ -182,7 +182,7 @@ class Lease(Held):
         self._raise_if_over()
         if replies is not None:
             votes = tuple(
-                vote_of(n.address, reply)
+                renewal_vote(n.address, reply)
                 for n, reply in zip(context.fleet.nodes, replies, strict=True)
             )
             raise self._unreachable(votes, "extended", asked_at)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from aioredlock_ng._bodies import Bodies, Body
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._held import CLOSED_AMID
-from aioredlock_ng._points import reached
+from aioredlock_ng._leases.lease_base import CLOSED_AMID
+from aioredlock_ng._leases.loss_points import reached
+from aioredlock_ng._leases.open_blocks import Bodies, Body
 from aioredlock_ng.errors import (
     LockHeld,
     LockLost,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aioredlock_ng._diagnosis import (
+from aioredlock_ng._vocabulary.diagnosis import (
     ClockReading,
     Diagnosis,
     Finding,

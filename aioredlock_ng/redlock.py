@@ -6,19 +6,24 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from aioredlock_ng._arguments import (
+from aioredlock_ng._clock import boottime, wall_us
+from aioredlock_ng._engine.loops import running_loop
+from aioredlock_ng._manager.arguments import (
     check_surroundings,
     check_wall_clock,
     checked_nodes,
     checked_sinks,
 )
-from aioredlock_ng._clock import boottime, wall_us
-from aioredlock_ng._engine.loops import running_loop
-from aioredlock_ng._kinds import Kinds
+from aioredlock_ng._manager.lock_methods import Kinds
+from aioredlock_ng._manager.opening import (
+    engine_of,
+    nodes_of,
+    refuse_duplicates,
+    refuse_second_opening,
+)
+from aioredlock_ng._manager.specs import Specs
 from aioredlock_ng._nodes.channel.outbox import Outbox
 from aioredlock_ng._nodes.fleet import Fleet
-from aioredlock_ng._opening import engine_of, nodes_of, refuse_duplicates, refuse_second_opening
-from aioredlock_ng._specs import Specs
 from aioredlock_ng._threaded.manager import threaded_of
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.logs import log_event

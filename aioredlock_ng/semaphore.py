@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._looking import look_at_slots
+from aioredlock_ng._manager.inspecting import look_at_slots
 from aioredlock_ng.lock import Lock
 from aioredlock_ng.usage import call_of, unsupported
 

@@ -23,8 +23,10 @@ from typing import Final, Literal, TypeAlias, TypeGuard
 
 from aioredlock_ng._core.refusals import unquoted
 from aioredlock_ng._core.replies import (
+    ALL_OURS,
     BrokenCounter,
     Granted,
+    KeyStates,
     Quarantined,
     Record,
     Refused,
@@ -51,6 +53,7 @@ __all__ = [
     "is_permanent",
     "may_have_set",
     "no_vote",
+    "renewal_vote",
 ]
 
 
@@ -187,6 +190,15 @@ def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") ->
             told = "" if left is None else f", {left:.1f} s left"
             return Vote(node, Outcome.QUARANTINED, detail=f"it may have forgotten locks{told}")
     return no_vote(node, reply, silence)
+
+
+def renewal_vote(node: str, reply: Reply) -> Vote:
+    """Return the vote of a node that was asked whether its keys hold the token of a lease."""
+    if reply is ALL_OURS:
+        return Vote(node, Outcome.GRANTED)
+    if isinstance(reply, KeyStates):
+        return Vote(node, Outcome.HELD, detail="the key is missing or belongs to another client")
+    return no_vote(node, reply)
 
 
 def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:

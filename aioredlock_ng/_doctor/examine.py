@@ -23,7 +23,7 @@ from aioredlock_ng._nodes.handshake import TRIES, unknown_commands
 from aioredlock_ng._nodes.wire import ConnectFailed
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.catalogue import SCRIPTS
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng.records import NodeFacts
 
 if TYPE_CHECKING:

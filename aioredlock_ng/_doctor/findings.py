@@ -7,7 +7,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._doctor.kinds import KINDS
+from aioredlock_ng._doctor.finding_kinds import KINDS
 from aioredlock_ng._doctor.node_findings import is_no_voter, node_findings
 from aioredlock_ng.records import Diagnosis, Severity
 

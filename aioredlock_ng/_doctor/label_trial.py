@@ -9,8 +9,8 @@ from hiredis import pack_command
 from aioredlock_ng._core.owners import pack_owner
 from aioredlock_ng._doctor.rights import COMMANDS_OF_LABELS
 from aioredlock_ng._scripts import Request
-from aioredlock_ng._scripts.kinds import MUTEX
-from aioredlock_ng._scripts.reading import read_side
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
+from aioredlock_ng._scripts.reader_kind import read_side
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply

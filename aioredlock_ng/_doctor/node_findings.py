@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from aioredlock_ng._core.keys import BARE_FORMAT
 from aioredlock_ng._core.refusals import CHANNELS, KEYS, cure_of, missing_right
 from aioredlock_ng._core.server_info import is_too_old, version_of
-from aioredlock_ng._doctor.kinds import KINDS
+from aioredlock_ng._doctor.finding_kinds import KINDS
 from aioredlock_ng.records import Severity
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from aioredlock_ng._doctor.rights import (
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.catalogue import needed
 from aioredlock_ng._scripts.decoding import kind_of
-from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX, guarded_mutex
 from aioredlock_ng._scripts.node_requests import (
     leaving,
     reading_marker,
@@ -34,7 +34,7 @@ from aioredlock_ng._scripts.node_requests import (
     standing_for_slot,
     standing_to_read,
 )
-from aioredlock_ng._scripts.reading import read_side
+from aioredlock_ng._scripts.reader_kind import read_side
 from aioredlock_ng.records import Refused
 
 if TYPE_CHECKING:

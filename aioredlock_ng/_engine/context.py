@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from aioredlock_ng._engine.keeping.labels import Labels
+    from aioredlock_ng._engine.keeping.owner_labels import Labels
     from aioredlock_ng._engine.wheel import Wheel
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng.events import EventSink

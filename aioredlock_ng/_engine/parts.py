@@ -15,7 +15,7 @@ from aioredlock_ng._engine.attempt.round import TIMEOUT_WIDTH
 from aioredlock_ng._engine.context import Context, Expiring
 from aioredlock_ng._engine.forks import lets_go_in_children
 from aioredlock_ng._engine.keeping.extender import Extender
-from aioredlock_ng._engine.keeping.labels import Labels
+from aioredlock_ng._engine.keeping.owner_labels import Labels
 from aioredlock_ng._engine.reports import Reports
 from aioredlock_ng._engine.trust.availability import Availability
 from aioredlock_ng._engine.trust.duplicates import DuplicateNodes

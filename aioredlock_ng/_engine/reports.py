@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._scripts.kinds import MARKER_KEY
+from aioredlock_ng._scripts.exclusive_kinds import MARKER_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

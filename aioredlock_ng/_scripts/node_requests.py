@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aioredlock_ng._scripts.catalogue import LEAVE, MARKER, STAND, STAND_READ, STAND_SLOTS
-from aioredlock_ng._scripts.kinds import FENCES, MARKER_KEY
+from aioredlock_ng._scripts.exclusive_kinds import FENCES, MARKER_KEY
 from aioredlock_ng._scripts.requests import Command
 
 __all__ = [

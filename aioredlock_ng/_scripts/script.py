@@ -31,7 +31,7 @@ class Script:
         name: The name of the Lua file without its ending.
         read: Decodes a reply to a call of this script. Returns None if the reply does not fit the
             script. See `decoding.py`.
-        package: The package that contains the Lua file.
+        package: The package whose folder `lua` contains the Lua file.
 
     Attributes:
         source: The source that servers get, with all parts in place.
@@ -60,6 +60,8 @@ class Script:
 
 
 def _source(package: str, name: str) -> bytes:
-    """Read a script, and replace each line "-- part: queue" by the file `parts/queue.lua`."""
-    source = resources.files(package).joinpath(f"{name}.lua").read_bytes().replace(b"\r\n", b"\n")
+    """Read a script, and replace each line "-- part: queue" by the file `lua/parts/queue.lua`."""
+    source = (
+        resources.files(package).joinpath(f"lua/{name}.lua").read_bytes().replace(b"\r\n", b"\n")
+    )
     return _PART.sub(lambda part: _source(package, f"parts/{part[1].decode()}"), source)

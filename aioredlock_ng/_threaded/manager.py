@@ -6,9 +6,9 @@ import functools
 from copy import copy
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-from aioredlock_ng._threaded.engine import ThreadedEngine
+from aioredlock_ng._threaded.engine_proxy import ThreadedEngine
 from aioredlock_ng._threaded.greenlets import refuse_greenlets
-from aioredlock_ng._threaded.lease import ThreadedLease
+from aioredlock_ng._threaded.lease_proxy import ThreadedLease
 from aioredlock_ng._threaded.mailbox import Mailbox, home
 from aioredlock_ng._threaded.opened import Manager
 from aioredlock_ng._threaded.process import PerProcess

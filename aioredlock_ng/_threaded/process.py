@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
+from aioredlock_ng._threaded.child_exit import at_end_of_child
 from aioredlock_ng._threaded.engine_thread import disown_all
-from aioredlock_ng._threaded.exits import at_end_of_child
 from aioredlock_ng._threaded.greenlets import refuse_greenlets
 from aioredlock_ng._threaded.opened import Manager, Opened
 from aioredlock_ng.errors import RedlockClosed

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from aioredlock_ng import ConfigurationError, Options, Severity
-from aioredlock_ng._doctor.kinds import KINDS
+from aioredlock_ng._doctor.finding_kinds import KINDS
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 
 from .demo.interruption import Interruption

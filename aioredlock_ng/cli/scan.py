@@ -17,7 +17,7 @@ from aioredlock_ng._core.replies import Free, Held, ReadLocked
 from aioredlock_ng._core.votes import Refusal, no_vote
 from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Request
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng.operations import Operator
 
 if TYPE_CHECKING:

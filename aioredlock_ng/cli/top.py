@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 
 from aioredlock_ng import QuorumUnreachable
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng.operations import Operator
 
 from .demo.interruption import Interruption

@@ -11,7 +11,7 @@ import typer
 from aioredlock_ng import QuorumUnreachable, SemaphoreInfo
 from aioredlock_ng._core.keys import slot_key
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng.operations import Operator
 
 from .demo.interruption import Interruption

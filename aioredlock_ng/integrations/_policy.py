@@ -6,7 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable, Redlock
-from aioredlock_ng._core.labels import UnusableLabel, label_template
+from aioredlock_ng._core.request_labels import UnusableLabel, label_template
 from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng.guarded import described
 from aioredlock_ng.options import check_shared, positive_seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, LockNotAcquired
-from aioredlock_ng._core.labels import label_template
+from aioredlock_ng._core.request_labels import label_template
 from aioredlock_ng.guarded import described
 from aioredlock_ng.sync import Redlock
 from aioredlock_ng.sync.guarded import guarded

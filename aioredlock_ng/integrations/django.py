@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired
-from aioredlock_ng._core.labels import LabelTemplate, UnusableLabel, label_template
+from aioredlock_ng._core.request_labels import LabelTemplate, UnusableLabel, label_template
 from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng.guarded import described
 from aioredlock_ng.options import check_shared

@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aioredlock_ng._threaded.lease import ThreadedLease
+from aioredlock_ng._threaded.lease_proxy import ThreadedLease
 
 if TYPE_CHECKING:
     import aioredlock_ng

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aioredlock_ng._held import acting_inside_of
+from aioredlock_ng._leases.lease_base import acting_inside_of
 from aioredlock_ng.errors import LockLost, RedlockError
 from aioredlock_ng.sync._lease import Entry, Lease
 from aioredlock_ng.usage import call_of, unsupported

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, ParamSpec, Protocol
 
-from aioredlock_ng._once import DECORATOR, answering_bool
+from aioredlock_ng._manager.once import DECORATOR, answering_bool
 from aioredlock_ng.errors import AcquireTimeout, LockHeld
 from aioredlock_ng.guarded import check_guard
 from aioredlock_ng.sync.guarded import names_of_calls

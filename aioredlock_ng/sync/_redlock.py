@@ -12,9 +12,9 @@ from aioredlock_ng._threaded.process import PerProcess
 from aioredlock_ng.doctor import PROBE, WATCH
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.errors import RedlockError
-from aioredlock_ng.sync._kinds import Kinds
 from aioredlock_ng.sync._lease import Inside, Lease
 from aioredlock_ng.sync._lock import right_use
+from aioredlock_ng.sync._lock_methods import Kinds
 from aioredlock_ng.usage import unsupported
 
 if TYPE_CHECKING:

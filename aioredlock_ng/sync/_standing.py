@@ -15,8 +15,8 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aioredlock_ng
-from aioredlock_ng._candidacy import is_of
-from aioredlock_ng._held import acting_inside_of
+from aioredlock_ng._election.candidacy import is_of
+from aioredlock_ng._leases.lease_base import acting_inside_of
 from aioredlock_ng.errors import RedlockClosed, RedlockError
 from aioredlock_ng.sync._lock import start_on_lost
 from aioredlock_ng.sync._term_lease import TermLease

@@ -11,7 +11,7 @@ from aioredlock_ng.sync._lease import Lease
 
 if TYPE_CHECKING:
     import aioredlock_ng
-    from aioredlock_ng._term import Term
+    from aioredlock_ng._election.term import Term
     from aioredlock_ng._threaded.engine_thread import EngineThread
 
 __all__ = ["TermLease"]

@@ -10,14 +10,14 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from aioredlock_ng._core.labels import labels_of_calls
+from aioredlock_ng._core.request_labels import labels_of_calls
 from aioredlock_ng.errors import ConfigurationError, LockNotAcquired
 from aioredlock_ng.guarded import NameTemplate, check_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._core.labels import LabelTemplate
+    from aioredlock_ng._core.request_labels import LabelTemplate
     from aioredlock_ng.sync._lock import Lock
 
 __all__ = ["Guard", "guarded", "names_of_calls"]

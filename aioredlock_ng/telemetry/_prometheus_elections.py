@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge
 
     from aioredlock_ng.events import Event
-    from aioredlock_ng.telemetry._kinds import Kinds
+    from aioredlock_ng.telemetry._lock_kinds import Kinds
 
 __all__ = ["Elections"]
 

@@ -32,7 +32,7 @@ from aioredlock_ng.events import (
     WaiterWoken,
 )
 from aioredlock_ng.telemetry._buckets import HOLDS, ROUNDS, WAITS
-from aioredlock_ng.telemetry._kinds import Kinds
+from aioredlock_ng.telemetry._lock_kinds import Kinds
 from aioredlock_ng.telemetry._otel_elections import Elections
 from aioredlock_ng.telemetry._states import NodeStates
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from aioredlock_ng import ConfigurationError
 from aioredlock_ng._core.keys import name_bytes, slot_key
-from aioredlock_ng._points import Point, observers
+from aioredlock_ng._leases.loss_points import Point, observers
 from aioredlock_ng.options import whole_number
 from aioredlock_ng.testing._on_loop import run_on_loop
 

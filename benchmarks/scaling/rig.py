@@ -8,12 +8,12 @@ from aioredlock_ng._core.fencing import SLOTS
 from aioredlock_ng._engine.keeping.batch import BATCH
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.catalogue import SCRIPTS
-from aioredlock_ng._scripts.kinds import MARKER_KEY, guarded_mutex
+from aioredlock_ng._scripts.exclusive_kinds import MARKER_KEY, guarded_mutex
 from benchmarks.scaling.wire import Wire
 
 if TYPE_CHECKING:
     from aioredlock_ng._scripts import Script
-    from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng._scripts.exclusive_kinds import LockKind
     from aioredlock_ng.testing import LocalServer
 
 __all__ = ["Rig", "used"]

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.fencing import SLOTS
-from aioredlock_ng._scripts.kinds import FENCES, MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import FENCES, MUTEX
 from aioredlock_ng.testing import LocalNodes, LocalServer
 from aioredlock_ng.testing.binaries import find_server
 from benchmarks.scaling.rig import Rig, used

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng._core.keys import slot_key
 from aioredlock_ng._core.validity import keys_life, ttl_ms
-from aioredlock_ng._specs import _GRANT_SLACK as GRANT_SLACK
+from aioredlock_ng._manager.specs import _GRANT_SLACK as GRANT_SLACK
 from aioredlock_ng.testing import LocalServer
 
 from .clients.broken import KINDS

@@ -25,7 +25,7 @@ from aioredlock_ng._core.replies import (
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.catalogue import MARKER
-from aioredlock_ng._scripts.kinds import FENCES, MARKER_KEY, guarded_mutex
+from aioredlock_ng._scripts.exclusive_kinds import FENCES, MARKER_KEY, guarded_mutex
 
 if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Node

@@ -30,13 +30,13 @@ from aioredlock_ng._core.tickets import OFFER, claim_of, is_offer, member_of, me
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng._scripts.catalogue import FORCE_RELEASE
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import leaving, standing
 from tests.contract.guarded import BOTH, FENCED, GUARDED
 
 if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Node
-    from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng._scripts.exclusive_kinds import LockKind
     from tests.contract.suite import Listener, Place
 
 __all__ = ["QueueContract", "Waiter", "leave", "stand"]

@@ -28,7 +28,7 @@ from aioredlock_ng._core.replies import (
 )
 from aioredlock_ng._core.votes import Refusal, is_held
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from tests.contract.guarded import GuardedContract, repair
 from tests.contract.queue import QueueContract, stand
 

@@ -15,7 +15,7 @@ from aioredlock_ng._core.votes import Unsent, is_held
 from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._scripts.kinds import FENCES, MARKER_KEY, MUTEX, LockKind
+from aioredlock_ng._scripts.exclusive_kinds import FENCES, MARKER_KEY, MUTEX, LockKind
 from tests.contract.guarded import BOTH, FENCED, GUARD, GUARDED, RUN_ID, marker
 from tests.contract.suite import TTL, Listener, Sink, ask, look, refused
 

@@ -11,7 +11,7 @@ import pytest
 from aioredlock_ng._core.replies import GRANTED
 from aioredlock_ng._core.votes import Unsent
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from tests.contract.suite import Listener, MessageSink, NodeContract, Place, acquire, ask, refused
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing_to_read
-from aioredlock_ng._scripts.reading import read_side
+from aioredlock_ng._scripts.reader_kind import read_side
 from tests.contract import suite
 from tests.contract.guarded import BOTH, FENCED, GUARDED, RUN_ID, marker
 from tests.contract.queue import GRACE, Waiter, every_kind, leave, stand
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng._scripts import Command
-    from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng._scripts.exclusive_kinds import LockKind
     from tests.support.node_set import NodeSet
 
 SLACK = 4_000

@@ -35,7 +35,7 @@ from aioredlock_ng._core.replies import (
     released,
 )
 from aioredlock_ng._core.tickets import claim_of, member_of
-from aioredlock_ng._scripts.kinds import guarded_mutex
+from aioredlock_ng._scripts.exclusive_kinds import guarded_mutex
 from aioredlock_ng._scripts.node_requests import (
     leaving,
     reading_marker,
@@ -43,7 +43,7 @@ from aioredlock_ng._scripts.node_requests import (
     standing,
     standing_to_read,
 )
-from aioredlock_ng._scripts.reading import read_side
+from aioredlock_ng._scripts.reader_kind import read_side
 from tests.contract.guarded import BOTH
 from tests.contract.test_sets_in_queues import Asked, Both, both
 

@@ -18,9 +18,9 @@ from aioredlock_ng._core.replies import (
     released,
 )
 from aioredlock_ng._core.tickets import claim_of, member_of
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing, standing_to_read
-from aioredlock_ng._scripts.reading import read_side
+from aioredlock_ng._scripts.reader_kind import read_side
 from tests.contract.test_sets_in_queues import OTHER, SET, TTL, Asked, Both, both
 
 if TYPE_CHECKING:

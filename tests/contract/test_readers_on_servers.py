@@ -23,7 +23,7 @@ from aioredlock_ng._core.replies import (
     Standing,
 )
 from aioredlock_ng._core.tickets import OFFER, claim_of, member_of
-from aioredlock_ng._scripts.kinds import FENCES, MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import FENCES, MUTEX
 from tests.contract.queue import GRACE, Waiter, leave, stand
 from tests.contract.suite import TTL, refused
 from tests.contract.test_queue_on_servers import Place, ask, messages, place

@@ -33,7 +33,7 @@ from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng._scripts.catalogue import SCRIPTS
-from aioredlock_ng._scripts.kinds import FENCES, MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import FENCES, MUTEX
 from aioredlock_ng.events import NodeDegraded
 from tests.contract import guarded
 from tests.contract.guarded import RUN_ID, arguments

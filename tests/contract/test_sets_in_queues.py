@@ -26,7 +26,7 @@ from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import leaving, standing
 from tests.support.eventually import eventually
 

@@ -20,7 +20,7 @@ from aioredlock_ng._core.replies import (
     released,
 )
 from aioredlock_ng._core.tickets import claim_of, member_of
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing_for_slot
 from tests.contract.test_sets_in_queues import Both, both
 

@@ -17,8 +17,8 @@ from aioredlock_ng.cli.demo import command, conductor, messages
 from aioredlock_ng.cli.demo.board import Board, NodeState, NodeView
 from aioredlock_ng.cli.demo.conductor import FULL_SECONDS, HOLDER_TTL, WORKER_TTL, Conductor
 from aioredlock_ng.cli.demo.counters import Counters
+from aioredlock_ng.cli.demo.faulty_nodes import GivenNodes, NodesFailed, OwnNodes, address_of
 from aioredlock_ng.cli.demo.ledger import Loss, PhaseLedger, judge
-from aioredlock_ng.cli.demo.nodes import GivenNodes, NodesFailed, OwnNodes, address_of
 from aioredlock_ng.cli.demo.screen import LiveView, PlainView
 from aioredlock_ng.cli.demo.summary import print_summary
 

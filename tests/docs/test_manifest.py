@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from aioredlock_ng import Redlock, Severity
-from aioredlock_ng._doctor.kinds import KINDS
+from aioredlock_ng._doctor.finding_kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

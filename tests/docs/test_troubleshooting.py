@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aioredlock_ng._doctor.kinds import KINDS
+from aioredlock_ng._doctor.finding_kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("troubleshooting", "one-redis", "lock-order")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import Options, Redlock, Severity
-from aioredlock_ng._doctor.kinds import KINDS
+from aioredlock_ng._doctor.finding_kinds import KINDS
 from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng.doctor import diagnose
 from tests.doctor.rewriting import Rewriting, RewritingProxy, clock_of, version_of

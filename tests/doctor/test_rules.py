@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from aioredlock_ng import ClockReading, NodeFacts, Options, Refused, RoundTrips, Severity
+from aioredlock_ng._doctor.finding_kinds import KINDS
 from aioredlock_ng._doctor.findings import diagnosis_of
-from aioredlock_ng._doctor.kinds import KINDS
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 

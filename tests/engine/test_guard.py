@@ -15,7 +15,7 @@ import pytest
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.votes import Outcome
 from aioredlock_ng._scripts.catalogue import MARKER
-from aioredlock_ng._scripts.kinds import MARKER_KEY
+from aioredlock_ng._scripts.exclusive_kinds import MARKER_KEY
 from aioredlock_ng.events import AllNodesForgot, NodeQuarantined, NodeTrusted
 from tests.support.rig import WAY
 

@@ -15,7 +15,7 @@ from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.replies import ForceReleased, Held, NotALock
 from aioredlock_ng._engine.trust.forcing import force_release
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from tests.support.rig import Rig
 from tests.support.virtual_loop import VirtualLoop
 

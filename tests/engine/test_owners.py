@@ -17,7 +17,7 @@ from aioredlock_ng._core.inspection import holder_label
 from aioredlock_ng._core.owners import MAX_LABEL, label_life, owner_key, pack_owner, read_owner
 from aioredlock_ng._core.replies import Free, Held, Looked, NotALock
 from aioredlock_ng._core.votes import Garbled, Refusal
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng.events import AcquireFailed, Event
 from aioredlock_ng.records import Owner
 from tests.support.rig import WAY

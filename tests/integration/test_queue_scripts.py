@@ -18,7 +18,7 @@ from aioredlock_ng._scripts.catalogue import (
     RELEASE_READ,
     STAND,
 )
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 
 if TYPE_CHECKING:
     from aioredlock_ng._scripts import Script

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from aioredlock_ng import _electing, _term
 from aioredlock_ng import lease as lease_module
 from aioredlock_ng._core.fencing import BLOCK, FenceClock
 from aioredlock_ng._core.keys import slot_in, slot_key
@@ -19,6 +18,8 @@ from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._core.recovery_guard import next_steps
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal, counter_of, is_granted
+from aioredlock_ng._election import candidate_arguments, term
+from aioredlock_ng._election.term import Term
 from aioredlock_ng._engine import engine, parts
 from aioredlock_ng._engine.attempt import acquisition, releases
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
@@ -35,14 +36,13 @@ from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.memory import queue_store, queues
 from aioredlock_ng._nodes.memory import server as memory_server
 from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
+from aioredlock_ng._nodes.memory.queue_scripts import as_bytes
 from aioredlock_ng._nodes.memory.queues import Queues
 from aioredlock_ng._nodes.memory.server import MemoryServer
-from aioredlock_ng._nodes.memory.standing import as_bytes
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts import Command, decoding
-from aioredlock_ng._term import Term
 from aioredlock_ng._threaded.calls import Call
-from aioredlock_ng._threaded.lease import ThreadedLease
+from aioredlock_ng._threaded.lease_proxy import ThreadedLease
 from aioredlock_ng._threaded.stalls import Stalls
 from aioredlock_ng.options import Options
 from tests.simulation.world import ProcessLoop
@@ -302,10 +302,10 @@ def _writers_first(self: Queues, keys: Any, key: bytes) -> bool:
     return self.offer_after_readers(keys, key)
 
 
-_margins_of = _term.margins_of
+_margins_of = term.margins_of
 
 
-def _without_margin(*given: Any) -> _term.Margins:
+def _without_margin(*given: Any) -> term.Margins:
     return replace(_margins_of(*given), step_down=0.0)
 
 
@@ -519,7 +519,7 @@ def _mutants() -> Iterator[Mutant]:
     yield one(
         "no-step-down",
         "a leader works until its lease ends",
-        (_electing, "margins_of", _without_margin),
+        (candidate_arguments, "margins_of", _without_margin),
     )
     yield one("term-goes-on", "the end of a term does not cancel its body", (Term, "end", _nothing))
     yield one("timer", "no timer watches the deadline", (Schedule, "watch_deadline", _nothing))

@@ -16,7 +16,7 @@ from aioredlock_ng._core.tickets import OFFER, is_offer
 from aioredlock_ng._nodes.memory import MemoryServer
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.catalogue import COMMANDS, SCRIPTS
-from aioredlock_ng._scripts.kinds import MARKER_KEY
+from aioredlock_ng._scripts.exclusive_kinds import MARKER_KEY
 from tests.simulation.resp import encode, invalidation, message, subscribed
 from tests.simulation.world import ProcessLoop
 

@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 import aioredlock_ng.redlock as redlock_module
 from aioredlock_ng._engine import engine, parts, wheel
-from aioredlock_ng._engine.keeping import batch, extender, labels, watcher
+from aioredlock_ng._engine.keeping import batch, extender, owner_labels, watcher
 from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng._nodes import connect, node
 from aioredlock_ng._nodes.channel import joint as joint_module
@@ -97,8 +97,8 @@ def surroundings(*, joint: bool) -> Iterator[None]:
         for module in (batch, engine, extender, parts, watcher, wheel, memory_server):
             stack.enter_context(patch.object(module, "set", OrderedSet, create=True))
         stack.enter_context(patch.object(node, "random", _Jitter))
-        stack.enter_context(patch.object(labels, "os", _Place))
-        stack.enter_context(patch.object(labels, "socket", _Place))
+        stack.enter_context(patch.object(owner_labels, "os", _Place))
+        stack.enter_context(patch.object(owner_labels, "socket", _Place))
         stack.enter_context(patch.object(connect, "Connector", SimConnector))
         stack.enter_context(patch.object(redlock_module, "log_event", _hear))
         stack.enter_context(patch.object(extender.Extender, "adopt", observed))

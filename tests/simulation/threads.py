@@ -64,9 +64,9 @@ class ThreadLoop(ProcessLoop):
         self._closed = True
         self._ready.clear()
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: object = None
-    ) -> None:  # type: ignore[override]
+    ) -> None:
         """See asyncio."""
         if self._closed:
             raise RuntimeError("Event loop is closed")

@@ -684,12 +684,10 @@ class Watch:
             live |= {record.token for record in engine.extender.leases}
             for asking in [*engine.lines.contenders(), *engine._past_the_lines]:
                 for round_ in (asking.round, asking._second):  # type: ignore[attr-defined]
-                    if (
-                        round_ is not None
-                        and (round_.open or round_ is asking._second)
-                        and asking.round is not None
-                    ):  # type: ignore[attr-defined]
-                        live.add(asking.round.token)  # type: ignore[attr-defined]
+                    attempt = asking.round  # type: ignore[attr-defined]
+                    second = round_ is asking._second  # type: ignore[attr-defined]
+                    if round_ is not None and (round_.open or second) and attempt is not None:
+                        live.add(attempt.token)
         seen: dict[tuple[int, bytes, bytes], float] = {}
         left = []
         self._stuck, self._stuck_to_all = [], []

@@ -163,9 +163,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """See asyncio."""
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:  # type: ignore[override]
+    ) -> asyncio.Handle:
         """See asyncio."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts import Script
     from tests.support.node_set import NodeSet
 
-PACKAGE = "aioredlock_ng._scripts"
+FOLDER = resources.files("aioredlock_ng._scripts").joinpath("lua")
 PART = re.compile(r"^ *-- part: (\w+)$", re.MULTILINE)
 
 every_script = pytest.mark.parametrize(
@@ -27,7 +27,7 @@ every_script = pytest.mark.parametrize(
 
 def stored(name: str) -> str:
     """Return a Lua file as it is in the package."""
-    return resources.files(PACKAGE).joinpath(f"{name}.lua").read_bytes().decode("ascii")
+    return FOLDER.joinpath(f"{name}.lua").read_bytes().decode("ascii")
 
 
 async def test_every_server_names_the_scripts_by_our_sha(node_of_each_version: NodeSet) -> None:
@@ -37,9 +37,7 @@ async def test_every_server_names_the_scripts_by_our_sha(node_of_each_version: N
 
 
 def test_every_lua_file_but_the_one_sent_in_full_is_loaded() -> None:
-    files = {
-        entry.name for entry in resources.files(PACKAGE).iterdir() if entry.name.endswith(".lua")
-    }
+    files = {entry.name for entry in FOLDER.iterdir() if entry.name.endswith(".lua")}
     assert files == {f"{script.name}.lua" for script in (*SCRIPTS, COMMANDS.script)}
 
 
@@ -76,10 +74,7 @@ def test_a_script_is_stored_with_unix_line_ends_and_sent_with_its_parts_in_place
 
 def test_every_part_is_used_and_none_takes_keys_and_arguments_of_its_own() -> None:
     """A part that opens with what it does is not mistaken for a script."""
-    parts = {
-        entry.name.removesuffix(".lua")
-        for entry in resources.files(PACKAGE).joinpath("parts").iterdir()
-    }
+    parts = {entry.name.removesuffix(".lua") for entry in FOLDER.joinpath("parts").iterdir()}
     texts = [
         *(stored(script.name) for script in SCRIPTS),
         *(stored(f"parts/{part}") for part in parts),

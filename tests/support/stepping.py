@@ -46,14 +46,14 @@ class SteppedLoop(VirtualLoop):
         """Call `hook(n)` before the n-th callback from now on; None: no longer."""
         self._hook, self._steps = hook, 0
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:  # type: ignore[override]
+    ) -> asyncio.Handle:
         return super().call_soon(self._step, callback, *args, context=context)
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:  # type: ignore[override]
+    ) -> asyncio.Handle:
         return super().call_soon_threadsafe(self._step, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]

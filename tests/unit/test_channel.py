@@ -14,7 +14,7 @@ from aioredlock_ng._core.votes import Dropped, Refusal
 from aioredlock_ng._nodes.channel import Channel, Outbox, Subscription
 from aioredlock_ng._nodes.channel.tracking import CACHING
 from aioredlock_ng._scripts import Command, Request
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from tests.simulation.resp import message, subscribed
 
 PATIENCE = 0.2

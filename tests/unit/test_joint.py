@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aioredlock_ng._nodes.channel.joint import LEAST, MOST, Joint, joined
 from aioredlock_ng._scripts import Request
-from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX, guarded_mutex
 
 KINDS = [MUTEX, guarded_mutex(fencing=True, own_marker=b"a:1")]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 
 from aioredlock_ng import ConfigurationError, Redlock
-from aioredlock_ng._core.labels import UnusableLabel, label_template
+from aioredlock_ng._core.request_labels import UnusableLabel, label_template
 
 if TYPE_CHECKING:
     from collections.abc import Callable

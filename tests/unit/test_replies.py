@@ -70,7 +70,7 @@ from aioredlock_ng._nodes.channel.joint import Joint, joined
 from aioredlock_ng._scripts import Command, Form, Script, catalogue
 from aioredlock_ng._scripts.catalogue import SCRIPTS
 from aioredlock_ng._scripts.decoding import garbled
-from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX, guarded_mutex
 from aioredlock_ng._scripts.node_requests import (
     leaving,
     reading_marker,
@@ -78,7 +78,7 @@ from aioredlock_ng._scripts.node_requests import (
     standing_for_slot,
     standing_to_read,
 )
-from aioredlock_ng._scripts.reading import read_side
+from aioredlock_ng._scripts.reader_kind import read_side
 from aioredlock_ng.compat.aioredlock._access import _PROLONG as PROLONG
 from tests.support.liar import encoded
 

@@ -14,12 +14,12 @@ from aioredlock_ng._core.fencing import first_of
 from aioredlock_ng._core.slots import free_slots, soonest
 from aioredlock_ng._core.tally import tally
 from aioredlock_ng._core.validity import is_in_time
-from aioredlock_ng._engine.attempt.call import Call
-from aioredlock_ng._engine.attempt.errand import Errand
-from aioredlock_ng._engine.attempt.refusal import (
+from aioredlock_ng._engine.attempt.acquisition_errors import (
     held_by_another,
     not_acquired,
 )
+from aioredlock_ng._engine.attempt.call import Call
+from aioredlock_ng._engine.attempt.errand import Errand
 from aioredlock_ng._engine.attempt.slot_look import SlotLook
 from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.slots import blocks_itself
 from aioredlock_ng._engine.acting import acting_inside, in_words
-from aioredlock_ng._engine.attempt.refusal import ask_for_label, held_by_another, name_holder
+from aioredlock_ng._engine.attempt.acquisition_errors import (
+    ask_for_label,
+    held_by_another,
+    name_holder,
+)
 from aioredlock_ng._engine.attempt.second_round import SecondRound
 from aioredlock_ng.errors import LockHeld, UpgradeRefused
 from aioredlock_ng.events import WaiterWoken
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.keeping.extender import Extender
-    from aioredlock_ng._engine.keeping.label_look import Look
+    from aioredlock_ng._engine.keeping.holder_label import Look
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._engine.waiting.line import Line

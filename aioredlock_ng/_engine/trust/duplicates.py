@@ -16,7 +16,7 @@ from aioredlock_ng._core.replies import Held, Looked
 from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._engine.attempt.round import Round
 from aioredlock_ng._nodes.background import supervised
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.inspection import Look
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._scripts import Command
-    from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng._scripts.exclusive_kinds import LockKind
 
 __all__ = ["force_release"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.slots import free_slot
-from aioredlock_ng._engine.waiting.standing import StandingLines
+from aioredlock_ng._engine.waiting.queued_lines import StandingLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

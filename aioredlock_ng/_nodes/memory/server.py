@@ -15,9 +15,9 @@ from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._nodes.memory.keyspace import Writing
 from aioredlock_ng._nodes.memory.members import admits
-from aioredlock_ng._nodes.memory.reading import ReadingServer
-from aioredlock_ng._nodes.memory.standing import as_bytes
-from aioredlock_ng._scripts.kinds import MARKER_KEY
+from aioredlock_ng._nodes.memory.queue_scripts import as_bytes
+from aioredlock_ng._nodes.memory.reader_scripts import ReadingServer
+from aioredlock_ng._scripts.exclusive_kinds import MARKER_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.fencing import STEP
 from aioredlock_ng._core.marker import Trust, read_marker
-from aioredlock_ng._nodes.memory.standing import StandingServer
-from aioredlock_ng._scripts.kinds import MARKER_KEY
+from aioredlock_ng._nodes.memory.queue_scripts import StandingServer
+from aioredlock_ng._scripts.exclusive_kinds import MARKER_KEY
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.marker import Reading

@@ -21,16 +21,16 @@ from .board import Board
 from .conductor import FULL_SECONDS, WORKER_TTL, Conductor, HolderFailed
 from .counters import Counters
 from .crew import Crew, WorkerFailed
+from .faulty_nodes import GivenNodes, NodesFailed, OwnNodes
 from .interruption import Interruption
 from .ledger import judge
 from .messages import Setup
-from .nodes import GivenNodes, NodesFailed, OwnNodes
 from .screen import LiveView, PlainView
 from .summary import print_summary
 
 if TYPE_CHECKING:
+    from .faulty_nodes import StagedNodes
     from .messages import Progress
-    from .nodes import StagedNodes
 
 __all__ = ["demo"]
 

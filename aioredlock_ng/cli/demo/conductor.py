@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng.cli.shown import seconds as seconds_of
 
+from .faulty_nodes import force_release
 from .ledger import Loss, PhaseLedger
 from .messages import Hold, Kept, Lost, Refused, Rival, Taken
-from .nodes import force_release
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .board import Board, View
     from .counters import Counters
     from .crew import Crew
+    from .faulty_nodes import StagedNodes
     from .messages import Progress
-    from .nodes import StagedNodes
 
 __all__ = ["FULL_SECONDS", "HOLDER_TTL", "WORKER_TTL", "Conductor", "HolderFailed"]
 

@@ -79,11 +79,11 @@ def break_it(kind: str, redlock: Redlock) -> None:
 
         cleanup.Releases.send = forgetful
     elif kind == "slots":
-        specs: Any = importlib.import_module("aioredlock_ng._specs")
+        specs: Any = importlib.import_module("aioredlock_ng._manager.specs")
         slot_key = specs.slot_key
         specs.slot_key = lambda key, number: b"%b of %d" % (slot_key(key, number), os.getpid())
     elif kind == "terms":
-        term: Any = importlib.import_module("aioredlock_ng._term")
+        term: Any = importlib.import_module("aioredlock_ng._election.term")
         term.Term.begin = lambda self: self.lease._engine.extender.release(self.lease._record)
     elif kind == "losses":
         leases: Any = importlib.import_module("aioredlock_ng.lease")

@@ -7,8 +7,8 @@ import socket
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.owners import checked_label, printable_label
-from aioredlock_ng._leaders import Source
-from aioredlock_ng._term import margins_of
+from aioredlock_ng._election.leader_watch import Source
+from aioredlock_ng._election.term import margins_of
 from aioredlock_ng.election import Election
 from aioredlock_ng.errors import ConfigurationError
 

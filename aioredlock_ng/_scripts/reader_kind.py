@@ -14,7 +14,7 @@ from aioredlock_ng._scripts.catalogue import (
     REPAIR_READ,
     WATCH_READ,
 )
-from aioredlock_ng._scripts.kinds import MARKER_KEY, MUTEX, LockKind, Mark
+from aioredlock_ng._scripts.exclusive_kinds import MARKER_KEY, MUTEX, LockKind, Mark
 from aioredlock_ng._scripts.requests import Command
 
 if TYPE_CHECKING:

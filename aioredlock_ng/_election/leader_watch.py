@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._engine.loops import running_loop
-from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng.errors import QuorumUnreachable
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from aioredlock_ng._core.owners import checked_label
 from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng._core.validity import keys_life, ttl_ms, watch_after
 from aioredlock_ng._engine.spec import Life, LockSpec, Numbered
-from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
-from aioredlock_ng._scripts.reading import read_side
+from aioredlock_ng._scripts.exclusive_kinds import MUTEX, guarded_mutex
+from aioredlock_ng._scripts.reader_kind import read_side
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.options import check_shared, positive_seconds
 
 if TYPE_CHECKING:
-    from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng._scripts.exclusive_kinds import LockKind
     from aioredlock_ng.options import Options
 
 __all__ = ["SpecOptions", "Specs"]

@@ -10,8 +10,8 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.acting import acting_task
 from aioredlock_ng._engine.keeping.extender import UNKEPT
 from aioredlock_ng._engine.keeping.reasons import UNRENEWED
-from aioredlock_ng._held import CLOSED_AMID
-from aioredlock_ng._points import reached
+from aioredlock_ng._leases.lease_base import CLOSED_AMID
+from aioredlock_ng._leases.loss_points import reached
 from aioredlock_ng.errors import LockLost, QuorumUnreachable, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
 

@@ -10,9 +10,9 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from aioredlock_ng._election.leader_watch import changed
+from aioredlock_ng._election.term import Term
 from aioredlock_ng._engine.loops import running_loop
-from aioredlock_ng._leaders import changed
-from aioredlock_ng._term import Term
 from aioredlock_ng.errors import (
     LockLost,
     LockReleased,
@@ -25,8 +25,8 @@ from aioredlock_ng.events import LeaderChanged, TermBegan, TermEnded
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aioredlock_ng._leaders import Source
-    from aioredlock_ng._term import Margins
+    from aioredlock_ng._election.leader_watch import Source
+    from aioredlock_ng._election.term import Margins
     from aioredlock_ng.lease import Lease
     from aioredlock_ng.lock import Lock
 

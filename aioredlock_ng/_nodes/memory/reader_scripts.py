@@ -10,7 +10,7 @@ from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS, READERS, offer_to_reader
 from aioredlock_ng._nodes.memory.keyspace import Writing
 from aioredlock_ng._nodes.memory.members import grace_of
-from aioredlock_ng._nodes.memory.standing import as_bytes
+from aioredlock_ng._nodes.memory.queue_scripts import as_bytes
 from aioredlock_ng._nodes.memory.trusting import FLOOR, TrustingServer
 
 if TYPE_CHECKING:

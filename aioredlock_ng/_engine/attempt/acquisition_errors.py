@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.attempts import Attempts
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.keeping.label_look import Look
+    from aioredlock_ng._engine.keeping.holder_label import Look
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng.errors import AcquireTimeout, LockHeld, LockNotAcquired
 

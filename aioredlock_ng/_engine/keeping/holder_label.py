@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.fleet import Fleet
-    from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng._scripts.exclusive_kinds import LockKind
     from aioredlock_ng.options import Options
 
 __all__ = ["Look", "Looks", "Surroundings"]

@@ -10,7 +10,7 @@ from aioredlock_ng._core.inspection import deletion_of, lock_info, look_of
 from aioredlock_ng._core.keys import resource_name
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.trust.forcing import force_release
-from aioredlock_ng._looking import inspecting, look_at
+from aioredlock_ng._manager.inspecting import inspecting, look_at
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._threaded.manager import on_engine
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.inspection import Look
     from aioredlock_ng._engine.engine import Engine
+    from aioredlock_ng._manager.specs import Specs
     from aioredlock_ng._nodes.connect import Connector
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng._scripts import Command
-    from aioredlock_ng._specs import Specs
     from aioredlock_ng._threaded.manager import Threaded
     from aioredlock_ng.options import Options
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aioredlock_ng._core.labels import label_template
-from aioredlock_ng._once import wait_of
+from aioredlock_ng._core.request_labels import label_template
+from aioredlock_ng._manager.once import wait_of
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.guarded import described
 from aioredlock_ng.sync._election import Election

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aioredlock_ng._doctor.kind import ERROR, INFO, WARNING, Kind
+from aioredlock_ng._doctor.finding_kind import ERROR, INFO, WARNING, Kind
 
 __all__ = ["MAY_FORGET"]
 

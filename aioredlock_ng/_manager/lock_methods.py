@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from aioredlock_ng._core.labels import label_template
-from aioredlock_ng._electing import candidate
-from aioredlock_ng._once import once, wait_of
-from aioredlock_ng._operations import Operations
+from aioredlock_ng._core.request_labels import label_template
+from aioredlock_ng._election.candidate_arguments import candidate
+from aioredlock_ng._manager.once import once, wait_of
+from aioredlock_ng._manager.operator_methods import Operations
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.guarded import Guard, GuardOptions, LockOptions, described, guarded
 from aioredlock_ng.lock import Lock, OnLost
@@ -19,8 +19,8 @@ from aioredlock_ng.semaphore import Semaphore
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from aioredlock_ng._once import Once
-    from aioredlock_ng._specs import SpecOptions
+    from aioredlock_ng._manager.once import Once
+    from aioredlock_ng._manager.specs import SpecOptions
     from aioredlock_ng.election import Election, ElectionOptions
     from aioredlock_ng.rwlock import RWLockOptions
 

@@ -11,7 +11,7 @@ import socket
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.owners import label_life, pack_owner, printable_label
-from aioredlock_ng._engine.keeping.label_look import Looks
+from aioredlock_ng._engine.keeping.holder_label import Looks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

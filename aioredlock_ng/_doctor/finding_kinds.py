@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from aioredlock_ng._doctor.kind import ERROR, INFO, WARNING, Kind
-from aioredlock_ng._doctor.loss_kinds import MAY_FORGET
+from aioredlock_ng._doctor.finding_kind import ERROR, INFO, WARNING, Kind
+from aioredlock_ng._doctor.loss_finding_kinds import MAY_FORGET
 
 __all__ = ["KINDS", "Kind"]
 

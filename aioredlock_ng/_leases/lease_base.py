@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._core.replies import ALL_OURS, KeyStates, Released, released
-from aioredlock_ng._core.votes import Outcome, Vote, may_have_set, no_vote
+from aioredlock_ng._core.replies import Released, released
+from aioredlock_ng._core.votes import may_have_set
 from aioredlock_ng._engine.acting import acting_task, threads
+from aioredlock_ng._leases.loss_points import reached
 from aioredlock_ng._outlasting import outlast_cancellation
-from aioredlock_ng._points import reached
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator
 
-    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._core.votes import Vote
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 
-__all__ = ["CLOSED_AMID", "Held", "acting_inside_of", "until_decided", "vote_of"]
+__all__ = ["CLOSED_AMID", "Held", "acting_inside_of", "until_decided"]
 
 R = TypeVar("R")
 
@@ -286,12 +286,3 @@ async def until_decided(release: Round) -> None:
     # A lambda inside `Lease.release` would make every call of that method slower, because Python
     # would create a closure cell for `release`. So the lambda is in a function of its own.
     await outlast_cancellation(lambda: release.open, release.decided)
-
-
-def vote_of(address: str, reply: Reply) -> Vote:
-    """Return the vote of a node that was asked whether its keys hold the token of a lease."""
-    if reply is ALL_OURS:
-        return Vote(address, Outcome.GRANTED)
-    if isinstance(reply, KeyStates):
-        return Vote(address, Outcome.HELD, detail="the key is missing or belongs to another client")
-    return no_vote(address, reply)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._scripts import Command
-    from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng._scripts.exclusive_kinds import LockKind
     from aioredlock_ng.records import SemaphoreInfo
 
 __all__ = ["inspecting", "look_at", "look_at_slots"]

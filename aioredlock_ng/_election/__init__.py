@@ -1,0 +1,1 @@
+"""Elections: candidates, the terms of a leader, and the search for the present leader."""

@@ -1,0 +1,1 @@
+"""The methods of a lease that users do not call, and its open `async with` blocks."""

@@ -1,0 +1,1 @@
+"""How a `Redlock` turns the arguments of its methods into work for the engine."""

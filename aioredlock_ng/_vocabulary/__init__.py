@@ -1,0 +1,1 @@
+"""Public records and events, which the modules `records` and `events` export."""
