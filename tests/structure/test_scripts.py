@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,6 +85,18 @@ def test_every_part_is_used_and_none_takes_keys_and_arguments_of_its_own() -> No
         text = stored(f"parts/{part}")
         assert text.startswith("-- ")
         assert "ARGV" not in text
+
+
+def test_each_name_that_scripts_give_to_keys_and_values_is_spelled_in_one_line() -> None:
+    """A name with two spellings could get a mistake in one of them."""
+    lines: dict[str, list[str]] = {}
+    for path in Path(str(FOLDER)).rglob("*.lua"):
+        for line in path.read_text("ascii").splitlines():
+            if not line.lstrip().startswith("--"):
+                for name in re.findall(r"aioredlock_ng:\w*:?", line):
+                    lines.setdefault(name, []).append(f"{path.name}: {line.strip()}")
+    assert lines.keys() > {"aioredlock_ng:queue:", "aioredlock_ng:offer:", "aioredlock_ng:owner:"}
+    assert {name: found for name, found in lines.items() if len(found) > 1} == {}
 
 
 def test_the_names_of_all_commands_that_scripts_call_are_declared() -> None:

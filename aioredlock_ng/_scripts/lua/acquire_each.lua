@@ -11,7 +11,7 @@
 --          stays set. The caller then repeats the attempts one by one.
 local shared, expected = tonumber(ARGV[1]), ARGV[2]
 local n, width = #KEYS - shared, shared > 0 and 4 or 2
-local taken, answers, odd, granted = {}, {}, false, 0
+local taken, answers, failed, granted = {}, {}, false, 0
 
 for i = 1, n do
   local at = 3 + (i - 1) * width
@@ -20,25 +20,25 @@ for i = 1, n do
     -- part: queue
     -- SET NX also fails for a key of another type. `value_of` raises an error for such a key.
     local known, holder = pcall(value_of, KEYS[i])
-    odd = odd or not known
-    if not odd then answers[i] = refusal(1, {KEYS[i]}, {holder}) end
+    failed = failed or not known
+    if not failed then answers[i] = refusal(1, {KEYS[i]}, {holder}) end
   elseif done.ok then
     taken[#taken + 1] = i
   else
-    odd = true
+    failed = true
   end
-  if odd then break end
+  if failed then break end
 end
-local marker = expected ~= '' and redis.pcall('GET', KEYS[n + 1])
-if expected ~= '' and marker ~= expected then
+local marker_key = KEYS[n + 1]
+-- part: compare
+if is_odd then
   -- part: marker
-  local _, ready = read_marker(marker, expected)
-  odd = odd or ready ~= ''
+  failed = failed or not is_trusted(marker, expected)
 end
 
 for _, i in ipairs(taken) do
   local at = 3 + (i - 1) * width
-  if odd then
+  if failed then
     redis.call('DEL', KEYS[i])
   elseif shared == 0 or ARGV[at + 2] == '' then
     granted, answers[i] = granted + 1, 1
@@ -56,6 +56,6 @@ for _, i in ipairs(taken) do
   end
 end
 
-if odd then return {} end
+if failed then return {} end
 if granted == n then return n end
 return answers

@@ -35,10 +35,11 @@ if n > 1 or claim ~= '' or not redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl
 end
 
 local refused
-local marker = expected ~= '' and redis.pcall('GET', KEYS[n + 1])
-if expected ~= '' and marker ~= expected then
+local marker_key = KEYS[n + 1]
+-- part: compare
+if is_odd then
   -- part: trust
-  refused = distrusted(KEYS[n + 1], KEYS[n + 2], marker, expected)
+  refused = distrusted(marker_key, KEYS[n + 2], marker, expected)
 end
 
 local highest, before = 0, 0

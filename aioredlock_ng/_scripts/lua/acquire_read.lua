@@ -14,24 +14,26 @@
 --          {-1, left}: quarantined, see acquire_guarded.lua.
 --          In all other cases the refusal, see parts/queue.lua.
 -- part: readers
-local key, entry, claim = KEYS[1], ARGV[1], ARGV[5]
+local key, entry, expected, claim = KEYS[1], ARGV[1], ARGV[3], ARGV[5]
 local value, after = value_of(key), nil
 local is_free = not value or value == READERS
 
--- While no writer waits, an acquire must not spend time on creating the functions of
+-- While nobody waits, an acquire must not spend time on creating the functions of
 -- parts/entries.lua.
-if not is_free or claim ~= '' or redis.pcall('EXISTS', 'aioredlock_ng:queue:' .. key) ~= 0 then
+local n = 1
+-- part: waiters
+if not is_free or claim ~= '' or not nobody_waits then
   -- part: entries
   if not is_free then return refusal(1, {key}, {value}) end
-  local member = string.match(claim, '^%d+:(.+)$')
-  local offered = member and 'aioredlock_ng:offer:' .. member
+  local _, member = ticket_and_member(claim)
+  local offered = member and offer_to(member)
   -- If the key is missing although a writer waits, a lease or an offer has expired. A waiting
   -- reader may then enter before the writer.
   local may_enter = offered and (not value or has_entry(key, offered, now_ms()))
   if not may_enter and writer_waits(key) then return refusal(1, {key}, {value}) end
   after = member and function()
     ask('ZREM', key, offered)
-    ask('ZREM', readers_of(key), member)
+    ask('ZREM', READERS_QUEUE .. key, member)
     settle(key)
     -- The key was free, so all waiting readers enter together.
     if not value then offer_readers(key) end
@@ -42,12 +44,13 @@ end
 -- has written nothing yet. So the server cannot refuse to raise the counter after it has accepted
 -- the entry.
 keep_entry(key, entry, now_ms() + tonumber(ARGV[2]))
-local marker, refused = ARGV[3] ~= '' and redis.pcall('GET', KEYS[2]), nil
-if ARGV[3] ~= '' and marker ~= ARGV[3] then
+local marker_key = KEYS[2]
+-- part: compare
+local refused, counter
+if is_odd then
   -- part: trust
-  refused = distrusted(KEYS[2], KEYS[3], marker, ARGV[3])
+  refused = distrusted(marker_key, KEYS[3], marker, expected)
 end
-local counter
 if ARGV[4] ~= '' and not refused then
   local stored = redis.pcall('ZSCORE', KEYS[3], ARGV[4])
   local floor = redis.pcall('ZSCORE', KEYS[3], 'floor')
@@ -55,9 +58,8 @@ if ARGV[4] ~= '' and not refused then
     refused = type(stored) == 'table' and stored or floor
   else
     counter = math.max(tonumber(stored or 0), tonumber(floor or 0))
-    -- A counter above 8e15 is damage, because no fence is so high. A damaged counter must not be
-    -- stored again.
-    if counter >= 0 and counter <= 8e15 then
+    -- part: counters
+    if not is_damaged(counter) then
       counter = counter - counter % 16 + 15
       local done = redis.pcall('ZADD', KEYS[3], 'GT', string.format('%.0f', counter), ARGV[4])
       if type(done) == 'table' then refused = done end

@@ -11,6 +11,7 @@
 --            If the server refuses a downgrade, the reply is the server's error, and the key keeps
 --            the writer's token.
 -- The keys are not tracked, because each change by one reader would be reported to all readers.
+-- part: names
 -- part: readers
 local n, renewed, answers = #KEYS - 1, 0, {}
 for i = 1, n do
@@ -36,7 +37,7 @@ for i = 1, n do
       redis.call('SET', key, entry, 'PX', left > 0 and left or ARGV[1])
       error(problem, 0)
     end
-    redis.pcall('DEL', 'aioredlock_ng:owner:' .. key)
+    redis.pcall('DEL', OWNER .. key)
     -- part: offers
     offer_readers(key)
     answers[i] = 1

@@ -11,9 +11,8 @@
 --          expire, or sets of readers. Any other key may be somebody's data.
 -- The counters rise above the holder's fence. Otherwise the holder could repair its lease on this
 -- node before the other nodes have deleted the key.
--- A counter above 8e15 is damage, because no fence is so high. A damaged counter stays as it is,
--- and raises no other counter.
 -- part: entries
+-- part: counters
 local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 2
 for i = 3, last do tokens[ARGV[i]] = true end
 if ARGV[last + 1] then n = n - 1 end
@@ -44,7 +43,7 @@ if ARGV[last + 1] then
   local fence = tonumber(ARGV[last + 1])
   for i = last + 2, #ARGV do
     local counter = tonumber(redis.call('ZSCORE', KEYS[n + 1], ARGV[i]) or 0)
-    if counter >= fence and counter <= 8e15 then fence = counter + 1 end
+    if counter >= fence and not is_damaged(counter) then fence = counter + 1 end
   end
   for i = last + 2, #ARGV do
     redis.call('ZADD', KEYS[n + 1], 'GT', string.format('%.0f', fence), ARGV[i])
@@ -58,6 +57,6 @@ for _, lease in ipairs(ended) do
   -- The keys of readers are not tracked. Without a message, the reader's process would notice only
   -- later that its entry is deleted.
   local manager = string.match(lease[2], '^%x+:(%x+)$')
-  if manager then publish(manager .. ':', '0 ' .. manager .. ' ' .. lease[1]) end
+  if manager then send(manager, '0 ' .. manager .. ' ' .. lease[1]) end
 end
 return #doomed + #ended

@@ -15,23 +15,18 @@
 -- A key with a queue is offered to the first waiter, and the acquire is refused.
 local shared, expected = tonumber(ARGV[1]), ARGV[2]
 local n, width = #KEYS - shared, shared > 0 and 5 or 3
-local answers, handed, queues, offered = {}, 0, {}, nil
--- part: slots
-for i = 1, n do
-  queues[#queues + 1] = 'aioredlock_ng:queue:' .. KEYS[i]
-  queues[#queues + 1] = 'aioredlock_ng:readers:' .. KEYS[i]
-  queues[#queues + 1] = slots_of(KEYS[i])
-end
-if n > 0 and redis.pcall('EXISTS', unpack(queues)) ~= 0 then
+local answers, handed, offered = {}, 0, nil
+-- part: waiters
+if not nobody_waits then
   -- part: offers
   offered = offer
 end
 
-local marker = expected ~= '' and redis.pcall('GET', KEYS[n + 1])
-if expected ~= '' and marker ~= expected then
+local marker_key = KEYS[n + 1]
+-- part: compare
+if is_odd then
   -- part: marker
-  local _, ready = read_marker(marker, expected)
-  if ready ~= '' then return answers end
+  if not is_trusted(marker, expected) then return answers end
 end
 
 for i = 1, n do

@@ -29,8 +29,8 @@ for i, key in ipairs(keys) do
     local entries, now = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), now_ms()
     for at = 1, #entries, 2 do
       local entry, left = entries[at], tonumber(entries[at + 1]) - now
-      if left >= 0 and not string.find(entry, '^aioredlock_ng:offer:') then
-        local label = 'aioredlock_ng:owner:' .. key .. ':' .. string.sub(entry, 1, 16)
+      if left >= 0 and not is_offer(entry) then
+        local label = OWNER .. key .. ':' .. string.sub(entry, 1, 16)
         label = n < #KEYS and redis.pcall('GET', label)
         readers[#readers + 1] = entry
         readers[#readers + 1] = left

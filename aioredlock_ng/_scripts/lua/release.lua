@@ -8,16 +8,13 @@
 --          ticket. With this ticket, the process that releases can enter the queue without an
 --          attempt.
 -- The reason for MGET instead of GET is given in extend.lua.
--- part: slots
+local n = tonumber(ARGV[2] or #KEYS)
 if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
-  local queue = 'aioredlock_ng:queue:' .. KEYS[1]
-  local readers = 'aioredlock_ng:readers:' .. KEYS[1]
-  if redis.pcall('EXISTS', queue, readers, (slots_of(KEYS[1])) or queue) == 0 then
-    return redis.call('DEL', KEYS[1])
-  end
+  -- part: waiters
+  if nobody_waits then return redis.call('DEL', KEYS[1]) end
 end
 -- part: offers
-local freed, n, offered = 0, tonumber(ARGV[2] or #KEYS), false
+local freed, offered = 0, false
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if holder == ARGV[1] then
     offered = offer(KEYS[i])

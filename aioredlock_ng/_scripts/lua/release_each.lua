@@ -6,14 +6,9 @@
 --          {1, ticket} offered to a waiter, 0 not held by the token. The array ends before the
 --          first key whose release failed. The caller repeats the releases that got no answer, one
 --          by one.
--- part: slots
-local deleted, answers, queues, offered = 0, {}, {}, nil
-for i, key in ipairs(KEYS) do
-  queues[#queues + 1] = 'aioredlock_ng:queue:' .. key
-  queues[#queues + 1] = 'aioredlock_ng:readers:' .. key
-  queues[#queues + 1] = slots_of(key)
-end
-if redis.pcall('EXISTS', unpack(queues)) ~= 0 then
+local n, deleted, answers, offered = #KEYS, 0, {}, nil
+-- part: waiters
+if not nobody_waits then
   -- part: offers
   offered = function(key) return offer(key) and {1, highest_ticket(key, ask('GET', key))} end
 end
@@ -28,5 +23,5 @@ for i, key in ipairs(KEYS) do
   answers[i] = answer
   deleted = deleted + (answer == 1 and 1 or 0)
 end
-if deleted == #KEYS then return deleted end
+if deleted == n then return deleted end
 return answers

@@ -4,14 +4,11 @@
 -- ARGV[1]  entry, or the token of a writer's lease that was downgraded
 -- Returns  1 if the key had the entry or the token; else 0. If no entry is left, the key is offered
 --          to the next waiters.
--- part: slots
 -- part: readers
-local key, entry = KEYS[1], ARGV[1]
-local queue = 'aioredlock_ng:queue:' .. key
-local freed = 0
-local waiting = redis.pcall('EXISTS', queue, readers_of(key), (slots_of(key)) or queue)
+local key, entry, n, freed = KEYS[1], ARGV[1], 1, 0
+-- part: waiters
 -- Without waiters a release must not spend time on creating the functions of parts/entries.lua.
-local expiry = waiting == 0 and redis.pcall('ZSCORE', key, entry)
+local expiry = nobody_waits and redis.pcall('ZSCORE', key, entry)
 if type(expiry) == 'string' and tonumber(expiry) >= now_ms() then
   freed = redis.call('ZREM', key, entry)
   if redis.call('EXISTS', key) == 1 then settle(key) end

@@ -24,8 +24,7 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
 end
 if #missing > 0 then
   -- part: marker
-  local _, ready = read_marker(redis.call('GET', KEYS[n + 1]), ARGV[3])
-  if ready ~= '' then return -1 end
+  if not is_trusted(redis.call('GET', KEYS[n + 1]), ARGV[3]) then return -1 end
 end
 local counters, fence, highest = KEYS[n + 2], ARGV[4], 0
 for i = 5, #ARGV do

@@ -20,8 +20,7 @@ local present = value == entry or value == READERS and redis.call('ZSCORE', key,
 if value and value ~= READERS and not present then return 0 end
 if not present then
   -- part: marker
-  local _, ready = read_marker(redis.call('GET', KEYS[2]), ARGV[3])
-  if ready ~= '' then return -1 end
+  if not is_trusted(redis.call('GET', KEYS[2]), ARGV[3]) then return -1 end
   if tonumber(redis.call('ZSCORE', KEYS[3], ARGV[5]) or 0) > fence then return 0 end
   keep_entry(key, entry, now_ms() + tonumber(ARGV[2]))
 end

@@ -19,11 +19,11 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS))) do
     kept = kept + 1
     -- A label that cannot be written must not end the script, so the call is a pcall.
     if ARGV[3] ~= '' then
-      redis.pcall('SET', 'aioredlock_ng:owner:' .. KEYS[i], ARGV[3], 'PX', left)
+      redis.pcall('SET', OWNER .. KEYS[i], ARGV[3], 'PX', left)
     end
-    notify_first(queue_of(KEYS[i]), KEYS[i], 0)
-    notify_second(queue_of(KEYS[i]), KEYS[i])
-    notify_first(readers_of(KEYS[i]), KEYS[i], 0)
+    notify_first(QUEUE .. KEYS[i], KEYS[i], 0)
+    notify_second(QUEUE .. KEYS[i], KEYS[i])
+    notify_first(READERS_QUEUE .. KEYS[i], KEYS[i], 0)
     local shared, slot = slots_of(KEYS[i])
     if shared then notify_first(shared, KEYS[i], slot) end
   end

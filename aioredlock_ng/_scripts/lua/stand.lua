@@ -14,7 +14,7 @@
 --          queue.
 -- part: entries
 local claim = ARGV[1]
-local ticket, member = string.match(claim, '^(%d+):(.+)$')
+local ticket, member = ticket_and_member(claim)
 local place, values = #KEYS, {}
 for i, key in ipairs(KEYS) do
   local value = value_of(key)
@@ -25,16 +25,16 @@ for i, key in ipairs(KEYS) do
   end
 end
 local key = KEYS[place]
-local queue = queue_of(key)
+local queue = QUEUE .. key
 
 if enter(queue, ticket, member, ARGV[2]) and values[place] == READERS then announce_writer(key) end
 for i = 1, place - 1 do
-  local kept = 'aioredlock_ng:offer:' .. claim
+  local kept = offer_to(claim)
   -- An unneeded SET would end the tracking of the key, so an offer that lives long enough is not
   -- set again.
   local is_kept = values[i] == kept and redis.call('PTTL', KEYS[i]) > grace_of(member)
   if not is_kept and tonumber(ARGV[3]) > 0 then ask('SET', KEYS[i], kept, 'PX', ARGV[3]) end
-  step_out(queue_of(KEYS[i]), member, KEYS[i])
+  step_out(QUEUE .. KEYS[i], member, KEYS[i])
 end
 for i = place + 1, #KEYS do leave(KEYS[i], member) end
 
@@ -43,7 +43,7 @@ if not value and offer(key) then value = value_of(key) end
 if value and is_offer_to(value, member) then return {0, place, 0} end
 local rank = ask('ZRANK', queue, member) or -1
 if not value or admits(value, claim) then return {0, place, rank} end
-local left, offered = redis.call('PTTL', key), string.match(value, '^aioredlock_ng:offer:')
+local left, offered = redis.call('PTTL', key), is_offer(value)
 -- The second waiter must know when the key expires, in case the first waiter and the holder die
 -- together.
 if rank == 0 and not offered then notify_second(queue, key) end

@@ -10,8 +10,8 @@
 --          server to track the key.
 -- part: entries
 local key, claim = KEYS[1], ARGV[1]
-local ticket, member = string.match(claim, '^(%d+):(.+)$')
-local queue, offered = readers_of(key), 'aioredlock_ng:offer:' .. member
+local ticket, member = ticket_and_member(claim)
+local queue, offered = READERS_QUEUE .. key, offer_to(member)
 local value = value_of(key)
 if value == READERS and has_entry(key, offered, now_ms()) then return {0, 1, 0} end
 enter(queue, ticket, member, ARGV[2])

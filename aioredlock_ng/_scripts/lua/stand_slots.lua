@@ -12,7 +12,7 @@
 -- The reason for MGET instead of GET is given in extend.lua.
 -- part: entries
 local claim = ARGV[1]
-local ticket, member = string.match(claim, '^(%d+):(.+)$')
+local ticket, member = ticket_and_member(claim)
 local queue = slots_of(KEYS[1])
 local values, own = redis.call('MGET', unpack(KEYS)), false
 for _, value in ipairs(values) do own = own or value and is_offer_to(value, member) end

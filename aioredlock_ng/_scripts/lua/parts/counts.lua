@@ -17,19 +17,19 @@ end
 local function waiting(keys, values)
   local queues, lengths, counts = {}, {}, {}
   for _, key in ipairs(keys) do
-    queues[#queues + 1] = queue_of(key)
-    queues[#queues + 1] = readers_of(key)
+    queues[#queues + 1] = QUEUE .. key
+    queues[#queues + 1] = READERS_QUEUE .. key
   end
   local nobody = #keys > 1 and ask('EXISTS', unpack(queues)) == 0
   for i, key in ipairs(keys) do
-    local count, shared = nobody and 0 or length_of(queue_of(key)), slots_of(key)
-    local readers = nobody and 0 or length_of(readers_of(key))
+    local count, shared = nobody and 0 or length_of(QUEUE .. key), slots_of(key)
+    local readers = nobody and 0 or length_of(READERS_QUEUE .. key)
     if shared and not lengths[shared] then lengths[shared] = length_of(shared) end
     local others = shared and lengths[shared] or 0
-    local member = string.match(values[i] or '', '^aioredlock_ng:offer:%d+:(.+)$')
+    local _, member = claim_in(values[i] or '')
     if member and not ask('ZRANK', queue_for(member, key), member) then count = count + 1 end
     for _, entry in ipairs(not values[i] and ask('ZRANGE', key, 0, -1) or {}) do
-      if string.find(entry, '^aioredlock_ng:offer:') then count = count + 1 end
+      if is_offer(entry) then count = count + 1 end
     end
     counts[i] = math.min(count, others, readers) < 0 and -1 or count + others + readers
   end

@@ -4,7 +4,7 @@
 -- Returns true if a writer waits for a key. First removes the writers whose processes are gone,
 -- because they would keep readers out.
 local function writer_waits(key)
-  local queue = queue_of(key)
+  local queue = QUEUE .. key
   while true do
     local first = taker(queue, 0, 0)
     if not first then return false end
@@ -19,7 +19,7 @@ local function announce_writer(key)
     local manager = string.match(entry, '^%x+:(%x+)$')
     if manager and not notified[manager] then
       notified[manager] = true
-      ask('PUBLISH', 'aioredlock_ng:' .. manager, '-1 ' .. manager .. ' ' .. key)
+      send(manager, '-1 ' .. manager .. ' ' .. key)
     end
   end
 end
@@ -29,7 +29,7 @@ end
 -- for that expiry. Tracking is not enough, because a write by a reader of the writer's own process
 -- ends the tracking without a message. Writers whose processes are gone are removed.
 local function notify_expiry(key)
-  local queue, left = queue_of(key), redis.call('PTTL', key)
+  local queue, left = QUEUE .. key, redis.call('PTTL', key)
   while true do
     local first = taker(queue, 0, 0)
     if not first or notify(first, left + grace_of(first), key) then return end
@@ -89,14 +89,14 @@ local function leave(key, member)
   local value, queue = ask('GET', key), queue_for(member, key)
   if is_reader(member) then
     step_out(queue, member, key)
-    if ask('ZSCORE', key, 'aioredlock_ng:offer:' .. member) then
-      leave_readers(key, 'aioredlock_ng:offer:' .. member)
+    if ask('ZSCORE', key, offer_to(member)) then
+      leave_readers(key, offer_to(member))
     end
   elseif value and is_offer_to(value, member) then
     ask('ZREM', queue, member)
     if not offer(key) then ask('DEL', key) end
   else
     step_out(queue, member, key)
-    if not value and not taker(queue_of(key), 0, 0) then offer_readers(key) end
+    if not value and not taker(QUEUE .. key, 0, 0) then offer_readers(key) end
   end
 end

@@ -12,3 +12,9 @@ local function read_marker(marker, expected)
   if tonumber(guard) < tonumber(wanted) or tonumber(guard) > 86401000 then return nil end
   return id .. ':' .. guard, ready
 end
+
+-- Returns true if a marker says that the node is trusted.
+local function is_trusted(marker, expected)
+  local _, ready = read_marker(marker, expected)
+  return ready == ''
+end

@@ -2,14 +2,13 @@
 -- part: queue
 
 local function reserve(key, ticket, member, milliseconds)
-  local value = 'aioredlock_ng:offer:' .. ticket .. ':' .. member
-  return ask('SET', key, value, 'PX', math.max(1, milliseconds))
+  return ask('SET', key, offer_to(ticket .. ':' .. member), 'PX', math.max(1, milliseconds))
 end
 
 -- Offers a key to the first member of the key's own queue. Returns false if no member gets the
 -- offer.
 local function offer_lock(key)
-  local queue = queue_of(key)
+  local queue = QUEUE .. key
   while true do
     local line = ask('ZRANGE', queue, 0, 1, 'WITHSCORES') or {}
     local member, ticket, second = line[1], line[2], line[3]
@@ -40,7 +39,7 @@ local function share_out(key, slot, ticket, member)
   local slots, offers = {slot}, {new}
   local keys = slots_up_to(limit_of(member), key)
   for at, value in ipairs(ask('MGET', unpack(keys)) or {}) do
-    local own, other = string.match(value or '', '^aioredlock_ng:offer:(%d+):(.+)$')
+    local own, other = claim_in(value or '')
     if own and at ~= slot and limit_of(other) then
       slots[#slots + 1] = at
       offers[#offers + 1] = {tonumber(own), other, at, ask('PTTL', keys[at]) or 0, own}
@@ -97,7 +96,7 @@ end
 -- that token is deleted first. At the end, notifies the first waiting writer that it is the first.
 -- Returns false if no waiting reader is connected.
 local function offer_readers(key)
-  local queue, offered = readers_of(key), false
+  local queue, offered = READERS_QUEUE .. key, false
   local members = ask('ZRANGE', queue, 0, -1) or {}
   if not members[1] then return false end
   -- A user of locks may have no right to TIME, and the key may be of another type by now. Without
@@ -108,11 +107,11 @@ local function offer_readers(key)
     if notify(member, 0, key) then
       if not offered and value ~= READERS then ask('DEL', key) end
       local expiry = string.format('%.0f', now + grace_of(member))
-      offered = ask('ZADD', key, expiry, 'aioredlock_ng:offer:' .. member) and true or offered
+      offered = ask('ZADD', key, expiry, offer_to(member)) and true or offered
     end
   end
   if not offered or not pcall(settle, key) then return false end
-  notify_first(queue_of(key), key, 0)
+  notify_first(QUEUE .. key, key, 0)
   return true
 end
 

@@ -29,8 +29,7 @@ local function ask(...)
   return reply
 end
 
-local function queue_of(key) return 'aioredlock_ng:queue:' .. key end
--- part: slots
+-- part: names
 -- part: readers
 
 -- Returns the key of another slot of the same semaphore.
@@ -48,11 +47,14 @@ local function grace_of(member)
   return math.min(tonumber(string.match(member, '[:#](%d+)$')) or 0, 3600000)
 end
 
+-- Sends text to a process. Returns false only if that process is certainly not connected.
+local function send(manager, text) return ask('PUBLISH', 'aioredlock_ng:' .. manager, text) ~= 0 end
+
 -- Sends text to the process of a member. Returns false only if that process is certainly not
 -- connected.
 local function publish(member, text)
   local manager = string.match(member, '^(%x+):')
-  return not manager or ask('PUBLISH', 'aioredlock_ng:' .. manager, text) ~= 0
+  return not manager or send(manager, text)
 end
 
 local function notify(member, time, key)
@@ -60,14 +62,15 @@ local function notify(member, time, key)
 end
 
 local function is_offer_to(value, member)
-  return string.match(value, '^aioredlock_ng:offer:%d+:(.+)$') == member
+  local _, offered = claim_in(value)
+  return offered == member
 end
 
 -- Returns true if this value of a lock's key is an offer to the claim's member, or to a member with
 -- a later place.
 local function admits(value, claim)
-  local ticket, member = string.match(value, '^aioredlock_ng:offer:(%d+):(.+)$')
-  local own, me = string.match(claim, '^(%d+):(.+)$')
+  local ticket, member = claim_in(value)
+  local own, me = ticket_and_member(claim)
   if not ticket or not own then return false end
   own, ticket = tonumber(own), tonumber(ticket)
   return member == me or own < ticket or (own == ticket and me < member)
@@ -130,18 +133,17 @@ end
 
 -- Returns the queue in which a member waits for a key.
 local function queue_for(member, key)
-  if is_reader(member) then return readers_of(key) end
-  return limit_of(member) and slots_of(key) or queue_of(key)
+  if is_reader(member) then return READERS_QUEUE .. key end
+  return limit_of(member) and slots_of(key) or QUEUE .. key
 end
 
 -- Returns the highest ticket among the waiters for a key; 0 if nobody waits. If the value of the
 -- key is an offer, the ticket in the offer counts, too. A ticket above 2^53 is damage, so the
 -- result is limited to 2^53.
 local function highest_ticket(key, value)
-  local offered = tonumber(string.match(value or '', '^aioredlock_ng:offer:(%d+):')) or 0
-  local highest = math.max(
-    last_ticket(queue_of(key)), last_ticket(slots_of(key)), last_ticket(readers_of(key)), offered
-  )
+  local offered = tonumber((claim_in(value or ''))) or 0
+  local writers, readers = last_ticket(QUEUE .. key), last_ticket(READERS_QUEUE .. key)
+  local highest = math.max(writers, readers, last_ticket(slots_of(key)), offered)
   return math.min(highest, 9007199254740992)
 end
 

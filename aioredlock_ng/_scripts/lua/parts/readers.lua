@@ -5,11 +5,10 @@
 -- Offer    'aioredlock_ng:offer:<member>', an entry that is reserved for a waiting reader.
 -- The key expires with its latest entry. Waiting readers have a queue of their own, because all of
 -- them enter together after a writer. A waiting writer keeps new readers out.
+-- part: offer
 
 -- The value that `value_of` returns for a key held by readers. No client writes it.
 local READERS = 'aioredlock_ng:readers'
-
-local function readers_of(key) return 'aioredlock_ng:readers:' .. key end
 
 local function is_reader(member) return string.find(member, ':r#%d+$') ~= nil end
 
@@ -23,7 +22,7 @@ local function has_readers(key)
   else
     local entry = latest[1] or ''
     local is_lease = #entry >= 32 and string.find(entry, '^%x+:?%x*$')
-    if not is_lease and not string.find(entry, '^aioredlock_ng:offer:') then return false end
+    if not is_lease and not is_offer(entry) then return false end
   end
   return redis.call('PTTL', key) >= 0
 end

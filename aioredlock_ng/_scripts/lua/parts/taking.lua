@@ -36,12 +36,12 @@ end
 -- semaphore, this waiter enters its queue again. If the key is a slot, the claim's member needs no
 -- other slot. So other slots that were offered to this member go to the next members.
 local function served(n, claim)
-  local member = string.match(claim, '^%d+:(.+)$')
+  local _, member = ticket_and_member(claim)
   if not member then return end
   for i = 1, n do
     local queue = queue_for(member, KEYS[i])
     ask('ZREM', queue, member)
-    local ticket, other = string.match(displaced[i] or '', '^aioredlock_ng:offer:(%d+):(.+)$')
+    local ticket, other = claim_in(displaced[i] or '')
     if other and other ~= member and limit_of(other) then
       -- The displaced member waits for any slot, so it enters the shared queue. The claim's member
       -- may have waited for this key as a lock, in another queue.

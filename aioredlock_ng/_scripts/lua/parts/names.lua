@@ -1,8 +1,12 @@
+-- The beginnings of the names of the keys that belong to a lock's key.
+local QUEUE, READERS_QUEUE = 'aioredlock_ng:queue:', 'aioredlock_ng:readers:'
+local SLOTS_QUEUE, OWNER = 'aioredlock_ng:slots:', 'aioredlock_ng:owner:'
+
 -- Returns the queue that a slot shares with the other slots of its semaphore, and the number of the
 -- slot. Returns nil for any other key. Few keys have a '#', and the plain `find` is faster than the
 -- pattern.
 local function slots_of(key)
   if not string.find(key, '#', 1, true) then return nil end
   local name, number = string.match(key, '^(.*)#([1-9]%d*)$')
-  if name then return 'aioredlock_ng:slots:' .. name, tonumber(number) end
+  if name then return SLOTS_QUEUE .. name, tonumber(number) end
 end
