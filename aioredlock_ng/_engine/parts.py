@@ -22,14 +22,17 @@ from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
 from aioredlock_ng._engine.trust.guard_task import Guard
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.wheel import Wheel
+from aioredlock_ng._nodes.question import answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.attempt.acquisition import Acquisition
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng._nodes.port import NodeState
+    from aioredlock_ng._scripts import Request
     from aioredlock_ng.events import EventSink
     from aioredlock_ng.options import Options
 
@@ -178,6 +181,10 @@ class Parts:
     def ready(self) -> bool:
         """True while a quorum of nodes is connected and may grant."""
         return self.availability.ready and not self._closed
+
+    async def ask_node(self, index: int, request: Request, within: float) -> Reply:
+        """Send a request to node `index` only; None if no answer came in `within` seconds."""
+        return await answer_of(self.context.fleet.nodes[index], index, request, within)
 
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
         return self.reports.onlooker(key, changed)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from aioredlock_ng._core.inspection import Look
+    from aioredlock_ng._core.keys import KeyFormat
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._manager.specs import Specs
     from aioredlock_ng._nodes.connect import Connector
@@ -264,6 +265,13 @@ class Operations:
             standing=len(queued),
             queued=queued,
         )
+
+    def key_format(self) -> KeyFormat:
+        """Return the format of the keys of locks.
+
+        Internal: for the operations of tools.
+        """
+        return self._specs.keys
 
     def engine(self) -> Engine:
         """Return the open engine.

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.port import Node
     from aioredlock_ng._scripts import Request
 
-__all__ = ["Question"]
+__all__ = ["Question", "answer_of"]
 
 
 class Question:
@@ -28,3 +29,14 @@ class Question:
         """Set the result of the future, unless the task that awaited it was cancelled."""
         if not self.reply.done():
             self.reply.set_result(reply)
+
+
+async def answer_of(node: Node, index: int, request: Request, within: float) -> Reply:
+    """Send a request to a node, and return its answer; None if none came in `within` seconds."""
+    question = Question(request, asyncio.get_running_loop().time())
+    node.ask(question, index)
+    try:
+        async with asyncio.timeout(within):
+            return await question.reply
+    except TimeoutError:
+        return None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.waiting.lines import Lines
     from aioredlock_ng._nodes.port import NodeState
-    from aioredlock_ng._scripts import Command
+    from aioredlock_ng._scripts import Command, Request
     from aioredlock_ng._threaded.engine_thread import EngineThread
 
 __all__ = ["ThreadedEngine"]
@@ -59,6 +59,9 @@ class ThreadedEngine:
 
     async def poll(self, command: Command) -> list[Reply]:
         return await self._thread.call(lambda: self._engine.poll(command))
+
+    async def ask_node(self, index: int, request: Request, within: float) -> Reply:
+        return await self._thread.call(lambda: self._engine.ask_node(index, request, within))
 
     @contextmanager
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> Iterator[None]:

@@ -10,16 +10,17 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from aioredlock_ng.operations import Scan
+
 from .demo.interruption import Interruption
 from .exits import reported, say
-from .scan import Scan
 from .settings import (
     JsonOption,
     KeyFormatOption,
     NodeOption,
     NodeTimeoutOption,
     PatternArgument,
-    manager_and_format,
+    manager,
     name_of,
 )
 from .shown import (
@@ -80,8 +81,8 @@ def ls(
     """
     with reported("ls"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
-        redlock, keys = manager_and_format(node, **given)
-        scan = Scan(redlock, keys, name_of(pattern), every=every)
+        redlock = manager(node, **given)
+        scan = Scan(redlock, name_of(pattern), every=every)
         locks = interruption.run(_scan(redlock, scan))
     for address, why in scan.silent.items():
         say("ls", f"without {address}: {why}")
@@ -97,10 +98,10 @@ def ls(
 async def _scan(redlock: Redlock, scan: Scan) -> list[LockInfo]:
     async with redlock:
         if not sys.stderr.isatty():
-            return await scan.look(await scan.keys())
+            return await scan.inspect(await scan.keys())
         with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("looking at keys", total=await scan.sizes() or None)
-            return await scan.look(await scan.keys(lambda keys: progress.advance(task, keys)))
+            return await scan.inspect(await scan.keys(lambda keys: progress.advance(task, keys)))
 
 
 def _table(locks: list[LockInfo]) -> Table:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from aioredlock_ng import Options, Redlock
-from aioredlock_ng._core.keys import MAX_SLOTS, KeyFormat
+from aioredlock_ng._core.keys import MAX_SLOTS
 from aioredlock_ng.environment import PREFIX, naming_variables, settings_from
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "NodeTimeoutOption",
     "PatternArgument",
     "manager",
-    "manager_and_format",
     "name_of",
     "options_of",
     "slots_option",
@@ -96,13 +95,8 @@ def manager(nodes: list[str] | None, **given: Any) -> Redlock:
     Raises:
         ConfigurationError: There are no nodes, or a setting is invalid.
     """
-    return manager_and_format(nodes, **given)[0]
-
-
-def manager_and_format(nodes: list[str] | None, **given: Any) -> tuple[Redlock, KeyFormat]:
-    """Return the result of `manager`, and the key format of that manager."""
     urls, options = options_of(nodes, **given)
-    return Redlock(urls, **options), KeyFormat(options.get("key_format", "{name}"))
+    return Redlock(urls, **options)
 
 
 def name_of(word: str) -> str | bytes:

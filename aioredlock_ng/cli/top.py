@@ -12,18 +12,16 @@ from rich.console import Console
 from rich.live import Live
 
 from aioredlock_ng import QuorumUnreachable
-from aioredlock_ng._scripts.exclusive_kinds import MUTEX
-from aioredlock_ng.operations import Operator
+from aioredlock_ng.operations import Operator, Scan
 
 from .demo.interruption import Interruption
 from .exits import NO_QUORUM, reported
-from .scan import Scan, ask
 from .settings import (
     KeyFormatOption,
     NodeOption,
     NodeTimeoutOption,
     PatternArgument,
-    manager_and_format,
+    manager,
     name_of,
 )
 from .tables import output_width
@@ -36,9 +34,6 @@ __all__ = ["top"]
 
 _SCAN_EVERY = 5.0
 """Seconds between two scans of all keys. Between scans, a frame asks only for the known keys."""
-
-_PROBE = b"top:aioredlock_ng"
-"""A key that does not exist. A read of this key measures the round trip to a node."""
 
 
 def top(
@@ -69,8 +64,8 @@ def top(
     """
     with reported("top"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format}
-        redlock, keys = manager_and_format(node, **given)
-        scan = Scan(redlock, keys, name_of(pattern))
+        redlock = manager(node, **given)
+        scan = Scan(redlock, name_of(pattern))
         frame = interruption.run(
             _watch(_Watch(redlock, scan), interval, once=once, as_json=as_json)
         )
@@ -97,11 +92,10 @@ class _Watch:
             if loop.time() >= self._scan_at:
                 self._keys = await self._scan.keys()
                 self._scan_at = loop.time() + _SCAN_EVERY
-            locks = await self._scan.look(self._keys)
+            locks = await self._scan.inspect(self._keys)
         except QuorumUnreachable as error:
             problem = str(error)
-        nodes = Operator(self.redlock).nodes
-        trips = await asyncio.gather(*(self._round_trip(index) for index in range(len(nodes))))
+        trips = await Operator(self.redlock).round_trips()
         states = self.redlock.nodes
         for lane, state, trip in zip(self._lanes, states, trips, strict=True):
             lane.add(state.state, trip)
@@ -116,15 +110,6 @@ class _Watch:
             if lock.token is not None or lock.offered or lock.readers
         ]
         return Frame(states, tuple(trips), tuple(self._lanes), tuple(shown), problem)
-
-    async def _round_trip(self, index: int) -> float | None:
-        loop = asyncio.get_running_loop()
-        node = Operator(self.redlock).nodes[index]
-        if not node.ready:
-            return None
-        sent = loop.time()
-        reply = await ask(node, index, MUTEX.inspecting((_PROBE,)), within=1.0)
-        return None if reply is None else loop.time() - sent
 
 
 def _holder(lock: LockInfo) -> tuple[str, str | None]:

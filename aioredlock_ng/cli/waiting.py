@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from aioredlock_ng import QuorumUnreachable, SemaphoreInfo
-from aioredlock_ng._core.keys import slot_key
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng.operations import Operator
 
 from .demo.interruption import Interruption
@@ -22,15 +20,13 @@ from .settings import (
     NameArgument,
     NodeOption,
     NodeTimeoutOption,
-    manager_and_format,
+    manager,
     name_of,
     slots_option,
 )
 from .shown import as_dict, holder, is_lock, life, print_json, readers, slots_as_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aioredlock_ng import LockInfo, Redlock
 
 __all__ = ["wait"]
@@ -48,9 +44,6 @@ _PATIENCE = 30.0
 _SLOTS_PAUSE = 0.1
 """Seconds from a change of a slot to the next request. Each renewal of a holder is a change, so
 without this pause a busy semaphore would be inspected all the time."""
-
-_NO_TOKEN = b"-"
-"""A token that no holder has, for a request that needs tokens."""
 
 _EXPIRY_MARGIN = 0.005
 """Seconds that a request waits beyond a key's remaining time, so that the key has expired."""
@@ -99,10 +92,9 @@ def wait(
     """
     with reported("wait"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
-        redlock, keys = manager_and_format(node, **given)
-        key = keys.key(name_of(name))
-        watched = [key] if slots is None else [slot_key(key, n) for n in range(1, slots + 1)]
-        info = interruption.run(_wait(redlock, name_of(name), watched, seconds, slots))
+        redlock = manager(node, **given)
+        redlock.key_format().key(name_of(name))
+        info = interruption.run(_wait(redlock, name_of(name), seconds, slots))
     if as_json:
         print_json(slots_as_dict(info) if isinstance(info, SemaphoreInfo) else as_dict(info))
     if not _one_is_free(info):
@@ -156,32 +148,24 @@ def _is_free(info: LockInfo) -> bool:
 async def _wait(
     redlock: Redlock,
     name: str | bytes,
-    keys: Sequence[bytes],
     seconds: float | None,
     slots: int | None = None,
 ) -> LockInfo | SemaphoreInfo:
     """Return the state when the lock or a slot of the semaphore is free, or after `seconds`.
 
-    `keys` has the key of the lock, or the keys of all slots. For a lock, `slots` is None.
+    For a lock, `slots` is None.
     """
     loop = asyncio.get_running_loop()
     async with redlock:
         end = float("inf") if seconds is None else loop.time() + seconds
         info: LockInfo | SemaphoreInfo | None = None
-        seen, changes = loop.time(), asyncio.Event()
-        watching = MUTEX.watching(tuple(keys), (_NO_TOKEN,) * len(keys))
-        quorum = quorum_of(len(redlock.nodes))
-        with ExitStack() as stack:
-            for key in keys:
-                stack.enter_context(Operator(redlock).changes(key, changes.set))
+        seen, quorum = loop.time(), quorum_of(len(redlock.nodes))
+        with Operator(redlock).subscribe(name, slots) as changes:
             while True:
-                changes.clear()
                 try:
-                    # The two requests are sent in one write. The first request makes every
-                    # connection track the keys, so no later change is missed.
-                    _, looked = await asyncio.gather(
-                        Operator(redlock).poll(watching), _look(redlock, name, slots)
-                    )
+                    # The two requests are sent in one write, and the nodes track the keys first. So
+                    # no change after the inspection is missed.
+                    _, looked = await asyncio.gather(changes.track(), _look(redlock, name, slots))
                     info = looked
                 except QuorumUnreachable:
                     # The command fails if no majority answers the first request. Later it fails

@@ -494,7 +494,7 @@ async def test_wait_sleeps_until_the_nodes_say_so(
     async with Redlock(three_nodes.urls, node_timeout=1.0) as holder:
         lease = await holder.lock("x", ttl=50).acquire()
         asking = Redlock(three_nodes.urls, node_timeout=1.0, recovery_guard=None)
-        wait = asyncio.create_task(waiting._wait(asking, "x", [b"x"], None))
+        wait = asyncio.create_task(waiting._wait(asking, "x", None))
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE)
         await lease.release()
         assert not (await asyncio.wait_for(wait, 20)).held
@@ -537,7 +537,7 @@ async def test_wait_outlives_an_offer_and_the_holder_after_it(
 
     put(OFFERED)
     wait = asyncio.create_task(
-        waiting._wait(Redlock(three_nodes.urls, recovery_guard=None), "x", [b"x"], None)
+        waiting._wait(Redlock(three_nodes.urls, recovery_guard=None), "x", None)
     )
     await eventually(lambda: (False, True) in looked, within=PATIENCE)
     put("the next holder")

@@ -258,7 +258,7 @@ async def test_wait_for_slots_sleeps_until_the_nodes_say_so(
     async with Redlock(three_nodes.urls, node_timeout=1.0) as holder:
         leases = [await holder.semaphore("gpu", 2, ttl=50).acquire() for _ in range(2)]
         asking = Redlock(three_nodes.urls, node_timeout=1.0, recovery_guard=None)
-        wait = asyncio.create_task(waiting._wait(asking, "gpu", [b"gpu#1", b"gpu#2"], None, 2))
+        wait = asyncio.create_task(waiting._wait(asking, "gpu", None, 2))
         await eventually(lambda: looks, within=PATIENCE)
         # Many changes in a row cost a look each tenth of a second.
         for _ in range(100):

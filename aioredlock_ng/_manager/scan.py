@@ -1,4 +1,4 @@
-"""Find the locks on the nodes by SCAN, and ask all nodes about each lock. Nothing is written."""
+"""Find the locks on the nodes by SCAN, and ask all nodes about each lock."""
 
 from __future__ import annotations
 
@@ -8,28 +8,25 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hiredis import pack_command
 
-from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.inspection import lock_info, look_of
 from aioredlock_ng._core.keys import OWN_KEYS, slot_in
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.replies import Free, Held, ReadLocked
-from aioredlock_ng._core.votes import Refusal, no_vote
-from aioredlock_ng._nodes.question import Question
+from aioredlock_ng._core.votes import Refusal, Reply, no_vote
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
-from aioredlock_ng.operations import Operator
+from aioredlock_ng.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng import LockInfo, Redlock
     from aioredlock_ng._core.inspection import Look
-    from aioredlock_ng._core.keys import KeyFormat
-    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng.records import LockInfo
+    from aioredlock_ng.redlock import Redlock
 
-__all__ = ["Scan", "ask", "words"]
+__all__ = ["Scan"]
 
 _STEP = 1000
 """Keys per SCAN request. One request keeps a server busy for some hundred microseconds."""
@@ -42,24 +39,28 @@ _PATIENCE = 5.0
 
 
 class Scan:
-    """One listing of the locks of a set of nodes.
+    """A listing of the locks on all nodes. Nothing is written.
+
+    First `keys` finds the keys that may be locks. Then `inspect` returns the state of each lock.
 
     Args:
-        redlock: The manager, which must be open before the listing begins.
-        key_format: The manager's key format.
-        pattern: A pattern for names, in the syntax of SCAN.
+        redlock: The manager. It must be open when a method is called, but not before.
+        pattern: A pattern for names, in the syntax of the server command SCAN.
         every: True: also list keys that cannot be locks, such as lists and strings without expiry.
 
     Attributes:
         silent: The nodes that the last call of `keys` could not scan, with the reasons.
+
+    Raises:
+        ConfigurationError: The pattern is empty, too long, or no text.
     """
 
     def __init__(
-        self, redlock: Redlock, key_format: KeyFormat, pattern: str | bytes, *, every: bool = False
+        self, redlock: Redlock, pattern: str | bytes = "*", *, every: bool = False
     ) -> None:
         self._redlock = redlock
-        self._format = key_format
-        self._match = key_format.matching(pattern)
+        self._format = redlock.key_format()
+        self._match = self._format.matching(pattern)
         self._every = every
         # The key of a lock is a string, or a sorted set if readers hold the lock. A SCAN can filter
         # by one type only, so each type has a SCAN of its own.
@@ -67,10 +68,17 @@ class Scan:
         self.silent: dict[str, str] = {}
 
     async def sizes(self) -> int:
-        """Return how many keys to scan: the keys of each node that answers, once per type."""
-        nodes = Operator(self._redlock).nodes
+        """Return how many keys a call of `keys` scans, for a progress bar.
+
+        Each key of each node counts once per scanned type. Nodes without an answer do not count.
+
+        Raises:
+            RedlockClosed: The manager is not open, or belongs to another loop or process.
+
+        Safety: a cancellation ends only the wait.
+        """
         replies = await asyncio.gather(
-            *(ask(node, index, words("DBSIZE")) for index, node in enumerate(nodes))
+            *(self._ask(index, "DBSIZE") for index in range(len(self._nodes)))
         )
         return sum(reply for reply in replies if type(reply) is int) * len(self._types)
 
@@ -84,10 +92,13 @@ class Scan:
 
         Raises:
             QuorumUnreachable: Too few nodes could be scanned.
+            RedlockClosed: The manager is not open, or belongs to another loop or process.
+
+        Safety: a cancellation ends only the wait.
         """
-        nodes = Operator(self._redlock).nodes
+        nodes = self._nodes
         found = await asyncio.gather(
-            *(self._keys_of(node, index, advance) for index, node in enumerate(nodes))
+            *(self._keys_of(index, advance) for index in range(len(nodes)))
         )
         scanned = [keys for keys in found if isinstance(keys, set)]
         self.silent = {
@@ -100,34 +111,46 @@ class Scan:
             raise QuorumUnreachable(f"no majority of the nodes could be scanned: {told}")
         return sorted(set().union(*scanned), key=_rank)
 
-    async def look(self, keys: Sequence[bytes]) -> list[LockInfo]:
-        """Return the locks among these keys, or with `every` the state of each key."""
+    async def inspect(self, keys: Sequence[bytes]) -> list[LockInfo]:
+        """Ask all nodes about keys that `keys` returned.
+
+        Returns:
+            The locks among these keys, or with `every` the state of each key. A node that does not
+            answer within `node_timeout` is missing from the result.
+
+        Raises:
+            RedlockClosed: The manager is not open, or belongs to another loop or process.
+
+        Safety: a cancellation ends only the wait.
+        """
         return [
             lock
             for start in range(0, len(keys), _BATCH)
-            for lock in await self._look(keys[start : start + _BATCH])
+            for lock in await self._inspect(keys[start : start + _BATCH])
         ]
 
-    async def _keys_of(
-        self, node: Node, index: int, advance: Callable[[int], object]
-    ) -> set[bytes] | str:
+    @property
+    def _nodes(self) -> Sequence[Node]:
+        return self._redlock.engine().context.fleet.nodes
+
+    async def _ask(self, index: int, *words: Any) -> Reply:
+        """Send these words as one command to a node, and return the answer."""
+        engine = self._redlock.engine()
+        engine.usable()
+        return await engine.ask_node(index, Request(pack_command(words)), _PATIENCE)
+
+    async def _keys_of(self, index: int, advance: Callable[[int], object]) -> set[bytes] | str:
         """Return a node's keys that may be locks, or the reason why the keys are not known."""
         keys: set[bytes] = set()
         for kind in self._types:
-            found = await self._found(node, index, self._match, advance, kind=kind)
+            found = await self._found(index, advance, kind)
             if isinstance(found, str):
                 return found
             keys |= found
         return {key for key in keys if not key.startswith(OWN_KEYS)}
 
     async def _found(
-        self,
-        node: Node,
-        index: int,
-        pattern: bytes,
-        advance: Callable[[int], object],
-        *,
-        kind: str | None,
+        self, index: int, advance: Callable[[int], object], kind: str | None
     ) -> set[bytes] | str:
         """Return a node's matching keys of one type, or the reason why the keys are not known.
 
@@ -137,33 +160,31 @@ class Scan:
         cursor: bytes = b"0"
         types = () if kind is None else ("TYPE", kind)
         while True:
-            reply = await ask(
-                node, index, words("SCAN", cursor, "MATCH", pattern, "COUNT", _STEP, *types)
+            reply = await self._ask(
+                index, "SCAN", cursor, "MATCH", self._match, "COUNT", _STEP, *types
             )
             match reply:
                 case [bytes(cursor), list(page)] if all(type(key) is bytes for key in page):
                     keys.update(cast("list[bytes]", page))
                 case _:
-                    return no_vote(node.address, reply).detail
+                    return no_vote(self._nodes[index].address, reply).detail
             advance(_STEP)
             if cursor == b"0":
                 return keys
 
-    async def _look(self, keys: Sequence[bytes], *, labelled: bool = True) -> list[LockInfo]:
-        nodes = Operator(self._redlock).nodes
+    async def _inspect(self, keys: Sequence[bytes], *, labelled: bool = True) -> list[LockInfo]:
         labels = tuple(map(owner_key, keys)) if labelled else ()
-        replies = await Operator(self._redlock).poll(
-            MUTEX.inspecting(tuple(keys), labels, queues=True)
-        )
+        command = MUTEX.inspecting(tuple(keys), labels, queues=True)
+        replies = await self._redlock.engine().poll(command)
         if any(isinstance(reply, Refusal) for reply in replies):
             # One key that the connection's user may not read makes the whole request fail. So each
             # key gets a request of its own. If the request for one key fails too, ask again without
             # the key's label.
             if len(keys) > 1:
-                return [lock for key in keys for lock in await self._look([key])]
+                return [lock for key in keys for lock in await self._inspect([key])]
             if labelled:
-                return await self._look(keys, labelled=False)
-        addresses = [node.address for node in nodes]
+                return await self._inspect(keys, labelled=False)
+        addresses = [node.address for node in self._nodes]
         locks = []
         for place, key in enumerate(keys):
             looks = [look_of(reply, place) for reply in replies]
@@ -184,19 +205,3 @@ def _may_be_a_lock(look: Look) -> bool:
         or (isinstance(look, Free) and look.offered is not None)
         or isinstance(look, ReadLocked)
     )
-
-
-def words(*words: Any) -> Request:
-    """Return a request that sends these words as one command."""
-    return Request(pack_command(words))
-
-
-async def ask(node: Node, index: int, request: Request, within: float = _PATIENCE) -> Reply:
-    """Return a node's answer to a request, or None if no answer came in `within` seconds."""
-    question = Question(request, asyncio.get_running_loop().time())
-    node.ask(question, index)
-    try:
-        async with asyncio.timeout(within):
-            return await question.reply
-    except TimeoutError:
-        return None

@@ -1,0 +1,120 @@
+"""The operations of tools on real servers: scan, subscription and round trips."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from redis.asyncio import Redis
+
+from aioredlock_ng import ConfigurationError, Redlock, RedlockClosed
+from aioredlock_ng.operations import Operator, Scan
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+LATE = 20.0
+"""Seconds that a busy machine may be late."""
+
+both_engines = pytest.mark.parametrize("thread", [False, True], ids=["loop", "thread"])
+
+
+@both_engines
+async def test_a_scan_returns_the_locks_that_match_the_pattern(
+    three_nodes: NodeSet, thread: bool
+) -> None:
+    async with (
+        Redlock(three_nodes.urls, key_format="lock:{name}", thread=thread) as redlock,
+        redlock.lock("order:1", owner="shop"),
+        redlock.lock("order:2"),
+        redlock.lock("seat:1"),
+        Redis.from_url(three_nodes.urls[0]) as client,
+    ):
+        await client.set("lock:order:3", "no lock, because it does not expire")
+        scan = Scan(redlock, "order:*")
+        keys = await scan.keys()
+        assert [lock.resource for lock in await scan.inspect(keys)] == ["order:1", "order:2"]
+        assert scan.silent == {}
+        assert await scan.sizes() >= 3
+        everything = Scan(redlock, "order:*", every=True)
+        found = await everything.inspect(await everything.keys())
+        assert [lock.resource for lock in found] == ["order:1", "order:2", "order:3"]
+        assert not found[2].held
+        await client.delete("lock:order:3")
+
+
+@pytest.mark.faults
+async def test_a_scan_names_a_node_that_could_not_be_scanned(three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls) as redlock, redlock.lock("order:1"):
+        three_nodes.crash(2)
+        scan = Scan(redlock)
+        found = await scan.inspect(await scan.keys())
+        assert [lock.resource for lock in found] == ["order:1"]
+        assert [address.rpartition(":")[2] for address in scan.silent] == [
+            three_nodes.urls[2].rpartition(":")[2].partition("/")[0]
+        ]
+
+
+async def test_a_pattern_that_is_no_name_is_refused_before_any_request(
+    three_nodes: NodeSet,
+) -> None:
+    with pytest.raises(ConfigurationError, match="lock name"):
+        Scan(Redlock(three_nodes.urls), "")
+
+
+@both_engines
+async def test_a_subscription_reports_a_change_after_each_call_of_track(
+    three_nodes: NodeSet, thread: bool
+) -> None:
+    async with (
+        Redlock(three_nodes.urls, thread=thread) as redlock,
+        Redlock(three_nodes.urls) as other,
+    ):
+        with Operator(redlock).subscribe("order:1") as changes:
+            for _ in range(3):
+                await changes.track()
+                waits = asyncio.ensure_future(changes.wait())
+                await asyncio.sleep(0)
+                assert not waits.done()
+                async with other.lock("order:1"):
+                    await asyncio.wait_for(waits, LATE)
+
+
+async def test_a_subscription_to_slots_reports_a_change_of_any_slot(three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
+        with Operator(redlock).subscribe("gpu", slots=2) as changes:
+            first = await other.semaphore("gpu", 2).acquire()
+            await changes.track()
+            async with other.semaphore("gpu", 2) as second:
+                assert {first.slot, second.slot} == {1, 2}
+                await asyncio.wait_for(changes.wait(), LATE)
+        await first.release()
+
+
+@both_engines
+async def test_round_trips_have_a_time_for_each_node(three_nodes: NodeSet, thread: bool) -> None:
+    async with Redlock(three_nodes.urls, thread=thread) as redlock:
+        await redlock.wait_ready(LATE)
+        trips = await Operator(redlock).round_trips(LATE)
+        assert len(trips) == 3
+        assert all(trip is not None and 0 < trip < LATE for trip in trips)
+
+
+@pytest.mark.faults
+async def test_round_trips_have_no_time_for_a_hung_node(three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls) as redlock:
+        await redlock.wait_ready(LATE)
+        three_nodes.pause(1)
+        trips = await Operator(redlock).round_trips(0.3)
+        assert trips[1] is None
+        assert sum(trip is None for trip in trips) == 1
+        three_nodes.resume(1)
+
+
+async def test_an_operator_needs_an_open_manager(three_nodes: NodeSet) -> None:
+    redlock = Redlock(three_nodes.urls)
+    with pytest.raises(RedlockClosed, match="not open"):
+        Operator(redlock)
+    with pytest.raises(RedlockClosed, match="not open"):
+        await Scan(redlock).keys()
