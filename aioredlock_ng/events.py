@@ -50,7 +50,7 @@ __all__ = [
     "LeaseReleased",
     "LeasesRenewed",
     "LockAcquired",
-    "LockHandedOn",
+    "LockHandedOver",
     "LossFound",
     "NodeAnswers",
     "NodeDegraded",
@@ -216,7 +216,7 @@ class RenewalFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class LockHandedOn:
+class LockHandedOver:
     """A lease of this process ended, and a waiting task of the process gets or requests the lock.
 
     Either the task has received the grant, or its request is sent in the same write as the release.
@@ -233,11 +233,11 @@ class WaiterWoken:
         resource: The lock's name.
         cause: The reason for the attempt. "notified": messages or answers of the nodes say that a
             quorum may grant. "expiry": the remaining time of a holder, or of an offer to another
-            waiter, is over. "look": no quorum answered the waiter's last request.
+            waiter, is over. "fallback": no quorum answered the waiter's last request.
     """
 
     resource: str
-    cause: Literal["notified", "expiry", "look"]
+    cause: Literal["notified", "expiry", "fallback"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ Event = (
     | LeaseLost
     | LeasesRenewed
     | RenewalFailed
-    | LockHandedOn
+    | LockHandedOver
     | WaiterWoken
     | NodeUp
     | NodeDown

@@ -205,8 +205,8 @@ class Stats:
         stalled: Lost leases that were not renewed because the event loop did not run in time.
         renewals: Renewals that a quorum confirmed, counted per lease.
         renewals_failed: Renewals that no quorum confirmed in time.
-        handoffs: Ends of leases that let a waiting task of this process continue in the same tick:
-            the task received the grant, or began an attempt.
+        hand_overs: Ends of leases that let a waiting task of this process continue in the same
+            tick: the task received the grant, or began an attempt.
         passed_on: Leases that a task received without a request to the nodes, because another task
             passed its grant on. Readers that share a grant count as well.
         wakeups: Attempts that waiters began because messages or answers of nodes said that a quorum
@@ -216,7 +216,7 @@ class Stats:
         wakeups_fallback: Attempts that waiters began because no quorum had answered the request
             that keeps their place in the queues. While no quorum can notify a waiter, each such
             request counts as well.
-        looks: Attempts that waiters began after a wake-up of any kind.
+        woken_attempts: Attempts that waiters began after a wake-up of any kind.
         second_rounds: Attempts whose fence needed a second round.
         repairs: Keys or fences restored on nodes.
         held: Leases held now.
@@ -239,12 +239,12 @@ class Stats:
     stalled: int
     renewals: int
     renewals_failed: int
-    handoffs: int
+    hand_overs: int
     passed_on: int
     wakeups: int
     wakeups_expiry: int
     wakeups_fallback: int
-    looks: int
+    woken_attempts: int
     second_rounds: int
     repairs: int
     held: int

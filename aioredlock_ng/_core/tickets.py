@@ -48,7 +48,7 @@ equal."""
 _MESSAGE: Final = re.compile(rb"(-?\d{1,11})(?::(\d{1,16}))? ([^ ]*) (.*)", re.DOTALL)
 """A message to a waiter; see `parts/queue.lua`."""
 
-WakeCause = Literal["notified", "expiry", "look"]
+WakeCause = Literal["notified", "expiry", "fallback"]
 """The reason why a waiter tries again. `events.WaiterWoken` describes each reason."""
 
 

@@ -43,12 +43,12 @@ class Counters:
     stalled: int = 0
     renewals: int = 0
     renewals_failed: int = 0
-    handoffs: int = 0
+    hand_overs: int = 0
     passed_on: int = 0
     wakeups: int = 0
     wakeups_expiry: int = 0
     wakeups_fallback: int = 0
-    looks: int = 0
+    woken_attempts: int = 0
     second_rounds: int = 0
     repairs: int = 0
 

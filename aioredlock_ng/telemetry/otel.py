@@ -19,7 +19,7 @@ from aioredlock_ng.events import (
     LeaseReleased,
     LeasesRenewed,
     LockAcquired,
-    LockHandedOn,
+    LockHandedOver,
     LossFound,
     NodeAnswers,
     NodeDown,
@@ -132,9 +132,9 @@ class OpenTelemetrySink:
         self._unrenewed = counter(
             "renewal.failures", "{lease}", "Renewals of a lease that no quorum confirmed."
         )
-        self._handoffs = counter(
-            "handoffs",
-            "{handoff}",
+        self._hand_overs = counter(
+            "hand_overs",
+            "{hand_over}",
             "Leases that ended while a task of the same process waited for the lock.",
         )
         self._wakeups = counter(
@@ -173,7 +173,7 @@ class OpenTelemetrySink:
             ),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.add(1),
-            LockHandedOn: lambda _: self._handoffs.add(1),
+            LockHandedOver: lambda _: self._hand_overs.add(1),
             WaiterWoken: lambda event: self._wakeups.add(1, {_PREFIX + "cause": event.cause}),
             NodeUp: self._node,
             NodeDown: self._node,

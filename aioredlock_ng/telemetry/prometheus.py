@@ -19,7 +19,7 @@ from aioredlock_ng.events import (
     LeaseReleased,
     LeasesRenewed,
     LockAcquired,
-    LockHandedOn,
+    LockHandedOver,
     LossFound,
     NodeAnswers,
     NodeDown,
@@ -61,7 +61,7 @@ __all__ = ["PrometheusSink"]
 _M = TypeVar("_M", Counter, Gauge, Histogram)
 
 _ERRORS = ("LockHeld", "UpgradeRefused", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed")
-_CAUSES = ("notified", "expiry", "look")
+_CAUSES = ("notified", "expiry", "fallback")
 _LOSSES = ("gone", "unrenewed", "stalled", "expired", "max_hold", "closed")
 
 
@@ -150,8 +150,8 @@ class PrometheusSink(Collector):
             "renewal_failures",
             "Renewals of a lease that no quorum confirmed.",
         )
-        self._handoffs = self._counter(
-            "handoffs", "Leases that ended while a task of the same process waited for the lock."
+        self._hand_overs = self._counter(
+            "hand_overs", "Leases that ended while a task of the same process waited for the lock."
         )
         wakeups = self._counter(
             "wakeups", "Attempts of waiters, by the cause of their wake-up.", "cause"
@@ -188,7 +188,7 @@ class PrometheusSink(Collector):
             LossFound: lambda event: self._of(event).lost["gone"].inc(),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.inc(),
-            LockHandedOn: lambda _: self._handoffs.inc(),
+            LockHandedOver: lambda _: self._hand_overs.inc(),
             WaiterWoken: lambda event: self._wakeups[event.cause].inc(),
             NodeUp: self._node,
             NodeDown: self._node,

@@ -29,7 +29,7 @@ from aioredlock_ng.events import (
     LeaseReleased,
     LeasesRenewed,
     LockAcquired,
-    LockHandedOn,
+    LockHandedOver,
     RenewalFailed,
     WaiterWoken,
 )
@@ -71,7 +71,7 @@ async def test_a_wait_tells_who_handed_on_and_how_often_was_asked(rig: Rig) -> N
     await first.release()
     second = await waiting
     kinds = [type(event) for event in heard]
-    assert kinds == [LockAcquired, LockHandedOn, LeaseReleased, LockAcquired]
+    assert kinds == [LockAcquired, LockHandedOver, LeaseReleased, LockAcquired]
     assert isinstance(heard[-1], LockAcquired)
     assert heard[-1].waited == pytest.approx(0.005 + 2 * WAY, abs=0.002)
     await second.release()
@@ -114,7 +114,7 @@ async def test_a_waiter_is_woken_by_expiry(rig: Rig) -> None:
         server.tracks = False
     await (await process.lock("a").acquire()).release()
     causes = {event.cause for event in heard if isinstance(event, WaiterWoken)}
-    assert causes <= {"notified", "expiry", "look"}
+    assert causes <= {"notified", "expiry", "fallback"}
     assert causes
 
 

@@ -72,7 +72,7 @@ async def test_a_hand_over_costs_one_round_trip(rig: Rig) -> None:
     before = now()
     await asyncio.gather(lease.release(), waiting)
     assert now() - before < 0.0021
-    assert process.redlock.stats().handoffs == 1
+    assert process.redlock.stats().hand_overs == 1
 
 
 async def test_a_deletion_by_another_client_costs_a_waiter_a_look_and_an_attempt(rig: Rig) -> None:

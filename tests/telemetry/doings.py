@@ -31,7 +31,7 @@ async def do_everything(nodes: NodeSet, *sinks: EventSink) -> Stats:
         Redlock(nodes.urls, **settings) as other,
     ):
         while (
-            not redlock.stats().handoffs
+            not redlock.stats().hand_overs
         ):  # where a hold took long, others of the fleet are left a gap instead
             first = await redlock.lock(NAME).acquire()
             second = asyncio.create_task(redlock.lock(NAME).acquire())

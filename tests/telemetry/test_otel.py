@@ -194,7 +194,7 @@ async def test_metrics_agree_with_the_manager_and_name_no_lock(
         == stats.lost
         == 1
     )
-    assert listener.total("handoffs") == stats.handoffs
+    assert listener.total("hand_overs") == stats.hand_overs
     assert listener.total("wakeups", aioredlock_ng__cause="notified") == stats.wakeups
     assert listener.total("acquire.failures", error__type="AcquireTimeout") == stats.timeouts == 1
     assert listener.total("acquire.cancellations") == 1

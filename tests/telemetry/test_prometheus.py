@@ -65,7 +65,7 @@ async def test_a_scrape_shows_what_happened(
         >= seen.value("renewal_round_seconds_count")
         >= 1
     )
-    assert seen.value("handoffs_total") == stats.handoffs >= 1
+    assert seen.value("hand_overs_total") == stats.hand_overs >= 1
     assert seen.value("wakeups_total", cause="notified") == stats.wakeups >= 1
     assert {seen.state(url.removeprefix("redis://")) for url in three_nodes.urls} == {"up"}
     assert NAME not in seen.text
@@ -87,7 +87,7 @@ async def test_waits_holds_and_wake_ups_are_measured(rig: Rig, registry: Collect
     assert seen.value("acquire_wait_seconds_sum") == pytest.approx(0.2, abs=10 * WAY)
     assert seen.value("lease_hold_seconds_sum") == pytest.approx(3.0, abs=10 * WAY)
     assert [
-        seen.value("wakeups_total", cause=cause) for cause in ("notified", "expiry", "look")
+        seen.value("wakeups_total", cause=cause) for cause in ("notified", "expiry", "fallback")
     ] == [1, 0, 0]
 
 

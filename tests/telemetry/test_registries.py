@@ -32,12 +32,12 @@ def test_a_second_sink_in_one_registry_is_refused_and_says_what_to_do(
 
 
 def test_a_refused_sink_leaves_nothing_in_the_registry(registry: CollectorRegistry) -> None:
-    Counter("aioredlock_ng_handoffs", "One of the application's own.", registry=registry)
+    Counter("aioredlock_ng_hand_overs", "One of the application's own.", registry=registry)
     with pytest.raises(ConfigurationError, match="aioredlock_ng_"):
         PrometheusSink(registry)
     assert [family for family in exposed(registry).types if family.startswith("aioredlock_ng")] == [
-        "aioredlock_ng_handoffs",
-        "aioredlock_ng_handoffs_created",
+        "aioredlock_ng_hand_overs",
+        "aioredlock_ng_hand_overs_created",
     ]
 
 

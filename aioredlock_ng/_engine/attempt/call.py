@@ -161,7 +161,7 @@ class Call(SecondRound):
 
     def _woken(self, cause: WakeCause) -> None:
         counters = self.context.counters
-        counters.looks += 1
+        counters.woken_attempts += 1
         if cause == "notified":
             counters.wakeups += 1
         elif cause == "expiry":

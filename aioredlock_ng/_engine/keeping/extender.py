@@ -29,7 +29,7 @@ from aioredlock_ng._engine.keeping.watcher import Watcher
 from aioredlock_ng.events import (
     LeaseDowngraded,
     LeaseReleased,
-    LockHandedOn,
+    LockHandedOver,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Extender(Endings):
         self._forget(lease)
         self._lines.pass_on(lease, successor)
         if (report := self._context.report) is not None:
-            report(LockHandedOn(lease.spec.resource))
+            report(LockHandedOver(lease.spec.resource))
         self._released(lease, now)
         return True
 

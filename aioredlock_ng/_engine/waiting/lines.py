@@ -13,7 +13,7 @@ from aioredlock_ng._core.replies import Released
 from aioredlock_ng._core.tickets import LARGEST_TICKET
 from aioredlock_ng._engine.keeping.read_grant import ReadGrant
 from aioredlock_ng._engine.waiting.passing_on import PassingOn, length_of_run
-from aioredlock_ng.events import LockHandedOn
+from aioredlock_ng.events import LockHandedOver
 
 if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.round import Round
@@ -186,11 +186,11 @@ class Lines(PassingOn):
             # Until now the task waited for a lease of this process, so the nodes do not count as
             # unreachable.
             contender.unreachable = False
-            self._context.counters.handoffs += 1
+            self._context.counters.hand_overs += 1
             contender.attempt()
             self._context.fleet.hurry()
             if (report := self._context.report) is not None:
-                report(LockHandedOn(lease.spec.resource))
+                report(LockHandedOver(lease.spec.resource))
         else:
             if release is not None and line.trip and line.slots is None:
                 line.released = release.replies, release.started

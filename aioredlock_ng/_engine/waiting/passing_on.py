@@ -70,7 +70,7 @@ class PassingOn(ReaderLines):
         del line.holders[lease]
         line.holders[successor] = None
         contender.line = None
-        self._context.counters.handoffs += 1
+        self._context.counters.hand_overs += 1
         self._context.counters.passed_on += 1
         contender.take(successor)
 

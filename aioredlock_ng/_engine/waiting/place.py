@@ -129,7 +129,7 @@ class Place(Entry):
         self.leave()
         self._failures += 1
         delay = unreachable_delay(self._failures, self._context.draw())
-        self._timer = self._context.loop.call_later(delay, self._wake, "look")
+        self._timer = self._context.loop.call_later(delay, self._wake, "fallback")
 
     def leave(self) -> None:
         self.stop()
@@ -252,7 +252,7 @@ class Place(Entry):
         elif self._refresh_at <= now and not self._outlook.answered:
             # No quorum answered the refresh. If the attempt that begins now reaches no quorum
             # either, the line leaves the queues, so that it blocks no other line.
-            self._wake("look")
+            self._wake("fallback")
         elif self._refresh_soon_at <= now:
             self.refresh()
         elif self._refresh_at <= now:
