@@ -118,6 +118,26 @@ async def test_a_node_that_forgot_the_scripts_renews_no_lease_that_was_abandoned
         assert int(server.command("PTTL", "order")) <= 20_000
 
 
+async def test_a_node_that_forgot_the_scripts_renews_a_read_grant_whose_renewed_lease_ended(
+    two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer]
+) -> None:
+    server = start_server()
+    nodes = two_nodes_and(restricted(server))
+    async with Redlock(nodes, node_timeout=1.0, ttl=20.0) as redlock:
+        read = redlock.rwlock("order", auto_extend=False).read()
+        first, second = await read.acquire(), await read.acquire()
+        await eventually(lambda: second.nodes == (3, 3))
+        server.command("SCRIPT", "FLUSH")
+        server.pause()
+        await first.extend(60.0)
+        await first.release()
+        server.resume()
+        # The other task still reads under the grant, so this node must renew the grant as well.
+        await eventually(lambda: int(server.command("PTTL", "order")) > 50_000)
+        assert second.valid
+        await second.release()
+
+
 @pytest.mark.slow
 async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_releases_again(
     two_nodes_and: Callable[[str], list[str]],
