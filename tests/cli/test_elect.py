@@ -1,4 +1,4 @@
-"""`aioredlock-ng elect`: one host at a time runs its command, and stands again after a lost term."""
+"""`aioredlock-ng elect` runs its command on one host at a time and stands again after a loss."""
 
 from __future__ import annotations
 

@@ -104,7 +104,10 @@ def test_run_imports_what_it_needs_and_no_other_command() -> None:
 
 @pytest.mark.parametrize(("command", "package"), [("run", "typer"), ("ls", "rich")])
 def test_without_the_extra_it_is_named(command: str, package: str) -> None:
-    code = f"import sys\nsys.modules[{package!r}] = None\nfrom aioredlock_ng.cli import main\nmain([{command!r}, 'x'])"
+    code = (
+        f"import sys\nsys.modules[{package!r}] = None\n"
+        f"from aioredlock_ng.cli import main\nmain([{command!r}, 'x'])"
+    )
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )

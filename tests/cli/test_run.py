@@ -66,7 +66,10 @@ async def test_the_command_knows_the_lock_it_runs_under(cli: Cli, three_nodes: N
     show = [
         "sh",
         "-c",
-        'printf "%s\\n" "$AIOREDLOCK_NG_NAME" "$AIOREDLOCK_NG_TOKEN" "$AIOREDLOCK_NG_FENCE"; read line',
+        (
+            'printf "%s\\n" "$AIOREDLOCK_NG_NAME" "$AIOREDLOCK_NG_TOKEN" "$AIOREDLOCK_NG_FENCE"; '
+            "read line"
+        ),
     ]
     fences = []
     for _ in range(2):
@@ -150,7 +153,10 @@ os._exit(5)
 
 
 def test_a_parent_that_ignores_its_children_loses_no_exit_status(cli: Cli) -> None:
-    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
     words = [*python(ignoring), *cli.words("run", "x", "--", "sh", "-c", "exit 7")]
     assert subprocess.run(words, env=cli.env, timeout=PATIENCE, check=False).returncode == 7
 

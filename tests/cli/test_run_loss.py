@@ -1,4 +1,4 @@
-"""`aioredlock-ng run` when its lock is lost: SIGTERM, then SIGKILL, and an exit status of its own."""
+"""`aioredlock-ng run` ends its command when the lock is lost, with an exit status of its own."""
 
 from __future__ import annotations
 
@@ -100,7 +100,10 @@ def test_no_answer_from_a_majority_is_a_loss_by_the_deadline(
 
 
 async def test_a_suspended_command_is_ended_too(cli: Cli, three_nodes: NodeSet) -> None:
-    stopping = "import os, signal; print('ready', flush=True); os.kill(os.getpid(), signal.SIGSTOP); signal.pause()"
+    stopping = (
+        "import os, signal; print('ready', flush=True); "
+        "os.kill(os.getpid(), signal.SIGSTOP); signal.pause()"
+    )
     with cli.started("run", "--grace", "20", "x", "--", *python(stopping)) as process:
         assert line(process) == "ready"
         await take_away(three_nodes, "x")
@@ -224,7 +227,10 @@ from aioredlock_ng.cli.child import Child
 from aioredlock_ng.cli.keeper import Job, Keeper
 ready, write = os.pipe()
 os.set_inheritable(write, True)
-stubborn = "import os, signal, sys; signal.signal(15, signal.SIG_IGN); os.write(int(sys.argv[1]), b'.'); signal.pause()"
+stubborn = (
+    "import os, signal, sys; signal.signal(15, signal.SIG_IGN); "
+    "os.write(int(sys.argv[1]), b'.'); signal.pause()"
+)
 child = Child([sys.executable, "-I", "-S", "-c", stubborn, str(write)])
 redlock = Redlock({three_nodes.urls!r})
 keeper = Keeper(redlock, redlock.lock("x"), child, Job(1, 75, 0.2))

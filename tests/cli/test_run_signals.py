@@ -23,7 +23,10 @@ pytestmark = pytest.mark.once
 # Says which signals it gets, in their order; SIGTERM ends it.
 LISTENER = """
 import os, signal
-wanted = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH}
+wanted = {
+    signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT,
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
+}
 signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
 print("ready", os.getpid() == os.getpgrp(), flush=True)
 while True:
@@ -37,7 +40,10 @@ while True:
 FAMILY = [
     "sh",
     "-c",
-    f"{' '.join(map(repr, python('')[:-1]))} 'import signal; print(1, flush=True); signal.pause()'; echo on",
+    (
+        f"{' '.join(map(repr, python('')[:-1]))} "
+        "'import signal; print(1, flush=True); signal.pause()'; echo on"
+    ),
 ]
 
 
@@ -217,11 +223,12 @@ def test_what_is_ignored_from_the_start_stays_ignored(cli: Cli) -> None:
 
 
 def test_orphans_that_died_in_the_group_are_buried_by_a_containers_first_process() -> None:
-    """Nobody else does it there; to the kernel they are of the group for as long."""
+    """No other process reaps them there. A dead child that is not reaped stays in its group."""
     code = """
 import ctypes, os, time
 from aioredlock_ng.cli.child import Child
-ctypes.CDLL(None).prctl(36, 1)  # orphans become ours, as those of a container are its first process's
+# Make this process the parent of orphans, like the first process of a container.
+ctypes.CDLL(None).prctl(36, 1)
 child = Child(["sh", "-c", "sleep 0.1 & exit 0"])
 child.start({})
 while child.poll() is None:

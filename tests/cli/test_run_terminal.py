@@ -94,7 +94,10 @@ def on_a_terminal(cli: Cli, *words: str, **settings: int) -> Iterator[Terminal]:
     """Run the command line as the one job of a small shell on a terminal of its own."""
     ours, theirs = pty.openpty()
     # The controlling terminal is the first that a session's leader opens.
-    take = f"import os, pty, sys; os.setsid(); os.close(os.open(os.ttyname(2), os.O_RDWR)); exec({SHELL!r})"
+    take = (
+        "import os, pty, sys; os.setsid(); os.close(os.open(os.ttyname(2), os.O_RDWR)); "
+        f"exec({SHELL!r})"
+    )
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs, **settings}
     with subprocess.Popen([*python(take), *cli.words(*words)], env=cli.env, **streams) as process:
         os.close(theirs)

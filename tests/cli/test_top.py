@@ -251,7 +251,10 @@ def test_a_name_longer_than_half_the_line_ends_in_an_ellipsis_on_one_line(width:
 
 @pytest.mark.parametrize("width", [80, 60])
 def test_a_problem_of_many_words_is_shown_whole(width: int) -> None:
-    problem = "no majority of the nodes could be scanned: 10.0.0.1:6379: timed out; 10.0.0.2:6379: connection refused"
+    problem = (
+        "no majority of the nodes could be scanned: "
+        "10.0.0.1:6379: timed out; 10.0.0.2:6379: connection refused"
+    )
     lines = rendered(replace(busy_frame(), locks=(), problem=problem), 24, width)
     assert problem in " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= width

@@ -36,7 +36,10 @@ import importlib, json, pkgutil, aioredlock
 told = {}
 for found in pkgutil.iter_modules(aioredlock.__path__):
     module = importlib.import_module("aioredlock." + found.name)
-    told[found.name] = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+    told[found.name] = [
+        name for name, thing in vars(module).items()
+        if getattr(thing, "__module__", "") == module.__name__
+    ]
 print(json.dumps(told))
 """
 

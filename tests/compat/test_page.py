@@ -25,7 +25,9 @@ OLD = re.compile(
 
 RUN = """
 import ast, asyncio, inspect, sys
-done = eval(compile(sys.stdin.read(), "migrating.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), {"__name__": "page"})
+flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+code = compile(sys.stdin.read(), "migrating.md", "exec", flags=flags)
+done = eval(code, {"__name__": "page"})
 if inspect.isawaitable(done):
     asyncio.run(done)
 """

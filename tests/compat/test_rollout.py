@@ -59,7 +59,8 @@ WAYS = [
 def test_the_page_says_the_same() -> None:
     page = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
     for way in WAYS:
-        row = rf"^\| {way.library}\b[^|]* \| `{re.escape(way.key('order:42'))}` \| `\"{re.escape(way.key_format)}\"`[^|]* \|"
+        key, key_format = re.escape(way.key("order:42")), re.escape(way.key_format)
+        row = rf"^\| {way.library}\b[^|]* \| `{key}` \| `\"{key_format}\"`[^|]* \|"
         found = re.search(rf"{row} {'one' if way.nodes == 1 else 'N'} \|", page, re.MULTILINE)
         assert found, row
 

@@ -193,7 +193,10 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
                 "RPUSH log a",
             ):
                 server.command(*command.split())
-            words = r"^the server has other keys: 3 of 4 sampled keys are not locks \(hash, list, string without expiry\)$"
+            words = (
+                "^the server has other keys: 3 of 4 sampled keys are not locks "
+                r"\(hash, list, string without expiry\)$"
+            )
             return await examine([server.url]), WARNING, words
         case "old-version":
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("5.0.9")))

@@ -577,11 +577,17 @@ def test_what_is_found_in_a_set(
         ({"replicas": 2}, "2 replicas are attached"),
         (
             {"clock": clock(rate=1.5)},
-            "its clock advanced 1.5 s (± 0.10%) in one second of this machine's clock; drift_factor allows for 1.01031",
+            (
+                "its clock advanced 1.5 s (± 0.10%) in one second of this machine's clock; "
+                "drift_factor allows for 1.01031"
+            ),
         ),
         (
             {"clock": clock(error=0.02)},
-            "its clock advanced 1 s (± 4.00%) in one second of this machine's clock; drift_factor allows for 1.01031",
+            (
+                "its clock advanced 1 s (± 4.00%) in one second of this machine's clock; "
+                "drift_factor allows for 1.01031"
+            ),
         ),
         (
             {"round_trips": trips(0.15, 0.2)},
@@ -669,9 +675,18 @@ def test_a_missing_right_is_said_with_its_name_and_the_command_that_grants_it() 
     assert channel.remedy == "ACL SETUSER <user> &aioredlock_ng:* (docs/acl.md)"
 
 
-WITNESS_FIRST = "keeps the node out for max_ttl if the first process that connects had used the node before the restart"
-MARKER_KEPT = "keeps the marker of the recovery guard, so the node then grants nothing for max_ttl, even if all processes are new"
-MARKER_OR_WITNESS = "max_ttl if the replica had the marker, or if the first process that connects had used the primary"
+WITNESS_FIRST = (
+    "keeps the node out for max_ttl if the first process that connects had used the node "
+    "before the restart"
+)
+MARKER_KEPT = (
+    "keeps the marker of the recovery guard, so the node then grants nothing for max_ttl, "
+    "even if all processes are new"
+)
+MARKER_OR_WITNESS = (
+    "max_ttl if the replica had the marker, or if the first process that connects had used "
+    "the primary"
+)
 
 
 @pytest.mark.parametrize(

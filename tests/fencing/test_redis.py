@@ -270,7 +270,10 @@ async def test_a_key_of_the_fence_that_holds_something_else_stops_everybody(clie
 
 async def test_the_documented_rights_suffice(start_server: Callable[..., LocalServer]) -> None:
     server = start_server()
-    rights = "on >pw resetchannels ~order:* ~{order:* ~fence:order:* +evalsha +script|load +get +set +pttl +persist +pexpire"
+    rights = (
+        "on >pw resetchannels ~order:* ~{order:* ~fence:order:* "
+        "+evalsha +script|load +get +set +pttl +persist +pexpire"
+    )
     server.command("ACL", "SETUSER", "shop", *rights.split())
     async with Redis.from_url(server.url, username="shop", password="pw") as client:
         guarded = RedisFence(client, keep=60)

@@ -51,7 +51,11 @@ async def test_a_majority_that_comes_back_empty_is_not_back_before_its_quarantin
 ) -> None:
     heard: list[Event] = []
     settings = {"ttl": 1.0, "max_ttl": 2.0, "node_timeout": 0.3}
-    async with Redlock(three_nodes.urls, sinks=[heard.append], **settings) as redlock:  # type: ignore[arg-type]
+    async with Redlock(
+        three_nodes.urls,
+        sinks=[heard.append],
+        **settings,  # type: ignore[arg-type]
+    ) as redlock:
         await redlock.wait_ready(WITHIN)
         three_nodes.crash(0)
         three_nodes.crash(1)

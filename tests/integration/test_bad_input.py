@@ -415,8 +415,11 @@ async def refused(call):
 
 FORKS = """
 async def in_child(redlock, lease, url):
-    for call in (redlock.lock("b").acquire, redlock.lock("b").try_acquire, lease.release, lease.extend, lease.verify,
-                 lambda: redlock.locked("order"), redlock.open, redlock.aclose):
+    for call in (
+        redlock.lock("b").acquire, redlock.lock("b").try_acquire,
+        lease.release, lease.extend, lease.verify,
+        lambda: redlock.locked("order"), redlock.open, redlock.aclose,
+    ):
         await refused(call)
     assert (lease.valid, lease.lost, lease.remaining()) == (False, True, 0.0)
     try:
@@ -463,7 +466,8 @@ FORKS_WITH_ITS_LOOP = """
 async def in_child(redlock, lease, waiting):
     for call in (redlock.lock("b").acquire, lease.release, lease.extend, redlock.aclose):
         await refused(call)
-    # Timers and readers of the parent's loop are here too: they must neither renew nor release nor take its answers.
+    # The child has copies of the timers and readers of the parent's loop. They must not renew or
+    # release the lease, nor read answers meant for the parent.
     await asyncio.sleep(1.2)
     assert not lease.valid and lease.lost
     assert not waiting.done()

@@ -382,7 +382,8 @@ async def test_a_clients_own_settings_do_not_matter_and_it_is_left_alone(one_nod
             assert redlock.nodes[0].tracking, "RESP3 whatever the client speaks"
             assert await client.get("mine") == "ä"
         assert {name: repr(value) for name, value in pool.connection_kwargs.items()} == settings
-        assert pool._available_connections == [connection]  # type: ignore[attr-defined,unused-ignore]
+        available = pool._available_connections  # type: ignore[attr-defined,unused-ignore]
+        assert available == [connection]
         assert await client.get("mine") == "ä"
         assert await client.delete("mine") == 1
 

@@ -44,7 +44,7 @@ class Clock:
 
 
 def cut(redlock: Redlock, index: int) -> None:
-    """End the connection on this side: the server finds all that was sent on it, and then its end."""
+    """End the connection on this side. The server still reads all that was sent before."""
     used: Any = redlock.engine().context.fleet.nodes[index]
     used._channel.close("cut")
 

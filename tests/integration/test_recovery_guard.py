@@ -78,7 +78,10 @@ async def is_refused_then_granted(
     node = redlock.nodes[index].address
     await eventually(lambda: state_of(redlock, index) == "quarantined", every=0.001)
     if missing:
-        why = rf"new set: the nodes vote when {re.escape(missing)} is up too \(connection refused\), or in \d s"
+        why = (
+            rf"new set: the nodes vote when {re.escape(missing)} is up too "
+            r"\(connection refused\), or in \d s"
+        )
     else:
         why = r"may have forgotten locks, \d\.\d s left; .*recovery_guard=None"
     assert re.search(why, redlock.nodes[index].reason)
@@ -381,8 +384,9 @@ async def main():
                 lease = await redlock.lock("order", auto_extend=False, blocking_timeout=1).acquire()
             except RedlockError:
                 continue
-            # It relies on its ttl and listens to nobody: what a lease promises a holder that cannot be told. A process that
-            # stalls for longer holds nothing any more, and says so: it names the time for which it relies on it.
+            # The holder relies on its ttl alone, like a holder that cannot be notified of a loss.
+            # A process that stalls for longer holds nothing any more. The printed times exclude
+            # its stall.
             began = time.monotonic()
             until = began + min(hold, lease.remaining())
             print(json.dumps([began, until]), flush=True)

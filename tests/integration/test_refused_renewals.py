@@ -1,4 +1,4 @@
-"""A node that refuses what it is asked while others decide is warned of, once until it works again."""
+"""A node that refuses renewals or releases causes one warning until the node works again."""
 
 from __future__ import annotations
 

@@ -130,7 +130,14 @@ async def test_a_refused_request_names_the_label_of_the_request_that_holds_the_l
     for options, label in (
         ({"owner": "request {rid} for {id}", "query": {"rid": int}}, "request 8 for 7"),
         ({"owner": "{request.method} {request.path}"}, "GET /accounts/7"),
-        ({"owner": lambda request, id: f"{request.headers['x-request-id']}-{id}"}, "abc-7"),  # noqa: A006
+        (
+            {
+                "owner": lambda request, id: (  # noqa: A006
+                    f"{request.headers['x-request-id']}-{id}"
+                ),
+            },
+            "abc-7",
+        ),
     ):
         async with aiohttp_client(make_app(locked("account:{id}", **options)(told))) as client:
             answer = await client.get("/accounts/7?rid=08", headers={"x-request-id": "abc"})
@@ -156,7 +163,10 @@ async def test_a_request_whose_text_cannot_be_a_label_is_answered_by_400(nodes: 
     [
         (
             "{user}",
-            r"the lock account:\{id\} needs user; variables of this path are: id; if a value comes from the query",
+            (
+                r"the lock account:\{id\} needs user; variables of this path are: id; "
+                "if a value comes from the query"
+            ),
         ),
         (lambda user, request: user, r"needs user; variables of this path are: id"),
         ("{id", "owner '{id': expected"),
@@ -488,20 +498,38 @@ async def test_what_the_route_does_not_have_is_told_at_start(
         (lambda: locked("a:{id}", path={"ix": int}), "path names ix, which is no placeholder"),
         (lambda: locked("a:{id}", query={"ix": int}), "query names ix, which is no placeholder"),
         (lambda: locked("a:{id}", path={"id": int}, query={"id": int}), "not from both"),
-        (lambda: locked("a:{id}", path={1: int}), "path names 1, which is no placeholder"),  # type: ignore[dict-item]
-        (lambda: locked("a:{id}", path=["id"]), "path must be a mapping like .*, not list"),  # type: ignore[arg-type]
-        (lambda: locked("a:{id}", query="id"), "query must be a mapping like .*, not str"),  # type: ignore[arg-type]
+        (
+            lambda: locked("a:{id}", path={1: int}),  # type: ignore[dict-item]
+            "path names 1, which is no placeholder",
+        ),
+        (
+            lambda: locked("a:{id}", path=["id"]),  # type: ignore[arg-type]
+            "path must be a mapping like .*, not list",
+        ),
+        (
+            lambda: locked("a:{id}", query="id"),  # type: ignore[arg-type]
+            "query must be a mapping like .*, not str",
+        ),
         (lambda: locked("a:{id}", query=""), "query must be a mapping"),  # type: ignore[arg-type]
         (
             lambda: locked("a:{id}", path={"id": 3}),  # type: ignore[dict-item]
-            r"path must contain a converter from the text of id to a value, like \{'id': int\}; got 3",
+            (
+                "path must contain a converter from the text of id to a value, "
+                r"like \{'id': int\}; got 3"
+            ),
         ),
-        (lambda: locked("a:{id}", query={"id": None}), "query must contain a converter"),  # type: ignore[dict-item]
+        (
+            lambda: locked("a:{id}", query={"id": None}),  # type: ignore[dict-item]
+            "query must contain a converter",
+        ),
         (
             lambda: locked("a:{id}", path={"id": float}),
             "path converts id to a float; the result must be a str, int, UUID",
         ),
-        (lambda: locked("a:{id}", path={"id": bytes}), "path converts id to a bytes"),  # type: ignore[dict-item]
+        (
+            lambda: locked("a:{id}", path={"id": bytes}),  # type: ignore[dict-item]
+            "path converts id to a bytes",
+        ),
         (
             lambda: locked("a:{id}", path={"id": date}),
             r"path converts id to a date; .* date\.fromisoformat",
@@ -516,7 +544,10 @@ async def test_what_the_route_does_not_have_is_told_at_start(
             r"redlock_ctx\(\) takes a Redlock, not str: write redlock_ctx\(Redlock",
         ),  # type: ignore[arg-type]
         (lambda: locked("a:{id}", held_status=500), "held_status"),
-        (lambda: locked("a:{id}")(lambda request: None), "async def"),  # type: ignore[arg-type,return-value]
+        (
+            lambda: locked("a:{id}")(lambda request: None),  # type: ignore[arg-type,return-value]
+            "async def",
+        ),
     ],
 )
 def test_what_is_wrong_anyway_is_told_when_it_is_written(

@@ -361,7 +361,8 @@ def test_a_wrong_use_is_refused_when_the_module_is_imported() -> None:
             "shared and limit exclude each other",
         ),
     ):
+        names = arguments if len(arguments) > 1 else (*arguments, "x")
         with pytest.raises((ConfigurationError, TypeError), match=words):
-            locked(*(arguments if len(arguments) > 1 else (*arguments, "x")), **options)(job)  # type: ignore[arg-type]
+            locked(*names, **options)(job)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="below the decorator that makes the task"):
         locked(redlock, "job:{name}")(app.task(job))

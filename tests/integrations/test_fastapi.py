@@ -341,7 +341,9 @@ async def test_an_exception_handler_answers_in_the_apps_own_words(
 
 async def test_one_dependency_used_twice_in_a_request_takes_one_lock(nodes: NodeSet) -> None:
     app = FastAPI(lifespan=redlock_lifespan())
-    OrderLock = Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]  # noqa: N806
+    OrderLock = Annotated[  # noqa: N806
+        Lease, Depends(lock_for("order:{order_id}"), scope="function")
+    ]
 
     async def cart(lease: OrderLock) -> str:
         return lease.token

@@ -387,7 +387,10 @@ async def mine(
             "/",
             lock_for("o:{when}"),
             at,
-            r"not a plain .*; use a dependency that returns such a value: lock_for\(\.\.\., when=Depends\(\.\.\.\)",
+            (
+                "not a plain .*; use a dependency that returns such a value: "
+                r"lock_for\(\.\.\., when=Depends\(\.\.\.\)"
+            ),
         ),
         (
             "/",
@@ -532,7 +535,10 @@ def test_what_the_route_does_not_have_is_told_at_start(
             "owner must be a text like .*, a function .*; got Depends",
         ),
         (lambda: lock_for("o:{owner}", owner=User), "owner must be a text like"),
-        (lambda: semaphore_for("o", 2, owner=False), "make the manager with owner=False"),  # type: ignore[arg-type]
+        (
+            lambda: semaphore_for("o", 2, owner=False),  # type: ignore[arg-type]
+            "make the manager with owner=False",
+        ),
         (
             lambda: lock_for("o:{id}", ttl=-1),
             "ttl must be a finite positive number of seconds, got -1",
@@ -558,7 +564,10 @@ def test_what_the_route_does_not_have_is_told_at_start(
             r"redlock_lifespan\(\) takes a Redlock, not str",
         ),  # type: ignore[arg-type]
         # What FastAPI(lifespan=redlock_lifespan) does at its start.
-        (lambda: redlock_lifespan(FastAPI()), r"not FastAPI: write .*, or redlock_lifespan\(\)"),  # type: ignore[arg-type]
+        (
+            lambda: redlock_lifespan(FastAPI()),  # type: ignore[arg-type]
+            r"not FastAPI: write .*, or redlock_lifespan\(\)",
+        ),
     ],
 )
 def test_what_is_wrong_anyway_is_told_when_it_is_written(

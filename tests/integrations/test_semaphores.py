@@ -218,6 +218,8 @@ def test_what_is_no_handler_and_what_is_no_placeholder_are_refused_by_the_name_o
     None
 ):
     with pytest.raises(ConfigurationError, match=r"semaphore_for\(\) is for handlers"):
-        for_aiohttp.semaphore_for("export", 2)(lambda request: None)  # type: ignore[arg-type, return-value]
+        for_aiohttp.semaphore_for("export", 2)(
+            lambda request: None  # type: ignore[arg-type, return-value]
+        )
     with pytest.raises(ConfigurationError, match=r"semaphore_for\(\) got user"):
         for_fastapi.semaphore_for("export", 2, user=Depends(lambda: 1))

@@ -213,7 +213,10 @@ def test_a_resigned_with_ends_by_the_error_of_check(
     redlock: Redlock, pool: ThreadPoolExecutor
 ) -> None:
     election = redlock.election(NAME)
-    with pytest.raises(LockReleased, match="the leader of 'scheduler' resigned"), election as lease:  # noqa: PT012
+    with (  # noqa: PT012
+        pytest.raises(LockReleased, match="the leader of 'scheduler' resigned"),
+        election as lease,
+    ):
         resigning = pool.submit(election.resign)
         assert lease.wait_lost(PATIENCE)
         assert lease.valid
@@ -685,7 +688,8 @@ def test_a_signal_that_ends_a_leader_hands_over_at_once(three_nodes: NodeSet) ->
     # the body waits in steps.
     program = CANDIDATE.replace("sys.stdin.readline()", "while not lease.wait_lost(0.02): pass")
     # If the process does not end, the output shows why.
-    program = f"import faulthandler\nfaulthandler.dump_traceback_later({PATIENCE / 2}, exit=True)\n{program}"
+    watchdog = f"faulthandler.dump_traceback_later({PATIENCE / 2}, exit=True)"
+    program = f"import faulthandler\n{watchdog}\n{program}"
     with subprocess.Popen(
         [sys.executable, "-c", program, *three_nodes.urls],
         stdout=subprocess.PIPE,

@@ -28,7 +28,9 @@ sys.modules["opentelemetry.sdk"] = None
 from aioredlock_ng.events import *
 from aioredlock_ng.telemetry.otel import OpenTelemetrySink
 sink = OpenTelemetrySink()
-for event in (LockAcquired("a", "abc123", 1, 0.1, 1, ()), LeaseLost("a", "abc123", "", 0.1), NodeUp("n:1", "")):
+for event in (
+    LockAcquired("a", "abc123", 1, 0.1, 1, ()), LeaseLost("a", "abc123", "", 0.1), NodeUp("n:1", "")
+):
     sink(event)
 print("done")
 """

@@ -66,8 +66,10 @@ import sys
 from aioredlock_ng.events import *
 from aioredlock_ng.telemetry.prometheus import PrometheusSink
 sink = PrometheusSink()
-for event in (LockAcquired("a", "abc123", 1, 0.02, 1, ()), LockAcquired("b", "abc124", 2, 0.02, 1, ()),
-              LeaseReleased("a", "abc123", 0.1), NodeUp("n", ""), WaiterWoken("a", "notified")):
+for event in (
+    LockAcquired("a", "abc123", 1, 0.02, 1, ()), LockAcquired("b", "abc124", 2, 0.02, 1, ()),
+    LeaseReleased("a", "abc123", 0.1), NodeUp("n", ""), WaiterWoken("a", "notified"),
+):
     sink(event)
 if sys.argv[1] == "sees the node down":
     sink(NodeDown("n", ""))
@@ -108,6 +110,9 @@ sys.stdin.read()
 
 
 def test_without_the_library_it_says_what_to_install() -> None:
-    code = "import sys; sys.modules['prometheus_client'] = None; import aioredlock_ng.telemetry.prometheus"
+    code = (
+        "import sys; sys.modules['prometheus_client'] = None; "
+        "import aioredlock_ng.telemetry.prometheus"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert 'install aioredlock-ng with its extra "prometheus"' in told.stderr

@@ -1,4 +1,4 @@
-"""The end of a child of `multiprocessing`, which does not run the `atexit` functions of its parent."""
+"""The end of a `multiprocessing` child, in which `atexit` functions of the parent do not run."""
 
 from __future__ import annotations
 
