@@ -79,7 +79,7 @@ def test_the_command_of_a_lock_inherits_no_slot(cli: Cli) -> None:
         (["wait", "--slots", "1001", "gpu"], "--slots"),
     ],
 )
-def test_a_number_of_slots_that_cannot_be_is_refused_before_anything_runs(
+def test_an_invalid_number_of_slots_is_refused_before_anything_runs(
     cli: Cli, words: list[str], told: str
 ) -> None:
     answer = cli(*words)
@@ -250,7 +250,7 @@ async def test_wait_for_slots_ends_when_the_first_of_them_is_free(
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-async def test_wait_for_slots_sleeps_until_the_nodes_say_so(
+async def test_wait_for_slots_sleeps_until_the_nodes_notify_it(
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_TRACKED_LOOK", 60.0)

@@ -76,7 +76,7 @@ def test_a_missing_right_is_read_from_the_words_of_every_version(
         ("ERR something new", None),
     ],
 )
-def test_what_to_do_is_read_from_the_words(words: str, cure: str | None) -> None:
+def test_the_remedy_is_read_from_the_words_of_the_error(words: str, cure: str | None) -> None:
     told = cure_of(words)
     assert told is None if cure is None else told is not None and cure in told
 
@@ -134,7 +134,7 @@ def test_cluster_mode_is_seen_however_it_is_said(line: str) -> None:
     assert facts_of(info_fields(line.encode()))["cluster"]
 
 
-def test_everything_of_interest_is_read_from_info() -> None:
+def test_the_facts_of_a_server_are_read_from_info() -> None:
     lines = (
         "run_id:abc", "redis_version:7.2.4", "role:slave", "master_host:10.0.0.2",
         "master_port:6380", "cluster_enabled:0", "uptime_in_seconds:7", "connected_slaves:2",
@@ -183,7 +183,7 @@ def test_percentiles_are_by_nearest_rank(
     assert (told.count, told.p50, told.p95, told.p99) == (len(seconds), p50, p95, p99)
 
 
-def test_there_are_no_percentiles_of_nothing() -> None:
+def test_there_are_no_percentiles_without_values() -> None:
     assert round_trips([]) is None
 
 

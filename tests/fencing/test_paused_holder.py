@@ -55,7 +55,7 @@ asyncio.run(main())
 @pytest.mark.once
 @pytest.mark.parametrize("kind", ["hash", "sql", "string"])
 @pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
-async def test_the_late_write_of_a_stopped_holder(
+async def test_a_fence_refuses_the_late_write_of_a_stopped_holder(
     check: bool,
     kind: str,
     three_nodes: NodeSet,

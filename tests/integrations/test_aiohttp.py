@@ -101,7 +101,7 @@ async def test_two_servers_let_one_request_in_at_a_time(nodes: NodeSet) -> None:
 @pytest.mark.parametrize(
     ("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)]
 )
-async def test_held_by_another_is_told_with_retry_after(
+async def test_a_request_for_a_held_lock_is_refused_with_retry_after(
     nodes: NodeSet, elsewhere: Redlock, options: dict[str, Any], status: int
 ) -> None:
     stage = Stage(**options)
@@ -416,7 +416,7 @@ GIVEN: list[tuple[str, Callable[..., Any], str, Any]] = [
 
 
 @pytest.mark.parametrize(("path", "lock", "url", "told"), GIVEN)
-async def test_one_value_is_one_lock_and_no_value_the_clients_mistake(
+async def test_equal_values_share_a_lock_and_an_unusable_value_is_the_clients_mistake(
     nodes: NodeSet, path: str, lock: Callable[..., Any], url: str, told: Any
 ) -> None:
     async with aiohttp_client(make_app(lock(names), path)) as client:
@@ -428,7 +428,7 @@ async def test_one_value_is_one_lock_and_no_value_the_clients_mistake(
         assert answer.json()["detail"] == told or told is None
 
 
-async def test_views_methods_apps_below_and_two_decorators(nodes: NodeSet) -> None:
+async def test_methods_views_and_subapps_may_have_one_lock_or_two(nodes: NodeSet) -> None:
     class Shop:
         @locked("shop:{id}")
         async def buy(self, request: web.Request) -> web.StreamResponse:
@@ -482,7 +482,7 @@ class _View(web.View):
         ("/{id}", locked("a:{id}", ttl=0.01)(names), "ttl=0.01 is too small"),
     ],
 )
-async def test_what_the_route_does_not_have_is_told_at_start(
+async def test_a_lock_that_does_not_fit_its_route_is_refused_at_start(
     nodes: NodeSet, path: str, handler: Any, told: str
 ) -> None:
     app = make_app(handler, path)
@@ -550,7 +550,7 @@ async def test_what_the_route_does_not_have_is_told_at_start(
         ),
     ],
 )
-def test_what_is_wrong_anyway_is_told_when_it_is_written(
+def test_invalid_arguments_are_refused_at_the_declaration(
     make: Callable[[], object], told: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=told) as error:
@@ -570,7 +570,7 @@ async def test_a_lease_is_there_only_within_the_handler(nodes: NodeSet) -> None:
         assert (await client.get("/accounts/1")).json() == ["account:1"]
 
 
-async def test_an_app_without_a_manager_says_what_to_write(
+async def test_the_error_of_an_app_without_a_manager_names_the_remedy(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = web.Application()

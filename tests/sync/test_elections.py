@@ -230,7 +230,7 @@ def test_a_resigned_with_ends_by_the_error_of_check(
     assert resigning.result(PATIENCE)
 
 
-def test_a_body_whose_keys_are_deleted_is_told_and_the_candidate_stands_again(
+def test_a_body_is_notified_of_deleted_keys_and_its_candidate_stands_again(
     watched: Redlock, rival: Redlock, events: list[Event], pool: ThreadPoolExecutor
 ) -> None:
     lost: Queue[Lease] = Queue()
@@ -293,7 +293,7 @@ def test_a_body_that_works_on_after_the_loss_is_reported(
     election.check()
 
 
-def test_a_leader_is_told_to_step_down_while_its_lease_is_still_valid(
+def test_a_leader_is_notified_to_step_down_while_its_lease_is_still_valid(
     watched: Redlock, rival: Redlock, events: list[Event], pool: ThreadPoolExecutor
 ) -> None:
     told: Queue[Lease] = Queue()
@@ -738,7 +738,7 @@ def test_bad_arguments_are_refused_before_anything_opens() -> None:
     assert not redlock.ready
 
 
-async def test_a_coroutine_is_told_which_class_it_needs() -> None:
+async def test_async_with_and_acquire_of_an_election_are_refused_with_a_hint() -> None:
     election = Redlock(["redis://127.0.0.1:1"]).election(NAME)
     assert isinstance(election, Election)
     with pytest.raises(TypeError, match=r"use `with redlock.election\('scheduler'\):`"):

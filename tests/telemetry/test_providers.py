@@ -21,7 +21,7 @@ def run(code: str) -> str:
 
 
 @pytest.mark.once
-def test_without_an_sdk_it_does_nothing() -> None:
+def test_the_sink_does_nothing_without_an_sdk() -> None:
     code = """
 import sys
 sys.modules["opentelemetry.sdk"] = None
@@ -64,7 +64,7 @@ print(sorted(metric.name for metric in scope.metrics))
     )
 
 
-def test_without_the_library_it_says_what_to_install() -> None:
+def test_the_error_without_the_library_names_the_extra() -> None:
     code = "import sys; sys.modules['opentelemetry'] = None; import aioredlock_ng.telemetry.otel"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert 'install aioredlock-ng with its extra "otel"' in told.stderr
