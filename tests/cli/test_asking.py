@@ -33,7 +33,7 @@ pytestmark = pytest.mark.once
 ACL = (Path(__file__).parents[2] / "docs" / "acl.md").read_text(encoding="utf-8")
 
 
-async def test_inspect_tells_who_holds_a_lock(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_inspect_shows_the_holder_of_a_lock(cli: Cli, three_nodes: NodeSet) -> None:
     async with (
         Redlock(three_nodes.urls, node_timeout=1.0, ttl=60.0) as redlock,
         redlock.lock("order:42") as lease,
@@ -49,7 +49,7 @@ async def test_inspect_tells_who_holds_a_lock(cli: Cli, three_nodes: NodeSet) ->
         assert lease.token not in "".join(lines)
 
 
-async def test_inspect_ls_and_top_tell_who_the_holder_says_it_is(cli: Cli) -> None:
+async def test_inspect_ls_and_top_show_the_label_of_the_holder(cli: Cli) -> None:
     with cli.holding("order:42", "--owner", "the nightly import"):
         await eventually(
             lambda: json.loads(cli("inspect", "order:42", "--json").stdout)["owner"] is not None,
@@ -75,7 +75,7 @@ async def test_inspect_ls_and_top_tell_who_the_holder_says_it_is(cli: Cli) -> No
         assert re.fullmatch(r"[^:]+:\d+:\w+", label)
 
 
-async def test_inspect_tells_the_owner_to_a_command_line_without_fencing_too(cli: Cli) -> None:
+async def test_inspect_without_fencing_shows_the_owner_too(cli: Cli) -> None:
     cli.env["AIOREDLOCK_NG_FENCING"] = "false"
     with cli.holding("order:42", "--owner", "the nightly import"):
         await eventually(
@@ -84,7 +84,7 @@ async def test_inspect_tells_the_owner_to_a_command_line_without_fencing_too(cli
         )
 
 
-def test_inspect_and_ls_tell_how_many_wait(cli: Cli, three_nodes: NodeSet) -> None:
+def test_inspect_and_ls_show_the_number_of_waiters(cli: Cli, three_nodes: NodeSet) -> None:
     for node in three_nodes:
         node.command("SET", "order:42", "token", "PX", "60000")
         for number in range(3):
@@ -124,7 +124,7 @@ def test_inspect_and_ls_show_a_lock_that_is_kept_for_a_waiter_without_a_holder(
         assert "0123456789abcdef" not in shown
 
 
-async def test_inspect_ls_and_wait_tell_who_had_a_lock_that_its_min_hold_keeps(
+async def test_inspect_ls_and_wait_name_the_last_holder_of_a_lock_kept_by_its_min_hold(
     cli: Cli, three_nodes: NodeSet
 ) -> None:
     async with Redlock(three_nodes.urls, owner="nightly") as redlock:
@@ -153,7 +153,7 @@ async def test_inspect_ls_and_wait_tell_who_had_a_lock_that_its_min_hold_keeps(
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_of_another_encoding_shows_what_it_can(cli: Cli, encoding: str) -> None:
+def test_characters_that_a_terminal_cannot_encode_are_escaped(cli: Cli, encoding: str) -> None:
     cli.env["PYTHONIOENCODING"] = encoding
     with cli.holding("größe ✓"):
         for words in (("inspect", "größe ✓"), ("ls",)):
@@ -170,7 +170,7 @@ def test_inspect_writes_nothing(cli: Cli, three_nodes: NodeSet) -> None:
     assert [node.command("DBSIZE") for node in three_nodes] == [b"0"] * 3
 
 
-def test_inspect_tells_a_key_without_expiry_in_valid_json(cli: Cli, three_nodes: NodeSet) -> None:
+def test_inspect_shows_a_key_without_expiry_in_valid_json(cli: Cli, three_nodes: NodeSet) -> None:
     for node in three_nodes:
         node.command("SET", "x", "for\x1bever")
     told = json.loads(cli("inspect", "x", "--json").stdout)
@@ -216,7 +216,7 @@ async def test_ls_lists_locks_and_nothing_else(cli: Cli, three_nodes: NodeSet) -
     ("key_format", "words"),
     [(b"\xff{name}", "lone surrogate"), (b"aioredlock_ng:{name}", "keeps for itself")],
 )
-def test_a_key_format_that_cannot_be_is_told_in_a_line(
+def test_an_invalid_key_format_is_refused_in_one_line(
     cli: Cli, key_format: bytes, words: str
 ) -> None:
     given = cli("inspect", "x", "--key-format", os.fsdecode(key_format))
@@ -322,7 +322,7 @@ def test_ls_on_a_terminal_shows_a_table_that_fits(cli: Cli) -> None:
     assert max(map(len, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).splitlines())) <= 60
 
 
-def test_release_needs_to_be_told_twice(cli: Cli, three_nodes: NodeSet) -> None:
+def test_release_needs_force_and_a_confirmation(cli: Cli, three_nodes: NodeSet) -> None:
     with cli.holding("x"):
         refused = cli("release", "x")
         assert refused.returncode == 2
@@ -359,7 +359,7 @@ def test_release_takes_a_value_of_other_software_that_is_no_text(
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-def test_release_refuses_data_that_is_no_lock_unless_told_otherwise(
+def test_release_refuses_data_that_is_no_lock_unless_any_key_is_given(
     cli: Cli, three_nodes: NodeSet
 ) -> None:
     for node in three_nodes:
@@ -401,7 +401,7 @@ def test_release_refuses_data_that_is_no_lock_unless_told_otherwise(
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", ">&-"])
-def test_release_with_a_stream_that_is_closed_is_as_good_as_told_no(
+def test_release_with_a_closed_stream_counts_as_declined(
     cli: Cli, three_nodes: NodeSet, closed: str
 ) -> None:
     with cli.holding("x"):
@@ -419,7 +419,9 @@ def test_release_with_a_stream_that_is_closed_is_as_good_as_told_no(
         assert three_nodes.keys() == [{"x"}] * 3
 
 
-def test_release_leaves_alone_who_came_while_it_asked(cli: Cli, three_nodes: NodeSet) -> None:
+def test_release_leaves_a_holder_alone_that_came_during_the_question(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     with cli.holding("x") as first, cli.started("release", "x", "--force") as asking:
         assert asking.stderr is not None
         assert asking.stderr.read(len("x is held by")) == "x is held by"
@@ -431,7 +433,7 @@ def test_release_leaves_alone_who_came_while_it_asked(cli: Cli, three_nodes: Nod
             assert three_nodes.keys() == [{"x"}] * 3
 
 
-def test_release_asks_and_takes_nothing_where_nobody_holds(cli: Cli) -> None:
+def test_release_of_a_free_lock_asks_and_deletes_nothing(cli: Cli) -> None:
     answer = cli("release", "x", "--force", input="")
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "x: nobody had it\n", "")
 
@@ -487,7 +489,7 @@ async def test_wait_returns_when_the_lock_is_free_and_never_takes_it(
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-async def test_wait_sleeps_until_the_nodes_say_so(
+async def test_wait_sleeps_until_the_nodes_notify_it(
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_TRACKED_LOOK", 60.0)
@@ -549,13 +551,13 @@ async def test_wait_outlives_an_offer_and_the_holder_after_it(
     assert (info.held, info.offered) == (False, False)
 
 
-def test_wait_sees_a_key_that_nobody_deletes_expire(cli: Cli, three_nodes: NodeSet) -> None:
+def test_wait_ends_when_a_key_expires(cli: Cli, three_nodes: NodeSet) -> None:
     for node in three_nodes:
         node.command("SET", "x", "a holder that died", "PX", "1500")
     assert cli("wait", "x", "-w", "20").returncode == 0
 
 
-def test_wait_is_bounded_and_looks_once_with_zero(cli: Cli) -> None:
+def test_wait_is_bounded_and_inspects_once_with_a_timeout_of_zero(cli: Cli) -> None:
     with cli.holding("x"):
         for words in (["-w", "0"], ["-w", "0.3", "-E", "5"]):
             answer = cli("wait", "x", *words)
@@ -583,7 +585,7 @@ def test_bench_measures_and_leaves_nothing(cli: Cli, three_nodes: NodeSet) -> No
 
 
 @pytest.mark.parametrize(("error", "status"), [(LockHeld, 1), (QuorumUnreachable, 69)])
-def test_the_status_of_bench_tells_held_locks_from_a_missing_majority(
+def test_bench_has_different_exit_statuses_for_held_locks_and_a_missing_majority(
     error: type[LockNotAcquired],
     status: int,
     three_nodes: NodeSet,

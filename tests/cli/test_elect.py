@@ -1,4 +1,4 @@
-"""`aioredlock-ng elect`: one host at a time runs its command, and stands again after a lost term."""
+"""`aioredlock-ng elect` runs its command on one host at a time and stands again after a loss."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.once
 READY = "import signal; print('ready', flush=True); signal.pause()"
 
 
-def test_it_ends_with_the_commands_status(cli: Cli) -> None:
+def test_elect_ends_with_the_exit_status_of_its_command(cli: Cli) -> None:
     assert cli("elect", "x", "--", *python("raise SystemExit(7)")).returncode == 7
 
 
-async def test_it_stands_again_after_a_lost_term(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_elect_stands_again_after_a_lost_term(cli: Cli, three_nodes: NodeSet) -> None:
     with cli.started("elect", "--ttl", "4", "--label", "ann", "x", "--", *python(READY)) as process:
         async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
             for _ in range(3):
@@ -42,7 +42,7 @@ async def _labelled(redlock: Redlock) -> bool:
     return info.owner is not None and info.owner.label == "ann"
 
 
-async def test_without_rejoin_a_lost_term_is_an_exit_status(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_a_lost_term_without_rejoin_is_an_exit_status(cli: Cli, three_nodes: NodeSet) -> None:
     with cli.started("elect", "--no-rejoin", "x", "--", *python(READY)) as process:
         assert line(process) == "ready"
         async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
@@ -75,7 +75,9 @@ def test_the_command_ends_before_its_lock_does(cli: Cli, three_nodes: NodeSet) -
         (["x"], "no command is given"),
     ],
 )
-def test_a_wrong_command_line_is_named(cli: Cli, options: list[str], words: str) -> None:
+def test_the_error_for_a_wrong_command_line_names_the_mistake(
+    cli: Cli, options: list[str], words: str
+) -> None:
     done = cli("elect", *options)
     assert done.returncode == 2
     assert words in done.stderr

@@ -33,7 +33,7 @@ ASKING = [
 
 
 @pytest.mark.parametrize("words", [["-c", SCRIPT], ["-m", "aioredlock_ng"]])
-def test_control_c_while_it_is_imported_ends_it_without_a_word(
+def test_control_c_during_the_import_ends_the_program_without_output(
     words: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "typer.py").write_text(SLOW)
@@ -46,7 +46,7 @@ def test_control_c_while_it_is_imported_ends_it_without_a_word(
     assert process.returncode == -signal.SIGINT
 
 
-def test_control_c_stays_ignored_where_it_was(cli: Cli) -> None:
+def test_an_ignored_control_c_stays_ignored_for_the_command(cli: Cli) -> None:
     code = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {SCRIPT}"
     told = python("import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)")
     words = [sys.executable, "-c", code, "run", "x", "--", *told]
@@ -58,9 +58,7 @@ def test_control_c_stays_ignored_where_it_was(cli: Cli) -> None:
 
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
-def test_an_output_that_takes_nothing_is_told_by_its_own_exit_status(
-    cli: Cli, words: list[str], buffered: bool
-) -> None:
+def test_a_full_output_has_its_own_exit_status(cli: Cli, words: list[str], buffered: bool) -> None:
     cli.env |= {"PYTHONUNBUFFERED": "" if buffered else "1"}
     with open("/dev/full", "wb") as full:
         answer = cli(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
@@ -70,7 +68,7 @@ def test_an_output_that_takes_nothing_is_told_by_its_own_exit_status(
 
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
-def test_an_output_that_nobody_reads_ends_it_as_its_signal_would(
+def test_a_closed_output_ends_the_program_with_the_status_of_sigpipe(
     cli: Cli, words: list[str], buffered: bool
 ) -> None:
     cli.env |= {"PYTHONUNBUFFERED": "" if buffered else "1"}
@@ -82,7 +80,7 @@ def test_an_output_that_nobody_reads_ends_it_as_its_signal_would(
         assert process.stderr.read() == ""
 
 
-def test_the_version_and_the_short_name_of_help(cli: Cli) -> None:
+def test_the_version_is_printed_and_help_has_a_short_name(cli: Cli) -> None:
     assert cli("--version").stdout == f"aioredlock-ng {__version__}\n"
     assert cli("-h").stdout == cli("--help").stdout
     assert "--conflict-code" in cli("run", "-h").stdout

@@ -119,7 +119,9 @@ def shell(cli: Cli, tmp_path: Path) -> Cli:
 @pytest.mark.parametrize(
     "example", [example for example in EXAMPLES if not example.startswith(NOT_RUN_HERE)]
 )
-def test_an_example_does_what_it_shows(shell: Cli, example: str, tmp_path: Path) -> None:
+def test_each_example_of_the_help_works_on_real_servers(
+    shell: Cli, example: str, tmp_path: Path
+) -> None:
     settings = {
         "env": shell.env,
         "cwd": tmp_path,

@@ -75,7 +75,7 @@ def test_options_on_the_page_exist() -> None:
 @pytest.mark.parametrize(
     "status", [exits.HELD, exits.USAGE, exits.NO_QUORUM, exits.NO_OUTPUT, exits.LOST]
 )
-def test_exit_statuses_are_those_of_the_page(status: int) -> None:
+def test_the_page_has_every_exit_status(status: int) -> None:
     table = PAGE.partition("## Exit statuses")[2].partition("##")[0]
     assert re.search(rf"^\| {status} \|", table, flags=re.MULTILINE)
     assert status == exits.NO_OUTPUT or re.search(rf"\b{status}\b", helped("run"))
@@ -89,7 +89,7 @@ def test_the_console_script_is_the_front_door() -> None:
     assert getattr(import_module(module), name) is main
 
 
-def test_run_imports_what_it_needs_and_no_other_command() -> None:
+def test_run_imports_the_modules_of_no_other_command() -> None:
     code = (
         "import sys\nfrom aioredlock_ng.cli import main\n"
         "try:\n    main(['run', 'x'])\nexcept SystemExit:\n    pass\n"
@@ -103,8 +103,11 @@ def test_run_imports_what_it_needs_and_no_other_command() -> None:
 
 
 @pytest.mark.parametrize(("command", "package"), [("run", "typer"), ("ls", "rich")])
-def test_without_the_extra_it_is_named(command: str, package: str) -> None:
-    code = f"import sys\nsys.modules[{package!r}] = None\nfrom aioredlock_ng.cli import main\nmain([{command!r}, 'x'])"
+def test_the_error_names_a_missing_extra(command: str, package: str) -> None:
+    code = (
+        f"import sys\nsys.modules[{package!r}] = None\n"
+        f"from aioredlock_ng.cli import main\nmain([{command!r}, 'x'])"
+    )
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )

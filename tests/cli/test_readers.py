@@ -47,7 +47,7 @@ def inspected(cli: Cli) -> dict[str, Any]:
     return found
 
 
-def test_commands_that_share_run_together_and_another_one_alone(cli: Cli) -> None:
+def test_shared_commands_run_together_and_exclude_other_commands(cli: Cli) -> None:
     with two_readers(cli) as readers:
         refused = cli("run", "-n", "catalog", "--", "true")
         assert refused.returncode == 1
@@ -78,7 +78,7 @@ def test_the_fence_of_a_command_that_shares_is_not_below_that_of_the_last_writer
         (["--shared", "--min-hold", "5", "a"], "--min-hold"),
     ],
 )
-def test_what_cannot_be_shared_is_refused_before_anything_runs(
+def test_options_that_exclude_sharing_are_refused_before_anything_runs(
     cli: Cli, words: list[str], told: str
 ) -> None:
     answer = cli("run", *words, "--", "echo", "ran")
@@ -87,7 +87,7 @@ def test_what_cannot_be_shared_is_refused_before_anything_runs(
     assert answer.stderr.count("\n") == 1
 
 
-async def test_inspect_ls_and_top_show_who_reads(cli: Cli) -> None:
+async def test_inspect_ls_and_top_show_the_readers(cli: Cli) -> None:
     with two_readers(cli):
         await eventually(
             lambda: all(reader["owner"] for reader in inspected(cli)["readers"]), PATIENCE
@@ -148,7 +148,7 @@ def test_wait_waits_for_readers(cli: Cli) -> None:
             assert waiting.wait(PATIENCE) == 0
 
 
-def test_release_asks_and_takes_the_lock_from_all_who_read(cli: Cli, three_nodes: NodeSet) -> None:
+def test_release_asks_and_takes_the_lock_from_all_readers(cli: Cli, three_nodes: NodeSet) -> None:
     with two_readers(cli) as readers:
         refused = cli("release", "catalog", "--force", input="n\n")
         assert refused.returncode == 1
@@ -164,7 +164,7 @@ def test_release_asks_and_takes_the_lock_from_all_who_read(cli: Cli, three_nodes
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-def test_release_without_a_question_takes_the_lock_from_all_who_read(
+def test_release_without_a_question_takes_the_lock_from_all_readers(
     cli: Cli, three_nodes: NodeSet
 ) -> None:
     with two_readers(cli) as readers:

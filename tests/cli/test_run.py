@@ -41,7 +41,7 @@ def test_the_exit_status_is_the_commands_own(
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-def test_a_word_that_no_program_can_be_given_is_told(cli: Cli) -> None:
+def test_an_argument_with_a_null_byte_is_refused(cli: Cli) -> None:
     code = r"from aioredlock_ng.cli import main; main(['run', 'x', '--', 'true', 'a\0b'])"
     answer = subprocess.run(
         [sys.executable, "-c", code],
@@ -66,7 +66,10 @@ async def test_the_command_knows_the_lock_it_runs_under(cli: Cli, three_nodes: N
     show = [
         "sh",
         "-c",
-        'printf "%s\\n" "$AIOREDLOCK_NG_NAME" "$AIOREDLOCK_NG_TOKEN" "$AIOREDLOCK_NG_FENCE"; read line',
+        (
+            'printf "%s\\n" "$AIOREDLOCK_NG_NAME" "$AIOREDLOCK_NG_TOKEN" "$AIOREDLOCK_NG_FENCE"; '
+            "read line"
+        ),
     ]
     fences = []
     for _ in range(2):
@@ -101,7 +104,7 @@ def test_bytes_go_through_untouched(cli: Cli) -> None:
     assert answer.returncode == 0
 
 
-def test_what_else_was_open_stays_open(cli: Cli) -> None:
+def test_other_open_files_stay_open_for_the_command(cli: Cli) -> None:
     read, write = os.pipe()
     with os.fdopen(read) as reader:
         answer = cli(
@@ -150,12 +153,15 @@ os._exit(5)
 
 
 def test_a_parent_that_ignores_its_children_loses_no_exit_status(cli: Cli) -> None:
-    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
     words = [*python(ignoring), *cli.words("run", "x", "--", "sh", "-c", "exit 7")]
     assert subprocess.run(words, env=cli.env, timeout=PATIENCE, check=False).returncode == 7
 
 
-def test_held_by_another_is_told_by_its_own_exit_status(cli: Cli, tmp_path: Path) -> None:
+def test_a_held_lock_has_its_own_exit_status(cli: Cli, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     with cli.holding("x"):
         refused = cli("run", "-n", "x", "--", "touch", str(ran))
@@ -179,7 +185,7 @@ def test_a_lock_with_min_hold_stays_taken_after_its_command(cli: Cli, tmp_path: 
     assert not ran.exists()
 
 
-def test_it_waits_until_the_lock_is_free(cli: Cli) -> None:
+def test_run_waits_until_the_lock_is_free(cli: Cli) -> None:
     with (
         cli.holding("x", "--ttl", "30") as holder,
         cli.started("run", "-w", "25", "x", "--", "echo", "in") as waiter,
@@ -193,7 +199,7 @@ def test_it_waits_until_the_lock_is_free(cli: Cli) -> None:
 
 
 @pytest.mark.faults
-def test_without_a_majority_it_says_so_in_the_nodes_words(
+def test_run_without_a_majority_fails_with_one_line(
     cli: Cli, three_nodes: NodeSet, tmp_path: Path
 ) -> None:
     three_nodes.crash(0)

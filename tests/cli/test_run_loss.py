@@ -1,4 +1,4 @@
-"""`aioredlock-ng run` when its lock is lost: SIGTERM, then SIGKILL, and an exit status of its own."""
+"""`aioredlock-ng run` ends its command when the lock is lost, with an exit status of its own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ async def take_away(nodes: NodeSet, name: str) -> None:
         await redlock.force_release(name)
 
 
-async def test_on_loss_the_command_gets_sigterm(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_the_command_gets_sigterm_when_its_lock_is_lost(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     with cli.started("run", "--grace", "20", "x", "--", *python(TELLING)) as process:
         assert line(process) == "ready"
         await take_away(three_nodes, "x")
@@ -58,7 +60,7 @@ async def test_on_loss_the_command_gets_sigterm(cli: Cli, three_nodes: NodeSet) 
         assert told.count("\n") == 1
 
 
-async def test_after_the_grace_it_is_killed_with_all_that_it_started(
+async def test_the_command_and_its_children_are_killed_after_the_grace(
     cli: Cli, three_nodes: NodeSet
 ) -> None:
     command = " ".join(f"'{word}'" if "'" not in word else f'"{word}"' for word in python("")[:-1])
@@ -72,7 +74,7 @@ async def test_after_the_grace_it_is_killed_with_all_that_it_started(
 
 
 @pytest.mark.parametrize(("worker", "grace"), [(STUBBORN, GRACE), (TELLING, "20")])
-async def test_what_outlives_a_command_that_obeyed_has_the_same_grace(
+async def test_a_child_that_outlives_an_obedient_command_has_the_same_grace(
     cli: Cli, three_nodes: NodeSet, worker: str, grace: str
 ) -> None:
     command = " ".join(f"'{word}'" for word in python("")[:-1])
@@ -100,14 +102,19 @@ def test_no_answer_from_a_majority_is_a_loss_by_the_deadline(
 
 
 async def test_a_suspended_command_is_ended_too(cli: Cli, three_nodes: NodeSet) -> None:
-    stopping = "import os, signal; print('ready', flush=True); os.kill(os.getpid(), signal.SIGSTOP); signal.pause()"
+    stopping = (
+        "import os, signal; print('ready', flush=True); "
+        "os.kill(os.getpid(), signal.SIGSTOP); signal.pause()"
+    )
     with cli.started("run", "--grace", "20", "x", "--", *python(stopping)) as process:
         assert line(process) == "ready"
         await take_away(three_nodes, "x")
         assert process.wait(PATIENCE) == 75
 
 
-async def test_a_lock_lost_as_the_command_ended_is_told(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_a_lock_lost_as_the_command_ended_sets_the_exit_status(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
     with cli.started("run", "x", "--", "sh", "-c", "echo ready; read line") as process:
         assert line(process) == "ready"
         process.send_signal(signal.SIGSTOP)
@@ -120,7 +127,7 @@ async def test_a_lock_lost_as_the_command_ended_is_told(cli: Cli, three_nodes: N
 
 
 @pytest.mark.parametrize("errors", ["closed", "read by nobody"])
-async def test_the_exit_status_does_not_depend_on_who_reads_the_errors(
+async def test_the_exit_status_does_not_depend_on_a_reader_of_the_errors(
     cli: Cli, three_nodes: NodeSet, errors: str
 ) -> None:
     words = cli.words("run", "x", "--", *python(OBEDIENT))
@@ -137,7 +144,7 @@ async def test_the_exit_status_does_not_depend_on_who_reads_the_errors(
         assert process.wait(PATIENCE) == 75
 
 
-async def test_nobody_who_reads_its_errors_is_needed_to_end_the_command(
+async def test_a_full_stderr_does_not_keep_the_command_from_being_ended(
     cli: Cli, three_nodes: NodeSet
 ) -> None:
     read, write = os.pipe()
@@ -186,7 +193,7 @@ def tie(tmp_path: Path) -> Iterator[Tie]:
     os.close(tie.end)
 
 
-def test_while_it_is_stopped_nobody_works_on_beside_the_next_holder(cli: Cli, tie: Tie) -> None:
+def test_the_command_of_a_stopped_run_is_ended_when_its_lock_expires(cli: Cli, tie: Tie) -> None:
     family = tie.words("sh", "-c", "sleep 300 & echo ready; wait")
     with cli.started("run", "--ttl", "2", "--grace", "0.1", "x", "--", *family) as process:
         assert line(process) == "ready"
@@ -199,7 +206,9 @@ def test_while_it_is_stopped_nobody_works_on_beside_the_next_holder(cli: Cli, ti
         assert process.stderr.read().startswith("aioredlock-ng run: the lock 'x' was lost after ")
 
 
-def test_suspended_with_its_command_it_ends_it_in_order_when_it_goes_on(cli: Cli, tie: Tie) -> None:
+def test_a_run_suspended_with_its_command_ends_it_by_sigterm_when_it_continues(
+    cli: Cli, tie: Tie
+) -> None:
     command = tie.words(*python(TELLING))
     with cli.started(
         "run", "--ttl", "2", "--grace", "2", "x", "--", *command, start_new_session=True
@@ -224,7 +233,10 @@ from aioredlock_ng.cli.child import Child
 from aioredlock_ng.cli.keeper import Job, Keeper
 ready, write = os.pipe()
 os.set_inheritable(write, True)
-stubborn = "import os, signal, sys; signal.signal(15, signal.SIG_IGN); os.write(int(sys.argv[1]), b'.'); signal.pause()"
+stubborn = (
+    "import os, signal, sys; signal.signal(15, signal.SIG_IGN); "
+    "os.write(int(sys.argv[1]), b'.'); signal.pause()"
+)
 child = Child([sys.executable, "-I", "-S", "-c", stubborn, str(write)])
 redlock = Redlock({three_nodes.urls!r})
 keeper = Keeper(redlock, redlock.lock("x"), child, Job(1, 75, 0.2))
@@ -255,7 +267,7 @@ child.close()
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-def test_a_guardian_that_does_not_listen_holds_up_nobody() -> None:
+def test_a_guardian_that_reads_nothing_does_not_block_its_parent() -> None:
     telling = """
 import os, signal
 from aioredlock_ng.cli.child import Child

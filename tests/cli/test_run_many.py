@@ -57,7 +57,7 @@ print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for proce
 
 
 @pytest.mark.timeout(150)
-def test_fifty_at_once_run_one_at_a_time(cli: Cli, tmp_path: Path) -> None:
+def test_fifty_commands_started_at_once_run_one_at_a_time(cli: Cli, tmp_path: Path) -> None:
     command = ("run", "report", "--", "sh", "-c", ALONE, str(tmp_path))
     words = [sys.executable, "-c", AT_ONCE, str(PROCESSES), str(tmp_path), *command]
     told = subprocess.run(

@@ -23,7 +23,10 @@ pytestmark = pytest.mark.once
 # Says which signals it gets, in their order; SIGTERM ends it.
 LISTENER = """
 import os, signal
-wanted = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH}
+wanted = {
+    signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT,
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
+}
 signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
 print("ready", os.getpid() == os.getpgrp(), flush=True)
 while True:
@@ -37,7 +40,10 @@ while True:
 FAMILY = [
     "sh",
     "-c",
-    f"{' '.join(map(repr, python('')[:-1]))} 'import signal; print(1, flush=True); signal.pause()'; echo on",
+    (
+        f"{' '.join(map(repr, python('')[:-1]))} "
+        "'import signal; print(1, flush=True); signal.pause()'; echo on"
+    ),
 ]
 
 
@@ -63,7 +69,7 @@ print(process.wait(), flush=True)
 """
 
 
-def test_stopped_by_a_supervisor_it_stops_nobody_else_of_that_group(cli: Cli) -> None:
+def test_a_run_stopped_by_a_supervisor_stops_no_other_process_of_the_group(cli: Cli) -> None:
     words = [
         *python(SUPERVISOR),
         *cli.words("run", "x", "--", "sh", "-c", "echo ready; exec sleep 1000"),
@@ -81,7 +87,7 @@ def test_stopped_by_a_supervisor_it_stops_nobody_else_of_that_group(cli: Cli) ->
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 )
-def test_a_signal_ends_the_command_and_what_it_started(
+def test_a_signal_ends_the_command_and_its_children(
     cli: Cli, three_nodes: NodeSet, number: signal.Signals, status: int
 ) -> None:
     with cli.started("run", "x", "--", *FAMILY) as process:
@@ -110,7 +116,7 @@ WITH_WORKER = f'exec 3<&0; {" ".join(map(repr, python("")[:-1]))} "$0" <&3 &'
 
 
 @pytest.mark.parametrize("ends", ["by the signal", "by itself"])
-def test_who_outlives_the_command_ends_under_the_lock(cli: Cli, ends: str) -> None:
+def test_a_child_that_outlives_the_command_ends_under_the_lock(cli: Cli, ends: str) -> None:
     script = f"{WITH_WORKER} {'wait' if ends == 'by the signal' else 'read line'}"
     with cli.started("run", "--grace", "20", "x", "--", "sh", "-c", script, TIDY) as process:
         assert process.stdin is not None
@@ -131,7 +137,7 @@ def test_who_outlives_the_command_ends_under_the_lock(cli: Cli, ends: str) -> No
     assert cli("run", "-n", "x", "--", "true").returncode == 0
 
 
-def test_who_outlives_the_command_for_too_long_is_killed(cli: Cli) -> None:
+def test_a_child_that_outlives_the_command_for_too_long_is_killed(cli: Cli) -> None:
     with cli.started(
         "run", "--grace", "1.5", "x", "--", "sh", "-c", f"{WITH_WORKER} wait", TIDY
     ) as process:
@@ -141,7 +147,9 @@ def test_who_outlives_the_command_for_too_long_is_killed(cli: Cli) -> None:
         assert process.wait(PATIENCE) == 143
 
 
-async def test_a_signal_ends_the_waiting(cli: Cli, three_nodes: NodeSet, tmp_path: Path) -> None:
+async def test_a_signal_ends_the_wait_for_a_lock(
+    cli: Cli, three_nodes: NodeSet, tmp_path: Path
+) -> None:
     ran = tmp_path / "ran"
     with cli.holding("x"), cli.started("run", "x", "y", "--", "touch", str(ran)) as waiter:
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
@@ -151,7 +159,7 @@ async def test_a_signal_ends_the_waiting(cli: Cli, three_nodes: NodeSet, tmp_pat
         assert not ran.exists()
 
 
-def test_killed_itself_it_leaves_nobody_behind(cli: Cli) -> None:
+def test_a_killed_run_leaves_no_process_behind(cli: Cli) -> None:
     with cli.started("run", "--ttl", "2", "x", "--", *FAMILY) as process:
         assert line(process) == "1"
         process.kill()
@@ -160,7 +168,7 @@ def test_killed_itself_it_leaves_nobody_behind(cli: Cli) -> None:
     assert cli("run", "-w", "20", "x", "--", "echo", "in").stdout == "in\n"
 
 
-def test_killed_with_its_whole_group_it_leaves_nobody_behind(cli: Cli) -> None:
+def test_a_run_killed_with_its_group_leaves_no_process_behind(cli: Cli) -> None:
     with cli.started("run", "--ttl", "2", "x", "--", *FAMILY, start_new_session=True) as process:
         assert line(process) == "1"
         os.killpg(process.pid, signal.SIGKILL)
@@ -170,7 +178,7 @@ def test_killed_with_its_whole_group_it_leaves_nobody_behind(cli: Cli) -> None:
 @pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux ties a child's life to its parent's"
 )
-def test_killed_with_its_guardian_the_command_dies_all_the_same(cli: Cli) -> None:
+def test_the_command_of_a_killed_run_dies_without_its_guardian_too(cli: Cli) -> None:
     with cli.started(
         "run",
         "--ttl",
@@ -190,7 +198,7 @@ def test_killed_with_its_guardian_the_command_dies_all_the_same(cli: Cli) -> Non
         os.kill(guardian, signal.SIGKILL)
 
 
-async def test_killed_while_it_waits_it_never_starts_the_command(
+async def test_a_run_killed_while_it_waits_never_starts_its_command(
     cli: Cli, three_nodes: NodeSet, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
@@ -201,7 +209,7 @@ async def test_killed_while_it_waits_it_never_starts_the_command(
     assert not ran.exists()
 
 
-def test_what_is_ignored_from_the_start_stays_ignored(cli: Cli) -> None:
+def test_a_signal_ignored_from_the_start_stays_ignored(cli: Cli) -> None:
     words = cli.words(
         "run", "x", "--", *python("import signal; print(signal.getsignal(signal.SIGHUP))")
     )
@@ -216,12 +224,13 @@ def test_what_is_ignored_from_the_start_stays_ignored(cli: Cli) -> None:
     assert answer.stdout == f"{signal.SIG_IGN:d}\n"
 
 
-def test_orphans_that_died_in_the_group_are_buried_by_a_containers_first_process() -> None:
-    """Nobody else does it there; to the kernel they are of the group for as long."""
+def test_orphans_that_died_in_the_group_are_reaped_by_a_containers_first_process() -> None:
+    """No other process reaps them there. A dead child that is not reaped stays in its group."""
     code = """
 import ctypes, os, time
 from aioredlock_ng.cli.child import Child
-ctypes.CDLL(None).prctl(36, 1)  # orphans become ours, as those of a container are its first process's
+# Make this process the parent of orphans, like the first process of a container.
+ctypes.CDLL(None).prctl(36, 1)
 child = Child(["sh", "-c", "sleep 0.1 & exit 0"])
 child.start({})
 while child.poll() is None:

@@ -94,7 +94,10 @@ def on_a_terminal(cli: Cli, *words: str, **settings: int) -> Iterator[Terminal]:
     """Run the command line as the one job of a small shell on a terminal of its own."""
     ours, theirs = pty.openpty()
     # The controlling terminal is the first that a session's leader opens.
-    take = f"import os, pty, sys; os.setsid(); os.close(os.open(os.ttyname(2), os.O_RDWR)); exec({SHELL!r})"
+    take = (
+        "import os, pty, sys; os.setsid(); os.close(os.open(os.ttyname(2), os.O_RDWR)); "
+        f"exec({SHELL!r})"
+    )
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs, **settings}
     with subprocess.Popen([*python(take), *cli.words(*words)], env=cli.env, **streams) as process:
         os.close(theirs)
@@ -115,7 +118,7 @@ def test_the_command_can_use_the_terminal(cli: Cli) -> None:
         terminal.expect("exit 0")
 
 
-def test_control_c_ends_the_command_and_the_status_tells(cli: Cli) -> None:
+def test_control_c_ends_the_command_and_sets_the_exit_status(cli: Cli) -> None:
     with on_a_terminal(cli, "run", "x", "--", *python(ENDED_BY_SIGINT)) as terminal:
         terminal.expect("ready")
         terminal.type("\x03")
@@ -132,14 +135,14 @@ def test_control_c_reaches_the_command_once(cli: Cli) -> None:
         assert (before + terminal.expect("exit 0")).count("told") == 1
 
 
-async def test_control_c_ends_the_waiting(cli: Cli, three_nodes: NodeSet) -> None:
+async def test_control_c_ends_the_wait_for_a_lock(cli: Cli, three_nodes: NodeSet) -> None:
     with cli.holding("x"), on_a_terminal(cli, "run", "x", "--", "true") as terminal:
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
         terminal.type("\x03")
         terminal.expect("exit 130")
 
 
-def test_control_z_stops_both_and_the_shell_goes_on(cli: Cli) -> None:
+def test_control_z_stops_run_and_its_command_and_the_shell_goes_on(cli: Cli) -> None:
     with on_a_terminal(cli, "run", "x", "--", *python(READER)) as terminal:
         terminal.expect("ready")
         terminal.type("\x1a")
@@ -152,7 +155,7 @@ def test_control_z_stops_both_and_the_shell_goes_on(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x1a"])
-def test_with_its_output_elsewhere_the_command_is_told_too(cli: Cli, key: str) -> None:
+def test_a_key_of_the_terminal_reaches_a_command_with_redirected_output(cli: Cli, key: str) -> None:
     read, write = os.pipe()
     with (
         open(read, encoding="utf-8") as output,

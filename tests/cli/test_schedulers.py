@@ -1,4 +1,4 @@
-"""The command lines that the pages show for cron, Celery beat and CronJobs do what the pages say."""
+"""The documented command lines for cron, Celery beat and CronJobs do what the pages say."""
 
 from __future__ import annotations
 

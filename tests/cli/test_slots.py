@@ -79,7 +79,7 @@ def test_the_command_of_a_lock_inherits_no_slot(cli: Cli) -> None:
         (["wait", "--slots", "1001", "gpu"], "--slots"),
     ],
 )
-def test_a_number_of_slots_that_cannot_be_is_refused_before_anything_runs(
+def test_an_invalid_number_of_slots_is_refused_before_anything_runs(
     cli: Cli, words: list[str], told: str
 ) -> None:
     answer = cli(*words)
@@ -103,7 +103,10 @@ async def test_inspect_shows_each_slot_and_how_many_wait(cli: Cli, three_nodes: 
             )
             return found
 
-        await eventually(lambda: told()["slots"][lease.slot - 1]["owner"] is not None, PATIENCE)  # type: ignore[index]
+        await eventually(
+            lambda: told()["slots"][lease.slot - 1]["owner"] is not None,  # type: ignore[index]
+            PATIENCE,
+        )
         found = told()
         assert (found["resource"], found["limit"], found["held"], found["waiting"]) == (
             "gpu",
@@ -117,7 +120,10 @@ async def test_inspect_shows_each_slot_and_how_many_wait(cli: Cli, three_nodes: 
         assert found["slots"][lease.slot - 1]["token"] == lease.token  # type: ignore[index]
         shown = cli("inspect", "--slots", "4", "gpu").stdout
         assert shown.startswith("gpu: 1 of 4 slots held\n  2 waiting\n")
-        held = rf"  #{lease.slot}: held by {lease.token[:6]}… on 3 of 3 nodes, \S+ s left, the nightly import"
+        held = (
+            rf"  #{lease.slot}: held by {lease.token[:6]}… on 3 of 3 nodes, "
+            r"\S+ s left, the nightly import"
+        )
         assert re.search(f"^{held}$", shown, re.MULTILINE)
         assert f"\n  #{offered}: offered to a waiter\n" in shown
         assert lease.token not in shown
@@ -226,8 +232,11 @@ async def test_wait_for_slots_ends_when_the_first_of_them_is_free(
         leases = [await redlock.semaphore("gpu", 2).acquire() for _ in range(2)]
         refused = cli("wait", "-w", "0", "--slots", "2", "gpu")
         assert refused.returncode == 1
-        told = r"aioredlock-ng wait: 'gpu' has no free slot, 2 of 2 slots held, the first has 5\d\.\d s left\n"
-        assert re.fullmatch(told, refused.stderr)
+        message = (
+            r"aioredlock-ng wait: 'gpu' has no free slot, 2 of 2 slots held, "
+            r"the first has 5\d\.\d s left\n"
+        )
+        assert re.fullmatch(message, refused.stderr)
         assert cli("wait", "-w", "0.3", "-E", "9", "--slots", "2", "gpu").returncode == 9
         assert cli("wait", "-w", "0", "--slots", "3", "gpu").returncode == 0
         with cli.started("wait", "--slots", "2", "gpu", "--json") as waiter:
@@ -241,7 +250,7 @@ async def test_wait_for_slots_ends_when_the_first_of_them_is_free(
     assert three_nodes.keys() == [set(), set(), set()]
 
 
-async def test_wait_for_slots_sleeps_until_the_nodes_say_so(
+async def test_wait_for_slots_sleeps_until_the_nodes_notify_it(
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_TRACKED_LOOK", 60.0)

@@ -61,7 +61,7 @@ def test_a_name_that_is_too_long_keeps_the_number_of_its_slot(width: int, shown:
         (50, ["lock", "nodes", "remaining", "token"]),
     ],
 )
-def test_ls_leaves_out_what_does_not_fit(
+def test_ls_leaves_out_columns_that_do_not_fit(
     width: int, shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aioredlock_ng.cli.listing.output_width", lambda: width)
@@ -112,7 +112,7 @@ def test_every_time_is_in_seconds(value: float | None, words: str) -> None:
     assert seconds(value) == words
 
 
-def test_what_is_left_of_a_key_is_in_seconds_too() -> None:
+def test_the_remaining_time_of_a_key_is_in_seconds_too() -> None:
     assert (life(8.74), life(0.0469)) == ("8.7 s left", "0.047 s left")
     assert life(None) == life(float("inf")) == "no expiry"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.once
 
 
-def test_a_frame_as_json(cli: Cli) -> None:
+def test_top_prints_a_frame_as_json(cli: Cli) -> None:
     with cli.holding("order:1", "--ttl", "30"):
         told = json.loads(cli("top", "--once", "--json").stdout)
         assert [(node["state"], node["tracking"]) for node in told["nodes"]] == [("up", True)] * 3
@@ -91,7 +91,7 @@ def test_addresses_are_shown_as_they_are() -> None:
     assert all(node.address in "\n".join(shown) for node in nodes)
 
 
-def test_frame_after_frame_as_lines_of_json(cli: Cli) -> None:
+def test_top_prints_each_frame_as_a_line_of_json(cli: Cli) -> None:
     with cli.holding("x"), cli.started("top", "--json", "--interval", "0.1") as process:
         first, second = json.loads(line(process)), json.loads(line(process))
         assert first["locks"][0]["seen_for"] == 0.0
@@ -101,7 +101,7 @@ def test_frame_after_frame_as_lines_of_json(cli: Cli) -> None:
 
 
 @pytest.mark.faults
-def test_a_node_that_is_down_shows(cli: Cli, three_nodes: NodeSet) -> None:
+def test_top_shows_a_node_that_is_down(cli: Cli, three_nodes: NodeSet) -> None:
     with cli.holding("x", "--ttl", "30"):
         three_nodes.crash(1)
         answer = cli("top", "--once")
@@ -116,7 +116,7 @@ def test_a_node_that_is_down_shows(cli: Cli, three_nodes: NodeSet) -> None:
     assert [node["state"] for node in told["nodes"]] == ["down", "down", "up"]
 
 
-def test_on_a_terminal_it_goes_on_until_control_c(cli: Cli) -> None:
+def test_top_on_a_terminal_runs_until_control_c(cli: Cli) -> None:
     ours, theirs = pty.openpty()
     words = cli.words("top", "--interval", "0.1")
     with (
@@ -146,7 +146,7 @@ def test_a_lane_shows_slower_answers_higher_and_none_as_a_cross() -> None:
     assert lane.text().plain == "▁" * 40
 
 
-def test_what_does_not_fit_is_counted() -> None:
+def test_locks_that_do_not_fit_on_the_screen_are_counted() -> None:
     answers = (
         NodeAnswer("a:1", "token", 5.0),
         NodeAnswer("b:1", "another", 5.0),
@@ -251,7 +251,10 @@ def test_a_name_longer_than_half_the_line_ends_in_an_ellipsis_on_one_line(width:
 
 @pytest.mark.parametrize("width", [80, 60])
 def test_a_problem_of_many_words_is_shown_whole(width: int) -> None:
-    problem = "no majority of the nodes could be scanned: 10.0.0.1:6379: timed out; 10.0.0.2:6379: connection refused"
+    problem = (
+        "no majority of the nodes could be scanned: "
+        "10.0.0.1:6379: timed out; 10.0.0.2:6379: connection refused"
+    )
     lines = rendered(replace(busy_frame(), locks=(), problem=problem), 24, width)
     assert problem in " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= width

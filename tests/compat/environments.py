@@ -1,4 +1,4 @@
-"""The environments of the real libraries; they are made by benchmarks.environments, one at a time."""
+"""The environments of the real libraries, made one at a time by `benchmarks.environments`."""
 
 from __future__ import annotations
 

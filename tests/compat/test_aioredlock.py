@@ -64,7 +64,7 @@ def test_every_public_name_of_aioredlock_is_here() -> None:
     assert issubclass(LockError, aioredlock.AioredlockError)
 
 
-def test_making_one_warns_at_the_line_that_makes_it() -> None:
+def test_making_a_manager_warns_at_the_line_that_makes_it() -> None:
     with pytest.warns(DeprecationWarning, match=r"use aioredlock_ng\.Redlock") as caught:
         Aioredlock()
     assert caught[0].filename == __file__
@@ -130,7 +130,7 @@ async def test_a_lock_is_taken_extended_and_released(
     assert await manager.is_locked(lock) is False
 
 
-async def test_the_keys_are_those_of_aioredlock_and_nothing_else_is_on_the_nodes(
+async def test_the_nodes_have_the_keys_of_aioredlock_and_nothing_else(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
     for node in three_nodes:
@@ -226,7 +226,9 @@ async def test_no_majority_is_the_other_kind_of_error(
 
 
 @pytest.mark.faults
-async def test_a_minority_that_is_gone_stops_nobody(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_a_minority_that_is_gone_stops_no_lock(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     three_nodes.crash(0)
     manager = manager_of(three_nodes.urls)
     async with await manager.lock("order") as lock:
@@ -299,7 +301,7 @@ async def test_extending_gives_another_life(three_nodes: NodeSet, manager_of: Ma
     await manager.unlock(lock)
 
 
-async def test_unlocking_what_another_has_now_is_refused_and_leaves_it_alone(
+async def test_unlocking_a_lock_that_another_client_holds_now_is_refused(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
     old, new = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=20)
@@ -330,9 +332,7 @@ async def test_leaving_the_context_releases_also_after_an_error(
     assert not await manager.is_locked("order")
 
 
-async def test_a_loss_that_extending_finds_is_told_by_it(
-    three_nodes: NodeSet, manager_of: Make
-) -> None:
+async def test_extending_a_lost_lock_is_refused(three_nodes: NodeSet, manager_of: Make) -> None:
     manager = manager_of(three_nodes.urls)
     lock = await manager.lock("order")
     for node in three_nodes:
@@ -345,7 +345,7 @@ async def test_a_loss_that_extending_finds_is_told_by_it(
             pass
 
 
-async def test_what_is_released_meanwhile_cannot_be_extended(
+async def test_a_lock_released_meanwhile_cannot_be_extended(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
     manager = manager_of(three_nodes.urls)
@@ -383,7 +383,7 @@ async def test_an_exception_of_the_body_wins_over_a_lock_that_another_has(
 
 
 @pytest.mark.parametrize("resource", [42, 4.5, b"raw\xff"])
-async def test_what_aioredis_takes_for_a_key_is_a_name(
+async def test_every_key_that_aioredis_accepts_is_a_name(
     resource: Any, three_nodes: NodeSet, manager_of: Make
 ) -> None:
     manager = manager_of(three_nodes.urls, retry_count=1)
@@ -430,7 +430,7 @@ async def test_an_identifier_finds_its_lock_again(three_nodes: NodeSet, manager_
         await manager.get_lock("order", "worker-7")
 
 
-async def test_one_that_is_over_does_not_take_the_later_lock_of_its_identifier_out_of_the_books(
+async def test_releasing_an_expired_lock_does_not_forget_the_later_lock_of_its_identifier(
     one_node: NodeSet, manager_of: Make
 ) -> None:
     manager = manager_of(one_node.urls, retry_count=1)
@@ -444,7 +444,7 @@ async def test_one_that_is_over_does_not_take_the_later_lock_of_its_identifier_o
     assert (await manager.get_lock("order", "worker-7")).lease == later.lease
 
 
-async def test_a_lock_of_another_manager_counts_down_what_the_nodes_say(
+async def test_a_lock_of_another_manager_counts_down_the_ttl_on_the_nodes(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
     manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls)
@@ -569,7 +569,7 @@ async def test_a_lock_that_was_extended_by_its_identifier_is_valid_for_the_time_
         await other.extend(again)
 
 
-async def test_an_identifier_that_nobody_has_says_so(
+async def test_an_unknown_identifier_is_refused_by_unlock_and_extend(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
     manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=1)
@@ -630,9 +630,7 @@ async def test_without_a_majority_an_identifier_is_neither_extended_nor_unlocked
     await lock.release()
 
 
-async def test_active_locks_are_those_that_are_valid(
-    three_nodes: NodeSet, manager_of: Make
-) -> None:
+async def test_the_active_locks_are_the_valid_locks(three_nodes: NodeSet, manager_of: Make) -> None:
     manager = manager_of(three_nodes.urls)
     kept, released, over = [
         await manager.lock(name, lock_timeout=ttl)
@@ -646,7 +644,7 @@ async def test_active_locks_are_those_that_are_valid(
     assert await manager.get_active_locks() == []
 
 
-async def test_locks_that_nobody_releases_are_forgotten(
+async def test_expired_locks_without_a_release_are_forgotten(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
     manager = manager_of(three_nodes.urls)
@@ -676,11 +674,11 @@ async def test_destroying_releases_everything_for_good(
     await manager.destroy()
 
 
-async def test_one_that_was_never_used_can_be_destroyed(manager_of: Make) -> None:
+async def test_a_manager_that_was_never_used_can_be_destroyed(manager_of: Make) -> None:
     await manager_of().destroy()
 
 
-def test_another_event_loop_is_told_so(three_nodes: NodeSet) -> None:
+def test_calls_from_another_event_loop_are_refused(three_nodes: NodeSet) -> None:
     with pytest.deprecated_call():
         manager = Aioredlock(three_nodes.urls)
     with asyncio.Runner() as runner:
@@ -698,7 +696,9 @@ def test_another_event_loop_is_told_so(three_nodes: NodeSet) -> None:
     assert three_nodes.keys() == [set()] * 3
 
 
-async def test_many_that_begin_at_once_open_it_once(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_many_first_locks_at_once_open_the_manager_once(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
     locks = await asyncio.gather(*(manager.lock(f"order-{number}") for number in range(50)))
     assert all(lock.valid for lock in locks)
@@ -725,7 +725,7 @@ async def test_a_first_use_that_is_cancelled_leaves_the_next_to_open_it(
         assert await manager.is_locked("order")
 
 
-async def test_ours_by_its_own_name_and_by_theirs_exclude_each_other(
+async def test_a_redlock_and_an_aioredlock_manager_exclude_each_other(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
     manager = manager_of(three_nodes.urls, retry_count=1)
@@ -738,7 +738,7 @@ async def test_ours_by_its_own_name_and_by_theirs_exclude_each_other(
                 await manager.lock("order")
 
 
-async def test_a_lock_with_fence_and_guard_when_asked_for(
+async def test_fencing_and_the_recovery_guard_can_be_switched_on(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
     manager = manager_of(three_nodes.urls, fencing=True, recovery_guard="auto")
@@ -749,7 +749,7 @@ async def test_a_lock_with_fence_and_guard_when_asked_for(
         await manager.lock("order", lock_timeout=61)
 
 
-async def test_a_lock_made_by_hand_says_what_it_was_given(manager_of: Make) -> None:
+async def test_a_lock_made_by_hand_has_the_attributes_it_was_given(manager_of: Make) -> None:
     manager = manager_of()
     lock = Lock(manager, "potato", 1, 1.0)
     assert (lock.resource, lock.id, lock.lock_timeout, lock.valid) == ("potato", 1, 1.0, False)

@@ -69,7 +69,7 @@ async def serves(manager: Aioredlock, client: Redis) -> None:
         "client-of-redis-py",
     ],
 )
-async def test_an_address(
+async def test_a_node_can_be_given_by_its_address(
     form: Callable[[str, int], Any], start_server: Callable[..., LocalServer], manager_of: Make
 ) -> None:
     server = start_server()
@@ -88,7 +88,7 @@ async def test_an_address(
     ],
     ids=["dict", "path", "query"],
 )
-async def test_a_database(
+async def test_a_node_can_be_given_with_a_database(
     form: Callable[[int], Any], start_server: Callable[..., LocalServer], manager_of: Make
 ) -> None:
     server = start_server()
@@ -107,7 +107,7 @@ async def test_a_database(
     ],
     ids=["dict", "url", "query"],
 )
-async def test_a_password_that_nobody_sees(
+async def test_a_node_can_be_given_with_a_password_that_is_never_shown(
     form: Callable[[int, str], Any],
     word: str,
     start_server: Callable[..., LocalServer],
@@ -121,14 +121,14 @@ async def test_a_password_that_nobody_sees(
 
 
 @pytest.mark.parametrize("scheme", ["", "unix://"])
-async def test_a_unix_socket(
+async def test_a_node_can_be_given_by_a_unix_socket(
     scheme: str, start_server: Callable[..., LocalServer], manager_of: Make
 ) -> None:
     server = start_server(unix_socket=True)
     await serves(manager_of([f"{scheme}{server.socket_path}"]), Redis.from_url(server.url))
 
 
-async def test_a_context_for_tls(
+async def test_a_node_can_be_given_with_a_tls_context(
     tls_server: LocalServer, tls_files: TLSFiles, manager_of: Make
 ) -> None:
     context = ssl.create_default_context(cafile=str(tls_files.ca))
@@ -147,7 +147,9 @@ async def test_tls_of_a_url_trusts_the_authorities_of_the_system_only(
         await manager.lock("order")
 
 
-async def test_several_nodes_by_different_forms(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_nodes_can_be_given_in_different_forms_together(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     first, second, third = (url.partition("://")[2].split(":") for url in three_nodes.urls)
     manager = manager_of(
         [
@@ -181,7 +183,7 @@ async def test_a_sentinel_leads_to_the_primary(
 
 
 @pytest.mark.once
-async def test_after_a_failover_it_is_the_new_primary(
+async def test_locks_go_to_the_new_primary_after_a_failover(
     sentinel_set: SentinelSet, manager_of: Make
 ) -> None:
     manager = manager_of([Sentinel(sentinel_set.address, master="main")], retry_count=100)
@@ -213,7 +215,7 @@ async def test_tls_to_a_primary_takes_the_context(
 @pytest.mark.parametrize(
     "given", [(), [], {}, {"port": 1}, "redis://localhost", "localhost", 7, None, {"host": "here"}]
 )
-def test_what_names_no_sentinel_or_no_service_is_refused(given: Any) -> None:
+def test_a_connection_without_a_sentinel_or_a_service_is_refused(given: Any) -> None:
     with pytest.raises(SentinelConfigError):
         Sentinel(given)
 
@@ -254,7 +256,7 @@ def test_the_port_of_a_sentinel_is_a_number(given: Any) -> None:
     assert Sentinel(given, master="main").connection == [("here", 26380)]
 
 
-def test_settings_of_a_sentinel_win_over_what_the_connection_says() -> None:
+def test_arguments_of_a_sentinel_override_the_settings_in_its_url() -> None:
     url = "rediss://:{}@localhost:12345/2?master=whatever&ssl_cert_reqs={}"
     sentinel = Sentinel(url.format("old", "CERT_NONE"), master="everything", password="new", db=3)
     assert (sentinel.master, sentinel.password, sentinel.db, sentinel.connection) == (
@@ -334,9 +336,7 @@ Pool = type("Redis", (), {"__module__": "aioredis.commands"})
         (["redis://localhost:6379/0", ("localhost", 6379)], "the same server twice"),
     ],
 )
-def test_what_cannot_be_a_node_is_refused_when_the_manager_is_made(
-    connections: Any, words: str
-) -> None:
+def test_an_invalid_node_is_refused_when_the_manager_is_made(connections: Any, words: str) -> None:
     with (
         pytest.deprecated_call(),
         pytest.raises(ConfigurationError, match=f"(?s){words}") as caught,
@@ -358,7 +358,7 @@ async def test_a_password_with_a_slash_goes_into_a_dict_and_is_not_decoded_in_a_
             await manager_of([f"redis://:1%2Fword@{server.address}"], retry_count=1).lock("order")
 
 
-async def test_one_server_by_two_names_is_refused_when_it_is_seen(
+async def test_one_server_with_two_names_is_refused_at_the_first_lock(
     one_node: NodeSet, manager_of: Make
 ) -> None:
     port = one_node.urls[0].rpartition(":")[2]

@@ -36,7 +36,10 @@ import importlib, json, pkgutil, aioredlock
 told = {}
 for found in pkgutil.iter_modules(aioredlock.__path__):
     module = importlib.import_module("aioredlock." + found.name)
-    told[found.name] = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+    told[found.name] = [
+        name for name, thing in vars(module).items()
+        if getattr(thing, "__module__", "") == module.__name__
+    ]
 print(json.dumps(told))
 """
 
@@ -62,7 +65,7 @@ def real() -> dict[str, Any]:
     return asked(ASK)
 
 
-def test_every_public_name_is_here(real: dict[str, Any]) -> None:
+def test_the_compat_module_has_every_public_name(real: dict[str, Any]) -> None:
     assert set(real) <= set(aioredlock.__all__)
 
 
@@ -89,7 +92,7 @@ def test_every_method_takes_the_same_arguments_by_the_same_names(real: dict[str,
             assert found[: len(expected)] == expected, f"{name}.{method}"
 
 
-def test_errors_are_of_the_same_kinds(real: dict[str, Any]) -> None:
+def test_errors_have_the_same_base_classes(real: dict[str, Any]) -> None:
     for name, told in real.items():
         if name.endswith("Error"):
             ours = [base.__name__ for base in getattr(aioredlock, name).__mro__]

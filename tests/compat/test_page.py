@@ -25,7 +25,9 @@ OLD = re.compile(
 
 RUN = """
 import ast, asyncio, inspect, sys
-done = eval(compile(sys.stdin.read(), "migrating.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), {"__name__": "page"})
+flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+code = compile(sys.stdin.read(), "migrating.md", "exec", flags=flags)
+done = eval(code, {"__name__": "page"})
 if inspect.isawaitable(done):
     asyncio.run(done)
 """
@@ -35,7 +37,7 @@ if inspect.isawaitable(done):
 @pytest.mark.parametrize(
     "block", [pytest.param(block, id=block.id) for block in pages.blocks(PAGE)]
 )
-async def test_what_it_becomes(
+async def test_the_new_code_of_each_library_works(
     block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await pages.run(block, three_nodes, monkeypatch)
@@ -48,7 +50,9 @@ async def test_what_it_becomes(
     ("library", "code"),
     [pytest.param(*match, id=match[0]) for match in OLD.findall(PAGE.read_text())],
 )
-async def test_what_it_was(library: str, code: str, three_nodes: NodeSet) -> None:
+async def test_the_old_code_of_each_library_works(
+    library: str, code: str, three_nodes: NodeSet
+) -> None:
     for index, url in enumerate(three_nodes.urls):
         code = code.replace(f"redis://10.0.0.{index + 1}", url)
     python = await asyncio.to_thread(python_of, library)

@@ -56,10 +56,11 @@ WAYS = [
 ]
 
 
-def test_the_page_says_the_same() -> None:
+def test_the_page_names_the_key_and_the_key_format_of_each_library() -> None:
     page = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
     for way in WAYS:
-        row = rf"^\| {way.library}\b[^|]* \| `{re.escape(way.key('order:42'))}` \| `\"{re.escape(way.key_format)}\"`[^|]* \|"
+        key, key_format = re.escape(way.key("order:42")), re.escape(way.key_format)
+        row = rf"^\| {way.library}\b[^|]* \| `{key}` \| `\"{key_format}\"`[^|]* \|"
         found = re.search(rf"{row} {'one' if way.nodes == 1 else 'N'} \|", page, re.MULTILINE)
         assert found, row
 
@@ -107,7 +108,9 @@ async def old_process(library: str, urls: list[str]) -> AsyncIterator[Old]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.library)
-async def test_old_and_new_exclude_each_other(way: Way, three_nodes: NodeSet) -> None:
+async def test_the_old_and_the_new_library_exclude_each_other(
+    way: Way, three_nodes: NodeSet
+) -> None:
     urls = three_nodes.urls[: way.nodes]
     async with (
         old_process(way.library, urls) as old,

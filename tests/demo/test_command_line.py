@@ -7,7 +7,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HIDDEN = "import sys\nfor name in {names!r}: sys.modules[name] = None\nfrom aioredlock_ng.cli import main\nmain({arguments!r})"
+HIDDEN = (
+    "import sys\nfor name in {names!r}: sys.modules[name] = None\n"
+    "from aioredlock_ng.cli import main\nmain({arguments!r})"
+)
 
 
 def run(

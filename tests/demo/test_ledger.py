@@ -72,7 +72,7 @@ def test_percentile_has_its_share_of_values_at_or_below(values: list[int], share
         (0, 0, 0, 0, 0),
     ],
 )
-def test_lost_is_what_was_acknowledged_and_is_missing(
+def test_lost_updates_are_acknowledged_updates_that_are_missing(
     acknowledged: int, in_doubt: int, gained: int, lost: int, unexplained: int
 ) -> None:
     phase = ledger(acknowledged=acknowledged, in_doubt=in_doubt, gained=gained)

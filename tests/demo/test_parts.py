@@ -65,7 +65,7 @@ def test_messages_survive_the_pipe(message: messages.Message) -> None:
     "line",
     [b"", b"Traceback (most recent call last):\n", b'["Nothing",{}]\n', b'["Hold",{}]\n', b"1\n"],
 )
-def test_what_is_no_message_is_refused(line: bytes) -> None:
+def test_a_line_that_is_no_message_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not a message"):
         messages.decode(line)
 
@@ -92,7 +92,7 @@ def test_a_quorum_of_own_nodes_is_never_taken_away(count: int, expendable: int) 
     assert count - len(nodes.expendable) > count // 2
 
 
-def test_what_is_planned_without_options_ends_within_a_minute() -> None:
+def test_the_plan_without_options_ends_within_a_minute() -> None:
     assert inspect.signature(command.demo).parameters["seconds"].default == FULL_SECONDS
     servers = SimpleNamespace(
         urls=[f"redis://127.0.0.1:{7000 + index}" for index in range(command._NODES)]

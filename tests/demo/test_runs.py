@@ -140,7 +140,7 @@ def test_nothing_is_lost_under_the_lock_and_nothing_stays() -> None:
 
 
 @once
-def test_an_update_lost_under_the_lock_ends_it_with_status_1_and_the_reason() -> None:
+def test_an_update_lost_under_the_lock_ends_the_demo_with_status_1_and_the_reason() -> None:
     with demo("--plain", *SHORTEST, program=("-c", AS_IF_LOST)) as run:
         status, out, err = run.finished()
 
@@ -191,7 +191,7 @@ def test_on_a_terminal_the_picture_is_live_and_the_whole_ends_within_a_minute() 
 
 
 @once
-def test_plain_it_is_without_control_codes_on_a_terminal_too() -> None:
+def test_plain_output_has_no_control_codes_on_a_terminal_either() -> None:
     text = shown_on_a_terminal("--plain", *SHORTEST)
 
     assert "nothing was lost under the lock" in text
@@ -227,7 +227,7 @@ def test_a_killed_demo_leaves_no_process_not_even_a_frozen_one() -> None:
 
 
 @once
-def test_given_nodes_are_not_hurt_and_what_is_left_out_is_said() -> None:
+def test_given_nodes_are_not_disturbed_and_the_omitted_scenes_are_named() -> None:
     with (
         LocalNodes(3) as nodes,
         demo("--plain", *QUICK, *(word for url in nodes.urls for word in ("--url", url))) as run,

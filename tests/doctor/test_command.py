@@ -88,7 +88,7 @@ def test_the_exit_status_is_that_of_the_worst_finding(
     assert wrong.stderr == ""
 
 
-def test_lines_have_no_control_codes_and_what_to_do(sound: list[str]) -> None:
+def test_lines_have_no_control_codes_and_name_the_remedy(sound: list[str]) -> None:
     answer = doctor(*sound, "--watch", "0.1", "--ignore", "round-trip", "--ignore", "slow-quorum")
     assert answer.returncode == 1
     assert "\x1b" not in answer.stdout
@@ -100,7 +100,9 @@ def test_lines_have_no_control_codes_and_what_to_do(sound: list[str]) -> None:
         assert "AOF always" in line
 
 
-def test_json_has_everything(sound: list[str], start_server: StartServer) -> None:
+def test_the_json_has_nodes_findings_and_the_exit_status(
+    sound: list[str], start_server: StartServer
+) -> None:
     server = start_server()
     server.stop()
     answer = doctor(*sound, server.url, "--watch", "1", "--json")
@@ -193,7 +195,7 @@ def test_fencing_comes_from_the_environment_unless_it_is_given(start_server: Sta
     assert "error: missing-right: " in given.stdout
 
 
-def test_nodes_are_named_by_node_too(sound: list[str]) -> None:
+def test_nodes_can_be_given_by_the_option_node_too(sound: list[str]) -> None:
     named = doctor(
         "--node", sound[0], "--node", sound[1], *QUICK, AIOREDLOCK_NG_NODES="redis://127.0.0.1:1"
     )
@@ -211,7 +213,7 @@ def test_nodes_are_named_by_node_too(sound: list[str]) -> None:
         ("TTL", "long", "must be a number of seconds, got 'long'"),
     ],
 )
-def test_what_the_environment_has_wrong_is_told_as_by_the_other_commands(
+def test_a_wrong_environment_variable_is_named_as_by_the_other_commands(
     name: str, value: str, words: str
 ) -> None:
     answer = doctor("redis://127.0.0.1:1", **{f"AIOREDLOCK_NG_{name}": value})
@@ -235,7 +237,9 @@ def test_what_the_environment_has_wrong_is_told_as_by_the_other_commands(
         (("redis://127.0.0.1:1", "--probe", ""), "must not be empty"),
     ],
 )
-def test_what_cannot_begin_is_told_in_a_line(arguments: tuple[str, ...], words: str) -> None:
+def test_an_examination_that_cannot_begin_fails_with_one_line(
+    arguments: tuple[str, ...], words: str
+) -> None:
     answer = doctor(*arguments)
     assert answer.returncode == 2
     assert answer.stderr.startswith("aioredlock-ng doctor: ")
@@ -262,7 +266,7 @@ def test_passwords_are_never_shown(how: str, start_server: StartServer) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-async def test_stopped_by_a_signal_it_leaves_no_key(
+async def test_a_doctor_stopped_by_a_signal_leaves_no_key(
     number: signal.Signals, status: int, start_server: StartServer
 ) -> None:
     server = start_server()
@@ -284,7 +288,7 @@ async def test_stopped_by_a_signal_it_leaves_no_key(
         await eventually(lambda: server.command("DBSIZE") == b"0")
 
 
-def test_help_names_it_and_the_extra_is_named_without_typer() -> None:
+def test_help_names_the_doctor_and_the_extra_is_named_without_typer() -> None:
     answer = subprocess.run(
         [sys.executable, "-m", "aioredlock_ng", "--help"],
         capture_output=True,

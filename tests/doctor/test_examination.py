@@ -57,7 +57,9 @@ async def test_a_manager_that_is_not_open_is_examined_too(three_nodes: NodeSet) 
     assert [facts.granted for facts in diagnosis.nodes] == [True] * 3
 
 
-async def test_the_locks_of_the_same_server_do_not_meet(one_node: NodeSet) -> None:
+async def test_a_server_that_is_given_three_times_grants_each_of_its_locks(
+    one_node: NodeSet,
+) -> None:
     diagnosis = await examine(one_node.urls * 3)
     assert [facts.granted for facts in diagnosis.nodes] == [True] * 3
     assert len(the(diagnosis, "same-server").nodes) == 3
@@ -80,7 +82,7 @@ async def test_every_server_version_is_examined_to_the_end(nodes_of_each_version
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_a_cluster_member_of_every_version_is_told(
+async def test_a_cluster_member_of_every_version_is_a_finding(
     binary: Path, start_server: StartServer
 ) -> None:
     settings = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
@@ -94,7 +96,7 @@ async def test_a_cluster_member_of_every_version_is_told(
     assert diagnosis.nodes[0].granted is None
 
 
-async def test_a_replica_is_told_as_such_and_nothing_is_tried_there(
+async def test_a_replica_is_a_finding_and_no_lock_is_tried_there(
     start_server: StartServer,
 ) -> None:
     primary, server = start_server(), start_server()
@@ -126,7 +128,9 @@ async def test_every_script_of_the_library_is_tried(start_server: StartServer) -
         assert asked.count(script.sha) >= 1, f"{script.name} is not called"
 
 
-async def test_a_socket_a_password_a_database_and_a_client(start_server: StartServer) -> None:
+async def test_nodes_with_a_socket_a_password_a_database_or_a_client_are_examined(
+    start_server: StartServer,
+) -> None:
     local, secured = start_server(unix_socket=True), start_server(password=SECRET)
     async with Redis.from_url(
         start_server().url, decode_responses=True, protocol=2, socket_timeout=0.001
@@ -139,14 +143,14 @@ async def test_a_socket_a_password_a_database_and_a_client(start_server: StartSe
     assert SECRET not in repr(diagnosis)
 
 
-async def test_a_server_that_speaks_tls(tls_server: LocalServer) -> None:
+async def test_a_tls_server_is_examined(tls_server: LocalServer) -> None:
     (facts,) = (await examine([tls_server.url])).nodes
     assert (facts.granted, facts.problem) == (True, "")
     plain = await examine([f"redis://{tls_server.address}"], connect_timeout=0.3)
     assert the(plain, "unreachable").nodes == (tls_server.address,)
 
 
-async def test_what_a_sentinel_names_is_examined_with_its_replica(
+async def test_the_primary_and_the_replica_of_a_sentinel_are_examined(
     sentinel_set: SentinelSet,
 ) -> None:
     sentinel = Sentinel([sentinel_set.address])
@@ -181,7 +185,7 @@ async def test_hung_nodes_do_not_hang_the_doctor(five_nodes: NodeSet) -> None:
 
 
 @pytest.mark.parametrize("answers", [0, 1, 2, 6, 12, 17, 19, 21, 23, 25, 27, 29, 31, 60])
-async def test_a_node_that_hangs_midway_ends_in_time_with_what_is_known(
+async def test_the_examination_of_a_node_that_hangs_midway_ends_in_time_with_the_known_facts(
     answers: int, start_server: StartServer
 ) -> None:
     server = start_server(appendonly=True)
@@ -208,7 +212,7 @@ async def test_a_node_that_hangs_midway_ends_in_time_with_what_is_known(
         proxy.flow()
 
 
-async def test_cancelled_at_any_answer_it_leaves_no_key_and_no_connection(
+async def test_a_doctor_cancelled_at_any_answer_leaves_no_key_and_no_connection(
     start_server: StartServer,
 ) -> None:
     server = start_server()
@@ -237,7 +241,7 @@ async def test_cancelled_at_any_answer_it_leaves_no_key_and_no_connection(
 
 
 @pytest.mark.parametrize("request_", [b"\r\nSET\r\n", b"\r\nEVALSHA\r\n"])
-async def test_cancelled_while_a_label_exists_it_deletes_the_label(
+async def test_a_doctor_cancelled_while_its_label_exists_deletes_the_label(
     request_: bytes, start_server: StartServer
 ) -> None:
     server = start_server()

@@ -193,7 +193,10 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
                 "RPUSH log a",
             ):
                 server.command(*command.split())
-            words = r"^the server has other keys: 3 of 4 sampled keys are not locks \(hash, list, string without expiry\)$"
+            words = (
+                "^the server has other keys: 3 of 4 sampled keys are not locks "
+                r"\(hash, list, string without expiry\)$"
+            )
             return await examine([server.url]), WARNING, words
         case "old-version":
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("5.0.9")))
@@ -327,7 +330,9 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
 
 
 @pytest.mark.parametrize("code", KINDS)
-async def test_the_doctor_finds(code: str, start_server: StartServer) -> None:
+async def test_the_doctor_finds_each_problem_of_a_server(
+    code: str, start_server: StartServer
+) -> None:
     async with contextlib.AsyncExitStack() as stack:
         diagnosis, severity, words = await ill(code, Ward(start_server, stack))
         finding = the(diagnosis, code)
@@ -402,7 +407,7 @@ async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(
         ([], True, "no-persistence", None),
     ],
 )
-async def test_how_bad_a_setting_is(
+async def test_each_setting_of_a_server_has_its_severity(
     settings: list[str],
     appendonly: bool,
     code: str,
@@ -423,7 +428,7 @@ async def test_other_data_is_no_finding_beside_locks_that_have_keys_of_their_own
     assert diagnosis.nodes[0].sampled_keys is None
 
 
-async def test_locks_and_what_doctors_and_the_library_write_are_no_other_data(
+async def test_locks_and_keys_of_doctors_and_of_the_library_are_no_other_data(
     start_server: StartServer,
 ) -> None:
     server = start_server()
@@ -437,7 +442,7 @@ async def test_locks_and_what_doctors_and_the_library_write_are_no_other_data(
 
 
 @pytest.mark.parametrize("missing", ["-scan", "-type", "-pttl"])
-async def test_without_the_rights_to_look_nothing_is_said_of_other_data(
+async def test_other_data_is_no_finding_without_the_rights_to_scan(
     start_server: StartServer, missing: str
 ) -> None:
     server = start_server()
@@ -455,7 +460,7 @@ async def trusted(redlock: Redlock) -> None:
         pass
 
 
-async def test_a_node_that_forgot_everything_is_quarantined_beside_those_that_did_not(
+async def test_a_node_that_forgot_everything_is_quarantined_beside_trusted_nodes(
     start_server: StartServer,
 ) -> None:
     servers = [start_server(["--appendfsync", "always"], appendonly=True) for _ in range(2)] + [
@@ -490,7 +495,9 @@ async def test_a_node_that_forgot_everything_is_quarantined_beside_those_that_di
     the(diagnosis, "no-quorum")
 
 
-async def test_the_guard_makes_what_forgets_a_remark(start_server: StartServer) -> None:
+async def test_the_recovery_guard_makes_missing_persistence_a_remark(
+    start_server: StartServer,
+) -> None:
     server = start_server()
     guarded, unguarded = (
         await codes_of([server.url]),
@@ -515,7 +522,7 @@ async def test_keys_evicted_before_the_policy_was_corrected_are_a_warning(
     assert "eviction-policy" not in codes
 
 
-async def test_a_full_server_that_was_in_use_is_told_in_its_own_words_alone(
+async def test_a_full_server_that_was_in_use_is_one_finding_with_its_error(
     start_server: StartServer,
 ) -> None:
     server = start_server()

@@ -14,34 +14,40 @@ from aioredlock_ng._core.server_info import facts_of, info_fields, server_name, 
 
 SHA = "620cd258c2c9c88c9d10db67812ccf663d96bdc6"
 
-# As Redis 6.2.14, 7.0.15, Valkey 8.1.8 and 9.1.2 say it.
+NOPERM = "NOPERM this user has no permissions to run the"
+FAILED = f"ERR Error running script (call to f_{SHA}): @user_script:1: @user_script: 1:"
+
+# Errors of Redis 6.2.14 and 7.0.15 and of Valkey 8.1.8 and 9.1.2.
 WORDS = {
-    "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand": "evalsha",
-    "NOPERM this user has no permissions to run the 'script' command or its subcommand": "script|load",
-    "NOPERM this user has no permissions to run the 'client' command or its subcommand": "client|tracking",
-    "NOPERM this user has no permissions to run the 'config' command or its subcommand": "config|get",
-    "NOPERM this user has no permissions to run the 'client|tracking' command": "client|tracking",
+    f"{NOPERM} 'evalsha' command or its subcommand": "evalsha",
+    f"{NOPERM} 'script' command or its subcommand": "script|load",
+    f"{NOPERM} 'client' command or its subcommand": "client|tracking",
+    f"{NOPERM} 'config' command or its subcommand": "config|get",
+    f"{NOPERM} 'client|tracking' command": "client|tracking",
     "NOPERM User locks has no permissions to run the 'script|load' command": "script|load",
     "this user has no permissions to run the 'select' command": "select",
-    f"ERR Error running script (call to f_{SHA}): @user_script:1: @user_script: 1: The user executing the script can't run this"
-    " command or subcommand": "",
-    f"ERR The user executing the script can't run this command or subcommand script: {SHA}, on @user_script:1.": "",
-    f"ERR ACL failure in script: User u has no permissions to run the 'get' command script: {SHA}, on @user_script:1.": "get",
+    f"{FAILED} The user executing the script can't run this command or subcommand": "",
+    "ERR The user executing the script can't run this command or subcommand"
+    f" script: {SHA}, on @user_script:1.": "",
+    "ERR ACL failure in script: User u has no permissions to run the 'get' command"
+    f" script: {SHA}, on @user_script:1.": "get",
     "NOPERM this user has no permissions to access one of the keys used as arguments": KEYS,
     "NOPERM No permissions to access a key": KEYS,
     "ERR ACL failure in script: No permissions to access a key script: on @user_script:1.": KEYS,
-    f"ERR Error running script (call to f_{SHA}): @user_script:1: @user_script: 1: The user executing the script can't access"
+    f"{FAILED} The user executing the script can't access"
     " at least one of the keys mentioned in the command arguments": KEYS,
     "NOPERM this user has no permissions to access one of the channels used as arguments": CHANNELS,
     "NOPERM No permissions to access a channel": CHANNELS,
     "NOPERM User locks has no permissions to run the 'publish' command": "publish",
-    f"ERR Error running script (call to f_{SHA}): @user_script:1: @user_script: 1: The user executing the script can't publish"
+    f"{FAILED} The user executing the script can't publish"
     " to the channel mentioned in the command": CHANNELS,
-    f"ERR The user executing the script can't publish to the channel mentioned in the command script: {SHA}, on"
-    " @user_script:1.": CHANNELS,
-    "ERR ACL failure in script: No permissions to access a channel script: on @user_script:1.": CHANNELS,
+    "ERR The user executing the script can't publish to the channel mentioned in the command"
+    f" script: {SHA}, on @user_script:1.": CHANNELS,
+    "ERR ACL failure in script: No permissions to access a channel"
+    " script: on @user_script:1.": CHANNELS,
     "OOM command not allowed when used memory > 'maxmemory'.": None,
-    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.": None,
+    "MISCONF Redis is configured to save RDB snapshots,"
+    " but it's currently unable to persist to disk.": None,
     "ERR unknown command 'CLIENT', with args beginning with: 'TRACKING' 'ON'": None,
 }
 
@@ -70,7 +76,7 @@ def test_a_missing_right_is_read_from_the_words_of_every_version(
         ("ERR something new", None),
     ],
 )
-def test_what_to_do_is_read_from_the_words(words: str, cure: str | None) -> None:
+def test_the_remedy_is_read_from_the_words_of_the_error(words: str, cure: str | None) -> None:
     told = cure_of(words)
     assert told is None if cure is None else told is not None and cure in told
 
@@ -91,7 +97,10 @@ def test_quoted_arguments_and_control_codes_are_not_shown() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        f"ERR Error running script (call to f_{SHA}): @user_script:9: @user_script: 9: -OOM not allowed",
+        (
+            f"ERR Error running script (call to f_{SHA}): @user_script:9: @user_script: 9:"
+            " -OOM not allowed"
+        ),
         f"-OOM not allowed script: {SHA}, on @user_script:9.",
         "-OOM not allowed script: on @user_script:9.",
     ],
@@ -125,11 +134,12 @@ def test_cluster_mode_is_seen_however_it_is_said(line: str) -> None:
     assert facts_of(info_fields(line.encode()))["cluster"]
 
 
-def test_everything_of_interest_is_read_from_info() -> None:
+def test_the_facts_of_a_server_are_read_from_info() -> None:
     lines = (
-        "run_id:abc", "redis_version:7.2.4", "role:slave", "master_host:10.0.0.2", "master_port:6380", "cluster_enabled:0",
-        "uptime_in_seconds:7", "connected_slaves:2", "maxmemory:1024", "maxmemory_policy:noeviction", "evicted_keys:3",
-        "aof_enabled:1", "aof_last_write_status:err", "aof_last_bgrewrite_status:ok", "rdb_last_bgsave_status:err",
+        "run_id:abc", "redis_version:7.2.4", "role:slave", "master_host:10.0.0.2",
+        "master_port:6380", "cluster_enabled:0", "uptime_in_seconds:7", "connected_slaves:2",
+        "maxmemory:1024", "maxmemory_policy:noeviction", "evicted_keys:3", "aof_enabled:1",
+        "aof_last_write_status:err", "aof_last_bgrewrite_status:ok", "rdb_last_bgsave_status:err",
     )  # fmt: skip
     assert facts_of(info_fields("\r\n".join(lines).encode())) == {
         "server": "redis 7.2.4",
@@ -173,7 +183,7 @@ def test_percentiles_are_by_nearest_rank(
     assert (told.count, told.p50, told.p95, told.p99) == (len(seconds), p50, p95, p99)
 
 
-def test_there_are_no_percentiles_of_nothing() -> None:
+def test_there_are_no_percentiles_without_values() -> None:
     assert round_trips([]) is None
 
 

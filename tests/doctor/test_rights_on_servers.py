@@ -87,7 +87,7 @@ async def test_a_missing_right_is_named_and_nothing_else(
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_a_key_outside_the_users_pattern_is_told_with_the_remedy(
+async def test_a_key_outside_the_users_pattern_is_a_finding_with_the_remedy(
     binary: Path, start_server: StartServer
 ) -> None:
     server = start_server(binary=binary)
@@ -102,7 +102,7 @@ async def test_a_key_outside_the_users_pattern_is_told_with_the_remedy(
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_the_librarys_own_keys_outside_the_users_pattern_are_told(
+async def test_the_librarys_own_keys_outside_the_users_pattern_are_a_finding(
     binary: Path, start_server: StartServer
 ) -> None:
     server = start_server(binary=binary)
@@ -121,7 +121,7 @@ async def test_the_librarys_own_keys_outside_the_users_pattern_are_told(
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_queues_of_slots_and_readers_outside_the_users_pattern_are_told(
+async def test_queues_of_slots_and_readers_outside_the_users_pattern_are_a_finding(
     binary: Path, start_server: StartServer
 ) -> None:
     server = start_server(binary=binary)
@@ -149,7 +149,7 @@ async def test_queues_of_slots_and_readers_outside_the_users_pattern_are_told(
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_keys_of_labels_outside_the_users_pattern_are_told(
+async def test_keys_of_labels_outside_the_users_pattern_are_a_finding(
     binary: Path, start_server: StartServer
 ) -> None:
     server = start_server(binary=binary)
@@ -184,7 +184,7 @@ async def test_keys_of_labels_outside_the_users_pattern_are_told(
         "~aioredlock_ng:owner:*:doctor:????????????????",
     ],
 )
-async def test_a_right_to_labels_that_is_too_small_is_told(
+async def test_a_right_to_labels_that_is_too_small_is_a_finding(
     rule: str, start_server: StartServer
 ) -> None:
     server = start_server()
@@ -218,7 +218,7 @@ async def test_a_pattern_for_locks_that_excludes_slots_is_no_error(
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_the_librarys_channels_outside_the_users_pattern_are_told(
+async def test_the_librarys_channels_outside_the_users_pattern_are_a_finding(
     binary: Path, start_server: StartServer
 ) -> None:
     server = start_server(binary=binary)
@@ -241,7 +241,7 @@ async def test_the_librarys_channels_outside_the_users_pattern_are_told(
         ({"fencing": False, "recovery_guard": "auto"}, {"time"}),
     ],
 )
-async def test_only_what_the_settings_need_is_an_error(
+async def test_only_missing_rights_that_the_settings_need_are_errors(
     options: dict[str, Any], needed: set[str], start_server: StartServer
 ) -> None:
     server = start_server()
@@ -257,7 +257,7 @@ async def test_only_what_the_settings_need_is_an_error(
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_what_readers_need_beside_locks_is_a_warning_about_readers(
+async def test_missing_rights_that_only_readers_need_are_warnings_about_readers(
     binary: Path, start_server: StartServer
 ) -> None:
     server = start_server(binary=binary)

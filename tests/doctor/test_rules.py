@@ -347,7 +347,7 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     [row[1:] for row in ONE_NODE],
     ids=[row[0] for row in ONE_NODE],
 )
-def test_what_is_found_at_one_node_of_three(
+def test_facts_of_one_node_of_three_lead_to_the_expected_findings(
     facts: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, Severity]]
 ) -> None:
     nodes = sound_set()
@@ -557,7 +557,7 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
 @pytest.mark.parametrize(
     ("nodes", "options", "expected"), [row[1:] for row in SETS], ids=[row[0] for row in SETS]
 )
-def test_what_is_found_in_a_set(
+def test_facts_of_a_set_lead_to_the_expected_findings(
     nodes: list[NodeFacts], options: dict[str, Any], expected: list[tuple[str, Severity]]
 ) -> None:
     assert found(nodes, **options) == expected
@@ -577,11 +577,17 @@ def test_what_is_found_in_a_set(
         ({"replicas": 2}, "2 replicas are attached"),
         (
             {"clock": clock(rate=1.5)},
-            "its clock advanced 1.5 s (± 0.10%) in one second of this machine's clock; drift_factor allows for 1.01031",
+            (
+                "its clock advanced 1.5 s (± 0.10%) in one second of this machine's clock; "
+                "drift_factor allows for 1.01031"
+            ),
         ),
         (
             {"clock": clock(error=0.02)},
-            "its clock advanced 1 s (± 4.00%) in one second of this machine's clock; drift_factor allows for 1.01031",
+            (
+                "its clock advanced 1 s (± 4.00%) in one second of this machine's clock; "
+                "drift_factor allows for 1.01031"
+            ),
         ),
         (
             {"round_trips": trips(0.15, 0.2)},
@@ -593,7 +599,7 @@ def test_what_is_found_in_a_set(
         ),
     ],
 )
-def test_what_was_seen_is_said_with_its_figures(facts: dict[str, Any], what: str) -> None:
+def test_a_finding_of_a_node_has_its_figures(facts: dict[str, Any], what: str) -> None:
     (finding,) = diagnosis_of([replace(SOUND, **facts), *sound_set()[1:]], Options()).findings
     assert finding.what == what
 
@@ -627,7 +633,7 @@ def test_what_was_seen_is_said_with_its_figures(facts: dict[str, Any], what: str
         (at(sound_set(), problem=["silent"] * 3), {}, "0 of 3 nodes can vote, 2 are needed"),
     ],
 )
-def test_what_was_seen_of_the_set_is_said_with_its_figures(
+def test_a_finding_of_a_set_has_its_figures(
     nodes: list[NodeFacts], options: dict[str, Any], what: str
 ) -> None:
     assert what in [finding.what for finding in diagnosis_of(nodes, Options(**options)).findings]
@@ -669,9 +675,18 @@ def test_a_missing_right_is_said_with_its_name_and_the_command_that_grants_it() 
     assert channel.remedy == "ACL SETUSER <user> &aioredlock_ng:* (docs/acl.md)"
 
 
-WITNESS_FIRST = "keeps the node out for max_ttl if the first process that connects had used the node before the restart"
-MARKER_KEPT = "keeps the marker of the recovery guard, so the node then grants nothing for max_ttl, even if all processes are new"
-MARKER_OR_WITNESS = "max_ttl if the replica had the marker, or if the first process that connects had used the primary"
+WITNESS_FIRST = (
+    "keeps the node out for max_ttl if the first process that connects had used the node "
+    "before the restart"
+)
+MARKER_KEPT = (
+    "keeps the marker of the recovery guard, so the node then grants nothing for max_ttl, "
+    "even if all processes are new"
+)
+MARKER_OR_WITNESS = (
+    "max_ttl if the replica had the marker, or if the first process that connects had used "
+    "the primary"
+)
 
 
 @pytest.mark.parametrize(
@@ -683,7 +698,7 @@ MARKER_OR_WITNESS = "max_ttl if the replica had the marker, or if the first proc
         ({"replicas": 1}, MARKER_OR_WITNESS),
     ],
 )
-def test_of_one_node_it_is_said_when_the_guard_keeps_it_out_after_a_loss(
+def test_a_finding_of_a_single_node_names_when_the_guard_keeps_the_node_out_after_a_loss(
     changes: dict[str, Any], words: str
 ) -> None:
     def meaning(nodes: list[NodeFacts], **options: Any) -> str:
@@ -702,19 +717,19 @@ def test_of_one_node_it_is_said_when_the_guard_keeps_it_out_after_a_loss(
     assert meaning(alone, recovery_guard="strict") == meaning(among_others)
 
 
-def test_a_start_is_said_with_its_time() -> None:
+def test_the_finding_of_a_recent_start_has_its_time() -> None:
     (finding,) = diagnosis_of(
         [replace(SOUND, uptime=7), *sound_set()[1:]], Options(recovery_guard=None)
     ).findings
     assert finding.what == "it started 7 s ago, and leases may last 60 s (max_ttl)"
 
 
-def test_the_tables_have_every_kind() -> None:
+def test_the_tables_have_every_kind_of_finding() -> None:
     told = {code for row in [*ONE_NODE, *SETS] for code, _ in row[3]}
     assert told == KINDS.keys()
 
 
-def test_the_worst_comes_first_and_is_the_severity_of_all() -> None:
+def test_the_worst_finding_comes_first_and_is_the_severity_of_the_diagnosis() -> None:
     nodes = at(
         sound_set(4),
         fsync=["everysec", "always", "always", "always"],
@@ -726,7 +741,7 @@ def test_the_worst_comes_first_and_is_the_severity_of_all() -> None:
     assert diagnosis_of(sound_set(), Options()).severity is None
 
 
-def test_those_of_the_same_severity_come_in_the_order_of_the_nodes() -> None:
+def test_findings_of_the_same_severity_come_in_the_order_of_the_nodes() -> None:
     nodes = at(sound_set(), replicas=[0, 1, 1], failing=[("x",), (), ("y",)])
     told = [
         (finding.code, finding.nodes)
@@ -741,7 +756,7 @@ def test_those_of_the_same_severity_come_in_the_order_of_the_nodes() -> None:
     ]
 
 
-def test_the_docs_explain_every_kind_and_no_other() -> None:
+def test_the_docs_explain_every_kind_of_finding_and_no_other() -> None:
     section = (
         OPERATIONS.read_text(encoding="utf-8").partition("## The doctor")[2].partition("\n## ")[0]
     )

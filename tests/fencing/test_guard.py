@@ -37,7 +37,7 @@ def names_of_one_floor() -> tuple[str, ...]:
     return ("first", *alike[:5])
 
 
-def test_older_is_refused_equal_and_newer_pass() -> None:
+def test_an_older_fence_is_refused_and_an_equal_or_newer_one_passes() -> None:
     guard = FenceGuard(max_resources=10)
     guard.check("a", 5)
     guard.check("a", 5)
@@ -65,7 +65,7 @@ def test_a_floor_never_sinks() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20)), max_size=60), st.integers(1, 5))
-def test_nothing_older_than_seen_ever_passes_whatever_is_forgotten(
+def test_no_fence_older_than_an_accepted_one_passes_although_resources_are_forgotten(
     checks: list[tuple[int, int]], size: int
 ) -> None:
     guard, newest = FenceGuard(max_resources=size), dict[str, int]()
@@ -78,14 +78,16 @@ def test_nothing_older_than_seen_ever_passes_whatever_is_forgotten(
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 20)), max_size=60))
-def test_with_room_for_all_exactly_what_is_older_is_refused(checks: list[tuple[str, int]]) -> None:
+def test_a_guard_with_room_for_all_resources_refuses_exactly_the_older_fences(
+    checks: list[tuple[str, int]],
+) -> None:
     guard, newest = FenceGuard(max_resources=8), dict[str, int]()
     for resource, fence in checks:
         assert accepted(guard, resource, fence) is (fence >= newest.get(resource, 0))
         newest[resource] = max(fence, newest.get(resource, 0))
 
 
-def test_what_was_forgotten_counts_as_the_floor_for_names_like_it() -> None:
+def test_a_forgotten_fence_is_the_floor_of_all_names_that_share_it() -> None:
     first, other, *_ = names_of_one_floor()
     guard = FenceGuard(max_resources=1)
     guard.check(first, 100)
@@ -126,7 +128,7 @@ def test_memory_stays_bounded_and_recently_checked_resources_are_remembered() ->
     assert accepted(guard, "long", 1)
 
 
-def test_a_new_process_refuses_what_is_older_than_itself() -> None:
+def test_a_guard_refuses_fences_below_its_floor() -> None:
     guard = FenceGuard(max_resources=10, floor=1_800_000_000_000_000)
     assert not accepted(guard, "a", 1_799_999_999_999_999)
     assert accepted(guard, "a", 1_800_000_000_000_000)
@@ -174,7 +176,7 @@ def test_threads_never_let_an_older_fence_follow_a_newer_one() -> None:
         (2**53, "2\\*\\*53"),
     ],
 )
-def test_what_is_no_fence_is_refused_in_words(fence: Any, words: str) -> None:
+def test_an_invalid_fence_is_refused_with_the_reason(fence: Any, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         FenceGuard(max_resources=1).check("a", fence)
 
@@ -186,13 +188,13 @@ def test_a_guard_that_could_remember_nothing_is_refused(max_resources: Any) -> N
 
 
 @pytest.mark.parametrize("floor", [1.5, None, -1, 2**53])
-def test_what_is_no_floor_is_refused_by_that_name(floor: Any) -> None:
+def test_an_invalid_floor_is_refused_by_that_name(floor: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^floor must be"):
         FenceGuard(max_resources=1, floor=floor)
 
 
 @pytest.mark.parametrize("resource", [None, 5, "", b"", "\ud800"])
-def test_what_is_no_name_is_refused_and_not_remembered(resource: Any) -> None:
+def test_an_invalid_resource_name_is_refused_and_not_remembered(resource: Any) -> None:
     guard = FenceGuard(max_resources=1)
     with pytest.raises(ConfigurationError, match=r"^resource"):
         guard.check(resource, 3)

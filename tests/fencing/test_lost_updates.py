@@ -48,7 +48,7 @@ async def test_with_the_fence_on_the_first_read_nothing_is_lost(store: Store) ->
     assert await store.peek() == 10
 
 
-async def test_a_late_write_before_the_next_holder_looks_is_in_order(store: Store) -> None:
+async def test_a_late_write_before_the_next_holder_reads_is_in_order(store: Store) -> None:
     stale = await store.read(PAUSED)
     await store.write(stale + 1, PAUSED)
     fresh = await store.read(CURRENT)

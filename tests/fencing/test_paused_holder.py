@@ -30,12 +30,16 @@ from tests.fencing.stores import open_store
 kind, url, file, check, *nodes = sys.argv[1:]
 
 async def main():
-    async with Redlock(nodes, ttl=2.0, recovery_guard=None) as redlock, open_store(kind, url, file) as store:
+    async with (
+        Redlock(nodes, ttl=2.0, recovery_guard=None) as redlock,
+        open_store(kind, url, file) as store,
+    ):
         lease = await redlock.lock("number").acquire()
         value = await (store.read(lease.fence) if check else store.peek())
         lease.check()
         print(lease.fence, flush=True)
-        # Here it is stopped. No await from the check to the write: nothing that the library could do comes in between.
+        # The process is stopped here. No `await` separates the check from the write, so the
+        # library cannot act in between.
         sys.stdin.readline()
         try:
             await (store.write(value + 1, lease.fence) if check else store.poke(value + 1))
@@ -51,7 +55,7 @@ asyncio.run(main())
 @pytest.mark.once
 @pytest.mark.parametrize("kind", ["hash", "sql", "string"])
 @pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
-async def test_the_late_write_of_a_stopped_holder(
+async def test_a_fence_refuses_the_late_write_of_a_stopped_holder(
     check: bool,
     kind: str,
     three_nodes: NodeSet,

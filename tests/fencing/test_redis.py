@@ -39,7 +39,7 @@ async def client(node_of_each_version: NodeSet) -> AsyncIterator[Redis]:
 
 
 @pytest.mark.parametrize("newer", [1, 10, NOW, 2**52 + 1, MAX_FENCE])
-async def test_fences_that_differ_by_one_are_told_apart(client: Redis, newer: int) -> None:
+async def test_fences_that_differ_by_one_are_distinguished(client: Redis, newer: int) -> None:
     guarded = RedisFence(client)
     await guarded.set(KEY, "new", fence=newer)
     assert await client.get(FENCE) == str(newer).encode()
@@ -187,13 +187,13 @@ async def unasked() -> AsyncIterator[Redis]:
         yield client
 
 
-async def test_what_is_no_fence_is_refused_before_the_server_is_asked(unasked: Redis) -> None:
+async def test_an_invalid_fence_is_refused_before_the_server_is_asked(unasked: Redis) -> None:
     for fence in (None, True, "7", -1, 2**53):
         with pytest.raises(ConfigurationError, match="fence"):
             await RedisFence(unasked).set(KEY, "a", fence=fence)
 
 
-async def test_what_is_no_key_is_refused_before_the_server_is_asked(unasked: Redis) -> None:
+async def test_an_invalid_key_is_refused_before_the_server_is_asked(unasked: Redis) -> None:
     for key in (None, 5, "", b"", "\ud800"):
         with pytest.raises(ConfigurationError, match=r"^key"):
             await RedisFence(unasked).get(key, fence=NOW)
@@ -207,7 +207,7 @@ async def test_an_impossible_ttl_is_refused_before_the_server_is_asked(unasked: 
             await RedisFence(unasked).set(KEY, "a", fence=NOW, ttl=ttl)
 
 
-async def test_what_are_no_fields_is_refused_before_the_server_is_asked(unasked: Redis) -> None:
+async def test_invalid_fields_are_refused_before_the_server_is_asked(unasked: Redis) -> None:
     for fields in ({}, None, [("a", "b")], "ab"):
         with pytest.raises(ConfigurationError, match=r"^fields must"):
             await RedisFence(unasked).hset(KEY, fields, fence=NOW)
@@ -216,8 +216,8 @@ async def test_what_are_no_fields_is_refused_before_the_server_is_asked(unasked:
 @pytest.mark.parametrize(
     "given", [redis.Redis(), "redis://127.0.0.1", None], ids=["synchronous", "URL", "None"]
 )
-def test_what_is_no_asyncio_client_is_refused(given: Any) -> None:
-    """A synchronous one would have written, and raised because its reply cannot be awaited."""
+def test_a_client_that_is_not_for_asyncio_is_refused(given: Any) -> None:
+    """A synchronous client would write and then raise, as its reply cannot be awaited."""
     with pytest.raises(
         ConfigurationError, match=r"^client must be a redis\.asyncio\.Redis or RedisCluster, not"
     ):
@@ -246,7 +246,7 @@ async def test_the_script_serves_other_languages(client: Redis) -> None:
     assert counted["errorstat_STALEFENCE"]["count"] == 1
 
 
-async def test_the_script_refuses_what_it_could_not_compare(client: Redis) -> None:
+async def test_the_script_refuses_a_fence_that_it_could_not_compare(client: Redis) -> None:
     for fence in ("", "-1", "1.5", "1e3", "0x10", " 7", "nan", 2**53, 2**53 + 1, "9" * 400):
         with pytest.raises(ResponseError, match="integer from 0 to 2\\^53 - 1"):
             await raw(client, fence, "", "SET", "a")
@@ -260,7 +260,7 @@ async def test_a_keep_that_is_no_number_means_for_ever(client: Redis) -> None:
         assert await client.pttl(FENCE) == -1, keep
 
 
-async def test_a_key_of_the_fence_that_holds_something_else_stops_everybody(client: Redis) -> None:
+async def test_a_fence_key_with_an_unreadable_value_refuses_all_writes(client: Redis) -> None:
     for stored in ("", "nan", "inf", "1.8e+15", "-5"):
         await client.set(FENCE, stored)
         with pytest.raises(ResponseError, match="something else"):
@@ -270,7 +270,10 @@ async def test_a_key_of_the_fence_that_holds_something_else_stops_everybody(clie
 
 async def test_the_documented_rights_suffice(start_server: Callable[..., LocalServer]) -> None:
     server = start_server()
-    rights = "on >pw resetchannels ~order:* ~{order:* ~fence:order:* +evalsha +script|load +get +set +pttl +persist +pexpire"
+    rights = (
+        "on >pw resetchannels ~order:* ~{order:* ~fence:order:* "
+        "+evalsha +script|load +get +set +pttl +persist +pexpire"
+    )
     server.command("ACL", "SETUSER", "shop", *rights.split())
     async with Redis.from_url(server.url, username="shop", password="pw") as client:
         guarded = RedisFence(client, keep=60)
@@ -317,7 +320,7 @@ def test_no_two_keys_share_the_key_of_their_fence(one: bytes, other: bytes) -> N
     assert RedisFence.fence_key(one) != one
 
 
-def test_the_script_opens_with_what_it_takes_and_returns_and_has_unix_line_ends() -> None:
+def test_the_script_documents_its_arguments_and_result_and_has_unix_line_ends() -> None:
     stored = resources.files("aioredlock_ng.fencing").joinpath("guard.lua").read_bytes()
     assert stored.decode("ascii") == GUARD_SCRIPT
     assert b"\r" not in stored

@@ -61,7 +61,7 @@ def sql() -> Iterator[Documented]:
         yield Documented(db)
 
 
-def test_the_documented_statements_refuse_what_is_older_than_read_or_written(
+def test_the_documented_statements_refuse_a_fence_older_than_the_last_read_or_write(
     sql: Documented,
 ) -> None:
     assert not sql.changes(sql.read_for_update, NOW), "there is no such row"
@@ -83,9 +83,10 @@ def test_the_documented_statements_refuse_what_is_older_than_read_or_written(
     assert not sql.changes(sql.write, MAX_FENCE - 1, 131)
 
 
-def test_who_finds_no_row_shows_the_fence_too(sql: Documented) -> None:
-    """Both find nothing, and what both then write builds on that: the late one must not get
-    through.
+def test_a_reader_that_finds_no_row_stores_its_fence_too(sql: Documented) -> None:
+    """Two clients find no row, and each writes a value that assumes this.
+
+    The write of the older client must fail.
     """
     late, current = NOW, NOW + 1
     for fence in (late, current):
@@ -96,7 +97,7 @@ def test_who_finds_no_row_shows_the_fence_too(sql: Documented) -> None:
     assert sql.row() == (10, current)
 
 
-def test_the_example_tells_a_stale_fence_from_a_missing_row(tmp_path: Path) -> None:
+def test_the_example_distinguishes_a_stale_fence_from_a_missing_row(tmp_path: Path) -> None:
     with (
         closing(fenced_sql.connect(tmp_path / "bank.sqlite")) as db,
         closing(fenced_sql.connect(tmp_path / "bank.sqlite")) as other,

@@ -27,7 +27,9 @@ def kinds(heard: list[Event]) -> list[type[Event]]:
 
 
 @pytest.mark.slow
-async def test_nodes_that_hang_and_answer_again(three_nodes: NodeSet) -> None:
+async def test_a_hung_majority_loses_the_quorum_and_an_answering_node_regains_it(
+    three_nodes: NodeSet,
+) -> None:
     heard: list[Event] = []
     async with Redlock(three_nodes.urls, sinks=[heard.append], node_timeout=0.3) as redlock:
         await redlock.wait_ready(WITHIN)
@@ -51,7 +53,11 @@ async def test_a_majority_that_comes_back_empty_is_not_back_before_its_quarantin
 ) -> None:
     heard: list[Event] = []
     settings = {"ttl": 1.0, "max_ttl": 2.0, "node_timeout": 0.3}
-    async with Redlock(three_nodes.urls, sinks=[heard.append], **settings) as redlock:  # type: ignore[arg-type]
+    async with Redlock(
+        three_nodes.urls,
+        sinks=[heard.append],
+        **settings,  # type: ignore[arg-type]
+    ) as redlock:
         await redlock.wait_ready(WITHIN)
         three_nodes.crash(0)
         three_nodes.crash(1)
@@ -80,7 +86,7 @@ async def test_one_node_that_goes_and_comes_back_is_no_loss_of_the_majority(
         assert kinds(heard) == []
 
 
-async def test_wait_ready_names_what_real_nodes_lack(three_nodes: NodeSet) -> None:
+async def test_the_error_of_wait_ready_names_the_nodes_that_are_down(three_nodes: NodeSet) -> None:
     three_nodes.crash(0)
     three_nodes.crash(1)
     async with Redlock(three_nodes.urls) as redlock:

@@ -102,7 +102,7 @@ def test_a_url_that_is_refused_shows_no_part_of_its_password(url: str) -> None:
     assert SECRET not in repr(caught.value)
 
 
-def test_an_at_sign_that_is_percent_encoded_is_none() -> None:
+def test_a_percent_encoded_at_sign_does_not_separate_credentials_from_the_host() -> None:
     urls = ["unix:///run/a%40b.sock", "redis://h?client_name=a%40b", "redis://me:a,b@h2"]
     assert [node.address for node in Redlock(urls).nodes] == ["/run/a@b.sock", "h:6379", "h2:6379"]
 
@@ -156,7 +156,7 @@ async def test_a_token_that_is_no_text_is_refused_before_anything_is_asked(token
         ("rng", lambda: 0.5),
     ],
 )
-def test_a_clock_or_randomness_that_is_none_is_refused(option: str, value: Any) -> None:
+def test_an_invalid_clock_or_source_of_randomness_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"^{option} must be a"):
         Redlock(URLS, **{option: value})
 
@@ -172,8 +172,10 @@ def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -
 
 
 @pytest.mark.parametrize("told", [1.7e12, 9e9, -1.0])
-async def test_a_wall_clock_that_is_none_is_refused_before_anything_is_sent(told: float) -> None:
-    """Milliseconds, for instance: no other client's fence would ever be above such a one."""
+async def test_a_wall_clock_that_does_not_return_seconds_is_refused_before_anything_is_sent(
+    told: float,
+) -> None:
+    """A fence from a clock in milliseconds would exceed the fences of all other clients."""
     redlock = Redlock(URLS, wall_clock=lambda: told)
     with pytest.raises(ConfigurationError, match="wall_clock must return seconds since 1970"):
         await redlock.open()
@@ -240,7 +242,9 @@ def test_one_name_twice_is_refused() -> None:
     ],
     ids=lambda name: repr(name[:12]),
 )
-async def test_any_other_name_is_just_bytes(name: str | bytes, one_node: NodeSet) -> None:
+async def test_every_usable_name_is_stored_as_its_bytes(
+    name: str | bytes, one_node: NodeSet
+) -> None:
     raw = name if isinstance(name, bytes) else name.encode()
     client = redis.asyncio.Redis.from_url(one_node.urls[0])
     async with client, Redlock(one_node.urls, node_timeout=1.0) as redlock:
@@ -300,7 +304,7 @@ def calls(redlock: Redlock, lease: Any) -> dict[str, Callable[[], Awaitable[obje
 MANAGERS = ["acquire", "try_acquire", "async with", "locked", "inspect", "force_release"]
 
 
-async def test_before_opening_and_after_closing_every_call_says_so(one_node: NodeSet) -> None:
+async def test_calls_of_a_manager_that_is_not_open_are_refused(one_node: NodeSet) -> None:
     redlock = Redlock(one_node.urls)
     for name in MANAGERS:
         with pytest.raises(RedlockClosed, match="not open"):
@@ -323,7 +327,7 @@ async def test_before_opening_and_after_closing_every_call_says_so(one_node: Nod
         assert one_node.keys() == [{"order"}]
 
 
-async def test_from_another_loop_every_call_says_loop_and_changes_nothing(
+async def test_every_call_from_another_loop_is_refused_and_changes_nothing(
     one_node: NodeSet,
 ) -> None:
     async with Redlock(one_node.urls, node_timeout=1.0) as redlock:
@@ -348,7 +352,7 @@ async def test_from_another_loop_every_call_says_loop_and_changes_nothing(
         await no_keys_left(one_node, redlock)
 
 
-def test_opening_it_again_on_another_loop_says_what_to_do() -> None:
+def test_opening_a_manager_again_on_another_loop_is_refused_with_the_remedy() -> None:
     redlock = MemoryNodes(1).redlock(clock=time.monotonic)
     asyncio.run(redlock.open())
     with pytest.raises(
@@ -415,8 +419,11 @@ async def refused(call):
 
 FORKS = """
 async def in_child(redlock, lease, url):
-    for call in (redlock.lock("b").acquire, redlock.lock("b").try_acquire, lease.release, lease.extend, lease.verify,
-                 lambda: redlock.locked("order"), redlock.open, redlock.aclose):
+    for call in (
+        redlock.lock("b").acquire, redlock.lock("b").try_acquire,
+        lease.release, lease.extend, lease.verify,
+        lambda: redlock.locked("order"), redlock.open, redlock.aclose,
+    ):
         await refused(call)
     assert (lease.valid, lease.lost, lease.remaining()) == (False, True, 0.0)
     try:
@@ -463,7 +470,8 @@ FORKS_WITH_ITS_LOOP = """
 async def in_child(redlock, lease, waiting):
     for call in (redlock.lock("b").acquire, lease.release, lease.extend, redlock.aclose):
         await refused(call)
-    # Timers and readers of the parent's loop are here too: they must neither renew nor release nor take its answers.
+    # The child has copies of the timers and readers of the parent's loop. They must not renew or
+    # release the lease, nor read answers meant for the parent.
     await asyncio.sleep(1.2)
     assert not lease.valid and lease.lost
     assert not waiting.done()

@@ -1,5 +1,6 @@
-"""Servers that refuse, and servers that are none: one clear error with the address, and a minority
-of them stops nobody.
+"""Servers that refuse requests or are no lock servers cause one clear error with their address.
+
+A minority of them stops no lock.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ for_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @for_each_kind
-async def test_alone_it_is_told_in_time_with_its_address_and_its_own_words(
+async def test_the_error_for_a_bad_server_names_its_address_and_its_reason(
     kind: str, start_server: StartServer
 ) -> None:
     async with (
@@ -202,7 +203,7 @@ async def test_alone_it_is_told_in_time_with_its_address_and_its_own_words(
 
 
 @for_each_kind
-async def test_in_the_minority_it_stops_nobody(
+async def test_a_bad_server_in_the_minority_stops_no_lock(
     kind: str, three_nodes: NodeSet, start_server: StartServer
 ) -> None:
     async with bad_node(kind, start_server) as (url, spoil):
@@ -223,7 +224,7 @@ async def test_in_the_minority_it_stops_nobody(
 
 
 @for_each_kind
-async def test_in_the_majority_the_rest_is_left_clean(
+async def test_bad_servers_in_the_majority_leave_no_key_on_the_rest(
     kind: str, one_node: NodeSet, start_server: StartServer
 ) -> None:
     async with (
@@ -292,7 +293,7 @@ async def test_a_busy_server_is_used_again_once_its_script_is_killed(
 
 
 @pytest.mark.slow
-async def test_a_server_that_is_loading_is_told_so_and_used_once_it_is_ready(
+async def test_a_loading_server_is_named_in_the_error_and_used_once_it_is_ready(
     start_server: StartServer,
 ) -> None:
     server = start_server(["--key-load-delay", "100"], appendonly=True)
@@ -397,7 +398,7 @@ async def test_a_server_that_quotes_the_password_does_not_spread_it(
         assert "sesame" not in f"{caught.value!r} {caught.value} {redlock.nodes} {caplog.text}"
 
 
-async def test_a_held_lock_is_told_as_held_although_a_minority_refuses(
+async def test_a_held_lock_is_refused_as_held_although_a_minority_refuses(
     three_nodes: NodeSet, start_server: StartServer
 ) -> None:
     server = start_server()
@@ -414,7 +415,9 @@ async def test_a_held_lock_is_told_as_held_although_a_minority_refuses(
         await no_keys_left(three_nodes, redlock, other)
 
 
-async def test_a_twin_that_appears_later_is_refused_by_name(start_server: StartServer) -> None:
+async def test_a_duplicate_node_that_appears_later_is_refused_by_name(
+    start_server: StartServer,
+) -> None:
     first, second, third = start_server(), start_server(), start_server()
     twin = f"redis://localhost:{first.port}"
     async with Redlock([first.url, second.url, third.url]) as redlock:

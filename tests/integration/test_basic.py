@@ -57,7 +57,7 @@ async def test_two_managers_exclude_each_other(nodes: NodeSet) -> None:
         await no_keys_left(nodes, redlock, other)
 
 
-async def test_trying_and_waiting_a_while_tell_that_another_holds_it(nodes: NodeSet) -> None:
+async def test_try_acquire_and_acquire_with_a_timeout_refuse_a_held_lock(nodes: NodeSet) -> None:
     async with (
         Redlock(nodes.urls, node_timeout=1.0) as redlock,
         Redlock(nodes.urls, node_timeout=1.0) as other,

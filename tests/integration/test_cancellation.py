@@ -36,7 +36,9 @@ async def distant(nodes: NodeSet, round_trip: float) -> AsyncIterator[Redlock]:
 
 
 @pytest.mark.parametrize("way", ["cancel", "timeout", "anyio scope"])
-async def test_of_150_cancelled_acquires_no_key_is_left(way: str, three_nodes: NodeSet) -> None:
+async def test_one_hundred_fifty_cancelled_acquires_leave_no_key(
+    way: str, three_nodes: NodeSet
+) -> None:
     """redis-py's Lock and pottery leave 150 here, aioredlock 7."""
     async with distant(three_nodes, 0.005) as redlock:
 
@@ -158,7 +160,7 @@ async def test_no_command_is_ever_sent_twice(three_nodes: NodeSet) -> None:
             assert stats_of(three_nodes, index, "set") - before[index] == attempts
 
 
-async def test_a_lost_reply_is_not_asked_for_again(one_node: NodeSet) -> None:
+async def test_a_command_whose_reply_was_lost_is_not_sent_again(one_node: NodeSet) -> None:
     async with Proxy(one_node.urls[0]) as proxy, Redlock([proxy.url], node_timeout=0.1) as redlock:
         before = stats_of(one_node, 0, "set")
         proxy.to_client.stall()

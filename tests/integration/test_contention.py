@@ -43,7 +43,9 @@ async def test_a_contender_whose_majority_went_away_leaves_no_key_on_the_rest(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("down", [0, 1, 2])
-async def test_with_a_node_down_held_is_still_told_as_held(down: int, three_nodes: NodeSet) -> None:
+async def test_a_held_lock_is_refused_as_held_with_a_node_down(
+    down: int, three_nodes: NodeSet
+) -> None:
     async with (
         Redlock(three_nodes.urls, node_timeout=1.0) as redlock,
         Redlock(three_nodes.urls, node_timeout=1.0) as other,
@@ -86,7 +88,7 @@ async def test_with_a_node_down_a_waiter_is_still_woken_and_does_not_poll(
 
 
 @pytest.mark.parametrize("count", [2, 4])
-async def test_with_an_even_number_of_nodes_held_is_told_as_held(
+async def test_a_held_lock_is_refused_as_held_with_an_even_number_of_nodes(
     count: int, five_nodes: NodeSet
 ) -> None:
     urls = five_nodes.urls[:count]

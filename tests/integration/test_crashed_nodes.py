@@ -25,7 +25,7 @@ GUARD = SHORT_GUARD | {"ttl": 2.0, "max_ttl": 2.0}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dead", [pytest.param(1, marks=pytest.mark.full), 2])
-async def test_with_a_minority_killed_under_load_nobody_notices(
+async def test_locks_work_under_load_while_a_minority_is_killed_and_restarted(
     five_nodes: NodeSet, dead: int
 ) -> None:
     async with Redlock(five_nodes.urls, **GUARD) as redlock:
@@ -56,7 +56,7 @@ async def test_with_a_minority_killed_under_load_nobody_notices(
         await no_keys_left(five_nodes, redlock)
 
 
-async def test_a_majority_killed_is_told_with_each_nodes_address_and_reason(
+async def test_the_error_for_a_killed_majority_names_the_address_of_each_node(
     three_nodes: NodeSet,
 ) -> None:
     async with Redlock(three_nodes.urls) as redlock:
@@ -85,7 +85,9 @@ async def test_a_lease_outlives_the_crash_of_a_minority(three_nodes: NodeSet) ->
         assert lease.nodes == (2, 3)
 
 
-async def test_a_holder_is_told_when_a_majority_comes_back_empty(three_nodes: NodeSet) -> None:
+async def test_a_holder_is_notified_of_the_loss_when_a_majority_comes_back_empty(
+    three_nodes: NodeSet,
+) -> None:
     async def hold(redlock: Redlock) -> None:
         async with redlock.lock("order", ttl=30):
             for index in (0, 1):

@@ -175,7 +175,9 @@ async def test_a_majority_slower_than_the_node_timeout_is_unreachable_and_left_c
         await no_keys_left(three_nodes, redlock)
 
 
-async def test_a_stalled_network_is_gone_on_with_and_caught_up(three_nodes: NodeSet) -> None:
+async def test_locks_work_while_a_nodes_network_stalls_and_no_key_is_left_afterwards(
+    three_nodes: NodeSet,
+) -> None:
     async with (
         Proxy(three_nodes.urls[0]) as proxy,
         Redlock([proxy.url, *three_nodes.urls[1:]], node_timeout=0.05) as redlock,

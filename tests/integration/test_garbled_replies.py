@@ -81,8 +81,7 @@ async def a_liar_and_two(
         trust(server)
     async with Liar(servers[0].url, lambda name, _reply: lies(name)) as liar:
         yield Three(servers, liar)
-    for server in servers[1:]:
-        await eventually(lambda server=server: left_on(server) == set(), within=5.0)  # type: ignore[misc]
+    await eventually(lambda: not any(left_on(server) for server in servers[1:]), within=5.0)
 
 
 def left_on(server: LocalServer) -> set[str]:
@@ -206,7 +205,7 @@ async def managers(
         yield one, other, plain
 
 
-async def test_the_calls_of_the_next_test_ask_for_every_script_of_the_catalogue(
+async def test_the_calls_of_these_tests_use_every_script_of_the_catalogue(
     start_server: StartServer,
 ) -> None:
     async with a_liar_and_two(start_server, lambda _name: TRUTH) as three:
@@ -217,7 +216,7 @@ async def test_the_calls_of_the_next_test_ask_for_every_script_of_the_catalogue(
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-async def test_a_server_that_answers_scripts_with_garbage_harms_nobody(
+async def test_a_server_that_garbles_the_answers_of_scripts_harms_no_client(
     start_server: StartServer, garbage: str
 ) -> None:
     heard: tuple[list[Event], ...] = ([], [], [])
@@ -273,7 +272,7 @@ async def test_a_release_whose_answer_is_garbled_is_sent_again(start_server: Sta
 @pytest.mark.parametrize(
     "lie", tiers.ends([[1, 2, 3], [b"x", b"y", b"z"], [b"m", 5, None], b"marker", [None] * 3])
 )
-async def test_two_new_servers_get_their_markers_though_the_third_answers_the_marker_script_with_garbage(
+async def test_two_new_servers_get_their_markers_though_the_third_garbles_its_own(
     start_server: StartServer, lie: Any
 ) -> None:
     servers = [start_server() for _ in range(3)]

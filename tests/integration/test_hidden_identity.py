@@ -42,7 +42,7 @@ async def test_the_same_server_under_two_names_is_refused_at_open(
         await Redlock([one.url, f"redis://localhost:{port}", other.url], node_timeout=2.0).open()
 
 
-async def test_the_same_server_is_refused_as_soon_as_it_can_be_told(
+async def test_a_duplicate_node_is_refused_as_soon_as_its_identity_can_be_probed(
     hiding: Callable[[], LocalServer],
 ) -> None:
     one, other = hiding(), hiding()
@@ -57,7 +57,7 @@ async def test_the_same_server_is_refused_as_soon_as_it_can_be_told(
         assert redlock.nodes[0].state == "up"
 
 
-async def test_servers_that_hide_who_they_are_serve_and_keep_no_probe(
+async def test_servers_that_hide_their_run_id_serve_and_keep_no_probe(
     hiding: Callable[[], LocalServer], caplog: pytest.LogCaptureFixture
 ) -> None:
     servers = [hiding() for _ in range(3)]
@@ -76,7 +76,7 @@ async def test_servers_that_hide_who_they_are_serve_and_keep_no_probe(
 
 
 @pytest.mark.slow
-async def test_one_that_hides_who_it_is_and_is_flushed_waits(
+async def test_a_flushed_server_that_hides_its_run_id_is_quarantined(
     hiding: Callable[[], LocalServer],
 ) -> None:
     servers = [hiding() for _ in range(3)]
@@ -87,7 +87,7 @@ async def test_one_that_hides_who_it_is_and_is_flushed_waits(
 
 
 @pytest.mark.parametrize("hidden_first", [False, True])
-async def test_clients_that_may_know_who_it_is_and_others_that_may_not_share_a_set(
+async def test_clients_with_and_without_the_right_to_the_run_id_share_a_set(
     start_server: Callable[..., LocalServer], hidden_first: bool
 ) -> None:
     servers = [start_server() for _ in range(3)]
@@ -114,7 +114,7 @@ def probes(server: LocalServer) -> bytes:
     return server.command("EVAL", "return #redis.call('KEYS', 'aioredlock_ng:probe:*')", "0")
 
 
-async def test_one_that_hides_who_it_is_is_found_by_its_twin_that_comes_later(
+async def test_a_duplicate_of_a_node_that_hides_its_run_id_is_refused_when_it_comes_later(
     hiding: Callable[[], LocalServer], start_server: Callable[..., LocalServer]
 ) -> None:
     one, other = hiding(), start_server()

@@ -63,7 +63,7 @@ async def test_a_lease_gains_the_late_grant_of_a_node_that_wakes(three_nodes: No
 
 
 @pytest.mark.parametrize("blocking_timeout", [0, 0.5])
-async def test_with_a_majority_hung_the_caller_is_told_in_time(
+async def test_an_acquire_fails_in_time_while_a_majority_hangs(
     five_nodes: NodeSet, blocking_timeout: float
 ) -> None:
     async with Redlock(five_nodes.urls, node_timeout=0.1) as redlock:
@@ -117,7 +117,7 @@ async def test_a_cancelled_acquire_on_hung_nodes_leaves_no_key(three_nodes: Node
         assert stats_of(three_nodes, 0, "set") >= 30
 
 
-async def test_while_all_nodes_hang_the_body_is_told_before_its_keys_can_expire(
+async def test_the_body_is_cancelled_before_its_keys_can_expire_while_all_nodes_hang(
     five_nodes: NodeSet,
 ) -> None:
     paused_at = told_at = 0.0

@@ -64,7 +64,7 @@ async def test_a_user_without_the_right_to_labels_holds_watches_and_releases(
     assert len([event for event in heard if isinstance(event, NodeDegraded)]) == 1
 
 
-async def test_a_label_of_another_type_is_replaced_and_spoils_no_look(
+async def test_a_label_of_another_type_is_replaced_and_spoils_no_inspection(
     binary: Path, start_server: StartServer
 ) -> None:
     server = start_server(binary=binary)
@@ -144,7 +144,7 @@ async def test_labels_of_names_of_any_bytes_and_length_come_and_go(
         assert server.command("DBSIZE") == b"2"
 
 
-async def test_a_release_owed_to_a_node_that_was_away_takes_the_label_along(
+async def test_a_pending_release_to_a_node_that_was_away_deletes_the_label_too(
     binary: Path, start_server: StartServer
 ) -> None:
     server = start_server(binary=binary)

@@ -50,7 +50,9 @@ def run(kind: str, main: Coroutine[object, object, None]) -> None:
         runner.run(main)
 
 
-def test_locks_exclude_are_renewed_and_leave_nothing(loop_kind: str, three_nodes: NodeSet) -> None:
+def test_locks_on_any_loop_exclude_each_other_are_renewed_and_leave_no_key(
+    loop_kind: str, three_nodes: NodeSet
+) -> None:
     async def main() -> None:
         async with (
             Redlock(three_nodes.urls, node_timeout=1.0) as redlock,
@@ -75,7 +77,9 @@ def test_locks_exclude_are_renewed_and_leave_nothing(loop_kind: str, three_nodes
     run(loop_kind, main())
 
 
-def test_cancelled_in_every_way_nothing_is_left(loop_kind: str, three_nodes: NodeSet) -> None:
+def test_acquires_that_are_cancelled_in_any_way_leave_no_key(
+    loop_kind: str, three_nodes: NodeSet
+) -> None:
     async def main() -> None:
         async with contextlib.AsyncExitStack() as stack:
             proxies = [await stack.enter_async_context(Proxy(url)) for url in three_nodes.urls]
@@ -134,7 +138,7 @@ def test_a_loss_cancels_the_body_and_nothing_else(loop_kind: str, three_nodes: N
 
 @pytest.mark.slow
 @pytest.mark.faults
-def test_a_hung_and_a_killed_node_are_gone_on_without_and_used_again(
+def test_locks_work_without_a_hung_and_a_killed_node_and_use_them_again_later(
     loop_kind: str, five_nodes: NodeSet
 ) -> None:
     async def main() -> None:
@@ -157,7 +161,9 @@ def test_a_hung_and_a_killed_node_are_gone_on_without_and_used_again(
     run(loop_kind, main())
 
 
-def test_tls_carries_many_at_once(loop_kind: str, tls_server: LocalServer) -> None:
+def test_a_tls_connection_carries_many_requests_at_once(
+    loop_kind: str, tls_server: LocalServer
+) -> None:
     async def main() -> None:
         async with Redlock([tls_server.url], ttl=60, node_timeout=20) as redlock:
             assert redlock.nodes[0].state == "up", redlock.nodes[0].reason
@@ -268,7 +274,7 @@ def test_a_loop_that_ends_while_a_tls_server_is_silent_in_mid_handshake_leaves_n
 
 @pytest.mark.slow
 @pytest.mark.faults
-def test_close_timeout_is_for_all_that_a_hung_tls_server_owes_together(
+def test_close_timeout_bounds_the_whole_close_of_a_hung_tls_server(
     loop_kind: str, tls_server: LocalServer
 ) -> None:
     async def main() -> None:
@@ -288,7 +294,7 @@ def test_close_timeout_is_for_all_that_a_hung_tls_server_owes_together(
 
 
 @pytest.mark.faults
-def test_a_loop_that_ends_while_a_hung_tls_server_owes_its_goodbye_leaves_nothing_open(
+def test_a_loop_that_ends_before_a_hung_tls_server_says_goodbye_leaves_nothing_open(
     loop_kind: str, tls_server: LocalServer
 ) -> None:
     async def main() -> None:

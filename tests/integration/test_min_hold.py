@@ -58,7 +58,7 @@ def full(case: str) -> object:
 @pytest.mark.parametrize(
     "how", ["after the release", *map(full, ("during the release", "before the release"))]
 )
-async def test_a_process_that_is_killed_around_its_release_leaves_the_lock_taken_until_min_hold_is_over(
+async def test_the_lock_of_a_process_killed_around_its_release_stays_taken_until_min_hold_is_over(
     three_nodes: NodeSet, how: str
 ) -> None:
     three_nodes.found()

@@ -51,13 +51,15 @@ async def serves(redlock: Redlock, server: LocalServer, name: str = "order") -> 
     assert server.command("EXISTS", name) == b"0"
 
 
-async def test_a_plain_url(one_node: NodeSet) -> None:
+async def test_a_node_with_a_plain_url_serves(one_node: NodeSet) -> None:
     async with Redlock(one_node.urls, node_timeout=1.0) as redlock:
         await serves(redlock, one_node[0])  # type: ignore[arg-type]
         assert redlock.nodes[0].address == one_node.urls[0].partition("//")[2]
 
 
-async def test_tls_with_an_own_authority(tls_server: LocalServer) -> None:
+async def test_a_tls_node_with_a_private_authority_serves_many_locks_at_once(
+    tls_server: LocalServer,
+) -> None:
     async with Redlock([tls_server.url], node_timeout=1.0) as redlock:
         assert tls_server.url.startswith("rediss://")
         await serves(redlock, tls_server)
@@ -81,7 +83,7 @@ async def test_tls_with_a_wrong_authority_is_refused_with_the_reason(
     assert re.search("(?i)certificate.verify.failed", caplog.text)
 
 
-async def test_tls_of_a_file_that_is_not_there_says_so(tls_server: LocalServer) -> None:
+async def test_the_error_names_a_missing_file_of_tls_authorities(tls_server: LocalServer) -> None:
     async with Redlock([f"rediss://{tls_server.address}?ssl_ca_certs=/no/such/ca.pem"]) as redlock:
         with pytest.raises(
             QuorumUnreachable, match=r"(?i)no such file|FileNotFoundError"
@@ -96,26 +98,30 @@ async def test_plain_text_to_a_tls_server_is_an_error_in_time(tls_server: LocalS
             await redlock.lock("order").try_acquire()
 
 
-async def test_a_unix_socket(start_server: Callable[..., LocalServer]) -> None:
+async def test_a_node_with_a_unix_socket_serves(start_server: Callable[..., LocalServer]) -> None:
     server = start_server(unix_socket=True)
     async with Redlock([server.url], node_timeout=1.0) as redlock:
         await serves(redlock, server)
         assert redlock.nodes[0].address == str(server.socket_path)
 
 
-async def test_a_unix_socket_with_a_password(start_server: Callable[..., LocalServer]) -> None:
+async def test_a_node_with_a_unix_socket_and_a_password_serves(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server(unix_socket=True, password="p:w/d@?#")
     async with Redlock([server.url], node_timeout=1.0) as redlock:
         await serves(redlock, server)
 
 
-async def test_a_password(start_server: Callable[..., LocalServer]) -> None:
+async def test_a_node_with_a_password_serves(start_server: Callable[..., LocalServer]) -> None:
     server = start_server(password="p:w/d@?#")
     async with Redlock([server.url], node_timeout=1.0) as redlock:
         await serves(redlock, server)
 
 
-async def test_a_database_number(start_server: Callable[..., LocalServer]) -> None:
+async def test_a_node_with_a_database_number_keeps_its_keys_in_that_database(
+    start_server: Callable[..., LocalServer],
+) -> None:
     server = start_server()
     async with Redlock([f"{server.url}/3"]) as redlock, Redis.from_url(f"{server.url}/3") as client:
         async with redlock.lock("order") as lease:
@@ -168,7 +174,7 @@ KEYS = ["~lock:*", f"~{OWN}*"]
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_missing(
+async def test_locks_work_without_the_optional_rights_and_the_log_names_their_effects(
     binary: Path, start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
 ) -> None:
     server = start_server(binary=binary)
@@ -195,7 +201,7 @@ async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_m
 @pytest.mark.parametrize(
     "missing", ["+evalsha", "+eval", "+set", "+get", "+pttl", "+time", "+zadd"]
 )
-async def test_without_a_needed_right_the_caller_is_told_at_once(
+async def test_a_missing_needed_right_is_an_error_at_once(
     binary: Path, missing: str, start_server: Callable[..., LocalServer]
 ) -> None:
     server = start_server(binary=binary)
@@ -271,7 +277,7 @@ async def test_without_the_right_to_delete_keys_stay_until_their_ttl(
         assert locks_on(server) == set()
 
 
-async def test_a_key_outside_the_users_pattern_is_told_at_once(
+async def test_a_key_outside_the_users_pattern_is_an_error_at_once(
     start_server: Callable[..., LocalServer],
 ) -> None:
     server = start_server()
@@ -282,7 +288,7 @@ async def test_a_key_outside_the_users_pattern_is_told_at_once(
         await serves(redlock, server, "lock:order")
 
 
-async def test_without_the_right_to_renew_the_loss_is_told_by_the_deadline(
+async def test_a_holder_without_the_right_to_renew_is_notified_of_the_loss_by_the_deadline(
     start_server: Callable[..., LocalServer],
 ) -> None:
     server = start_server()
@@ -310,7 +316,7 @@ def assert_nowhere(secret: str, error: Exception, redlock: Redlock, log: str) ->
 
 
 @pytest.mark.parametrize("given", ["url", "user", "query", "client"])
-async def test_a_wrong_password_is_told_with_the_address_and_never_shown(
+async def test_the_error_for_a_wrong_password_names_the_address_and_never_the_password(
     given: str, start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -332,7 +338,7 @@ async def test_a_wrong_password_is_told_with_the_address_and_never_shown(
     assert server.address in caplog.text
 
 
-async def test_no_password_where_one_is_required_is_told(
+async def test_the_error_for_a_missing_password_names_the_address(
     start_server: Callable[..., LocalServer],
 ) -> None:
     server = start_server(password="another")
@@ -354,7 +360,9 @@ async def test_a_password_that_is_corrected_on_the_server_is_tried_again(
         await serves(redlock, server)
 
 
-async def test_a_clients_own_settings_do_not_matter_and_it_is_left_alone(one_node: NodeSet) -> None:
+async def test_the_settings_of_a_given_client_do_not_matter_and_the_client_is_left_alone(
+    one_node: NodeSet,
+) -> None:
     client = Redis.from_url(
         one_node.urls[0],
         decode_responses=True,
@@ -382,7 +390,8 @@ async def test_a_clients_own_settings_do_not_matter_and_it_is_left_alone(one_nod
             assert redlock.nodes[0].tracking, "RESP3 whatever the client speaks"
             assert await client.get("mine") == "ä"
         assert {name: repr(value) for name, value in pool.connection_kwargs.items()} == settings
-        assert pool._available_connections == [connection]  # type: ignore[attr-defined,unused-ignore]
+        available = pool._available_connections  # type: ignore[attr-defined,unused-ignore]
+        assert available == [connection]
         assert await client.get("mine") == "ä"
         assert await client.delete("mine") == 1
 
@@ -521,7 +530,7 @@ async def test_a_waiter_is_served_after_a_sentinels_failover(sentinel_set: Senti
             await one.aclose()
 
 
-async def test_a_sentinels_replica_is_no_node(sentinel_set: SentinelSet) -> None:
+async def test_a_sentinels_replica_is_refused_as_a_node(sentinel_set: SentinelSet) -> None:
     sentinel = Sentinel([sentinel_set.address])
     client = sentinel.slave_for(sentinel_set.name)
     try:
@@ -571,7 +580,7 @@ async def test_closing_ends_a_connection_being_made_that_swallows_its_cancellati
     await client.aclose()
 
 
-async def test_a_set_of_all_kinds_together(
+async def test_nodes_of_all_kinds_form_one_set(
     one_node: NodeSet, start_server: Callable[..., LocalServer], tls_server: LocalServer
 ) -> None:
     local, secured = start_server(unix_socket=True), start_server(password=SECRET)

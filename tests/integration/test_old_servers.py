@@ -84,9 +84,7 @@ async def test_a_server_that_says_an_old_version_is_refused_by_version(version: 
         )
 
 
-async def test_an_old_server_that_hides_its_version_is_refused_by_the_commands_that_it_does_not_know() -> (
-    None
-):
+async def test_an_old_server_that_hides_its_version_is_refused_by_its_unknown_commands() -> None:
     async with FakeServer(info=b"-NOPERM no\r\n", eval=b"*1\r\n" + bulk("MGET")) as fake:
         await refused(fake.url, "does not know MGET ")
 
@@ -99,7 +97,7 @@ async def test_an_old_server_that_hides_its_version_is_refused_by_the_commands_t
         "",
     ],
 )
-async def test_other_versions_are_taken(info: str) -> None:
+async def test_servers_of_a_new_enough_or_hidden_version_are_accepted(info: str) -> None:
     async with (
         FakeServer(info=bulk(f"{info}\r\nrole:master\r\n")) as fake,
         Redlock([fake.url], recovery_guard=None) as redlock,
@@ -111,7 +109,7 @@ async def test_other_versions_are_taken(info: str) -> None:
     "lacking", ["-eval", "-mget", "-time", "-zadd", pytest.param("-@all", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("binary", VERSIONS)
-async def test_a_missing_right_is_told_as_the_servers_word_and_not_as_a_missing_command(
+async def test_a_missing_right_is_not_reported_as_a_missing_command(
     binary: Path, lacking: str, start_server: StartServer
 ) -> None:
     server = start_server(binary=binary)
@@ -121,9 +119,12 @@ async def test_a_missing_right_is_told_as_the_servers_word_and_not_as_a_missing_
         assert "does not know" not in redlock.nodes[0].reason
 
 
-async def test_the_tries_ride_in_the_handshakes_one_write_and_touch_no_key() -> None:
-    """The fake answers nothing before the last of them has come: a client that waited in between
-    would wait for ever.
+async def test_the_trial_commands_are_in_the_single_write_of_the_handshake_and_touch_no_key() -> (
+    None
+):
+    """The fake server answers only after the last command.
+
+    A client that waited for an answer in between would wait for ever.
     """
     answers: list[bytes] = []
 

@@ -49,7 +49,7 @@ def assert_readable(node: Node) -> None:
     assert is_held(command.read(raw))
 
 
-def test_a_look_that_keeps_nothing_any_more_leaves_the_keys_before_to_others(
+def test_a_poll_without_time_to_reserve_reserves_no_key(
     node_of_each_version: NodeSet,
 ) -> None:
     node = node_of_each_version[0]
@@ -102,7 +102,7 @@ def test_a_key_of_another_type_that_is_deleted_by_force_is_offered_too(
     assert node.command("GET", "a") == f"aioredlock_ng:offer:1:{ONE}".encode()
 
 
-def test_a_key_that_nobody_waits_for_is_deleted_by_force(node_of_each_version: NodeSet) -> None:
+def test_a_key_without_waiters_is_deleted_by_force(node_of_each_version: NodeSet) -> None:
     node = node_of_each_version[0]
     node.command("SET", "a", "held", "PX", "60000")
     assert run(node, FORCE_RELEASE, ("a",), 1, 0, "held") == b"1"
@@ -125,7 +125,7 @@ def test_a_strange_offer_makes_no_refusal_unreadable(node_of_each_version: NodeS
     assert_readable(node)
 
 
-def test_a_strange_member_before_a_waiter_makes_no_look_unreadable(
+def test_a_strange_member_before_a_waiter_makes_no_poll_unreadable(
     node_of_each_version: NodeSet,
 ) -> None:
     node = node_of_each_version[0]
@@ -155,7 +155,7 @@ def test_a_release_without_waiters_calls_three_commands(
     assert not any(name.startswith(("z", "mget", "publish")) for name in calls)
 
 
-def test_a_read_without_waiters_looks_into_no_queue(node_of_each_version: NodeSet) -> None:
+def test_a_read_without_waiters_reads_no_queue(node_of_each_version: NodeSet) -> None:
     node = node_of_each_version[0]
     entry, other = f"{'a' * 32}:{'b' * 16}", f"{'c' * 32}:{'d' * 16}"
     taking = (ACQUIRE_READ, ("a", "marker", "fences"))

@@ -44,16 +44,16 @@ class Clock:
 
 
 def cut(redlock: Redlock, index: int) -> None:
-    """End the connection on this side: the server finds all that was sent on it, and then its end."""
+    """End the connection on this side. The server still reads all that was sent before."""
     used: Any = redlock.engine().context.fleet.nodes[index]
     used._channel.close("cut")
 
 
 @pytest.mark.faults
-async def test_what_a_hung_node_executes_when_it_wakes_is_released_though_its_ttl_has_passed(
+async def test_an_acquire_that_a_hung_node_executes_late_is_released_though_its_ttl_has_passed(
     three_nodes: NodeSet,
 ) -> None:
-    """Each key lives for its whole ttl from then on, held by nobody."""
+    """Each key would live for its whole ttl after its late execution, without a holder."""
     clock = Clock()
     async with Redlock(three_nodes.urls, ttl=TTL, recovery_guard=None, clock=clock) as redlock:
         sets = stats_of(three_nodes, 0, "set")
@@ -70,10 +70,8 @@ async def test_what_a_hung_node_executes_when_it_wakes_is_released_though_its_tt
 
 
 @pytest.mark.slow
-async def test_what_is_owed_is_released_twice(three_nodes: NodeSet) -> None:
-    """A server that hung may still be executing what it had from the old connection when the new
-    one is made.
-    """
+async def test_a_pending_release_is_sent_twice_after_a_reconnect(three_nodes: NodeSet) -> None:
+    """The server may still execute commands of the old connection when the new one is made."""
     async with (
         Proxy(three_nodes.urls[0]) as proxy,
         Redlock([proxy.url, *three_nodes.urls[1:]], ttl=TTL) as redlock,
@@ -220,7 +218,7 @@ async def ending(how: str, nodes: NodeSet, tls_files: TLSFiles) -> AsyncIterator
 
 
 @pytest.mark.parametrize("how", ["an answer too many", "TLS"])
-async def test_a_connection_that_ends_with_its_last_answer_is_not_up_and_owed_releases_outlive_it(
+async def test_a_connection_that_ends_with_its_last_answer_is_not_up_and_keeps_pending_releases(
     one_node: NodeSet, tls_files: TLSFiles, how: str
 ) -> None:
     heard: list[str] = []
@@ -243,7 +241,7 @@ async def test_a_connection_that_ends_with_its_last_answer_is_not_up_and_owed_re
 
 
 @pytest.mark.parametrize("ticks", range(6))
-async def test_opening_ends_though_closing_begins_while_it_has_just_begun(
+async def test_opening_ends_though_closing_begins_just_after_it(
     three_nodes: NodeSet, ticks: int
 ) -> None:
     redlock = Redlock(three_nodes.urls)

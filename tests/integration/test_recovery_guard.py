@@ -78,7 +78,10 @@ async def is_refused_then_granted(
     node = redlock.nodes[index].address
     await eventually(lambda: state_of(redlock, index) == "quarantined", every=0.001)
     if missing:
-        why = rf"new set: the nodes vote when {re.escape(missing)} is up too \(connection refused\), or in \d s"
+        why = (
+            rf"new set: the nodes vote when {re.escape(missing)} is up too "
+            r"\(connection refused\), or in \d s"
+        )
     else:
         why = r"may have forgotten locks, \d\.\d s left; .*recovery_guard=None"
     assert re.search(why, redlock.nodes[index].reason)
@@ -154,7 +157,7 @@ async def test_a_first_start_with_a_server_missing_waits_the_guard_time(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
-async def test_a_restart_of_all_servers_lets_nobody_in_beside_a_holder_who_is_told_at_once(
+async def test_a_restart_of_all_servers_notifies_the_holder_and_grants_nothing_before_its_deadline(
     count: int, start_server: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     servers = [start_server() for _ in range(count)]
@@ -216,7 +219,7 @@ async def test_flushing_the_scripts_has_no_effect(start_server: StartServer) -> 
         await eventually(lambda: [node.state for node in redlock.nodes] == ["up"] * 3)
 
 
-async def test_a_waiter_with_a_timeout_is_told_of_the_quarantine_in_time(
+async def test_the_error_at_the_timeout_of_a_waiter_names_the_quarantine(
     start_server: StartServer,
 ) -> None:
     servers = [start_server() for _ in range(3)]
@@ -261,7 +264,7 @@ asyncio.run(main())
 
 @pytest.mark.slow
 @pytest.mark.once
-async def test_twenty_processes_start_a_new_deployment_whose_last_server_comes_up_a_second_after_them(
+async def test_twenty_processes_start_a_new_deployment_whose_last_server_comes_up_late(
     start_server: StartServer,
 ) -> None:
     servers = [start_server() for _ in range(3)]
@@ -336,7 +339,7 @@ async def test_a_lease_survives_a_rolling_restart_a_guard_time_apart(
         assert redlock.stats().lost == 0
 
 
-async def test_a_lease_is_lost_at_once_when_the_restarts_go_faster(
+async def test_a_lease_is_lost_at_once_when_a_majority_restarts_within_the_guard_time(
     start_server: StartServer,
 ) -> None:
     servers = [start_server() for _ in range(3)]
@@ -353,7 +356,9 @@ async def test_a_lease_is_lost_at_once_when_the_restarts_go_faster(
             lease.check()
 
 
-async def test_of_five_keys_two_are_deleted_and_come_back(start_server: StartServer) -> None:
+async def test_two_deleted_keys_of_a_lease_on_five_nodes_are_set_again(
+    start_server: StartServer,
+) -> None:
     servers = [start_server() for _ in range(5)]
     async with Redlock(urls_of(servers), ttl=60.0) as redlock, redlock.lock("order") as lease:
         await eventually(lambda: lease.nodes == (5, 5))
@@ -381,8 +386,9 @@ async def main():
                 lease = await redlock.lock("order", auto_extend=False, blocking_timeout=1).acquire()
             except RedlockError:
                 continue
-            # It relies on its ttl and listens to nobody: what a lease promises a holder that cannot be told. A process that
-            # stalls for longer holds nothing any more, and says so: it names the time for which it relies on it.
+            # The holder relies on its ttl alone, like a holder that cannot be notified of a loss.
+            # A process that stalls for longer holds nothing any more. The printed times exclude
+            # its stall.
             began = time.monotonic()
             until = began + min(hold, lease.remaining())
             print(json.dumps([began, until]), flush=True)
@@ -447,7 +453,7 @@ async def overlaps_in_bursts(
 
 @pytest.mark.slow
 @pytest.mark.once
-async def test_ten_bursts_of_three_restarts_of_five_let_nobody_in_beside_a_holder(
+async def test_ten_bursts_of_three_restarts_of_five_servers_let_no_second_holder_in(
     start_server: StartServer,
 ) -> None:
     assert await overlaps_in_bursts(start_server, "auto", ttl=1.0, hold=0.4) == 0
@@ -455,6 +461,8 @@ async def test_ten_bursts_of_three_restarts_of_five_let_nobody_in_beside_a_holde
 
 @pytest.mark.slow
 @pytest.mark.once
-async def test_without_the_guard_the_same_bursts_do(start_server: StartServer) -> None:
+async def test_without_the_guard_bursts_of_restarts_let_a_second_holder_in(
+    start_server: StartServer,
+) -> None:
     # Servers that are slow to come back are back within the hold.
     assert await overlaps_in_bursts(start_server, None, ttl=8.0, hold=4.0) > 0

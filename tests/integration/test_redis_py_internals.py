@@ -98,7 +98,7 @@ async def test_a_connected_connection_has_a_stream_pair_with_a_transport_and_an_
     await connection.disconnect()
 
 
-async def test_its_transport_can_be_taken_over_for_good(url: str) -> None:
+async def test_the_transport_of_a_connection_can_be_taken_over_for_good(url: str) -> None:
     wire = await Connector(url).connect(5)
     # What redis-py had is collected, and must not close what was taken.
     gc.collect()
@@ -139,7 +139,7 @@ def test_every_setting_that_is_forced_exists(kind: type[AbstractConnection]) -> 
 
 
 @pytest.mark.parametrize("pool", [ConnectionPool, BlockingConnectionPool])
-def test_a_pool_tells_how_it_makes_connections(pool: type[ConnectionPool]) -> None:
+def test_a_pool_has_the_settings_of_its_connections(pool: type[ConnectionPool]) -> None:
     made: Any = pool.from_url("rediss://me:word@127.0.0.1:7/3?ssl_ca_certs=/ca")
     assert made.connection_class is SSLConnection
     told = {
@@ -154,7 +154,7 @@ def test_a_pool_tells_how_it_makes_connections(pool: type[ConnectionPool]) -> No
     assert Connector(client).address == "127.0.0.2:8"
 
 
-def test_a_sentinels_pool_tells_its_service_and_its_sentinels() -> None:
+def test_a_sentinels_pool_has_its_service_and_its_sentinels() -> None:
     sentinel = Sentinel([("127.0.0.1", 26379), ("127.0.0.2", 26379)])
     pool: Any = sentinel.master_for("main").connection_pool
     assert isinstance(pool, SentinelConnectionPool)
@@ -174,7 +174,7 @@ def test_maintenance_notifications_can_be_switched_off_where_they_exist() -> Non
         assert MaintNotificationsConfig(enabled=False).enabled is False
 
 
-def test_errors_are_told_apart_as_before() -> None:
+def test_the_errors_of_redis_py_have_the_expected_base_classes() -> None:
     assert not issubclass(exceptions.AuthenticationError, exceptions.ResponseError)
     assert not issubclass(exceptions.TimeoutError, exceptions.ResponseError)
     assert issubclass(exceptions.NoPermissionError, exceptions.ResponseError)

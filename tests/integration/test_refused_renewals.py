@@ -1,4 +1,4 @@
-"""A node that refuses what it is asked while others decide is warned of, once until it works again."""
+"""A node that refuses renewals or releases causes one warning until the node works again."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_the_first_refused_renewal_of_a_node_is_a_warning_until_it_renews_
     assert server.address in said[0].getMessage()
 
 
-async def test_a_node_that_forgot_the_scripts_and_says_so_behind_the_quorum_renews_all_the_same(
+async def test_a_node_that_forgot_the_scripts_and_answers_after_the_quorum_renews_all_the_same(
     two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer]
 ) -> None:
     server, warned = start_server(), Warned()

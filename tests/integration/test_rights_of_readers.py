@@ -39,7 +39,7 @@ async def managers(
         yield older, newer
 
 
-async def test_a_reader_is_told_at_once_which_right_is_missing(
+async def test_the_error_names_a_readers_missing_right_at_once(
     managers: tuple[Redlock, Redlock],
 ) -> None:
     older, _ = managers
@@ -70,7 +70,7 @@ async def test_writers_and_locks_wait_for_readers_and_hand_over_to_them(
 
 
 @pytest.mark.slow
-async def test_a_refused_downgrade_keeps_the_key_until_the_loss_is_told(
+async def test_a_refused_downgrade_keeps_the_key_until_the_holder_is_notified_of_the_loss(
     managers: tuple[Redlock, Redlock],
 ) -> None:
     older, newer = managers

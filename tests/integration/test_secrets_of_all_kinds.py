@@ -87,7 +87,7 @@ async def stand(election: Election, told: Told) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [TOKEN, VALUE.replace(" ", "_")], ids=["a token", "a value"])
-async def test_a_foreign_value_under_the_key_is_told_to_nobody(
+async def test_no_output_shows_a_foreign_value_under_the_key(
     three_nodes: NodeSet, told: Told, kind: str, value: str
 ) -> None:
     keys, made = KINDS[kind]
@@ -105,7 +105,7 @@ async def test_a_foreign_value_under_the_key_is_told_to_nobody(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_token_of_our_own_lease_is_told_to_nobody(
+async def test_no_output_shows_the_token_of_a_held_or_lost_lease(
     three_nodes: NodeSet, told: Told, kind: str
 ) -> None:
     three_nodes.found()
@@ -139,7 +139,7 @@ async def test_the_token_of_our_own_lease_is_told_to_nobody(
     told.assert_harmless(*tokens)
 
 
-async def test_the_token_of_a_lease_that_ended_well_is_told_to_nobody(
+async def test_no_output_shows_the_token_of_a_released_lease(
     three_nodes: NodeSet, told: Told
 ) -> None:
     three_nodes.found()

@@ -72,7 +72,7 @@ async def walk(urls: list[str], told: Told, name: str = "order") -> None:
 
 
 @pytest.mark.parametrize("found", FOUND)
-async def test_what_is_under_a_locks_key_is_told_to_nobody(
+async def test_no_output_shows_the_value_under_a_locks_key(
     three_nodes: NodeSet, told: Told, found: str
 ) -> None:
     for node in three_nodes:
@@ -83,7 +83,7 @@ async def test_what_is_under_a_locks_key_is_told_to_nobody(
 
 @pytest.mark.faults
 @pytest.mark.parametrize("found", tiers.ends([*FOUND]))
-async def test_without_a_quorum_a_look_tells_it_to_nobody_either(
+async def test_no_error_without_a_quorum_shows_the_value_under_a_locks_key(
     three_nodes: NodeSet, told: Told, found: str
 ) -> None:
     three_nodes[0].command(*FOUND[found].format("order").split())
@@ -261,7 +261,7 @@ async def liar(lie: bytes | None, run_id: str) -> AsyncIterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lie", tiers.ends([*LIES]))
-async def test_what_a_lying_server_says_is_told_to_nobody(
+async def test_no_output_shows_the_answers_of_a_lying_server(
     one_node: NodeSet, told: Told, lie: str
 ) -> None:
     async with liar(LIES[lie], "1" * 40) as first, liar(LIES[lie], "2" * 40) as second:
@@ -282,7 +282,7 @@ async def test_a_server_that_quotes_a_command_it_lacks_does_not_spread_the_token
     assert any("does not know EVALSHA" in text for text in told.texts)
 
 
-def test_every_look_has_a_vote_that_shows_neither_token_nor_value() -> None:
+def test_the_vote_of_every_inspection_shows_neither_token_nor_value() -> None:
     looks = [
         Free(),
         Held(9.8, TOKEN.encode(), VALUE.encode()),

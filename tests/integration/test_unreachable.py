@@ -37,11 +37,12 @@ async def test_a_first_start_with_a_closed_port_says_that_the_connection_was_ref
 
 
 @pytest.mark.parametrize("refusals", [["127.0.0.1", "127.0.0.1"], ["127.0.0.1", "127.0.0.2"]])
-async def test_a_host_whose_addresses_all_refuse_is_named_once(
+async def test_a_host_whose_addresses_all_refuse_the_connection_has_one_reason(
     refusals: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """asyncio joins such errors: "Multiple exceptions: [Errno 111] Connect call failed (…), [Errno
-    111] …".
+    """The errors of all addresses reach the client in one error of asyncio.
+
+    That error starts with "Multiple exceptions: [Errno 111] Connect call failed".
     """
     port = free_port()
 
@@ -54,6 +55,6 @@ async def test_a_host_whose_addresses_all_refuse_is_named_once(
         await eventually(lambda: redlock.nodes[0].reason == "connection refused")
 
 
-async def test_a_socket_that_does_not_exist_is_named_so(tmp_path: Path) -> None:
+async def test_the_reason_of_a_node_names_a_missing_unix_socket(tmp_path: Path) -> None:
     async with Redlock([f"unix://{tmp_path}/none.sock"]) as redlock:
         assert redlock.nodes[0].reason == "no such file or directory"

@@ -160,7 +160,9 @@ async def test_a_foreign_pexpire_on_a_held_lock_is_no_loss(three_nodes: NodeSet)
 
 
 @pytest.mark.parametrize("stale", range(3))
-async def test_a_stale_key_on_one_node_stops_nobody(stale: int, three_nodes: NodeSet) -> None:
+async def test_a_stale_key_on_one_node_keeps_no_client_out(
+    stale: int, three_nodes: NodeSet
+) -> None:
     """The waiter does not need the node that still has the key: a majority notifies it."""
     occupy(three_nodes, "order")
     async with Redlock(three_nodes.urls) as redlock:
@@ -174,7 +176,7 @@ async def test_a_stale_key_on_one_node_stops_nobody(stale: int, three_nodes: Nod
 
 @pytest.mark.usefixtures("no_polling")
 @pytest.mark.parametrize("how", ["reconnected", "restarted"])
-async def test_what_was_missed_while_connections_were_cut_wakes_a_waiter(
+async def test_a_deletion_missed_while_connections_were_cut_wakes_a_waiter(
     how: str, start_server: Callable[..., LocalServer]
 ) -> None:
     servers = [start_server() for _ in range(3)]
@@ -207,7 +209,7 @@ async def untracked(
     return servers, [f"redis://locks:word@{server.address}" for server in servers]
 
 
-async def test_where_tracking_is_denied_a_foreign_deletion_is_seen_at_the_next_look(
+async def test_a_foreign_deletion_without_tracking_is_seen_at_the_next_poll(
     start_server: Callable[..., LocalServer],
 ) -> None:
     servers, urls = await untracked(start_server, 3)
@@ -221,7 +223,7 @@ async def test_where_tracking_is_denied_a_foreign_deletion_is_seen_at_the_next_l
         assert redlock.stats().attempts == 2, "looks at the queue are no attempts"
 
 
-async def test_where_tracking_is_denied_one_contender_per_process_asks(
+async def test_one_contender_per_process_polls_without_tracking(
     start_server: Callable[..., LocalServer],
 ) -> None:
     servers, urls = await untracked(start_server, 1)
@@ -237,7 +239,7 @@ async def test_where_tracking_is_denied_one_contender_per_process_asks(
             await served(waiter)
 
 
-async def test_a_thousand_waiters_ask_as_often_as_one(three_nodes: NodeSet) -> None:
+async def test_a_thousand_waiters_send_as_many_requests_as_one(three_nodes: NodeSet) -> None:
     occupy(three_nodes, "order")
     async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
         await all_up(redlock)

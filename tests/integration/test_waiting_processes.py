@@ -111,7 +111,7 @@ async def test_four_processes_never_overlap_and_every_waiter_gets_its_turns(
 @pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.parametrize("hung", [0, pytest.param(4, marks=pytest.mark.full)])
-async def test_with_a_node_hung_four_processes_never_overlap_and_nobody_starves(
+async def test_four_processes_beside_a_hung_node_never_overlap_and_no_waiter_starves(
     hung: int, five_nodes: NodeSet, tmp_path: Path
 ) -> None:
     five_nodes.pause(hung)

@@ -1,4 +1,4 @@
-"""Tries to acquire a lock that another client holds, once the label of the holder is on the nodes."""
+"""Tries to acquire a held lock once the label of the holder is on the nodes."""
 
 from __future__ import annotations
 

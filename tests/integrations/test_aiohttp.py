@@ -101,7 +101,7 @@ async def test_two_servers_let_one_request_in_at_a_time(nodes: NodeSet) -> None:
 @pytest.mark.parametrize(
     ("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)]
 )
-async def test_held_by_another_is_told_with_retry_after(
+async def test_a_request_for_a_held_lock_is_refused_with_retry_after(
     nodes: NodeSet, elsewhere: Redlock, options: dict[str, Any], status: int
 ) -> None:
     stage = Stage(**options)
@@ -130,7 +130,14 @@ async def test_a_refused_request_names_the_label_of_the_request_that_holds_the_l
     for options, label in (
         ({"owner": "request {rid} for {id}", "query": {"rid": int}}, "request 8 for 7"),
         ({"owner": "{request.method} {request.path}"}, "GET /accounts/7"),
-        ({"owner": lambda request, id: f"{request.headers['x-request-id']}-{id}"}, "abc-7"),  # noqa: A006
+        (
+            {
+                "owner": lambda request, id: (  # noqa: A006
+                    f"{request.headers['x-request-id']}-{id}"
+                ),
+            },
+            "abc-7",
+        ),
     ):
         async with aiohttp_client(make_app(locked("account:{id}", **options)(told))) as client:
             answer = await client.get("/accounts/7?rid=08", headers={"x-request-id": "abc"})
@@ -156,7 +163,10 @@ async def test_a_request_whose_text_cannot_be_a_label_is_answered_by_400(nodes: 
     [
         (
             "{user}",
-            r"the lock account:\{id\} needs user; variables of this path are: id; if a value comes from the query",
+            (
+                r"the lock account:\{id\} needs user; variables of this path are: id; "
+                "if a value comes from the query"
+            ),
         ),
         (lambda user, request: user, r"needs user; variables of this path are: id"),
         ("{id", "owner '{id': expected"),
@@ -406,7 +416,7 @@ GIVEN: list[tuple[str, Callable[..., Any], str, Any]] = [
 
 
 @pytest.mark.parametrize(("path", "lock", "url", "told"), GIVEN)
-async def test_one_value_is_one_lock_and_no_value_the_clients_mistake(
+async def test_equal_values_share_a_lock_and_an_unusable_value_is_the_clients_mistake(
     nodes: NodeSet, path: str, lock: Callable[..., Any], url: str, told: Any
 ) -> None:
     async with aiohttp_client(make_app(lock(names), path)) as client:
@@ -418,7 +428,7 @@ async def test_one_value_is_one_lock_and_no_value_the_clients_mistake(
         assert answer.json()["detail"] == told or told is None
 
 
-async def test_views_methods_apps_below_and_two_decorators(nodes: NodeSet) -> None:
+async def test_methods_views_and_subapps_may_have_one_lock_or_two(nodes: NodeSet) -> None:
     class Shop:
         @locked("shop:{id}")
         async def buy(self, request: web.Request) -> web.StreamResponse:
@@ -472,7 +482,7 @@ class _View(web.View):
         ("/{id}", locked("a:{id}", ttl=0.01)(names), "ttl=0.01 is too small"),
     ],
 )
-async def test_what_the_route_does_not_have_is_told_at_start(
+async def test_a_lock_that_does_not_fit_its_route_is_refused_at_start(
     nodes: NodeSet, path: str, handler: Any, told: str
 ) -> None:
     app = make_app(handler, path)
@@ -488,20 +498,38 @@ async def test_what_the_route_does_not_have_is_told_at_start(
         (lambda: locked("a:{id}", path={"ix": int}), "path names ix, which is no placeholder"),
         (lambda: locked("a:{id}", query={"ix": int}), "query names ix, which is no placeholder"),
         (lambda: locked("a:{id}", path={"id": int}, query={"id": int}), "not from both"),
-        (lambda: locked("a:{id}", path={1: int}), "path names 1, which is no placeholder"),  # type: ignore[dict-item]
-        (lambda: locked("a:{id}", path=["id"]), "path must be a mapping like .*, not list"),  # type: ignore[arg-type]
-        (lambda: locked("a:{id}", query="id"), "query must be a mapping like .*, not str"),  # type: ignore[arg-type]
+        (
+            lambda: locked("a:{id}", path={1: int}),  # type: ignore[dict-item]
+            "path names 1, which is no placeholder",
+        ),
+        (
+            lambda: locked("a:{id}", path=["id"]),  # type: ignore[arg-type]
+            "path must be a mapping like .*, not list",
+        ),
+        (
+            lambda: locked("a:{id}", query="id"),  # type: ignore[arg-type]
+            "query must be a mapping like .*, not str",
+        ),
         (lambda: locked("a:{id}", query=""), "query must be a mapping"),  # type: ignore[arg-type]
         (
             lambda: locked("a:{id}", path={"id": 3}),  # type: ignore[dict-item]
-            r"path must contain a converter from the text of id to a value, like \{'id': int\}; got 3",
+            (
+                "path must contain a converter from the text of id to a value, "
+                r"like \{'id': int\}; got 3"
+            ),
         ),
-        (lambda: locked("a:{id}", query={"id": None}), "query must contain a converter"),  # type: ignore[dict-item]
+        (
+            lambda: locked("a:{id}", query={"id": None}),  # type: ignore[dict-item]
+            "query must contain a converter",
+        ),
         (
             lambda: locked("a:{id}", path={"id": float}),
             "path converts id to a float; the result must be a str, int, UUID",
         ),
-        (lambda: locked("a:{id}", path={"id": bytes}), "path converts id to a bytes"),  # type: ignore[dict-item]
+        (
+            lambda: locked("a:{id}", path={"id": bytes}),  # type: ignore[dict-item]
+            "path converts id to a bytes",
+        ),
         (
             lambda: locked("a:{id}", path={"id": date}),
             r"path converts id to a date; .* date\.fromisoformat",
@@ -516,10 +544,13 @@ async def test_what_the_route_does_not_have_is_told_at_start(
             r"redlock_ctx\(\) takes a Redlock, not str: write redlock_ctx\(Redlock",
         ),  # type: ignore[arg-type]
         (lambda: locked("a:{id}", held_status=500), "held_status"),
-        (lambda: locked("a:{id}")(lambda request: None), "async def"),  # type: ignore[arg-type,return-value]
+        (
+            lambda: locked("a:{id}")(lambda request: None),  # type: ignore[arg-type,return-value]
+            "async def",
+        ),
     ],
 )
-def test_what_is_wrong_anyway_is_told_when_it_is_written(
+def test_invalid_arguments_are_refused_at_the_declaration(
     make: Callable[[], object], told: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=told) as error:
@@ -539,7 +570,7 @@ async def test_a_lease_is_there_only_within_the_handler(nodes: NodeSet) -> None:
         assert (await client.get("/accounts/1")).json() == ["account:1"]
 
 
-async def test_an_app_without_a_manager_says_what_to_write(
+async def test_the_error_of_an_app_without_a_manager_names_the_remedy(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = web.Application()

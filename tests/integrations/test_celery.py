@@ -96,7 +96,7 @@ def test_a_task_that_does_not_get_its_lock_fails_or_is_skipped_or_is_repeated(
 
 
 @pytest.mark.slow
-def test_the_lock_of_a_task_is_released_when_it_is_revoked_or_too_slow_and_expires_when_it_is_killed(
+def test_a_revoked_or_slow_task_releases_its_lock_and_the_lock_of_a_killed_task_expires(
     worker: Worker, tasks: Callable[..., Any], nodes: NodeSet
 ) -> None:
     revoked = tasks("failing", "revoked")
@@ -361,7 +361,8 @@ def test_a_wrong_use_is_refused_when_the_module_is_imported() -> None:
             "shared and limit exclude each other",
         ),
     ):
+        names = arguments if len(arguments) > 1 else (*arguments, "x")
         with pytest.raises((ConfigurationError, TypeError), match=words):
-            locked(*(arguments if len(arguments) > 1 else (*arguments, "x")), **options)(job)  # type: ignore[arg-type]
+            locked(*names, **options)(job)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="below the decorator that makes the task"):
         locked(redlock, "job:{name}")(app.task(job))

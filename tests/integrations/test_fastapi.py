@@ -101,7 +101,7 @@ async def test_two_servers_let_one_request_in_at_a_time(nodes: NodeSet, scope: s
 @pytest.mark.parametrize(
     ("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)]
 )
-async def test_held_by_another_is_told_with_retry_after(
+async def test_a_request_for_a_held_lock_is_refused_with_retry_after(
     nodes: NodeSet, elsewhere: Redlock, options: dict[str, Any], status: int
 ) -> None:
     stage = Stage()
@@ -261,7 +261,7 @@ async def test_a_def_endpoint_is_answered_at_once_and_learns_of_the_loss_from_it
         assert len(told) == 1
 
 
-async def test_a_lock_needs_no_thread_of_those_that_def_endpoints_occupy(nodes: NodeSet) -> None:
+async def test_a_lock_needs_none_of_the_threads_that_def_endpoints_occupy(nodes: NodeSet) -> None:
     stage, began, go = Stage(), threading.Event(), threading.Event()
     stage.go.set()
     app = make_app(stage)
@@ -341,7 +341,9 @@ async def test_an_exception_handler_answers_in_the_apps_own_words(
 
 async def test_one_dependency_used_twice_in_a_request_takes_one_lock(nodes: NodeSet) -> None:
     app = FastAPI(lifespan=redlock_lifespan())
-    OrderLock = Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]  # noqa: N806
+    OrderLock = Annotated[  # noqa: N806
+        Lease, Depends(lock_for("order:{order_id}"), scope="function")
+    ]
 
     async def cart(lease: OrderLock) -> str:
         return lease.token

@@ -82,7 +82,7 @@ async def test_without_nodes_in_the_environment_the_app_does_not_start(
             pass
 
 
-async def test_an_app_without_a_manager_says_what_to_write() -> None:
+async def test_the_error_of_an_app_without_a_manager_names_the_remedy() -> None:
     app = add_routes(FastAPI())
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://app"

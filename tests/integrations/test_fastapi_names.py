@@ -303,7 +303,7 @@ async def test_a_request_whose_text_cannot_be_a_label_is_answered_by_422(nodes: 
     assert held(nodes) == set()
 
 
-def test_a_lock_around_a_websocket_is_told_at_start() -> None:
+def test_a_lock_around_a_websocket_is_refused_at_start() -> None:
     app = FastAPI()
 
     @app.websocket("/edit/{name}", dependencies=[Depends(lock_for("edit:{name}"))])
@@ -318,7 +318,7 @@ def test_a_lock_around_a_websocket_is_told_at_start() -> None:
 
 @pytest.mark.parametrize("scope", ["function", None])
 @pytest.mark.parametrize("kind", ["async", "def", "wrapped"])
-def test_a_lock_that_ends_before_a_yielding_endpoint_begins_is_told_at_start(
+def test_a_lock_that_ends_before_a_yielding_endpoint_begins_is_refused_at_start(
     kind: str, scope: Any
 ) -> None:
     async def lines(name: str) -> AsyncIterator[str]:
@@ -387,7 +387,10 @@ async def mine(
             "/",
             lock_for("o:{when}"),
             at,
-            r"not a plain .*; use a dependency that returns such a value: lock_for\(\.\.\., when=Depends\(\.\.\.\)",
+            (
+                "not a plain .*; use a dependency that returns such a value: "
+                r"lock_for\(\.\.\., when=Depends\(\.\.\.\)"
+            ),
         ),
         (
             "/",
@@ -501,7 +504,7 @@ async def mine(
         ),
     ],
 )
-def test_what_the_route_does_not_have_is_told_at_start(
+def test_a_lock_that_does_not_fit_its_route_is_refused_at_start(
     path: str, lock: LockDependency, endpoint: Callable[..., Any], told: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=told) as error:
@@ -532,7 +535,10 @@ def test_what_the_route_does_not_have_is_told_at_start(
             "owner must be a text like .*, a function .*; got Depends",
         ),
         (lambda: lock_for("o:{owner}", owner=User), "owner must be a text like"),
-        (lambda: semaphore_for("o", 2, owner=False), "make the manager with owner=False"),  # type: ignore[arg-type]
+        (
+            lambda: semaphore_for("o", 2, owner=False),  # type: ignore[arg-type]
+            "make the manager with owner=False",
+        ),
         (
             lambda: lock_for("o:{id}", ttl=-1),
             "ttl must be a finite positive number of seconds, got -1",
@@ -558,10 +564,13 @@ def test_what_the_route_does_not_have_is_told_at_start(
             r"redlock_lifespan\(\) takes a Redlock, not str",
         ),  # type: ignore[arg-type]
         # What FastAPI(lifespan=redlock_lifespan) does at its start.
-        (lambda: redlock_lifespan(FastAPI()), r"not FastAPI: write .*, or redlock_lifespan\(\)"),  # type: ignore[arg-type]
+        (
+            lambda: redlock_lifespan(FastAPI()),  # type: ignore[arg-type]
+            r"not FastAPI: write .*, or redlock_lifespan\(\)",
+        ),
     ],
 )
-def test_what_is_wrong_anyway_is_told_when_it_is_written(
+def test_invalid_arguments_are_refused_at_the_declaration(
     make: Callable[[], object], told: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=told) as error:
@@ -570,7 +579,7 @@ def test_what_is_wrong_anyway_is_told_when_it_is_written(
 
 
 @pytest.mark.parametrize("options", [{"ttl": 61.0}, {"ttl": 0.01}])
-async def test_options_that_the_manager_refuses_are_told_at_start(
+async def test_options_that_the_manager_refuses_stop_the_app(
     nodes: NodeSet, options: dict[str, Any]
 ) -> None:
     app = route("/{order_id}", lock_for("o:{order_id}", **options), pay)

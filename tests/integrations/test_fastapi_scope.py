@@ -44,7 +44,7 @@ middlewares = pytest.mark.parametrize(
 
 @both_scopes
 @middlewares
-async def test_function_scope_ends_before_the_response_and_request_scope_after_stream_and_background_tasks(
+async def test_function_scope_ends_before_the_response_and_request_scope_after_background_tasks(
     nodes: NodeSet, scope: Any, dispatches: tuple[Dispatch, ...]
 ) -> None:
     app, seen = FastAPI(lifespan=redlock_lifespan()), dict[str, set[str]]()

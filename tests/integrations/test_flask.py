@@ -164,7 +164,10 @@ def test_a_refused_request_names_the_label_of_the_request_that_holds_the_lock(
         refused = client.post("/none", headers={"x-request-id": "a" * 201})
         assert (refused.status_code, refused.json["detail"]) == (
             400,
-            "not possible as a lock's owner: owner must have at most 200 bytes, got 201 characters; shorten it",
+            (
+                "not possible as a lock's owner: owner must have at most 200 bytes, "
+                "got 201 characters; shorten it"
+            ),
         )
 
 

@@ -57,11 +57,14 @@ print("redis" in sys.modules)
     "framework", tiers.ends(["fastapi", "aiohttp", "celery", "django", "flask", "rq"])
 )
 def test_without_the_framework_the_error_names_the_extra(framework: str) -> None:
-    code = f"import sys; sys.modules[{framework!r}] = None; import aioredlock_ng.integrations.{framework}"
+    code = (
+        f"import sys; sys.modules[{framework!r}] = None; "
+        f"import aioredlock_ng.integrations.{framework}"
+    )
     failed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert (
-        f'aioredlock_ng.integrations.{framework} needs {framework}: install aioredlock-ng with its extra "{framework}"'
-        in failed.stderr
-    )
+        f"aioredlock_ng.integrations.{framework} needs {framework}: "
+        f'install aioredlock-ng with its extra "{framework}"'
+    ) in failed.stderr

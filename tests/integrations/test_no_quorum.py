@@ -86,7 +86,7 @@ async def test_without_fail_fast_a_request_waits_for_the_majority(
 
 @both
 @pytest.mark.faults
-async def test_retry_after_is_what_is_left_of_the_quarantine(nodes: NodeSet, serve: Serve) -> None:
+async def test_retry_after_is_the_remaining_quarantine(nodes: NodeSet, serve: Serve) -> None:
     redlock = Redlock.from_env()
     async with serve(redlock) as client:
         assert redlock.ready
@@ -130,7 +130,7 @@ def test_retry_after_of_a_held_lock_is_not_the_life_of_its_keys() -> None:
 
 
 @pytest.mark.parametrize(("left", "said"), [(None, "7"), (3.0, "7"), (19.2, "20"), (1000.0, "30")])
-def test_retry_after_is_what_is_left_of_the_min_hold(left: float | None, said: str) -> None:
+def test_retry_after_is_the_remaining_min_hold(left: float | None, said: str) -> None:
     held = LockHeld("no")
     held.retry_after = left
     assert Policy(("a",), {"min_hold": 30.0}, 423, 7).answer(held).headers == {"Retry-After": said}

@@ -59,8 +59,11 @@ def test_every_option_is_in_the_table_with_its_default(
         .partition(f"## Options of `{function.__name__}`")[2]
     )
     options = options_of(function)
-    rows = {name: row[2] for row in re.findall(r"^\| ((`\w+`(?:, )?)+) \|([^|]*)\|", table, re.MULTILINE)
-            for name in re.findall(r"\w+", row[0])}  # fmt: skip
+    rows = {
+        name: row[2]
+        for row in re.findall(r"^\| ((`\w+`(?:, )?)+) \|([^|]*)\|", table, re.MULTILINE)
+        for name in re.findall(r"\w+", row[0])
+    }
     assert rows.keys() == options.keys()
     for name in ("blocking_timeout", "held_status", "retry_after"):
         assert re.match(r" \d+", rows[name])[0] == f" {options[name]:g}"  # type: ignore[index]

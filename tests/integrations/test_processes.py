@@ -46,7 +46,7 @@ def server(framework: str, counter: Path) -> Iterator[tuple[subprocess.Popen[str
 
 
 @pytest.mark.slow
-async def test_two_processes_lose_no_count_and_a_killed_one_blocks_the_other_for_its_ttl_and_no_longer(
+async def test_two_processes_lose_no_count_and_a_killed_one_blocks_the_other_for_its_ttl_only(
     nodes: NodeSet, tmp_path: Path
 ) -> None:
     counter = tmp_path / "counter"

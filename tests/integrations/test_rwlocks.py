@@ -111,7 +111,7 @@ async def test_requests_of_two_servers_read_at_the_same_time_and_beside_no_write
 @pytest.mark.parametrize(
     ("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)]
 )
-async def test_a_request_that_reads_is_told_to_come_again_while_another_writes(
+async def test_a_refused_reader_or_writer_is_answered_with_retry_after(
     nodes: NodeSet, elsewhere: Redlock, serve: Serve, options: dict[str, Any], status: int
 ) -> None:
     room = Room()

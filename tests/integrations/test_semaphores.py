@@ -96,7 +96,7 @@ async def test_two_servers_let_as_many_requests_in_as_there_are_slots(
 @pytest.mark.parametrize(
     ("options", "status"), [({}, 429), ({"held_status": 423, "retry_after": 7}, 423)]
 )
-async def test_without_a_free_slot_a_request_is_told_to_come_again(
+async def test_a_request_without_a_free_slot_is_refused_with_retry_after(
     nodes: NodeSet, serve: Serve, options: dict[str, Any], status: int
 ) -> None:
     room = Room()
@@ -115,7 +115,7 @@ async def test_without_a_free_slot_a_request_is_told_to_come_again(
 
 
 @both
-async def test_with_min_hold_a_request_is_told_when_a_slot_may_be_free(
+async def test_retry_after_with_min_hold_is_the_time_until_a_slot_may_be_free(
     nodes: NodeSet, serve: Serve
 ) -> None:
     room = Room()
@@ -214,10 +214,10 @@ def test_a_mistake_is_refused_when_the_module_is_imported(
         framework.semaphore_for("export", limit, **options)
 
 
-def test_what_is_no_handler_and_what_is_no_placeholder_are_refused_by_the_name_of_the_function() -> (
-    None
-):
+def test_an_invalid_handler_or_placeholder_is_refused_by_the_name_of_the_function() -> None:
     with pytest.raises(ConfigurationError, match=r"semaphore_for\(\) is for handlers"):
-        for_aiohttp.semaphore_for("export", 2)(lambda request: None)  # type: ignore[arg-type, return-value]
+        for_aiohttp.semaphore_for("export", 2)(
+            lambda request: None  # type: ignore[arg-type, return-value]
+        )
     with pytest.raises(ConfigurationError, match=r"semaphore_for\(\) got user"):
         for_fastapi.semaphore_for("export", 2, user=Depends(lambda: 1))

@@ -54,7 +54,7 @@ def test_a_value_is_written_as_it_is(template: str, values: dict[str, object], n
         ("{a}{b}", "put a separator"),
     ],
 )
-def test_what_is_no_template_is_refused_when_it_is_written(template: str, told: str) -> None:
+def test_an_invalid_template_is_refused_when_it_is_made(template: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         Template(template)
 
@@ -67,7 +67,7 @@ def test_a_value_without_one_text_is_refused(value: object) -> None:
         Template("order:{id}").fill({"id": value})
 
 
-def test_an_attribute_that_is_not_there_is_told_by_name() -> None:
+def test_the_error_names_a_missing_attribute() -> None:
     with pytest.raises(ConfigurationError, match=r"\{id.nothing\} does not exist"):
         Template("order:{id.nothing}").fill({"id": "x"})
 

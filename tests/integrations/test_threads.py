@@ -98,7 +98,7 @@ def kinds(told: list[Event], *kinds: type[Event]) -> list[type[Event]]:
     [plain, *(pytest.param(make, marks=pytest.mark.full) for make in (an_object, a_partial))],
 )
 @both_scopes
-async def test_a_def_endpoint_whose_request_was_cancelled_keeps_its_lock_until_its_thread_has_ended(
+async def test_a_cancelled_def_endpoint_keeps_its_lock_until_its_thread_has_ended(
     nodes: NodeSet, job: Job, scope: Any, make: Any, included: bool
 ) -> None:
     app, router = FastAPI(), APIRouter()
@@ -170,7 +170,7 @@ async def test_a_time_limit_by_anyio_waits_for_the_thread_and_then_releases_at_o
         assert kinds(told, LeaseReleased, LeaseAbandoned) == [LeaseReleased]
 
 
-async def test_a_request_that_is_cancelled_before_its_thread_begins_releases_at_once_and_does_nothing(
+async def test_a_request_cancelled_before_its_thread_begins_releases_at_once_and_runs_nothing(
     nodes: NodeSet, job: Job
 ) -> None:
     app, limit, waiting = FastAPI(), AsyncioLimit(), Job()

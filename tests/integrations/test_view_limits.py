@@ -100,7 +100,7 @@ both = pytest.mark.parametrize("serve", [by_flask, by_django])
 @pytest.mark.parametrize(
     ("options", "status"), [({}, 429), ({"held_status": 423, "retry_after": 7}, 423)]
 )
-def test_as_many_requests_are_inside_as_there_are_slots_and_the_next_is_told_to_come_again(
+def test_a_request_beyond_the_slots_is_refused_with_retry_after(
     nodes: NodeSet, serve: Serve, options: dict[str, Any], status: int
 ) -> None:
     room = Room()
@@ -137,7 +137,7 @@ def test_the_loss_of_a_slot_is_answered_by_503(nodes: NodeSet, serve: Serve) -> 
 @pytest.mark.parametrize(
     ("options", "statuses"), [({}, [200, 423]), ({"limit": 2}, [200, 200, 429])]
 )
-def test_with_min_hold_a_request_is_told_when_its_turn_may_come(
+def test_retry_after_with_min_hold_is_the_time_left(
     nodes: NodeSet, serve: Serve, options: dict[str, Any], statuses: list[int]
 ) -> None:
     with serve(lambda lease: None, min_hold=50, **options) as client:

@@ -67,36 +67,50 @@ SPARSE = {
     "engine/test_semaphore.py::test_a_crowd_fills_every_slot_and_never_one_more": 3,
     "engine/test_shares.py::test_a_process_that_waited_for_another_passes_its_grant_on": 2,
     "engine/test_shares.py::test_processes_whose_lines_are_as_long_get_equal_shares": 3,
-    "fencing/test_paused_holder.py::test_the_late_write_of_a_stopped_holder": 6,
-    "integration/test_bad_input.py::test_after_a_fork_the_child_is_refused_and_the_parent_goes_on": 2,
-    "integration/test_bad_servers.py::test_alone_it_is_told_in_time_with_its_address_and_its_own_words": 3,
-    "integration/test_bad_servers.py::test_in_the_majority_the_rest_is_left_clean": 3,
+    "fencing/test_paused_holder.py::test_a_fence_refuses_the_late_write_of_a_stopped_holder": 6,
+    "integration/test_bad_input.py"
+    "::test_after_a_fork_the_child_is_refused_and_the_parent_goes_on": 2,
+    "integration/test_bad_servers.py::test_bad_servers_in_the_majority_leave_no_key_on_the_rest": 3,
+    "integration/test_bad_servers.py"
+    "::test_the_error_for_a_bad_server_names_its_address_and_its_reason": 3,
     "integration/test_basic.py::test_a_waiter_gets_the_lock_when_a_remote_lease_expires": 3,
     "integration/test_basic.py::test_renewals_keep_a_lease_alive_beyond_its_ttl": 3,
-    "integration/test_basic.py::test_trying_and_waiting_a_while_tell_that_another_holds_it": 3,
+    "integration/test_basic.py::test_try_acquire_and_acquire_with_a_timeout_refuse_a_held_lock": 3,
+    "integration/test_contention.py::test_a_held_lock_is_refused_as_held_with_a_node_down": 5,
     "integration/test_contention.py::test_split_votes_settle": 3,
-    "integration/test_contention.py::test_with_a_node_down_a_waiter_is_still_woken_and_does_not_poll": 5,
-    "integration/test_contention.py::test_with_a_node_down_held_is_still_told_as_held": 5,
+    "integration/test_contention.py"
+    "::test_with_a_node_down_a_waiter_is_still_woken_and_does_not_poll": 5,
     "integration/test_crashed_nodes.py::test_a_lease_outlives_the_crash_of_a_minority": 2,
-    "integration/test_garbled_replies.py::test_a_server_that_answers_scripts_with_garbage_harms_nobody": 3,
-    "integration/test_garbled_replies.py::test_two_new_servers_get_their_markers_though_the_third_answers_the_marker_script_with_garbage": 5,
-    "integration/test_hidden_identity.py::test_clients_that_may_know_who_it_is_and_others_that_may_not_share_a_set": 3,
+    "integration/test_garbled_replies.py"
+    "::test_a_server_that_garbles_the_answers_of_scripts_harms_no_client": 3,
+    "integration/test_garbled_replies.py"
+    "::test_two_new_servers_get_their_markers_though_the_third_garbles_its_own": 5,
+    "integration/test_hidden_identity.py"
+    "::test_clients_with_and_without_the_right_to_the_run_id_share_a_set": 3,
     "integration/test_labels.py::test_a_full_server_watches_and_releases_without_a_label": 3,
-    "integration/test_node_kinds.py::test_without_a_needed_right_the_caller_is_told_at_once": 5,
-    "integration/test_recovery_guard.py::test_a_server_that_forgot_grants_nothing_for_the_guard_time": 5,
+    "integration/test_node_kinds.py::test_a_missing_needed_right_is_an_error_at_once": 5,
+    "integration/test_recovery_guard.py"
+    "::test_a_server_that_forgot_grants_nothing_for_the_guard_time": 5,
     "integration/test_secrets.py::test_a_password_that_a_server_quotes_is_shown_nowhere": 3,
-    "integration/test_secrets_of_all_kinds.py::test_a_foreign_value_under_the_key_is_told_to_nobody": 3,
-    "integration/test_secrets_of_all_kinds.py::test_the_token_of_our_own_lease_is_told_to_nobody": 3,
-    "integration/test_tokens_and_values.py::test_what_is_under_a_locks_key_is_told_to_nobody": 3,
+    "integration/test_secrets_of_all_kinds.py"
+    "::test_no_output_shows_a_foreign_value_under_the_key": 3,
+    "integration/test_secrets_of_all_kinds.py"
+    "::test_no_output_shows_the_token_of_a_held_or_lost_lease": 3,
+    "integration/test_tokens_and_values.py::test_no_output_shows_the_value_under_a_locks_key": 3,
+    "integration/test_waiting.py"
+    "::test_a_deletion_missed_while_connections_were_cut_wakes_a_waiter": 2,
     "integration/test_waiting.py::test_a_lock_ended_by_an_operator_wakes_a_waiter": 2,
-    "integration/test_waiting.py::test_what_was_missed_while_connections_were_cut_wakes_a_waiter": 2,
     "integrations/test_fastapi_scope.py::test_a_time_limit_around_the_app_leaves_no_key": 3,
     "integrations/test_no_quorum.py::test_a_request_does_not_wait_for_a_majority_that_is_gone": 3,
-    "integrations/test_threads.py::test_a_def_endpoint_whose_request_was_cancelled_keeps_its_lock_until_its_thread_has_ended": 5,
-    "integrations/test_view_limits.py::test_as_many_requests_are_inside_as_there_are_slots_and_the_next_is_told_to_come_again": 3,
-    "integrations/test_view_limits.py::test_with_min_hold_a_request_is_told_when_its_turn_may_come": 3,
-    "integrations/test_views_without_quorum.py::test_a_view_does_not_wait_for_nodes_that_are_all_down": 3,
-    "threaded/test_cancellation.py::test_a_threaded_call_that_is_interrupted_at_any_instant_leaves_nothing": 11,
+    "integrations/test_threads.py"
+    "::test_a_cancelled_def_endpoint_keeps_its_lock_until_its_thread_has_ended": 5,
+    "integrations/test_view_limits.py"
+    "::test_a_request_beyond_the_slots_is_refused_with_retry_after": 3,
+    "integrations/test_view_limits.py::test_retry_after_with_min_hold_is_the_time_left": 3,
+    "integrations/test_views_without_quorum.py"
+    "::test_a_view_does_not_wait_for_nodes_that_are_all_down": 3,
+    "threaded/test_cancellation.py"
+    "::test_a_threaded_call_that_is_interrupted_at_any_instant_leaves_nothing": 11,
     "unit/test_replies.py::test_whatever_a_server_answers_to_a_script_is_read_or_counts_as_unknown": 3,
 }
 """Tests with many cases. `make test` runs one case in so many.

@@ -213,7 +213,10 @@ def test_a_resigned_with_ends_by_the_error_of_check(
     redlock: Redlock, pool: ThreadPoolExecutor
 ) -> None:
     election = redlock.election(NAME)
-    with pytest.raises(LockReleased, match="the leader of 'scheduler' resigned"), election as lease:  # noqa: PT012
+    with (  # noqa: PT012
+        pytest.raises(LockReleased, match="the leader of 'scheduler' resigned"),
+        election as lease,
+    ):
         resigning = pool.submit(election.resign)
         assert lease.wait_lost(PATIENCE)
         assert lease.valid
@@ -227,7 +230,7 @@ def test_a_resigned_with_ends_by_the_error_of_check(
     assert resigning.result(PATIENCE)
 
 
-def test_a_body_whose_keys_are_deleted_is_told_and_the_candidate_stands_again(
+def test_a_body_is_notified_of_deleted_keys_and_its_candidate_stands_again(
     watched: Redlock, rival: Redlock, events: list[Event], pool: ThreadPoolExecutor
 ) -> None:
     lost: Queue[Lease] = Queue()
@@ -290,7 +293,7 @@ def test_a_body_that_works_on_after_the_loss_is_reported(
     election.check()
 
 
-def test_a_leader_is_told_to_step_down_while_its_lease_is_still_valid(
+def test_a_leader_is_notified_to_step_down_while_its_lease_is_still_valid(
     watched: Redlock, rival: Redlock, events: list[Event], pool: ThreadPoolExecutor
 ) -> None:
     told: Queue[Lease] = Queue()
@@ -685,7 +688,8 @@ def test_a_signal_that_ends_a_leader_hands_over_at_once(three_nodes: NodeSet) ->
     # the body waits in steps.
     program = CANDIDATE.replace("sys.stdin.readline()", "while not lease.wait_lost(0.02): pass")
     # If the process does not end, the output shows why.
-    program = f"import faulthandler\nfaulthandler.dump_traceback_later({PATIENCE / 2}, exit=True)\n{program}"
+    watchdog = f"faulthandler.dump_traceback_later({PATIENCE / 2}, exit=True)"
+    program = f"import faulthandler\n{watchdog}\n{program}"
     with subprocess.Popen(
         [sys.executable, "-c", program, *three_nodes.urls],
         stdout=subprocess.PIPE,
@@ -734,7 +738,7 @@ def test_bad_arguments_are_refused_before_anything_opens() -> None:
     assert not redlock.ready
 
 
-async def test_a_coroutine_is_told_which_class_it_needs() -> None:
+async def test_async_with_and_acquire_of_an_election_are_refused_with_a_hint() -> None:
     election = Redlock(["redis://127.0.0.1:1"]).election(NAME)
     assert isinstance(election, Election)
     with pytest.raises(TypeError, match=r"use `with redlock.election\('scheduler'\):`"):

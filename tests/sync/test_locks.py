@@ -45,7 +45,9 @@ def wait_until(condition: object, within: float = PATIENCE) -> None:
         time.sleep(0.005)
 
 
-def test_a_wait_of_no_time_tells_whether_the_lease_is_over(redlock: Redlock) -> None:
+def test_wait_lost_with_a_timeout_of_zero_returns_whether_the_lease_is_over(
+    redlock: Redlock,
+) -> None:
     lease = redlock.lock("order").acquire()
     assert not lease.wait_lost(0)
     lease.release()
@@ -141,7 +143,7 @@ def test_a_thread_that_computes_for_four_ttls_keeps_its_lock(three_nodes: NodeSe
         lease.check()
 
 
-def test_a_loss_is_told_by_check_and_by_the_callback_and_at_the_end(
+def test_check_the_callback_and_the_end_of_with_report_a_loss(
     redlock: Redlock, rival: Redlock
 ) -> None:
     told: list[tuple[Lease, str]] = []
@@ -366,7 +368,7 @@ def test_a_guard_labels_each_call_by_its_arguments(
         redlock.guard("account", owner="{job}")(lambda number: None)
 
 
-def test_guard_refuses_what_it_cannot_hold_a_lock_for(redlock: Redlock) -> None:
+def test_guard_refuses_functions_that_it_cannot_hold_a_lock_for(redlock: Redlock) -> None:
     async def coroutine() -> None: ...
 
     def generator() -> object:
@@ -379,8 +381,8 @@ def test_guard_refuses_what_it_cannot_hold_a_lock_for(redlock: Redlock) -> None:
         redlock.guard(generator)  # type: ignore[arg-type]
 
 
-def test_the_options_are_those_of_the_asyncio_classes() -> None:
-    """What is new there must not be missing here; `on_lost` alone has another meaning."""
+def test_the_options_equal_the_options_of_the_asyncio_classes() -> None:
+    """An option of the asyncio classes must not be missing. Only `on_lost` has another meaning."""
     manager = inspect.signature(aioredlock_ng.Redlock.__init__).parameters
     lock = inspect.signature(aioredlock_ng.Redlock.lock).parameters
     # There the engine has a thread of its own anyway, and no event loop can stand still.

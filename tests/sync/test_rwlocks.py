@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def waiting(manager: Redlock, count: int) -> Callable[[], bool]:
-    """Return a condition: so many processes stand in the queues of the lock, to read or to write."""
+    """Return a condition that is true when `count` readers and writers wait in the queues."""
     return lambda: manager.inspect("catalog").waiting == count
 
 

@@ -116,7 +116,9 @@ def test_each_with_releases_the_lease_that_it_acquired(redlock: Redlock) -> None
         assert other.valid
 
 
-def test_a_lost_slot_is_told_to_its_holder_alone(redlock: Redlock, rival: Redlock) -> None:
+def test_the_loss_of_a_slot_is_reported_to_its_holder_alone(
+    redlock: Redlock, rival: Redlock
+) -> None:
     told: list[Lease] = []
     called = threading.Event()
 
@@ -191,7 +193,7 @@ def test_guard_lets_as_many_calls_in_as_its_limit_says(redlock: Redlock) -> None
 
 
 @pytest.mark.parametrize("limit", [0, 1001, 2.0, True, "4"])
-def test_a_limit_that_is_none_is_refused_before_anything_opens(limit: object) -> None:
+def test_invalid_options_are_refused_before_anything_opens(limit: object) -> None:
     redlock = Redlock(["redis://127.0.0.1:1"])
     for make in (redlock.semaphore, redlock.guard):
         with pytest.raises(

@@ -349,7 +349,7 @@ print("held", flush=True)
 """
 
 
-def test_an_exit_of_the_interpreter_releases_what_is_held_and_does_not_hang(
+def test_an_exit_of_the_interpreter_releases_held_locks_and_does_not_hang(
     three_nodes: NodeSet,
 ) -> None:
     command = [sys.executable, "-W", "error", "-c", EXIT, ",".join(three_nodes.urls)]

@@ -1,4 +1,4 @@
-"""A collector for OTLP over HTTP, which keeps what it is sent; it knows no span or metric by name."""
+"""A collector for OTLP over HTTP that keeps every span and metric that it receives."""
 
 from __future__ import annotations
 

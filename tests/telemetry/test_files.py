@@ -74,7 +74,7 @@ def told(registry: CollectorRegistry) -> Exposition:
         'sum(rate(aioredlock_ng_wakeups_total{node="n"}[5m]))',
     ],
 )
-def test_a_query_for_what_is_not_there_would_be_found(
+def test_a_query_for_a_missing_metric_or_label_fails_the_check(
     text: str, registry: CollectorRegistry
 ) -> None:
     with pytest.raises(AssertionError):
@@ -105,7 +105,7 @@ def test_a_legend_names_labels_that_its_query_keeps(panel: dict[str, Any]) -> No
 
 
 @every_panel
-def test_a_panel_says_what_it_shows(panel: dict[str, Any]) -> None:
+def test_a_panel_has_a_title_and_a_description(panel: dict[str, Any]) -> None:
     assert panel["title"]
     assert panel["description"].endswith(".")
     assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
@@ -144,7 +144,7 @@ def test_there_are_five_rules() -> None:
 
 
 @every_rule
-def test_a_rule_has_what_prometheus_and_people_need(rule: dict[str, Any]) -> None:
+def test_a_rule_has_the_fields_that_prometheus_and_people_need(rule: dict[str, Any]) -> None:
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
     assert re.fullmatch(r"\d+m", rule.get("for", "0m"))
     assert rule["labels"]["severity"] in ("critical", "warning")

@@ -129,7 +129,7 @@ async def test_the_span_of_a_semaphore_names_the_slot_and_no_metric_does(
 
 
 @pytest.mark.virtual_time
-async def test_a_failed_acquire_is_an_error_and_says_which(rig: Rig, listener: Listener) -> None:
+async def test_a_failed_acquire_is_an_error_with_its_type(rig: Rig, listener: Listener) -> None:
     process = await rig.process(sinks=[listener.sink])
     rig.occupy(b"a", ttl=5)
     with pytest.raises(LockHeld):
@@ -207,7 +207,7 @@ async def test_metrics_agree_with_the_manager_and_name_no_lock(
     assert units["leases.lost"] == "{lease}"
 
 
-def test_nodes_are_told_by_the_conventions_for_servers(listener: Listener) -> None:
+def test_nodes_have_the_conventional_attributes_of_servers(listener: Listener) -> None:
     for node in ("10.0.0.1:6379", "[fd00::1]:6379/2", "/run/redis.sock", "orders@sentinel"):
         listener.sink(NodeDown(node, "why"))
     assert [dict(point.attributes) for point in listener.points("node.outages")] == [
@@ -231,7 +231,7 @@ def test_a_node_leaves_its_former_state(listener: Listener) -> None:
     assert listener.total("node.quarantines") == 1
 
 
-def test_it_is_counted_that_all_nodes_forgot(listener: Listener) -> None:
+def test_a_loss_of_memory_of_all_nodes_is_counted(listener: Listener) -> None:
     listener.sink(AllNodesForgot(("a:1", "b:1"), 61.0))
     assert listener.total("memory_losses") == 1
 
@@ -248,7 +248,7 @@ def test_votes_are_not_formatted_for_a_span_that_is_not_recorded() -> None:
     listener.close()
 
 
-def test_a_span_of_nobodys_is_a_trace_of_its_own(listener: Listener) -> None:
+def test_a_span_without_a_parent_is_a_trace_of_its_own(listener: Listener) -> None:
     assert not trace.get_current_span().get_span_context().is_valid
     listener.sink(LockAcquired("a", "abc123", None, 0.1, 1, ()))
     (span,) = listener.spans()

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tests.support.rig import Rig
 
 
-async def test_a_scrape_shows_what_happened(
+async def test_a_scrape_agrees_with_the_statistics_of_the_manager(
     three_nodes: NodeSet, registry: CollectorRegistry, metrics_url: str
 ) -> None:
     stats = await do_everything(three_nodes, PrometheusSink(registry))
@@ -263,7 +263,7 @@ def test_a_node_has_one_state(events: list[Event], state: str, registry: Collect
     assert exposed(registry).state("n") == state
 
 
-def test_it_is_counted_that_all_nodes_forgot(registry: CollectorRegistry) -> None:
+def test_a_loss_of_memory_of_all_nodes_is_counted(registry: CollectorRegistry) -> None:
     sink = PrometheusSink(registry)
     assert exposed(registry).value("memory_losses_total") == 0
     sink(AllNodesForgot(("a", "b"), 61.0))
@@ -324,7 +324,7 @@ async def test_managers_share_a_sink(
 
 
 @pytest.mark.virtual_time
-async def test_a_kind_is_a_label_of_what_is_counted_of_locks(
+async def test_a_kind_is_a_label_of_the_metrics_of_locks(
     rig: Rig, registry: CollectorRegistry
 ) -> None:
     sink = PrometheusSink(registry, kind=lambda name: name.partition(":")[0])
@@ -341,7 +341,7 @@ async def test_a_kind_is_a_label_of_what_is_counted_of_locks(
     assert "order:42" not in seen.text
 
 
-def test_a_sink_tells_a_hundred_kinds_apart(registry: CollectorRegistry) -> None:
+def test_a_sink_distinguishes_a_hundred_kinds(registry: CollectorRegistry) -> None:
     sink = PrometheusSink(registry, kind=lambda name: name)
     for number in range(250):
         sink(AcquireCancelled(f"order:{number}", 1.0, 1))
@@ -350,7 +350,7 @@ def test_a_sink_tells_a_hundred_kinds_apart(registry: CollectorRegistry) -> None
     assert seen.value("acquire_cancellations_total", kind="other") == 150
 
 
-def test_a_kind_is_told_by_a_callable(registry: CollectorRegistry) -> None:
+def test_a_kind_that_is_no_callable_is_refused(registry: CollectorRegistry) -> None:
     with pytest.raises(ConfigurationError, match="kind must be a callable"):
         PrometheusSink(registry, kind="order")  # type: ignore[arg-type]
 

@@ -21,14 +21,16 @@ def run(code: str) -> str:
 
 
 @pytest.mark.once
-def test_without_an_sdk_it_does_nothing() -> None:
+def test_the_sink_does_nothing_without_an_sdk() -> None:
     code = """
 import sys
 sys.modules["opentelemetry.sdk"] = None
 from aioredlock_ng.events import *
 from aioredlock_ng.telemetry.otel import OpenTelemetrySink
 sink = OpenTelemetrySink()
-for event in (LockAcquired("a", "abc123", 1, 0.1, 1, ()), LeaseLost("a", "abc123", "", 0.1), NodeUp("n:1", "")):
+for event in (
+    LockAcquired("a", "abc123", 1, 0.1, 1, ()), LeaseLost("a", "abc123", "", 0.1), NodeUp("n:1", "")
+):
     sink(event)
 print("done")
 """
@@ -62,7 +64,7 @@ print(sorted(metric.name for metric in scope.metrics))
     )
 
 
-def test_without_the_library_it_says_what_to_install() -> None:
+def test_the_error_without_the_library_names_the_extra() -> None:
     code = "import sys; sys.modules['opentelemetry'] = None; import aioredlock_ng.telemetry.otel"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert 'install aioredlock-ng with its extra "otel"' in told.stderr

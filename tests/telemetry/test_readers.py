@@ -122,7 +122,7 @@ async def test_without_kinds_the_leases_held_are_right_after_a_downgrade(
     assert exposed(registry).value("leases_held") == 0
 
 
-def test_spans_and_metrics_of_opentelemetry_tell_readers_apart(listener: Listener) -> None:
+def test_spans_and_metrics_of_opentelemetry_distinguish_readers(listener: Listener) -> None:
     sink = OpenTelemetrySink(
         tracer_provider=listener.tracers, meter_provider=listener.meters, kind=kind
     )

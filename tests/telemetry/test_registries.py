@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_second_sink_in_one_registry_is_refused_and_says_what_to_do(
+def test_a_second_sink_in_one_registry_is_refused_with_the_remedy(
     registry: CollectorRegistry,
 ) -> None:
     first = PrometheusSink(registry)
@@ -42,14 +42,14 @@ def test_a_refused_sink_leaves_nothing_in_the_registry(registry: CollectorRegist
 
 
 @pytest.mark.parametrize("registry", ["app", None, 7])
-def test_what_is_no_registry_is_refused(registry: object) -> None:
+def test_an_invalid_registry_is_refused(registry: object) -> None:
     with pytest.raises(
         ConfigurationError, match=r"registry must be a prometheus_client\.CollectorRegistry"
     ):
         PrometheusSink(registry)  # type: ignore[arg-type]
 
 
-def test_names_tell_their_units(registry: CollectorRegistry) -> None:
+def test_the_names_of_metrics_contain_their_units(registry: CollectorRegistry) -> None:
     PrometheusSink(registry)
     for family, kind in exposed(registry).types.items():
         if not family.endswith("_created"):
@@ -66,8 +66,10 @@ import sys
 from aioredlock_ng.events import *
 from aioredlock_ng.telemetry.prometheus import PrometheusSink
 sink = PrometheusSink()
-for event in (LockAcquired("a", "abc123", 1, 0.02, 1, ()), LockAcquired("b", "abc124", 2, 0.02, 1, ()),
-              LeaseReleased("a", "abc123", 0.1), NodeUp("n", ""), WaiterWoken("a", "notified")):
+for event in (
+    LockAcquired("a", "abc123", 1, 0.02, 1, ()), LockAcquired("b", "abc124", 2, 0.02, 1, ()),
+    LeaseReleased("a", "abc123", 0.1), NodeUp("n", ""), WaiterWoken("a", "notified"),
+):
     sink(event)
 if sys.argv[1] == "sees the node down":
     sink(NodeDown("n", ""))
@@ -107,7 +109,10 @@ sys.stdin.read()
             worker.communicate()
 
 
-def test_without_the_library_it_says_what_to_install() -> None:
-    code = "import sys; sys.modules['prometheus_client'] = None; import aioredlock_ng.telemetry.prometheus"
+def test_the_error_without_the_library_names_the_extra() -> None:
+    code = (
+        "import sys; sys.modules['prometheus_client'] = None; "
+        "import aioredlock_ng.telemetry.prometheus"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert 'install aioredlock-ng with its extra "prometheus"' in told.stderr

@@ -1,4 +1,4 @@
-"""A program whose child, of `multiprocessing`, ends with a lease that it acquired without `with`."""
+"""A program whose `multiprocessing` child ends with a lease acquired without `with`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a child of `multiprocessing`, which does not run the `atexit` functions of its parent."""
+"""The end of a `multiprocessing` child, in which `atexit` functions of the parent do not run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def said_by(nodes: NodeSet, work: str, method: str, kind: str) -> str:
 @pytest.mark.parametrize("kind", ["sync", "thread=True"])
 @pytest.mark.parametrize("work", ["leave", pytest.param("pool", marks=pytest.mark.full)])
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
-def test_a_child_of_multiprocessing_releases_what_it_holds_when_it_ends(
+def test_a_child_of_multiprocessing_releases_its_locks_when_it_ends(
     method: str, work: str, kind: str, three_nodes: NodeSet
 ) -> None:
     assert said_by(three_nodes, work, method, kind) == "held\n"

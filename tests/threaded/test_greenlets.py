@@ -171,7 +171,8 @@ def test_a_manager_is_refused_where_threads_would_wait_as_greenlets(
 ) -> None:
     (refused,) = lines_of(package, kind, "first", three_nodes, *untouched)
     assert refused.startswith(
-        f"{package} has replaced `{replaced}` by greenlets, and the locks need a thread; use them in"
+        f"{package} has replaced `{replaced}` by greenlets, and the locks need a thread; "
+        "use them in"
     )
 
 

@@ -53,7 +53,7 @@ async def test_a_candidate_that_resigns_soon_stands_in_no_queue(rig: Rig) -> Non
     await eventually(lambda: rig.clean)
 
 
-async def test_the_events_of_a_term_soon_tell_its_cause(rig: Rig, events: list[Event]) -> None:
+async def test_the_events_of_a_term_soon_have_its_cause(rig: Rig, events: list[Event]) -> None:
     process = await rig.process(ttl=1.0, sinks=[events.append])
     election = process.redlock.election(NAME, label="ann", rejoin=False)
 

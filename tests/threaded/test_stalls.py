@@ -91,7 +91,7 @@ async def test_a_standstill_of_the_whole_process_is_no_standstill_of_the_loop(ri
 
 
 @pytest.mark.parametrize("limit", [None, LIMIT])
-async def test_a_closed_loop_loses_its_leases_at_the_next_look(
+async def test_a_closed_loop_loses_its_leases_at_the_next_check(
     rig: Rig, limit: float | None
 ) -> None:
     loop = Loop()

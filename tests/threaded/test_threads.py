@@ -364,7 +364,9 @@ async def test_a_sink_that_exits_keeps_no_lease_of_a_dying_thread_from_being_los
             lease.check()
 
 
-async def test_further_exits_keep_a_dying_thread_from_nothing(nodes: MemoryNodes) -> None:
+async def test_further_exits_do_not_keep_a_dying_thread_from_losing_its_leases(
+    nodes: MemoryNodes,
+) -> None:
     redlock = await Redlock(nodes, thread=True).open()
     leases = [await redlock.lock(name).acquire() for name in "ab"]
     thread = engine_thread(redlock)
@@ -403,7 +405,7 @@ async def test_a_cancelled_close_on_the_thread_itself_ends_the_thread(nodes: Mem
         assert await other.lock("a").try_acquire() is not None, "it was released"
 
 
-async def test_the_death_of_the_thread_cancels_a_body_that_does_not_look(
+async def test_the_death_of_the_thread_cancels_a_body_that_does_not_check(
     nodes: MemoryNodes,
 ) -> None:
     redlock = await Redlock(nodes, thread=True).open()
@@ -570,7 +572,7 @@ async def test_every_method_of_a_lease_and_a_manager_works_from_the_callers_loop
         assert lost.lost
 
 
-async def test_a_semaphore_gives_each_holder_a_slot_and_tells_who_holds_them(
+async def test_a_semaphore_gives_each_holder_a_slot_and_lists_the_holders(
     nodes: MemoryNodes,
 ) -> None:
     async with Redlock(nodes, thread=True) as redlock:
@@ -750,7 +752,7 @@ asyncio.run(main())
 """
 
 
-def test_an_exit_of_the_interpreter_releases_what_is_held_and_does_not_hang(
+def test_an_exit_of_the_interpreter_releases_held_locks_and_does_not_hang(
     three_nodes: NodeSet,
 ) -> None:
     command = [sys.executable, "-W", "error", "-c", EXIT, ",".join(three_nodes.urls)]
@@ -785,7 +787,7 @@ os._exit(0)
 """
 
 
-def test_a_thread_whose_selector_fails_ends_and_keeps_nobody_waiting(three_nodes: NodeSet) -> None:
+def test_a_thread_whose_selector_fails_ends_and_lets_no_caller_wait(three_nodes: NodeSet) -> None:
     command = [sys.executable, "-c", SELECTOR, ",".join(three_nodes.urls)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
