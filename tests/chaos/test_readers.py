@@ -152,7 +152,7 @@ def test_a_downgraded_writer_that_does_not_find_its_own_write_is_found(story: St
     assert story.told() == (["changed under a reader"], [])
 
 
-def test_a_reader_that_finds_what_nobody_wrote_is_found(story: Story) -> None:
+def test_a_reader_that_finds_a_value_without_a_write_is_found(story: Story) -> None:
     story.hold("two", 10, 50, c="read", fence=5, reads=[("plain", SECOND, SECOND, 40)])
     assert set(story.told()[0]) == {"register"}
 
@@ -164,7 +164,7 @@ def test_the_write_of_a_killed_process_may_show_under_a_reader(story: Story) -> 
 
 
 @pytest.mark.parametrize(("lost", "found"), [(1_950, []), (2_050, ["told late"])])
-def test_a_reader_is_told_of_a_deletion_by_its_next_renewal(
+def test_a_reader_notices_a_deletion_by_its_next_renewal(
     lost: float, found: list[str], story: Story, tmp_path: Path
 ) -> None:
     """A third of the ttl, and half a second: 1 s."""

@@ -48,7 +48,7 @@ def test_only_a_plain_name_counts_as_an_installation_from_the_index(
     assert bool(from_the_index(command)) is refused
 
 
-def test_no_text_tells_to_install_the_package_from_an_index_that_does_not_have_it() -> None:
+def test_no_text_says_to_install_the_package_from_an_index_that_does_not_have_it() -> None:
     assert {
         path.name: found
         for path in TEXTS

@@ -56,7 +56,7 @@ async def forget(nodes: LocalNodes, index: int) -> None:
     await asyncio.to_thread(nodes.restart, index)
 
 
-async def test_a_lower_one_changes_nothing_and_nor_does_deleting_a_marker(
+async def test_neither_a_lower_max_ttl_nor_a_deleted_marker_lowers_the_recorded_time(
     nodes: LocalNodes,
 ) -> None:
     await have_the_wrong_one(nodes)
@@ -68,7 +68,7 @@ async def test_a_lower_one_changes_nothing_and_nor_does_deleting_a_marker(
         await eventually(lambda: guards(nodes)[2] == "3600000")
 
 
-async def test_without_a_pause(nodes: LocalNodes) -> None:
+async def test_the_steps_lower_the_time_without_a_pause(nodes: LocalNodes) -> None:
     await have_the_wrong_one(nodes)
     async with nodes.redlock(**SHORT_GUARD) as before:
         # One node waits for an hour, and votes two seconds after the marker was lowered.
@@ -94,7 +94,7 @@ async def test_without_a_pause(nodes: LocalNodes) -> None:
             assert guards(nodes) == ["1000"] * 3
 
 
-async def test_it_lowers_the_time_of_nodes_that_all_wait(nodes: LocalNodes) -> None:
+async def test_the_script_lowers_the_time_of_nodes_that_all_wait(nodes: LocalNodes) -> None:
     async with nodes.redlock(**WRONG, recovery_guard="strict") as wrong:
         await eventually(lambda: [node.state for node in wrong.nodes] == ["quarantined"] * 3)
     assert [marker.count(":") for marker in lower(nodes)] == [2] * 3
@@ -102,14 +102,18 @@ async def test_it_lowers_the_time_of_nodes_that_all_wait(nodes: LocalNodes) -> N
         pass
 
 
-async def test_it_leaves_a_missing_marker_and_a_founding_one_alone(nodes: LocalNodes) -> None:
+async def test_the_script_leaves_a_missing_marker_and_a_founding_marker_alone(
+    nodes: LocalNodes,
+) -> None:
     founding = f"{nodes[1].info()['run_id']}:3600000:1:nonce"
     nodes[1].command("SET", MARKER, founding)
     assert lower(nodes) == ["", founding, ""]
     assert nodes[0].command("EXISTS", MARKER) == b"0"
 
 
-async def test_where_everything_may_stop(nodes: LocalNodes) -> None:
+async def test_deleting_every_marker_lowers_the_time_if_everything_may_stop(
+    nodes: LocalNodes,
+) -> None:
     await have_the_wrong_one(nodes)
     for node in nodes:
         node.command("DEL", MARKER)
@@ -119,7 +123,7 @@ async def test_where_everything_may_stop(nodes: LocalNodes) -> None:
         await eventually(lambda: guards(nodes) == ["1000"] * 3)
 
 
-async def test_a_node_that_is_left_out_brings_the_old_number_back(nodes: LocalNodes) -> None:
+async def test_a_node_that_keeps_its_marker_brings_the_old_time_back(nodes: LocalNodes) -> None:
     await have_the_wrong_one(nodes)
     for node in list(nodes)[:2]:
         node.command("DEL", MARKER)

@@ -38,7 +38,7 @@ def session() -> Iterator[dict[str, Any]]:
                 server.close()
 
 
-async def test_every_step_of_the_tutorial_does_what_it_says(
+async def test_every_step_of_the_tutorial_has_the_result_that_it_shows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with session() as names:

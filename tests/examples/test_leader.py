@@ -85,7 +85,7 @@ async def candidates() -> AsyncIterator[Candidates]:
 
 @pytest.mark.slow
 @pytest.mark.once
-async def test_another_leads_within_the_ttl_and_never_two_at_once(
+async def test_another_process_leads_within_the_ttl_and_never_two_at_once(
     nodes: NodeSet, candidates: Candidates, start_server: Callable[..., LocalServer]
 ) -> None:
     url = start_server().url

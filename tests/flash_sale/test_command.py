@@ -84,7 +84,7 @@ def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
     assert "| ours, 5 nodes |" in parts["classic"]
 
 
-def test_a_shop_that_cannot_open_is_a_finding_and_not_the_end(
+def test_a_shop_that_cannot_open_is_recorded_as_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # pottery is not in this environment.
@@ -102,7 +102,7 @@ def _gone(pid: int) -> bool:
 
 if sys.platform == "linux":
 
-    async def test_a_shop_does_not_outlive_whoever_opened_it(
+    async def test_a_shop_does_not_outlive_the_process_that_opened_it(
         start_server: Callable[..., LocalServer], tmp_path: Path
     ) -> None:
         code = (
@@ -119,7 +119,7 @@ if sys.platform == "linux":
         await eventually(lambda: all(_gone(pid) for pid in pids), within=20.0)
 
 
-def test_what_is_no_full_run_never_gets_into_the_page() -> None:
+def test_figures_of_a_partial_run_never_get_into_the_page() -> None:
     for less in ("--quick", "--here", "--no-plots"):
         with pytest.raises(SystemExit):
             main(["--page", less])

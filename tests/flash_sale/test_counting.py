@@ -112,7 +112,7 @@ async def test_connections_are_spread_evenly_over_the_workers(
     assert served == {b"1": 5, b"2": 5}
 
 
-async def test_a_buyer_who_waits_too_long_hangs_up_and_another_comes(
+async def test_a_buyer_that_waits_too_long_hangs_up_and_another_comes(
     crowd_at: Callable[..., Awaitable[Crowd]],
 ) -> None:
     async def never_the_first(number: int, writer: asyncio.StreamWriter) -> None:
@@ -141,7 +141,7 @@ async def test_a_connection_that_is_cut_is_no_answer(
     assert (found["broken"], found["answers"]) == (1, {"201": 4})
 
 
-async def test_what_has_no_answer_at_the_end_is_unfinished(
+async def test_a_request_without_an_answer_at_the_end_is_unfinished(
     crowd_at: Callable[..., Awaitable[Crowd]],
 ) -> None:
     async def never(number: int, writer: asyncio.StreamWriter) -> None:
@@ -159,7 +159,7 @@ async def test_what_has_no_answer_at_the_end_is_unfinished(
     assert found["seconds"] >= 0.1
 
 
-def test_commands_of_scripts_are_told_from_those_that_were_sent(
+def test_commands_of_scripts_are_counted_apart_from_commands_over_the_wire(
     start_server: Callable[..., LocalServer],
 ) -> None:
     server = start_server()
@@ -207,7 +207,7 @@ def turn(contestant: str, number: int = 0, **figures: Any) -> dict[str, Any]:
     return whole | figures
 
 
-def test_speeds_are_medians_and_what_must_not_happen_is_summed() -> None:
+def test_speeds_are_medians_and_failures_are_summed() -> None:
     rates = [90.0, 100.0, 500.0]
     turns = [
         turn("redis-py", n, sales_per_second=rate, oversold=n, timeouts=1)
@@ -224,7 +224,7 @@ def test_speeds_are_medians_and_what_must_not_happen_is_summed() -> None:
     assert cells(row)[:4] == ("redis-py", "1", "100", "100")
 
 
-def test_a_bar_is_judged_against_the_best_that_polls() -> None:
+def test_a_bar_is_judged_against_the_best_polling_lock() -> None:
     ours = turn("ours, 5 nodes", sales_per_second=1000.0, commands_sent=1000)
     others = [
         turn("no lock", sales_per_second=9000.0, oversold=100),
@@ -268,7 +268,7 @@ def test_each_bar_can_be_missed(worse: dict[str, Any]) -> None:
     assert missed == 1
 
 
-def test_who_could_not_run_is_shown_and_wins_nothing() -> None:
+def test_a_contestant_that_could_not_run_is_shown_and_wins_nothing() -> None:
     failed = {"contestant": "aioredlock", "sale": "s", "round": 0, "failed": "why"}
     rows = medians([turn("ours, 5 nodes"), failed])
     assert rows[0]["failures"] == ["why"]

@@ -39,9 +39,7 @@ def test_a_lease_takes_one_round_or_two() -> None:
     assert model.show(after) == "x: B 3   y: - 1   z: B 3"
 
 
-def test_a_lease_owns_the_fences_above_the_largest_counter_that_any_quorum_of_its_nodes_replaced() -> (
-    None
-):
+def test_a_lease_owns_fences_above_the_largest_counter_that_any_of_its_quorums_replaced() -> None:
     model = Fencing(Rules(attempts=2, block=9))
     stored = [
         "A proposes 1",
@@ -97,7 +95,7 @@ def test_a_request_arrives_however_late_it_is() -> None:
 @pytest.mark.parametrize(
     "request_", ["x acknowledges 2 to A", "y grants B and stores 1", "B has the lease with fence 1"]
 )
-def test_a_node_refuses(request_: str) -> None:
+def test_a_step_without_its_condition_cannot_happen(request_: str) -> None:
     """A confirmation without its key, a key that another has, a lease without a quorum."""
     model = Fencing(Rules(attempts=2))
     asked = ["A proposes 1", "x grants A and stores 1", "y grants A and stores 1", "B proposes 1"]

@@ -28,7 +28,7 @@ def test_rules_hold_in_every_state(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", KNOWN_WRONG, ids=NAME)
-def test_what_is_wrong_is_found_by_the_shortest_trace(case: Case) -> None:
+def test_a_wrong_rule_is_found_by_the_shortest_trace(case: Case) -> None:
     report = explore(case.model)
     assert report.violation
     assert len(report.trace) == case.steps, tell_trace(case.model, report)

@@ -79,7 +79,7 @@ ENOUGH: Final = 300
 
 
 @pytest.mark.parametrize("name", sorted(CAUGHT))
-def test_the_defect_is_caught(name: str) -> None:
+def test_each_defect_is_caught_within_its_seeds(name: str) -> None:
     begin, invariants = CAUGHT[name]
     for seed in range(begin, begin + ENOUGH):
         if (violation := play(plan_of(seed), name).violation) is not None:

@@ -43,13 +43,13 @@ def amiss(module: Module) -> list[str]:
     ]
 
 
-def test_all_names_what_is_defined_and_nothing_else() -> None:
+def test_all_names_every_public_definition_and_nothing_else() -> None:
     assert [
         fault for module in modules() if module.part != "__main__" for fault in amiss(module)
     ] == []
 
 
-def test_modules_take_from_each_other_only_what_is_exported() -> None:
+def test_modules_take_only_exported_names_from_each_other() -> None:
     names = {module.name for module in modules()}
     wrong = [
         f"{module.name} line {found.line}: {found.module}.{found.name}"
@@ -63,7 +63,7 @@ def test_modules_take_from_each_other_only_what_is_exported() -> None:
     assert wrong == []
 
 
-def test_what_the_package_exports_says_it_lives_in_the_package() -> None:
+def test_every_exported_name_has_a_docstring() -> None:
     for name in set(aioredlock_ng.__all__) - {"__version__"}:
         assert getattr(aioredlock_ng, name).__doc__, f"{name} has no docstring"
 

@@ -121,7 +121,7 @@ def test_parts_of_the_top_floor_can_be_deleted_one_by_one() -> None:
     assert wrong == []
 
 
-def test_nobody_imports_a_private_name_of_another_part() -> None:
+def test_no_part_imports_a_private_name_of_another_part() -> None:
     wrong = [
         f"{module.name} line {found.line}: {found.module}.{found.name}"
         for module in modules()
@@ -150,7 +150,7 @@ def private_uses(module: Module) -> list[str]:
     ]
 
 
-def test_nobody_uses_a_private_attribute_of_an_imported_module() -> None:
+def test_no_module_uses_a_private_attribute_of_an_imported_module() -> None:
     assert [use for module in modules() for use in private_uses(module)] == []
 
 

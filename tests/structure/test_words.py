@@ -161,7 +161,7 @@ def test_no_line_is_longer_than_a_hundred_columns() -> None:
     assert {name: found for name, found in long.items() if found} == {}
 
 
-def test_every_docstring_says_what_the_code_does() -> None:
+def test_no_docstring_only_refers_elsewhere() -> None:
     empty = {
         name: empty_references(docstrings_of(source))
         for name, source in SOURCES.items()
@@ -183,7 +183,7 @@ def test_one_thing_has_one_name() -> None:
         ("a.lua", "local vouch = 1 -- holding"),
     ],
 )
-def test_another_name_is_found(name: str, source: str) -> None:
+def test_a_name_that_the_glossary_replaces_is_found(name: str, source: str) -> None:
     assert len(other_names(name, source)) == 1
 
 
