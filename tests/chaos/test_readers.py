@@ -90,7 +90,7 @@ def test_a_shared_grant_whose_entry_was_deleted_is_known_by_its_first_lease(
 def test_a_register_that_changes_under_a_reader_is_found(
     way: str, until: float, found: list[str], story: Story
 ) -> None:
-    """The write of a holder whose lease is recorded as over before it: only the register shows it."""
+    """The recorded lease of the writer is over before its write. Only the register shows it."""
     story.hold("one", 10, 20, c="write", fence=5, **written(way, 0, FIRST, 15))
     story.hold("two", 30, 70, c="read", fence=6, deadline=until, reads=[(way, FIRST, SECOND, 55)])
     story.hold("one", 71, 80, c="write", fence=7, **written(way, FIRST, SECOND, 75))

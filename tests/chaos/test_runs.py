@@ -44,7 +44,9 @@ def test_a_short_run_passes_and_leaves_an_event_log_and_its_picture(tmp_path: Pa
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Violations: 0" in done.stdout
-    assert int(re.search(r"\| acquisitions \| ([\d,]+)", done.stdout)[1].replace(",", "")) > 100  # type: ignore[index]
+    acquisitions = re.search(r"\| acquisitions \| ([\d,]+)", done.stdout)
+    assert acquisitions
+    assert int(acquisitions[1].replace(",", "")) > 100
     lines = (tmp_path / "events.log").read_text().splitlines()
     instants = [json.loads(line)["t"] for line in lines]
     assert len(instants) > 200

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.once
 
 
 def process(acquired: int, **changed: Any) -> Process:
-    """Two seconds of a process; each acquisition took two attempts, thirty replies and ten pushes."""
+    """Return two seconds of a process, with two attempts and thirty replies per acquisition."""
     figures: Process = {
         "seconds": 2.0,
         "acquired": acquired,

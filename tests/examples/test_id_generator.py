@@ -37,8 +37,11 @@ def moment_of(number: int) -> int:
 @pytest.mark.slow
 async def test_processes_that_share_two_machine_numbers_make_different_ids(nodes: NodeSet) -> None:
     script = (
-        "import asyncio; from examples import id_generator; id_generator.MACHINES = 2; id_generator.CLOCKS = 0.05;"
-        " asyncio.run(id_generator.main(300))"
+        "import asyncio\n"
+        "from examples import id_generator\n"
+        "id_generator.MACHINES = 2\n"
+        "id_generator.CLOCKS = 0.05\n"
+        "asyncio.run(id_generator.main(300))"
     )
     machines = [
         await asyncio.create_subprocess_exec(

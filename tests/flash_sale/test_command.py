@@ -106,7 +106,9 @@ if sys.platform == "linux":
         start_server: Callable[..., LocalServer], tmp_path: Path
     ) -> None:
         code = (
-            "import os, sys, tempfile; from pathlib import Path; from benchmarks.flash_sale import field, web\n"
+            "import os, sys, tempfile\n"
+            "from pathlib import Path\n"
+            "from benchmarks.flash_sale import field, web\n"
             "tempfile.tempdir = sys.argv[2]\n"
             "shop = web.Web(field.ALL[0], [], sys.argv[1], 2, Path(sys.executable)).__enter__()\n"
             "print(shop._process.pid, *(note.name for note in shop._noted()), flush=True)\n"

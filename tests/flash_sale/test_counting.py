@@ -1,4 +1,4 @@
-"""What is counted is what happened: answers by kind, commands over the wire, medians, sums, bars."""
+"""The counts are right: answers by kind, commands over the wire, medians, sums and bars."""
 
 from __future__ import annotations
 
@@ -187,8 +187,8 @@ def test_commands_of_scripts_are_counted_apart_from_commands_over_the_wire(
 
 def turn(contestant: str, number: int = 0, **figures: Any) -> dict[str, Any]:
     names = (
-        "timeouts refused failed_requests oversold sold_out entered commands_all commands_sent_busiest stock_commands"
-        " lock_cpu stock_cpu web_cpu"
+        "timeouts refused failed_requests oversold sold_out entered commands_all"
+        " commands_sent_busiest stock_commands lock_cpu stock_cpu web_cpu"
     )
     whole: dict[str, Any] = {
         "contestant": contestant,
@@ -239,12 +239,16 @@ def test_a_bar_is_judged_against_the_best_polling_lock() -> None:
     speed = found["s: sales/s, ours on five nodes / the best polling lock (redis-py)"]
     assert speed.value == pytest.approx(1000 / 150)
     commands = found[
-        "s: commands per sale, ours on five nodes / the best polling lock on five nodes (redlock-ng)"
+        "s: commands per sale, ours on five nodes"
+        " / the best polling lock on five nodes (redlock-ng)"
     ]
     assert commands.value == pytest.approx(1000 / 60_000)
     assert ceilings(medians([ours, *others])) == [
         "s: without any lock the shop sells 60.0 times as much as with the best polling lock",
-        "s: with `asyncio.Lock` in one worker, the shop sells 20.0 times as much as with the best polling lock",
+        (
+            "s: with `asyncio.Lock` in one worker, the shop sells 20.0 times as much"
+            " as with the best polling lock"
+        ),
     ]
     assert all(bar.kept for bar in found.values())
 

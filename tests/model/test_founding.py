@@ -145,7 +145,7 @@ def test_nodes_that_all_forgot_wait_if_a_witness_remembers_them() -> None:
     ]
     forgot = [*trusted, *(f"{node} forgets" for node in "xyz")]
     waits = [*forgot, *(f"{node} is marked by a witness who read it 0 ago" for node in "xyz")]
-    after = "x: waiting 3, forgot 2, known 2   y: waiting 3, forgot 2, known 2   z: waiting 3, forgot 2, known 2"
+    after = "   ".join(f"{node}: waiting 3, forgot 2, known 2" for node in "xyz")
     assert model.show(replay(model, waits)) == after
     with pytest.raises(LookupError):
         replay(model, [*waits, "P reads x as founding"])

@@ -1,4 +1,4 @@
-"""The command runs from end to end in its small size, and the page shows what its full size found."""
+"""The command runs from end to end in its small size. The page shows the full-size figures."""
 
 from __future__ import annotations
 

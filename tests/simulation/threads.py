@@ -64,9 +64,9 @@ class ThreadLoop(ProcessLoop):
         self._closed = True
         self._ready.clear()
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: object = None
-    ) -> None:  # type: ignore[override]
+    ) -> None:
         """See asyncio."""
         if self._closed:
             raise RuntimeError("Event loop is closed")
@@ -163,7 +163,7 @@ class CallersLoop(ThreadLoop):
         return at - since
 
     def stood_without(self, at: float, most: float) -> float:
-        """Return the same, and count a stop of the whole process for at most so many true seconds."""
+        """Return `stood_at` with at most `most` true seconds of each stop of the whole process."""
         since = at - self.stood_at(at, together=True)
         stops = [min(end, at) - max(begin, since) for begin, end in self._engine.stops]
         return at - since - sum(max(0.0, stop - most) for stop in stops)

@@ -686,9 +686,9 @@ class Watch:
                 for round_ in (asking.round, asking._second):  # type: ignore[attr-defined]
                     if (
                         round_ is not None
-                        and (round_.open or round_ is asking._second)
-                        and asking.round is not None
-                    ):  # type: ignore[attr-defined]
+                        and (round_.open or round_ is asking._second)  # type: ignore[attr-defined]
+                        and asking.round is not None  # type: ignore[attr-defined]
+                    ):
                         live.add(asking.round.token)  # type: ignore[attr-defined]
         seen: dict[tuple[int, bytes, bytes], float] = {}
         left = []
@@ -756,7 +756,7 @@ class Watch:
 
     @property
     def crowd(self) -> tuple[int, int, float]:
-        """Acquisitions, and what they took from the first one on: attempts, and commands per node."""
+        """Return the acquisitions, and from the first one on the attempts and commands per node."""
         attempts, commands = (
             now - before for now, before in zip(self._asked(), self._before, strict=True)
         )
@@ -851,7 +851,8 @@ class Watch:
         if late > trips * self._round_trip + 0.02:
             self.found(
                 "leftovers",
-                f"{server.name} keeps {key!r} for {member!r}, which does not wait, for {late:.3f} s",
+                f"{server.name} keeps {key!r} for {member!r}, which does not wait,"
+                f" for {late:.3f} s",
             )
 
     def _judge_entry(
@@ -973,7 +974,8 @@ class Watch:
             if now - since > 2 * LOOK_EVERY:
                 self.found(
                     "waiters",
-                    f"tasks of {process.name} wait for {key}, and none of them asks or stands in the queues",
+                    f"tasks of {process.name} wait for {key},"
+                    " and none of them asks or stands in the queues",
                 )
         # A key that stays on some nodes is met by a look; so are two in a row that do not take what
         # they are offered.

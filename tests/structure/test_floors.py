@@ -79,7 +79,7 @@ IMPURE = {
 
 
 def inner_imports(module: Module) -> list[tuple[Import, str]]:
-    """Return the imports from within the package, each with the part of the house that it reaches."""
+    """Return the imports from within the package, each with the part that it reaches."""
     return [
         (
             found,

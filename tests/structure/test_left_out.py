@@ -54,7 +54,10 @@ def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
 def test_without_a_server_with_tls_only_its_tests_are_left_out(
     processes: str, without_tls: dict[str, str]
 ) -> None:
-    of_each_kind = "tests/integration/test_redis_py_internals.py::test_its_transport_can_be_taken_over_for_good"
+    of_each_kind = (
+        "tests/integration/test_redis_py_internals.py"
+        "::test_its_transport_can_be_taken_over_for_good"
+    )
     of_certificates = (
         "tests/integration/test_loops.py"
         "::test_a_loop_that_ends_while_a_tls_server_is_silent_in_mid_handshake_leaves_nothing_open"

@@ -185,7 +185,8 @@ def test_tests_taken_out_by_the_processes_of_a_run_are_counted_once() -> None:
         workers.pytest_testnodedown(ended, None)
     assert len(reporter.stats["deselected"]) == 3
     # A run of one process counts by itself.
-    workers.pytest_deselected([SimpleNamespace(config=SimpleNamespace())])  # type: ignore[list-item]
+    alone: Any = SimpleNamespace(config=SimpleNamespace())
+    workers.pytest_deselected([alone])
 
 
 def test_nodes_given_by_url_are_never_shared_by_processes(monkeypatch: pytest.MonkeyPatch) -> None:

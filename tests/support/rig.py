@@ -91,9 +91,9 @@ class Rig:
         """Make one more manager, not yet open; `near` and `away`: see `process`."""
         shares = [away / 5 if index == near else away for index in range(len(self.servers))]
         nodes = [
-            MemoryNode(server, lambda i=i: self.ways[i] * shares[i])
+            MemoryNode(server, lambda i=i: self.ways[i] * shares[i])  # type: ignore[misc]
             for i, server in enumerate(self.servers)
-        ]  # type: ignore[misc]
+        ]
         for index in self._hung:
             nodes[index].hang()
         clock = asyncio.get_running_loop().time

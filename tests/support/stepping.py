@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["SteppedLoop"]
 
 _TICK = 1e-5
-"""Seconds that each round of the loop takes: an anyio scope that cancels again and again keeps the loop busy, and time
-must pass all the same."""
+"""Seconds that each round of the loop takes.
+
+An anyio scope that cancels again and again keeps the loop busy. Time must pass nevertheless.
+"""
 
 
 class SteppedLoop(VirtualLoop):
@@ -46,14 +48,14 @@ class SteppedLoop(VirtualLoop):
         """Call `hook(n)` before the n-th callback from now on; None: no longer."""
         self._hook, self._steps = hook, 0
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:  # type: ignore[override]
+    ) -> asyncio.Handle:
         return super().call_soon(self._step, callback, *args, context=context)
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:  # type: ignore[override]
+    ) -> asyncio.Handle:
         return super().call_soon_threadsafe(self._step, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
