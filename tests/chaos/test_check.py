@@ -1,4 +1,4 @@
-"""The checker, on histories written by hand: each promise broken once, and what is not promised."""
+"""The checker finds each broken promise in histories written by hand, and no other fault."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_deletion_beside_a_node_that_had_no_key_leaves_no_majority(
 def test_a_lease_needs_the_majority_that_granted_it(
     tmp_path: Path, granted_without: tuple[int, ...], later: tuple[int, ...], kinds: list[str]
 ) -> None:
-    """What it lacks comes back at a renewal, and not where another's fence stands above its own."""
+    """A renewal restores a missing key, but not on a node with a greater fence than its own."""
     story = Story(tmp_path, nodes=5)
     story.process("one", 1)
     if granted_without:

@@ -1,5 +1,6 @@
-"""The rules of read-write locks, on histories written by hand: each rule broken once, and kept
-once.
+"""The rules of read-write locks, on histories written by hand.
+
+Each rule is broken once, and kept once.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def test_the_write_of_a_killed_process_may_show_under_a_reader(story: Story) -> 
 def test_a_reader_notices_a_deletion_by_its_next_renewal(
     lost: float, found: list[str], story: Story, tmp_path: Path
 ) -> None:
-    """A third of the ttl, and half a second: 1 s."""
+    """The limit is a third of the ttl and half a second: 1 s."""
     for _ in range(2):
         story.hold("one", 500, 2_100, c="read", fence=5, token="taken", lost=lost, deadline=2_400)
     story.delete(1_000, "taken")

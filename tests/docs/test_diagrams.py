@@ -1,4 +1,4 @@
-"""Sequence diagrams are drawn while the site is built; what cannot be drawn is said."""
+"""Sequence diagrams are drawn while the site is built. Other diagrams are refused."""
 
 from __future__ import annotations
 

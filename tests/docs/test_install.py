@@ -1,5 +1,6 @@
-"""One section says how the package is installed, and no text tells a reader to install it from
-where it is not.
+"""One section says how to install the package.
+
+No text names an index that does not have the package.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""How operations.md lowers `max_ttl` on a set in use, done on real servers; and that what it warns
-of is so.
-"""
+"""The steps of operations.md lower `max_ttl` on real servers in use. Its warnings are true."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def guards(nodes: LocalNodes) -> list[str]:
 
 
 def lower(nodes: LocalNodes) -> list[str]:
-    """Step 3; what it shows."""
+    """Run step 3 and return its output."""
     (script,) = re.findall(
         r"```lua\n(.*?)```", PAGE.partition("## To lower")[2].partition("\n## ")[0], re.DOTALL
     )
@@ -81,7 +79,7 @@ async def test_the_steps_lower_the_time_without_a_pause(nodes: LocalNodes) -> No
         async with before.lock("order"):
             assert guards(nodes) == ["1000"] * 3
         await eventually(lambda: state_of(before, 2) == "up", 20)
-        # Who was there before remembers: step 4.
+        # A process that was there before still has the old time: step 4.
         await forget(nodes, 2)
         await eventually(lambda: guards(nodes)[2] == "3600000")
         lower(nodes)

@@ -1,6 +1,4 @@
-"""The files that docs/deployment.md describes are as it says; what a server can say about them,
-real servers do.
-"""
+"""The files that docs/deployment.md describes agree with the page, and work on real servers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The facts of docs/one-redis.md about one server: what a restart does with and without its file,
-and how to grow.
-"""
+"""The facts of docs/one-redis.md: a restart with and without a file, and more servers."""
 
 from __future__ import annotations
 

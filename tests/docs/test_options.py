@@ -1,6 +1,4 @@
-"""The tables of docs/options.md list every option of the code, its default and its environment
-variable.
-"""
+"""The tables of docs/options.md list every option, its default and its environment variable."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ IN_WORDS = {
     "boot time, system": {"clock": boottime, "wall_clock": None, "rng": None},
     "the manager's": {"ttl": None},
 }
-"""What a default is that the table does not name as Python would."""
+"""Defaults that the table gives in words: the words, and the value of each option."""
 
 WORDS = {"true": True, "false": False, "none": None}
 
@@ -75,7 +73,7 @@ class Environ(Mapping[str, str]):
         return self.variables[name]
 
     def __iter__(self) -> Iterator[str]:
-        """What else there is may be looked at by name, for slips of the pen."""
+        """Names are listed too, so that the library can find misspelt variables."""
         return iter(self.variables)
 
     def __len__(self) -> int:

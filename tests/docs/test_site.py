@@ -47,7 +47,7 @@ def build(builder: str, folder: Path) -> Path:
 
 @dataclass
 class Page(HTMLParser):
-    """What a page links to, what it can be linked at, and what a browser loads for it."""
+    """The links of a page, its anchors, and the files that a browser loads for it."""
 
     links: list[str] = field(default_factory=list)
     anchors: set[str] = field(default_factory=set)

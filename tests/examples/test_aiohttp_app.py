@@ -1,6 +1,4 @@
-"""The aiohttp example: two real servers on loopback that share the accounts, and requests to both
-at the same time.
-"""
+"""The aiohttp example: two servers on loopback share the accounts and get requests at once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The old locks behave as their articles have them, faults included: else the sale would be won
-against straw men.
+"""The old locks behave as their articles describe them, faults included.
+
+With other locks the comparison would not be fair.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The command sells with real servers, a real web server and a real crowd, and judges what it saw;
-the page shows it.
+"""The command sells with real servers, a real web server and a real crowd.
+
+It judges the outcome, and the page shows the figures.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
         0,
     )
     assert ours["stock_commands"] == 360
-    # One on each of five nodes for as many as have a grant inside a process; a turn of the other
-    # one takes some more.
+    # One command on each of five nodes per grant, which serves `STEP` holds within a process. A
+    # grant to the other process takes some more.
     assert 5 * 200 / STEP <= ours["commands_sent"] <= 20 * 200
     assert ours["commands_sent"] < ours["commands_all"]
-    # A tracked look comes behind CLIENT CACHING.
+    # A client sends CLIENT CACHING before a tracked read.
     assert set(ours["wire"]) <= {"evalsha", "client"}
     assert ours["in_both"] == []
     assert (endless["oversold"], endless["timeouts"], endless["sold_out"]) == (0, 0, 0)

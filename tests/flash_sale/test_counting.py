@@ -179,7 +179,7 @@ def test_commands_of_scripts_are_counted_apart_from_commands_over_the_wire(
     found = read(server).since(before)
     assert found.calls == {"eval": 10, "set": 11, "get": 10, "del": 10, "exists": 1}
     assert found.all == 42
-    # What is used both ways counts as sent: rather too much than too little.
+    # A command that scripts and clients both use counts as sent: the count is an upper bound.
     assert found.sent({"eval", "set"}) == 21
     assert found.sent(None) == 42
     assert found.cpu >= 0

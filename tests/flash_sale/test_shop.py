@@ -1,5 +1,6 @@
-"""Without a lock the shop sells one item twice, with ours never; and every answer is of the kind
-that it should be.
+"""Without a lock the shop sells one item twice, and with our lock never.
+
+Each answer of the shop has the right kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`make model` says what it found, and fails when that is not what is known."""
+"""`make model` prints its findings, and fails if they differ from the known findings."""
 
 from __future__ import annotations
 

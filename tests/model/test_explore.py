@@ -1,6 +1,4 @@
-"""The explorer itself, on a puzzle whose answer is known: four litres out of jugs of three and
-five.
-"""
+"""The explorer solves a puzzle with a known answer: four litres out of jugs of three and five."""
 
 from __future__ import annotations
 

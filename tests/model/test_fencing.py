@@ -1,4 +1,4 @@
-"""Fences: what the model can do at all, and in which sense of "earlier" which rule is needed."""
+"""The steps of the model of fences, and the rules that each sense of "earlier" needs."""
 
 from __future__ import annotations
 
@@ -129,8 +129,9 @@ def test_a_lease_comes_in_time_after_its_clock_was_read_or_not_at_all() -> None:
     ids=lambda rules: str(rules.order),
 )
 def test_only_the_order_of_tenancies_needs_the_token(rules: Rules) -> None:
-    """Strict counters alone keep fences apart and in order of time; that newer tenants have larger
-    fences takes the token.
+    """Strict counters alone keep fences apart and in the order of time.
+
+    Only the rule that newer tenants have larger fences needs the token.
     """
     report = explore(Fencing(rules))
     assert report.complete

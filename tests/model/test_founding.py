@@ -1,4 +1,4 @@
-"""Founding: what it is for, and that beyond each of its limits there are two holders indeed."""
+"""Founding works within its limits. Beyond each limit the model finds two holders."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The rules hold in every state that can be reached, and each of the known-wrong ones is found out
-by its shortest trace.
-"""
+"""The rules hold in every reachable state. Each known-wrong rule is found by its shortest trace."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_the_placeholders_of_urls_stand_in_one_place() -> None:
 
 @pytest.fixture
 def release(tmp_path: Path) -> Callable[..., list[str]]:
-    """What is wrong with a release of these files."""
+    """Return a function that lists the faults of a release."""
 
     def check(
         tag: str = "v1.2.3",

@@ -29,7 +29,7 @@ COSTS = {"acquire_guarded": 30e-6, "release": 20e-6, "confirm": 20e-6, "push": 5
 
 
 def shown(name: str) -> str:
-    """What the page has between two marks."""
+    """Return the text of the page between two marks."""
     found = re.search(
         rf"<!-- scaling:{name}:begin -->\n(.*?)\n<!-- scaling:{name}:end -->",
         PAGE.read_text(encoding="utf-8"),

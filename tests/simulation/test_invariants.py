@@ -1,6 +1,4 @@
-"""Each invariant says what is wrong with a history that breaks it, and nothing about one that does
-not.
-"""
+"""Each invariant reports a history that breaks it, and no other history."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Every deliberate defect is noticed, within seeds that are known to be enough: docs/simulation.md
-has the table.
+"""Every deliberate defect is noticed within a known number of seeds.
+
+The table is in docs/simulation.md.
 """
 
 from __future__ import annotations

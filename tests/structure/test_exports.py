@@ -77,8 +77,9 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 @cache
 def imported_by(statement: str) -> list[str]:
-    """Return what a fresh interpreter did for a statement: its modules, and every deed that opens
-    something.
+    """Return the modules that a fresh interpreter imports for a statement.
+
+    Operations that open a file, a socket or a process are in the list too.
     """
     code = f"""
 import sys

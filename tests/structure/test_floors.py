@@ -1,4 +1,4 @@
-"""Imports only go down, and nobody reaches into another part's private names."""
+"""Imports only go down, and no part uses a private name of another part."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 
 from tests.structure.package import PACKAGE, Import, Module, modules
 
-# The house, ground floor first. What is on one floor may import each other, but for the top: there
-# each part can be deleted.
+# The floors of the house, ground floor first. Parts of one floor may import each other. On the top
+# floor they may not: each part there can be deleted.
 FLOORS = (
     {
         "errors",

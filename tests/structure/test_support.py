@@ -1,4 +1,4 @@
-"""What the tests themselves rely on: the virtual clock, the proxy, the nodes that are lent."""
+"""The support of the tests works: the virtual clock, the proxy and the lent nodes."""
 
 from __future__ import annotations
 

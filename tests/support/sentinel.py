@@ -31,7 +31,7 @@ class SentinelSet:
     Attributes:
         name: The service's name.
         primary: The first primary.
-        replica: What takes over.
+        replica: The server that takes over.
     """
 
     name = "main"

@@ -30,7 +30,7 @@ class SteppedLoop(VirtualLoop):
     """Counts its callbacks once `watch` was called, and runs a hook before each.
 
     Attributes:
-        troubles: What callbacks raised, or what was never retrieved.
+        troubles: Exceptions of callbacks, and exceptions that were never retrieved.
     """
 
     def __init__(self) -> None:

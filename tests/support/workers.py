@@ -33,7 +33,7 @@ _TAKEN_OUT = "taken_out"
 
 
 class Options(Protocol):
-    """What is needed of `pytest.Config`."""
+    """The part of `pytest.Config` that this module uses."""
 
     def getoption(self, name: str, default: object = ...) -> Any:
         """Return an option's value."""

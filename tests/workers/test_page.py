@@ -1,4 +1,4 @@
-"""docs/workers.md: what it quotes is in the examples, and what it shows besides runs."""
+"""The quotations of docs/workers.md are in the examples, and its other blocks run."""
 
 from __future__ import annotations
 
