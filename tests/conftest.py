@@ -63,7 +63,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--nodes",
         choices=("docker", "local", "urls"),
-        help="what the nodes run on; else: URLs in AIOREDLOCK_NG_TEST_NODES, containers, local processes",
+        help=(
+            "where the nodes run; default: URLs in AIOREDLOCK_NG_TEST_NODES,"
+            " else containers, else local processes"
+        ),
     )
     group.addoption(
         "--loop", choices=loops.KINDS, default="plain", help="the event loop that tests run on"

@@ -67,10 +67,12 @@ def _write_into(page: Path, report: str) -> None:
 def _report(record: Record, judgement: Judgement, meta: dict[str, Any]) -> Iterator[str]:
     figures = summary(record)
     if meta:
+        broken = f", broken: {meta['broken']}" if meta["broken"] else ""
         yield (
-            f"{figures['seconds'] / 60:.1f} minutes, seed {meta['seed']}, {meta['nodes']} nodes ({meta['server']}), "
-            f"{meta['clients']} client processes ({meta['kind']}{', broken: ' + meta['broken'] if meta['broken'] else ''}), "
-            f"{meta['processors']} processors, Python {meta['python']}, commit {meta['commit']}."
+            f"{figures['seconds'] / 60:.1f} minutes, seed {meta['seed']},"
+            f" {meta['nodes']} nodes ({meta['server']}),"
+            f" {meta['clients']} client processes ({meta['kind']}{broken}),"
+            f" {meta['processors']} processors, Python {meta['python']}, commit {meta['commit']}."
         )
         yield ""
     yield "| | |"
@@ -101,9 +103,10 @@ def _rows(
     kinds = ", ".join(
         f"{kind.replace('_', ' ')} {count}" for kind, count in figures["node_faults"].items()
     )
+    rate = figures["acquired"] / max(figures["seconds"], 1e-9)
     yield (
         "acquisitions",
-        f"{figures['acquired']:,} ({figures['acquired'] / max(figures['seconds'], 1e-9):.0f} a second)",
+        f"{figures['acquired']:,} ({rate:.0f} a second)",
     )
     by_kind = ", ".join(f"{kind} {count:,}" for kind, count in figures["acquired_kinds"].items())
     if by_kind:
@@ -132,10 +135,8 @@ def _rows(
         broken("lost update, plain"),
     )
     yield "fences that were not greater than every one before", broken("fence")
-    yield (
-        f"**keys left behind**, in {figures['rests']:,} inspections of nodes while no client worked",
-        broken("key left behind"),
-    )
+    rests = f"{figures['rests']:,} inspections of nodes while no client worked"
+    yield f"**keys left behind**, in {rests}", broken("key left behind")
     yield (
         f"keys that live too long, in {len(record.looks):,} inspections while clients worked",
         broken("endless key"),

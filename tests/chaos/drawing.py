@@ -81,7 +81,10 @@ def main(source: Path, out: Path) -> None:
 
 def _title(data: dict[str, Any]) -> str:
     fenced = ", where fences are checked" if data["kind"] == "ours" else ""
-    told = f"{_NAMES[data['kind']]}: two holders at once: {data['overlaps']}; updates lost{fenced}: {data['lost_updates']}"
+    told = (
+        f"{_NAMES[data['kind']]}: two holders at once: {data['overlaps']};"
+        f" updates lost{fenced}: {data['lost_updates']}"
+    )
     return f"{told} ({data['acquired']:,} acquisitions in {data['run']:.0f} s)"
 
 

@@ -1,4 +1,4 @@
-"""The rules of single kinds: semaphores, elections, `min_hold`, `fair`, and the order of waiters."""
+"""The rules of single kinds: semaphores, elections, `min_hold`, `fair`, the order of waiters."""
 
 from __future__ import annotations
 
@@ -204,7 +204,10 @@ def overtaken(
                 continue
             judgement.overtaken_most = max(judgement.overtaken_most, len(passed) - 2 * len(rivals))
             if len(passed) > 2 * len(rivals) + LAPSED:
-                words = f"{name}: {who(waiter)} was passed {len(passed)} times, beside {len(rivals)} that waited"
+                words = (
+                    f"{name}: {who(waiter)} was passed {len(passed)} times,"
+                    f" beside {len(rivals)} that waited"
+                )
                 judgement.violations.append(Finding("overtaken", end, words))
 
 

@@ -195,7 +195,7 @@ class Record:
         )
 
     def body_stood_still(self, process: str, begin: int, end: int) -> bool:
-        """Return True if the bodies of a process, or the way to all nodes, stood still in a span."""
+        """Return True if the bodies of a process or the way to all nodes stood still in a span."""
         blocked = process in self.blocked and self.blocked[process].touch(begin, end)
         return blocked or self.stood_still(process, begin, end)
 
@@ -348,7 +348,7 @@ def _hold(process: str, line: dict[str, Any]) -> Hold:
 
 
 def _without(process: str, line: dict[str, Any]) -> dict[str, Any]:
-    """Return the line of an acquisition that got nothing, with the slots of a semaphore as names."""
+    """Return the line of a failed acquisition, with the slots of a semaphore as names."""
     slots = [f"{line['n'][0]}#{slot}" for slot in range(1, line.get("m", 0) + 1)]
     return line | {"p": process, "n": slots or line["n"]}
 
@@ -402,7 +402,8 @@ def _load_process(
                 record.cut.append(_without(process, line))
             case "stall" | "blocked" as word:
                 if line.get("c", 0) > _BUSY * (at - line["s"]):
-                    words = f"its event loop stood still for {(at - line['s']) / 1e6:.0f} ms by its own computing"
+                    stood = f"{(at - line['s']) / 1e6:.0f} ms"
+                    words = f"its event loop stood still for {stood} by its own computing"
                     record.errors.append(line | {"p": process, "why": words})
                     continue
                 if word == "blocked":

@@ -26,8 +26,11 @@ is 0.1 s old.
 """
 
 USUAL: Final = 50_000_000
-"""Nanoseconds from a deletion to its notice that half of them may take, once there are `ENOUGH`: by renewals alone, which come
-at a third of the ttl, it would be five times that."""
+"""Nanoseconds from a deletion to its notice that half of the deletions may take.
+
+The limit applies once there are `ENOUGH`. Renewals alone, at a third of the ttl, would take five
+times as long.
+"""
 
 ENOUGH: Final = 20
 
@@ -430,12 +433,11 @@ def _success(
     for fail in record.fails:
         if fail["a"] < record.begin or unwell.touch(fail["a"], fail["t"]):
             continue
+        names, took = f"{fail['p']}: {', '.join(fail['n'])}", (fail["t"] - fail["a"]) / 1e6
         if fail["why"] == "held":
             judgement.held_well += 1
             if not unwell.touch(fail["a"] - int(record.ttl * NANO), fail["t"]) and not about(fail):
-                words = (
-                    f"{fail['p']}: {', '.join(fail['n'])}: held, and nobody held it or asked for it"
-                )
+                words = f"{names}: held, and nobody held it or asked for it"
                 judgement.violations.append(Finding("held by nobody", fail["t"], words))
         elif (
             record.stood_still(fail["p"], fail["a"], fail["t"])
@@ -447,12 +449,11 @@ def _success(
         elif fail["why"] == "AcquireTimeout" and all(
             _in_line(fail, name, holds) for name in _lines(fail)
         ):
-            words = f"{fail['p']}: {', '.join(fail['n'])}: others held it for all of {(fail['t'] - fail['a']) / 1e6:.0f} ms"
+            words = f"{names}: others held it for all of {took:.0f} ms"
             judgement.beyond.append(Finding("not acquired: in line to the end", fail["t"], words))
         else:
             judgement.asked_well += 1
-            took = (fail["t"] - fail["a"]) / 1e6
-            words = f"{fail['p']}: {', '.join(fail['n'])}: {fail['why']} {fail['v']} after {took:.0f} ms"
+            words = f"{names}: {fail['why']} {fail['v']} after {took:.0f} ms"
             judgement.violations.append(Finding("not acquired", fail["t"], words))
 
 
@@ -633,7 +634,7 @@ def _rival_kept_nodes(record: Record, hold: Hold, at: int) -> bool:
 
 
 def _forgot(record: Record, hold: Hold, at: int) -> bool:
-    """Return True if a node forgot while others were impaired, so that no majority kept the lease."""
+    """Return True if a node forgot while others were impaired: no majority kept the lease."""
     lately = _faults(record, hold.got - int(record.ttl * NANO), at)
     if (
         not any(fault["k"] in FORGETTING for fault in lately)

@@ -1,4 +1,4 @@
-"""The checker, on histories written by hand: each promise broken once, and what is not promised."""
+"""The checker finds each broken promise in histories written by hand, and no other fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.once
 
 
-def test_a_run_in_which_one_holds_after_the_other_passes(story: Story) -> None:
+def test_a_run_whose_holds_do_not_overlap_passes(story: Story) -> None:
     story.hold("one", 10, 20, plain=[(0, 1 << 40, 15)], fenced=[(0, 1 << 40, "done", 16)])
     story.hold(
         "two", 21, 30, plain=[(1 << 40, 2 << 40, 25)], fenced=[(1 << 40, 2 << 40, "done", 26)]
@@ -37,7 +37,7 @@ def test_three_holds_at_once_are_three_overlaps(story: Story) -> None:
     assert story.told() == (["overlap"] * 3, [])
 
 
-def test_a_hold_ends_at_its_deadline_whatever_its_process_does(story: Story) -> None:
+def test_a_hold_ends_at_its_deadline_even_if_its_process_stands_still(story: Story) -> None:
     story.nemesis(100, "stop", p="one")
     story.nemesis(2_000, "cont", p="one")
     story.hold("one", 10, 2_000, deadline=1_490, lost=1_999)
@@ -87,7 +87,7 @@ def test_a_deletion_beside_a_node_that_had_no_key_leaves_no_majority(
 def test_a_lease_needs_the_majority_that_granted_it(
     tmp_path: Path, granted_without: tuple[int, ...], later: tuple[int, ...], kinds: list[str]
 ) -> None:
-    """What it lacks comes back at a renewal, and not where another's fence stands above its own."""
+    """A renewal restores a missing key, but not on a node with a greater fence than its own."""
     story = Story(tmp_path, nodes=5)
     story.process("one", 1)
     if granted_without:
@@ -100,7 +100,7 @@ def test_a_lease_needs_the_majority_that_granted_it(
     )
 
 
-def test_an_overlap_before_the_deletion_is_none_of_its_doing(story: Story) -> None:
+def test_a_deletion_does_not_excuse_an_overlap_before_it(story: Story) -> None:
     story.hold("one", 10, 520, lost=505, token="taken")
     story.hold("two", 499, 520)
     story.delete(500, "taken")
@@ -150,7 +150,7 @@ def test_two_fenced_writes_over_the_same_one_are_a_lost_update(story: Story) -> 
     assert story.told() == (["lost update, fenced"], [])
 
 
-def test_a_write_of_which_nobody_knows_whether_it_was_accepted_loses_nothing(story: Story) -> None:
+def test_a_write_with_an_unknown_result_loses_nothing(story: Story) -> None:
     story.hold("one", 10, 20, fenced=[(0, 1 << 40, "unsure", 15)])
     story.hold("two", 30, 40, fenced=[(0, 2 << 40, "done", 35)])
     assert story.told() == ([], [])
@@ -192,7 +192,7 @@ def test_a_late_write_without_a_pause_is_found(story: Story) -> None:
     assert story.told() == (["late write", "told after its deadline", "lost needlessly"], [])
 
 
-def test_a_value_that_nobody_wrote_is_found(story: Story) -> None:
+def test_a_value_without_a_write_is_found(story: Story) -> None:
     story.hold("one", 10, 20, plain=[(2 << 40 | 5, 1 << 40, 15)])
     assert story.told() == (["register"], [])
 
@@ -203,14 +203,14 @@ def test_the_last_write_of_a_killed_process_need_not_be_known(story: Story) -> N
     assert story.told() == ([], [])
 
 
-def test_a_holder_that_never_hears_of_its_loss_is_found(story: Story) -> None:
+def test_a_holder_that_is_never_notified_of_its_loss_is_found(story: Story) -> None:
     story.hold("one", 10, 4_000, deadline=5_000, token="taken")
     story.delete(1_000, "taken")
     assert story.told() == (["never told"], [])
 
 
 @pytest.mark.parametrize(("ended", "found"), [(1_900, []), (2_100, ["never told"])])
-def test_a_holder_hears_of_a_deletion_by_its_next_renewal_or_has_ended(
+def test_a_holder_notices_a_deletion_by_its_next_renewal_unless_it_has_ended(
     ended: int, found: list[str], story: Story, tmp_path: Path
 ) -> None:
     story.hold("one", 10, ended, deadline=5_000, token="taken")
@@ -219,7 +219,7 @@ def test_a_holder_hears_of_a_deletion_by_its_next_renewal_or_has_ended(
     assert check(tmp_path)[1].ended_first == (not found)
 
 
-def test_a_holder_that_stood_still_may_hear_of_a_deletion_later(story: Story) -> None:
+def test_a_holder_that_stood_still_may_notice_a_deletion_later(story: Story) -> None:
     story.hold("one", 10, 2_300, deadline=5_000, token="taken")
     story.delete(1_000, "taken")
     story.nemesis(1_100, "stop", p="one")
@@ -228,7 +228,9 @@ def test_a_holder_that_stood_still_may_hear_of_a_deletion_later(story: Story) ->
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_holder_that_is_told_long_after_its_deadline_is_found(told: bool, story: Story) -> None:
+def test_a_holder_that_is_notified_long_after_its_deadline_is_found(
+    told: bool, story: Story
+) -> None:
     story.fault(600, 6_000, 6_500, "hang", 0, 1)
     story.hold("one", 10, 2_150, **({"lost": 2_145} if told else {}))
     assert story.told() == (
@@ -237,7 +239,7 @@ def test_a_holder_that_is_told_long_after_its_deadline_is_found(told: bool, stor
     )
 
 
-def test_of_a_killed_holder_the_last_deadline_that_it_named_counts(story: Story) -> None:
+def test_a_killed_holder_holds_until_the_last_deadline_that_it_recorded(story: Story) -> None:
     number = story.hold("one", 10, None)
     story.event("one", 1_000, "held", i=number, d=BEGIN + 2_480 * MS, v="3/3")
     story.nemesis(2_400, "kill", p="one")
@@ -254,7 +256,7 @@ def test_a_client_that_blocks_its_own_loop_is_found(
 
 
 @pytest.mark.parametrize(("fence", "found"), [(9, []), (5, ["refused without a reason"])])
-def test_a_fence_is_refused_only_where_somebody_had_a_greater_one(
+def test_a_fence_is_refused_only_if_another_holder_had_a_greater_one(
     fence: int, found: list[str], story: Story
 ) -> None:
     story.hold("two", 10, 20, fence=fence)
@@ -288,7 +290,7 @@ def test_time_from_deletion_to_notice_is_measured_by_age(story: Story, tmp_path:
     assert (judgement.told, judgement.told_young) == ([3 * MS], [50 * MS])
 
 
-def test_no_quorum_though_a_majority_was_well_is_found(story: Story) -> None:
+def test_a_missing_quorum_is_found_if_a_majority_was_well(story: Story) -> None:
     story.fault(50, 150, 200, "hang", 0)
     story.event(
         "one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu"
@@ -297,7 +299,7 @@ def test_no_quorum_though_a_majority_was_well_is_found(story: Story) -> None:
 
 
 @pytest.mark.parametrize("end", [95, 99])
-def test_no_quorum_without_a_majority_is_no_failure(end: float, story: Story) -> None:
+def test_a_missing_quorum_is_no_failure_if_no_majority_was_well(end: float, story: Story) -> None:
     story.fault(50, 80, end, "hang", 0, 1)
     story.event(
         "one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu"
@@ -320,21 +322,21 @@ def _waits_for_three_seconds(story: Story) -> None:
     )
 
 
-def test_a_line_of_others_that_hold_it_to_the_end_is_no_failure(story: Story) -> None:
+def test_a_wait_behind_other_holders_to_its_end_is_no_failure(story: Story) -> None:
     for got in (50, 1_050, 2_050):
         story.hold("two", got, got + 990)
     _waits_for_three_seconds(story)
     assert story.told() == ([], ["not acquired: in line to the end"])
 
 
-def test_who_waits_while_it_is_free_was_forgotten(story: Story) -> None:
+def test_a_waiter_beside_a_free_lock_was_forgotten(story: Story) -> None:
     for got in (50, 1_600):
         story.hold("two", got, got + 990)
     _waits_for_three_seconds(story)
     assert story.told() == (["not acquired"], [])
 
 
-def test_who_is_not_woken_at_the_end_was_forgotten_though_it_was_held_for_long_before(
+def test_a_waiter_that_is_not_woken_by_the_end_of_a_long_hold_was_forgotten(
     story: Story,
 ) -> None:
     story.hold("two", 50, 9_600, deadline=9_700)
@@ -344,7 +346,7 @@ def test_who_is_not_woken_at_the_end_was_forgotten_though_it_was_held_for_long_b
     assert story.told() == (["not acquired"], [])
 
 
-def test_who_is_passed_by_many_was_starved(story: Story) -> None:
+def test_a_waiter_that_many_others_pass_was_starved(story: Story) -> None:
     for number in range(30):
         story.hold("two", 101 + number * 100, 200 + number * 100)
     _waits_for_three_seconds(story)
@@ -418,7 +420,7 @@ def test_finding_another_holder_is_an_answer(story: Story, tmp_path: Path) -> No
         (5_200, "a", 8_000, ["held by nobody"]),
     ],
 )
-def test_a_single_attempt_may_find_one_of_a_process_that_is_killed_amid_it(
+def test_a_single_attempt_may_find_the_attempt_of_a_process_that_is_killed_amid_it(
     asked: float, name: str, killed: float, found: list[str], story: Story
 ) -> None:
     story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
@@ -500,13 +502,13 @@ def test_two_single_attempts_may_find_each_other(story: Story) -> None:
     assert story.told() == ([], [])
 
 
-def test_a_holder_that_nobody_was_is_no_answer(story: Story) -> None:
+def test_an_unknown_holder_is_no_answer(story: Story) -> None:
     story.hold("two", 10, 20)
     story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
     assert story.told() == (["held by nobody"], [])
 
 
-def test_nodes_that_forget_one_soon_after_the_other_are_a_reason(story: Story) -> None:
+def test_nodes_that_forget_soon_after_each_other_are_a_reason_for_a_loss(story: Story) -> None:
     story.fault(1_900, 2_000, 2_020, "flush", 0)
     story.fault(2_030, 2_040, 2_050, "hang", 1)
     story.hold("one", 2_010, 2_200, lost=2_150)
@@ -514,7 +516,7 @@ def test_nodes_that_forget_one_soon_after_the_other_are_a_reason(story: Story) -
 
 
 @pytest.mark.parametrize(("votes", "found"), [("5/5", ["lost needlessly"]), ("4/5", [])])
-def test_nodes_that_forget_are_a_reason_where_they_were_needed(
+def test_nodes_that_forget_are_a_reason_for_a_loss_if_they_were_needed(
     tmp_path: Path, votes: str, found: list[str]
 ) -> None:
     story = Story(tmp_path, nodes=5)
@@ -536,7 +538,7 @@ def test_nodes_that_forget_are_a_reason_where_they_were_needed(
     ],
     ids=["bare majority", "a node to spare", "repaired since", "no rival"],
 )
-def test_a_rival_of_the_same_moment_is_a_reason_where_its_fence_kept_nodes(
+def test_a_rival_of_the_same_moment_is_a_reason_for_a_loss_if_its_fence_kept_nodes(
     tmp_path: Path, votes: str, then: str, rival: float, kinds: list[str]
 ) -> None:
     story = Story(tmp_path, nodes=5)
@@ -552,7 +554,7 @@ def test_a_rival_of_the_same_moment_is_a_reason_where_its_fence_kept_nodes(
     assert story.told() == (kinds, [] if kinds else found)
 
 
-def test_a_pause_long_before_a_loss_is_no_reason(story: Story) -> None:
+def test_a_pause_long_before_a_loss_is_no_reason_for_it(story: Story) -> None:
     story.event("one", 2_300, "stall", s=BEGIN + 2_100 * MS)
     story.hold("one", 2_000, 6_200, lost=6_150, deadline=6_200)
     assert story.told() == (["lost needlessly"], [])
@@ -584,7 +586,9 @@ def test_a_deletion_after_a_loss_is_not_its_reason(story: Story) -> None:
 
 
 @pytest.mark.parametrize("what", ["fail", "cut"])
-def test_who_has_no_answer_when_its_patience_is_over_was_forgotten(what: str, story: Story) -> None:
+def test_a_waiter_without_an_answer_at_the_end_of_its_patience_was_forgotten(
+    what: str, story: Story
+) -> None:
     story.hold("two", 800, 1_000)
     story.event("one", 23_000, what, a=BEGIN + 900 * MS, n=["a"], w="with", why="held", v="")
     assert story.told() == (["no answer"], [])
@@ -592,7 +596,7 @@ def test_who_has_no_answer_when_its_patience_is_over_was_forgotten(what: str, st
 
 @pytest.mark.parametrize(("took", "found"), [(1_900, []), (2_100, ["no answer"])])
 @pytest.mark.parametrize("what", ["fail", "cut", "got"])
-def test_single_attempts_and_those_given_up_have_no_patience(
+def test_single_attempts_and_abandoned_attempts_have_no_patience(
     took: int, found: list[str], what: str, story: Story
 ) -> None:
     story.hold("two", 100, 200)
@@ -607,13 +611,13 @@ def test_single_attempts_and_those_given_up_have_no_patience(
     assert story.told() == (found, [])
 
 
-def test_a_read_behind_the_fence_of_what_nobody_wrote_is_found(story: Story) -> None:
+def test_a_fenced_read_of_a_value_without_a_write_is_found(story: Story) -> None:
     story.hold("one", 10, 100, fenced=[(77, 78, "done", 50)])
     assert story.told()[0] == ["register"]
 
 
 @pytest.mark.parametrize(("took", "found"), [(10, []), (60, ["told late"])])
-def test_holders_are_told_by_the_servers_and_not_by_their_renewals(
+def test_holders_are_notified_by_the_servers_and_not_by_their_renewals(
     took: int, found: list[str], story: Story
 ) -> None:
     for number in range(20):
@@ -648,7 +652,7 @@ def test_an_endless_key_is_found(story: Story) -> None:
     assert story.told() == (["endless key"], [])
 
 
-def test_an_error_that_nobody_expected_is_found(story: Story) -> None:
+def test_an_unexpected_error_is_found(story: Story) -> None:
     story.event("one", 100, "error", why="KeyError", where="there")
     story.nemesis(200, "stuck", p="two", status=0)
     assert story.told() == (["error", "error"], [])
@@ -662,7 +666,7 @@ def test_the_torn_line_of_a_killed_process_is_no_line(story: Story, tmp_path: Pa
     assert check(tmp_path)[1].violations == []
 
 
-def test_the_exit_status_tells(
+def test_the_exit_status_is_1_after_a_violation(
     story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     story.hold("one", 10, 20)

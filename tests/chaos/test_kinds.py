@@ -171,7 +171,7 @@ def test_a_lease_that_was_over_before_a_min_hold_began_is_not_granted_in_it(stor
     assert story.told()[0] == []
 
 
-def test_another_holder_s_min_hold_is_a_reason_to_refuse(story: Story) -> None:
+def test_the_min_hold_of_another_holder_is_a_reason_to_refuse(story: Story) -> None:
     story.hold("two", 4_000, 4_010, h=1.2)
     story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
     assert story.told() == ([], [])
@@ -269,7 +269,7 @@ def test_higher_slots_do_not_pass_a_waiter_with_a_lower_limit(story: Story) -> N
 
 
 @pytest.mark.parametrize("way", ["try", "set", "without a majority", "stopped"])
-def test_no_order_is_promised_to_those_that_do_not_wait_in_a_queue(way: str, story: Story) -> None:
+def test_no_order_is_promised_to_waiters_outside_of_a_queue(way: str, story: Story) -> None:
     if way == "without a majority":
         story.fault(600, 900, 1_000, "hang", 0, 1)
     if way == "stopped":
@@ -323,9 +323,7 @@ def test_a_lease_that_its_thread_lost_before_the_task_ran_is_not_compared_by_its
     assert ("fence" in story.told()[0]) is found
 
 
-def test_a_body_on_a_blocked_loop_may_hear_of_a_deletion_later(
-    story: Story, tmp_path: Path
-) -> None:
+def test_a_body_on_a_blocked_loop_may_notice_a_deletion_later(story: Story, tmp_path: Path) -> None:
     story.event("one", 1_900, "blocked", s=BEGIN + 900 * MS)
     story.hold("one", 10, 1_910, deadline=2_500, token="taken", lost=1_905)
     story.delete(1_000, "taken")

@@ -1,4 +1,4 @@
-"""What is planned: the same for a seed, and a majority is well where that is promised."""
+"""A seed decides the plan, and a majority is well in the phases that promise it."""
 
 from __future__ import annotations
 

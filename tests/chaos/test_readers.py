@@ -1,5 +1,6 @@
-"""The rules of read-write locks, on histories written by hand: each rule broken once, and kept
-once.
+"""The rules of read-write locks, on histories written by hand.
+
+Each rule is broken once, and kept once.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def test_a_shared_grant_whose_entry_was_deleted_is_known_by_its_first_lease(
 def test_a_register_that_changes_under_a_reader_is_found(
     way: str, until: float, found: list[str], story: Story
 ) -> None:
-    """The write of a holder whose lease is recorded as over before it: only the register shows it."""
+    """The recorded lease of the writer is over before its write. Only the register shows it."""
     story.hold("one", 10, 20, c="write", fence=5, **written(way, 0, FIRST, 15))
     story.hold("two", 30, 70, c="read", fence=6, deadline=until, reads=[(way, FIRST, SECOND, 55)])
     story.hold("one", 71, 80, c="write", fence=7, **written(way, FIRST, SECOND, 75))
@@ -152,7 +153,7 @@ def test_a_downgraded_writer_that_does_not_find_its_own_write_is_found(story: St
     assert story.told() == (["changed under a reader"], [])
 
 
-def test_a_reader_that_finds_what_nobody_wrote_is_found(story: Story) -> None:
+def test_a_reader_that_finds_a_value_without_a_write_is_found(story: Story) -> None:
     story.hold("two", 10, 50, c="read", fence=5, reads=[("plain", SECOND, SECOND, 40)])
     assert set(story.told()[0]) == {"register"}
 
@@ -164,10 +165,10 @@ def test_the_write_of_a_killed_process_may_show_under_a_reader(story: Story) -> 
 
 
 @pytest.mark.parametrize(("lost", "found"), [(1_950, []), (2_050, ["told late"])])
-def test_a_reader_is_told_of_a_deletion_by_its_next_renewal(
+def test_a_reader_notices_a_deletion_by_its_next_renewal(
     lost: float, found: list[str], story: Story, tmp_path: Path
 ) -> None:
-    """A third of the ttl, and half a second: 1 s."""
+    """The limit is a third of the ttl and half a second: 1 s."""
     for _ in range(2):
         story.hold("one", 500, 2_100, c="read", fence=5, token="taken", lost=lost, deadline=2_400)
     story.delete(1_000, "taken")

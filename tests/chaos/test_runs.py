@@ -44,7 +44,9 @@ def test_a_short_run_passes_and_leaves_an_event_log_and_its_picture(tmp_path: Pa
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Violations: 0" in done.stdout
-    assert int(re.search(r"\| acquisitions \| ([\d,]+)", done.stdout)[1].replace(",", "")) > 100  # type: ignore[index]
+    acquisitions = re.search(r"\| acquisitions \| ([\d,]+)", done.stdout)
+    assert acquisitions
+    assert int(acquisitions[1].replace(",", "")) > 100
     lines = (tmp_path / "events.log").read_text().splitlines()
     instants = [json.loads(line)["t"] for line in lines]
     assert len(instants) > 200
@@ -53,13 +55,13 @@ def test_a_short_run_passes_and_leaves_an_event_log_and_its_picture(tmp_path: Pa
 
 
 STAND_STILL = tuple(ClientFault(0.1, slot, 0.7) for slot in (1, 3)) * 4
-"""Those who hold for long, in turn, and for longer than their locks live."""
+"""Stops of the processes with long holds, in turn, each for longer than the ttl."""
 
 BRIEFLY = tuple(ClientFault(0.1, slot, 0.4) for slot in (1, 3)) * 4
 FORGET = (Fault("flush", (0, 1), 0.2, 0.0, 0.0),) * 20
-"""A majority, while somebody holds on to what it knew."""
+"""A majority forgets while a process is stopped in its hold."""
 PART = (Fault("refuse", (0, 1), 0.8, 0.4, 0.0),) * 7
-"""Those of a majority come back to the processes one after the other."""
+"""The nodes of a majority come back to the processes one after the other."""
 
 
 @pytest.mark.timeout(540)
@@ -68,8 +70,7 @@ PART = (Fault("refuse", (0, 1), 0.8, 0.4, 0.0),) * 7
     [
         pytest.param("quorum", "overlap", "0.5", (), PART, id="quorum"),
         pytest.param("fence", "fence", "0.5", (), (), id="fence"),
-        # What is left must still be there when all have come to rest, which takes seconds on a busy
-        # machine.
+        # The keys left behind must outlive the end of all holds, seconds later on a busy machine.
         pytest.param("release", "key left behind", "20", (), (), id="release"),
         pytest.param("deadline", "overlap", "0.5", STAND_STILL, (), id="deadline"),
         pytest.param("guard", "overlap", "0.5", BRIEFLY, FORGET, id="guard"),
@@ -103,9 +104,8 @@ def test_a_broken_client_is_caught(
         "--broken",
         defect,
     ]
-    # The schedule is one of gaps, and a machine that stands still in the wrong one hides the
-    # defect: whether the checker can see it is the question here. What it does not see in three
-    # runs, it would not see in a long one either.
+    # A machine that stands still at the wrong moment of the schedule hides the defect. The checker
+    # has three runs to find it. A longer run would not help.
     caught = False
     for folder in (tmp_path / name for name in ("first", "second", "third")):
         status = main(

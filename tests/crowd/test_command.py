@@ -72,7 +72,7 @@ def test_two_processes_take_turns_and_every_command_is_counted(tmp_path: Path) -
     assert "| 2x1 | 2 x 1, 2 ms | ours |" in (tmp_path / "quick.md").read_text(encoding="utf-8")
 
 
-def test_the_tree_that_is_named_is_the_one_that_is_measured(tmp_path: Path) -> None:
+def test_the_named_tree_of_the_library_is_measured(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "aioredlock_ng", tmp_path / "older" / "aioredlock_ng")
     (tmp_path / "empty").mkdir()
     libraries = ("--library", str(tmp_path / "older"), "--library", str(tmp_path / "empty"))
@@ -83,7 +83,7 @@ def test_the_tree_that_is_named_is_the_one_that_is_measured(tmp_path: Path) -> N
     assert "instead of" in empty["failed"], "it has measured the checkout under another's name"
 
 
-def test_gaps_and_hand_overs_are_found_in_what_processes_wrote_down(tmp_path: Path) -> None:
+def test_gaps_and_hand_overs_are_found_in_the_records_of_processes(tmp_path: Path) -> None:
     found = crowd(tmp_path, "--cases", "killed", "handover")
     assert not [row["failed"] for row in found["raw"] if "failed" in row]
     killed, handover = found["medians"]
@@ -126,7 +126,7 @@ if sys.platform == "linux":
             os.kill(driver.pid, signal.SIGKILL)
             await eventually(lambda: all(_gone(pid) for pid in pids), within=20.0)
 
-    async def test_no_process_of_a_crowd_outlives_whoever_measures_it(
+    async def test_no_process_of_a_crowd_outlives_the_benchmark_that_measures_it(
         start_server: Callable[..., LocalServer],
     ) -> None:
         code = (

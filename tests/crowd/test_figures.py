@@ -26,7 +26,7 @@ pytestmark = pytest.mark.once
 
 
 def process(acquired: int, **changed: Any) -> Process:
-    """Two seconds of a process; each acquisition took two attempts, thirty replies and ten pushes."""
+    """Return two seconds of a process, with two attempts and thirty replies per acquisition."""
     figures: Process = {
         "seconds": 2.0,
         "acquired": acquired,
@@ -42,9 +42,7 @@ def process(acquired: int, **changed: Any) -> Process:
     return {**figures, **changed}  # type: ignore[typeddict-item]
 
 
-def test_a_crowd_has_the_sum_of_its_processes_rates_and_what_an_acquisition_cost_on_average() -> (
-    None
-):
+def test_a_crowd_has_the_summed_rate_and_the_average_cost_of_an_acquisition() -> None:
     found = crowd([process(30), process(10, attempts=100)], waiters=1, nodes=5, served=0)
     assert found["rate"] == 20.0
     assert found["attempts"] == (60 + 100) / 40
@@ -87,7 +85,7 @@ def test_the_larger_count_of_commands_stands() -> None:
     assert crowd([process(20)], 1, 5, served=25 * 20)["commands"] == 30 / 5
 
 
-def test_a_hand_off_is_known_of_a_process_alone_only() -> None:
+def test_a_hand_off_is_known_only_of_a_process_alone() -> None:
     assert crowd([process(20)], 1, 5, 0)["handoff"] == 0.001
     assert crowd([process(20), process(20)], 1, 5, 0)["handoff"] is None
 
@@ -107,13 +105,13 @@ def test_calls_that_a_script_could_have_made_do_not_count_as_commands_on_the_wir
     assert wire_only(stats) == 11
 
 
-def test_a_gap_is_a_time_in_which_nobody_has_the_lock() -> None:
+def test_a_gap_is_a_time_without_a_holder() -> None:
     holds = [(3.0, 4.0), (1.0, 2.0), (4.5, 6.0)]
     assert gaps(holds, 0.0, 8.0) == [1.0, 1.0, 0.5, 2.0]
     assert longest_gap(holds, 0.0, 8.0) == 2.0
 
 
-def test_gaps_are_cut_at_both_ends_of_the_time_that_is_looked_at() -> None:
+def test_gaps_are_cut_at_both_ends_of_the_measured_time() -> None:
     holds = [(1.0, 2.0), (5.0, 6.0)]
     assert gaps(holds, 3.0, 4.0) == [1.0]
     assert gaps(holds, 1.5, 5.5) == [3.0]
@@ -142,14 +140,14 @@ def test_only_a_lock_that_goes_to_another_process_is_handed_over() -> None:
     assert switches(traces, 2.2) == [1.0]
 
 
-def test_a_case_brings_the_one_that_it_is_compared_with() -> None:
+def test_a_case_includes_the_case_that_it_is_compared_with() -> None:
     assert chosen(["40x1"]) == ["1x1", "40x1"]
     assert chosen(["woken"]) == ["woken"]
     assert chosen(["semaphore-hung"]) == ["asyncio-semaphore", "semaphore", "semaphore-hung"]
     assert chosen([]) == list(CASES)
 
 
-def test_every_bar_is_one_of_a_case() -> None:
+def test_every_bar_belongs_to_a_case() -> None:
     assert BARS.keys() <= set(CASES)
     assert {shape.base for shape in SHAPES.values()} - {""} <= SHAPES.keys()
 
@@ -164,7 +162,7 @@ def row(case: str, number: int, processes: Sequence[Process], code: str = "ours"
     }
 
 
-def test_a_ratio_is_the_median_of_those_within_each_round() -> None:
+def test_a_ratio_is_the_median_of_the_ratios_within_each_round() -> None:
     rows = []
     for number, (alone, all_of_them) in enumerate(((100, 50), (10, 9), (100, 60))):
         rows += [row("1x1", number, [process(alone)]), row("40x1", number, [process(all_of_them)])]

@@ -1,6 +1,4 @@
-"""A semaphore is measured from outside: its holders, its commands, and the slots of a killed
-holder.
-"""
+"""The benchmark counts holders and commands of a semaphore, and the slots of a killed holder."""
 
 from __future__ import annotations
 

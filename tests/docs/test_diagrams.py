@@ -1,4 +1,4 @@
-"""Sequence diagrams are drawn while the site is built; what cannot be drawn is said."""
+"""Sequence diagrams are drawn while the site is built. Other diagrams are refused."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_picture_can_be_read_aloud() -> None:
         ("sequenceDiagram\n  participant A\n  A->>B: hello", "'B' is no participant"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(source: str, said: str) -> None:
+def test_a_diagram_that_cannot_be_drawn_is_refused_with_the_reason(source: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         sequence.draw(source)
 

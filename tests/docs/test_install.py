@@ -1,5 +1,6 @@
-"""One section says how the package is installed, and no text tells a reader to install it from
-where it is not.
+"""One section says how to install the package.
+
+No text names an index that does not have the package.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def test_only_a_plain_name_counts_as_an_installation_from_the_index(
     assert bool(from_the_index(command)) is refused
 
 
-def test_no_text_tells_to_install_the_package_from_an_index_that_does_not_have_it() -> None:
+def test_no_text_says_to_install_the_package_from_an_index_that_does_not_have_it() -> None:
     assert {
         path.name: found
         for path in TEXTS

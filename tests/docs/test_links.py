@@ -23,7 +23,7 @@ rewrite = extension("repository").rewrite
         ("](../nothing.md)", "](../nothing.md)"),
     ],
 )
-def test_links_of_a_page(link: str, on_the_site: str) -> None:
+def test_links_of_a_page_are_rewritten_for_the_site(link: str, on_the_site: str) -> None:
     assert rewrite(f"see [it{link}.", "docs", "docs") == f"see [it{on_the_site}."
 
 
@@ -38,11 +38,13 @@ def test_links_of_a_page(link: str, on_the_site: str) -> None:
         ("](#options)", "](#options)"),
     ],
 )
-def test_links_of_the_readme_as_a_page(link: str, on_the_site: str) -> None:
+def test_links_of_the_readme_are_rewritten_for_its_page_of_the_site(
+    link: str, on_the_site: str
+) -> None:
     assert rewrite(f"see [it{link}.", "", "docs/project") == f"see [it{on_the_site}."
 
 
-def test_what_stands_in_a_fenced_block_is_left_alone() -> None:
+def test_links_in_a_fenced_block_are_left_alone() -> None:
     page = "[a](../README.md)\n```text\n[a](../README.md)\n```\n[a](../README.md)\n"
     changed = "[a](project/readme.md)\n```text\n[a](../README.md)\n```\n[a](project/readme.md)\n"
     assert rewrite(page, "docs", "docs") == changed

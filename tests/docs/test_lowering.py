@@ -1,6 +1,4 @@
-"""How operations.md lowers `max_ttl` on a set in use, done on real servers; and that what it warns
-of is so.
-"""
+"""The steps of operations.md lower `max_ttl` on real servers in use. Its warnings are true."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def guards(nodes: LocalNodes) -> list[str]:
 
 
 def lower(nodes: LocalNodes) -> list[str]:
-    """Step 3; what it shows."""
+    """Run step 3 and return its output."""
     (script,) = re.findall(
         r"```lua\n(.*?)```", PAGE.partition("## To lower")[2].partition("\n## ")[0], re.DOTALL
     )
@@ -56,7 +54,7 @@ async def forget(nodes: LocalNodes, index: int) -> None:
     await asyncio.to_thread(nodes.restart, index)
 
 
-async def test_a_lower_one_changes_nothing_and_nor_does_deleting_a_marker(
+async def test_neither_a_lower_max_ttl_nor_a_deleted_marker_lowers_the_recorded_time(
     nodes: LocalNodes,
 ) -> None:
     await have_the_wrong_one(nodes)
@@ -68,7 +66,7 @@ async def test_a_lower_one_changes_nothing_and_nor_does_deleting_a_marker(
         await eventually(lambda: guards(nodes)[2] == "3600000")
 
 
-async def test_without_a_pause(nodes: LocalNodes) -> None:
+async def test_the_steps_lower_the_time_without_a_pause(nodes: LocalNodes) -> None:
     await have_the_wrong_one(nodes)
     async with nodes.redlock(**SHORT_GUARD) as before:
         # One node waits for an hour, and votes two seconds after the marker was lowered.
@@ -81,7 +79,7 @@ async def test_without_a_pause(nodes: LocalNodes) -> None:
         async with before.lock("order"):
             assert guards(nodes) == ["1000"] * 3
         await eventually(lambda: state_of(before, 2) == "up", 20)
-        # Who was there before remembers: step 4.
+        # A process that was there before still has the old time: step 4.
         await forget(nodes, 2)
         await eventually(lambda: guards(nodes)[2] == "3600000")
         lower(nodes)
@@ -94,7 +92,7 @@ async def test_without_a_pause(nodes: LocalNodes) -> None:
             assert guards(nodes) == ["1000"] * 3
 
 
-async def test_it_lowers_the_time_of_nodes_that_all_wait(nodes: LocalNodes) -> None:
+async def test_the_script_lowers_the_time_of_nodes_that_all_wait(nodes: LocalNodes) -> None:
     async with nodes.redlock(**WRONG, recovery_guard="strict") as wrong:
         await eventually(lambda: [node.state for node in wrong.nodes] == ["quarantined"] * 3)
     assert [marker.count(":") for marker in lower(nodes)] == [2] * 3
@@ -102,14 +100,18 @@ async def test_it_lowers_the_time_of_nodes_that_all_wait(nodes: LocalNodes) -> N
         pass
 
 
-async def test_it_leaves_a_missing_marker_and_a_founding_one_alone(nodes: LocalNodes) -> None:
+async def test_the_script_leaves_a_missing_marker_and_a_founding_marker_alone(
+    nodes: LocalNodes,
+) -> None:
     founding = f"{nodes[1].info()['run_id']}:3600000:1:nonce"
     nodes[1].command("SET", MARKER, founding)
     assert lower(nodes) == ["", founding, ""]
     assert nodes[0].command("EXISTS", MARKER) == b"0"
 
 
-async def test_where_everything_may_stop(nodes: LocalNodes) -> None:
+async def test_deleting_every_marker_lowers_the_time_if_everything_may_stop(
+    nodes: LocalNodes,
+) -> None:
     await have_the_wrong_one(nodes)
     for node in nodes:
         node.command("DEL", MARKER)
@@ -119,7 +121,7 @@ async def test_where_everything_may_stop(nodes: LocalNodes) -> None:
         await eventually(lambda: guards(nodes) == ["1000"] * 3)
 
 
-async def test_a_node_that_is_left_out_brings_the_old_number_back(nodes: LocalNodes) -> None:
+async def test_a_node_that_keeps_its_marker_brings_the_old_time_back(nodes: LocalNodes) -> None:
     await have_the_wrong_one(nodes)
     for node in list(nodes)[:2]:
         node.command("DEL", MARKER)

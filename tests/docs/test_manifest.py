@@ -1,6 +1,4 @@
-"""The files that docs/deployment.md describes are as it says; what a server can say about them,
-real servers do.
-"""
+"""The files that docs/deployment.md describes agree with the page, and work on real servers."""
 
 from __future__ import annotations
 
@@ -56,7 +54,7 @@ def test_the_probes_of_programs_that_take_locks_never_restart_them_for_want_of_a
     assert "httpGet" not in probes["livenessProbe"]
 
 
-def test_five_pods_each_with_a_disk_and_a_machine_of_its_own() -> None:
+def test_each_of_five_pods_has_a_disk_and_a_machine_of_its_own() -> None:
     assert SET["replicas"] == 5
     assert [claim["metadata"]["name"] for claim in SET["volumeClaimTemplates"]] == ["data"]
     assert {"name": "data", "mountPath": "/data"} in CONTAINER["volumeMounts"]
@@ -96,7 +94,7 @@ def test_the_user_has_the_rights_that_the_page_of_rights_lists() -> None:
     assert CLIENT["AIOREDLOCK_NG_KEY_FORMAT"] == "lock:{name}"
 
 
-def test_one_node_at_a_time_and_none_before_the_quarantine_of_the_last_is_over() -> None:
+def test_nodes_restart_one_at_a_time_and_each_after_the_quarantine_of_the_last() -> None:
     budget = of("PodDisruptionBudget")["spec"]
     assert budget["maxUnavailable"] == 1
     assert budget["selector"]["matchLabels"] == SET["selector"]["matchLabels"]
@@ -111,7 +109,7 @@ def test_one_node_at_a_time_and_none_before_the_quarantine_of_the_last_is_over()
     assert "cpu" not in CONTAINER["resources"]["limits"]
 
 
-def test_the_page_names_what_the_manifest_has() -> None:
+def test_the_page_names_the_settings_of_the_manifest() -> None:
     for words in (
         "5 replicas",
         "`publishNotReadyAddresses: true`",
@@ -123,7 +121,7 @@ def test_the_page_names_what_the_manifest_has() -> None:
 
 
 @pytest.mark.once
-async def test_its_servers_and_users_do_for_the_library(
+async def test_the_servers_and_users_of_the_manifest_suffice_for_the_library(
     start_server: Callable[..., LocalServer],
 ) -> None:
     ours = ("bind ", "port ", "dir ", "aclfile ")
@@ -177,7 +175,7 @@ def test_compose_starts_the_five_nodes_that_the_page_names() -> None:
         assert service["command"][-4:] == ["--save", "", "--appendonly", "no"]
 
 
-async def test_the_doctor_says_of_servers_like_those_of_compose_what_the_page_says(
+async def test_the_doctor_reports_the_findings_that_the_page_names_for_compose(
     three_nodes: NodeSet,
 ) -> None:
     three_nodes.found()
@@ -188,7 +186,7 @@ async def test_the_doctor_says_of_servers_like_those_of_compose_what_the_page_sa
     assert "reports `same-host` and `no-persistence` there" in PAGE
 
 
-def test_what_the_page_says_that_the_doctor_says_is_what_it_can_say() -> None:
+def test_every_finding_that_the_page_names_is_a_finding_of_the_doctor() -> None:
     table = PAGE.partition("## Services of providers")[2].partition("Three instances")[0]
     said = [
         line.strip("| ").rpartition("|")[2] for line in table.splitlines() if line.startswith("| ")

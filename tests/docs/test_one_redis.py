@@ -1,6 +1,4 @@
-"""The facts of docs/one-redis.md about one server: what a restart does with and without its file,
-and how to grow.
-"""
+"""The facts of docs/one-redis.md: a restart with and without a file, and more servers."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ async def test_a_process_that_is_new_waits_too_if_the_restarted_server_has_its_f
             assert after.ready is not appendonly
 
 
-async def test_a_server_that_becomes_one_of_three_makes_the_others_wait_unless_its_marker_is_deleted(
+async def test_a_server_that_joins_two_others_makes_them_wait_unless_its_marker_is_deleted(
     start_server: Callable[..., LocalServer],
 ) -> None:
     for deleted in (False, True):

@@ -1,6 +1,4 @@
-"""The tables of docs/options.md list every option of the code, its default and its environment
-variable.
-"""
+"""The tables of docs/options.md list every option, its default and its environment variable."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ IN_WORDS = {
     "boot time, system": {"clock": boottime, "wall_clock": None, "rng": None},
     "the manager's": {"ttl": None},
 }
-"""What a default is that the table does not name as Python would."""
+"""Defaults that the table gives in words: the words, and the value of each option."""
 
 WORDS = {"true": True, "false": False, "none": None}
 
@@ -75,7 +73,7 @@ class Environ(Mapping[str, str]):
         return self.variables[name]
 
     def __iter__(self) -> Iterator[str]:
-        """What else there is may be looked at by name, for slips of the pen."""
+        """Names are listed too, so that the library can find misspelt variables."""
         return iter(self.variables)
 
     def __len__(self) -> int:
@@ -111,14 +109,14 @@ def test_the_least_validity_by_default_is_the_share_that_the_table_says() -> Non
 
 
 @pytest.mark.parametrize("option", sorted(VARIABLES.keys() - {"nodes"}))
-def test_what_the_variable_says_arrives(option: str) -> None:
+def test_the_value_of_an_environment_variable_becomes_its_option(option: str) -> None:
     for text, meant in examples(option, VARIABLES[option]).items():
         environ = {f"{PREFIX}NODES": "redis://10.0.0.1", variable(VARIABLES[option]): text}
         urls, found = settings_from(environ, {})
         assert (urls, repr(found)) == (["redis://10.0.0.1"], repr({option: meant}))
 
 
-def test_the_nodes_arrive_without_what_is_around_their_commas() -> None:
+def test_the_urls_of_nodes_are_read_without_the_spaces_around_their_commas() -> None:
     urls = ["redis://:a%2Cb@10.0.0.1", "rediss://10.0.0.2"]
     assert settings_from({variable(VARIABLES["nodes"]): " , ".join(urls)}, {}) == (urls, {})
 

@@ -50,7 +50,7 @@ def text(page: str) -> str:
     "block",
     [pytest.param(block, id=block.id) for block in BLOCKS if "Sentinel" not in block.source],
 )
-async def test_block_runs(
+async def test_every_block_of_a_page_runs(
     block: Block, five_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     five_nodes.found()
@@ -92,7 +92,7 @@ def test_every_page_with_python_is_named_by_a_test() -> None:
     } == set()
 
 
-async def test_what_operations_shows_of_a_holder(
+async def test_the_page_on_operations_shows_the_holder_of_a_lock(
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (block,) = blocks(DOCS / "operations.md")
@@ -106,7 +106,7 @@ async def test_what_operations_shows_of_a_holder(
         assert names["answer"].token == lease.token
 
 
-def test_the_table_of_ttls_is_what_the_options_make_of_them() -> None:
+def test_the_table_of_ttls_follows_from_the_options() -> None:
     table = text("choosing").partition("<!-- ttl:begin -->")[2].partition("<!-- ttl:end -->")[0]
     rows = [
         [float(cell) for cell in line.strip("|").split("|")]

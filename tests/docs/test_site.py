@@ -47,7 +47,7 @@ def build(builder: str, folder: Path) -> Path:
 
 @dataclass
 class Page(HTMLParser):
-    """What a page links to, what it can be linked at, and what a browser loads for it."""
+    """The links of a page, its anchors, and the files that a browser loads for it."""
 
     links: list[str] = field(default_factory=list)
     anchors: set[str] = field(default_factory=set)
@@ -220,7 +220,7 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     assert missing == []
 
 
-def test_what_parts_of_the_library_do_for_each_other_is_not_in_the_reference(site: Path) -> None:
+def test_internal_methods_of_public_classes_are_not_in_the_reference(site: Path) -> None:
     inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
     known = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
     told = {name.rpartition(".")[2] for name in known if name.startswith("aioredlock_ng.Lease.")}
@@ -228,7 +228,7 @@ def test_what_parts_of_the_library_do_for_each_other_is_not_in_the_reference(sit
     assert told.isdisjoint({"entered", "left", "lose", "lost_error", "was_gone"})
 
 
-def test_the_site_tells_nothing_of_the_machine_that_built_it(site: Path) -> None:
+def test_the_site_shows_nothing_of_the_machine_that_built_it(site: Path) -> None:
     # The signature of a function whose default is `os.environ`, for one, would have all of it.
     told = [
         path.name

@@ -38,7 +38,7 @@ def session() -> Iterator[dict[str, Any]]:
                 server.close()
 
 
-async def test_every_step_of_the_tutorial_does_what_it_says(
+async def test_every_step_of_the_tutorial_has_the_result_that_it_shows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with session() as names:
@@ -53,7 +53,7 @@ async def test_the_tutorial_can_be_typed_at_a_prompt(
     # It would keep each value under a name that every module sees.
     monkeypatch.setattr(sys, "displayhook", print)
     text = PAGE.read_text(encoding="utf-8")
-    # What `python -m asyncio` does with each line.
+    # `python -m asyncio` compiles each line in this way.
     prompt = codeop.CommandCompiler()
     prompt.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     with session() as names:

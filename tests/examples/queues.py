@@ -45,7 +45,7 @@ class Workers:
         commands: One worker each.
         broker: URL of the queue's server.
         bank: Folder of the accounts.
-        ready: What a worker says when it works.
+        ready: The words of a worker that is ready.
     """
 
     def __init__(

@@ -1,6 +1,4 @@
-"""The aiohttp example: two real servers on loopback that share the accounts, and requests to both
-at the same time.
-"""
+"""The aiohttp example: two servers on loopback share the accounts and get requests at once."""
 
 from __future__ import annotations
 
@@ -78,7 +76,7 @@ async def test_a_lock_that_cannot_be_had_is_answered_with_try_again(
     assert aiohttp_app.balances["ann"] == 100
 
 
-async def test_an_account_is_named_once_though_it_is_both(
+async def test_a_transfer_from_an_account_to_itself_is_refused(
     clients: list[TestClient], nodes: NodeSet
 ) -> None:
     async with clients[0].post(

@@ -66,7 +66,7 @@ async def base(api: Api) -> AsyncIterator[str]:
 async def test_processes_together_never_make_more_calls_at_a_time_than_the_limit(
     nodes: NodeSet, api: Api, base: str
 ) -> None:
-    """One of the slots is this process's own."""
+    """This process holds a slot too."""
     async with Redlock.from_env() as redlock, redlock.semaphore("api:weather", api_limit.LIMIT):
         processes = [
             await asyncio.create_subprocess_exec(

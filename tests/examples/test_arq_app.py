@@ -53,7 +53,7 @@ async def test_no_deposit_of_many_workers_is_lost(
 @pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.timeout(180)  # the environment is made when it is not there
-async def test_a_job_that_takes_too_long_or_loses_its_lock_leaves_no_key_and_the_latter_is_done_again(
+async def test_a_job_leaves_no_key_after_a_timeout_or_a_loss_and_is_repeated_after_a_loss(
     python: Path, nodes: NodeSet, start_server: Callable[..., LocalServer], tmp_path: Path
 ) -> None:
     async with Workers([], start_server().url, tmp_path, "") as workers:

@@ -125,7 +125,7 @@ async def test_a_reader_with_a_lower_fence_than_another_one_gets_the_catalog_all
     builder, reader, _ = shop.catalogs
     await builder.rebuild()
     async with shop.redlocks[2].rwlock("catalog").read() as lease:
-        # Such a fence has a reader that found the counter of a writer which failed.
+        # A reader that found the counter of a failed writer has this fence.
         await RedisFence(shop.store).hgetall(catalog_cache.CACHE, fence=lease.fence + 1)
         reading = asyncio.create_task(reader.prices())
         await asyncio.sleep(0.1)

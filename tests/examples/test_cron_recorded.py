@@ -60,7 +60,7 @@ async def test_runs_of_a_killed_host_are_made_up_and_none_is_done_twice(
         (done,) = db.execute("SELECT count(*) FROM report").fetchone()
         assert 1 <= done < SLOTS
 
-        # What cron starts while the dead host's key lives leaves it alone.
+        # A run that cron starts during the life of the dead host's key changes nothing.
         refused = await start()
         assert (await refused.communicate())[0] == b""
         async with Redlock.from_env() as redlock:

@@ -67,7 +67,7 @@ async def test_a_busy_lock_is_answered_with_try_again(
     assert fastapi_app.seats == {}
 
 
-async def test_the_readiness_probe_is_answered_by_what_the_process_knows(
+async def test_the_readiness_probe_answers_that_the_process_is_ready(
     clients: list[httpx.AsyncClient],
 ) -> None:
     answer = await clients[0].get("/healthz")

@@ -1,6 +1,4 @@
-"""The generator of ids: processes that share machine numbers, clocks that differ, and a lease that
-is lost.
-"""
+"""The generator of ids with shared machine numbers, different clocks and a lost lease."""
 
 from __future__ import annotations
 
@@ -37,8 +35,11 @@ def moment_of(number: int) -> int:
 @pytest.mark.slow
 async def test_processes_that_share_two_machine_numbers_make_different_ids(nodes: NodeSet) -> None:
     script = (
-        "import asyncio; from examples import id_generator; id_generator.MACHINES = 2; id_generator.CLOCKS = 0.05;"
-        " asyncio.run(id_generator.main(300))"
+        "import asyncio\n"
+        "from examples import id_generator\n"
+        "id_generator.MACHINES = 2\n"
+        "id_generator.CLOCKS = 0.05\n"
+        "asyncio.run(id_generator.main(300))"
     )
     machines = [
         await asyncio.create_subprocess_exec(
@@ -110,8 +111,9 @@ async def test_no_id_is_made_by_a_process_that_stood_still_for_longer_than_its_l
 
 
 async def last_and_next(redlock: Redlock, *, ahead: float) -> tuple[int, int]:
-    """Return the last id of a process, and the first of the next one, whose clock is `ahead`
-    seconds behind.
+    """Return the last id of a process and the first id of the next process.
+
+    The clock of the next process is `ahead` seconds behind.
     """
     time = asyncio.get_running_loop().time
     async with generator(redlock, lambda: NOON + ahead + time()) as made:

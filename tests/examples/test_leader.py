@@ -85,7 +85,7 @@ async def candidates() -> AsyncIterator[Candidates]:
 
 @pytest.mark.slow
 @pytest.mark.once
-async def test_another_leads_within_the_ttl_and_never_two_at_once(
+async def test_another_process_leads_within_the_ttl_and_never_two_at_once(
     nodes: NodeSet, candidates: Candidates, start_server: Callable[..., LocalServer]
 ) -> None:
     url = start_server().url
@@ -101,7 +101,7 @@ async def test_another_leads_within_the_ttl_and_never_two_at_once(
             return any(job.startswith(f"{term}/") for job in await jobs())
 
         async def next_after(signum: int, name: str, within: float) -> str:
-            """Do that to the leader; return who leads next, once it has put a job into the queue."""
+            """Send the signal to the leader; return the next leader after its first job."""
             said, began = len(candidates.said), time.monotonic()
             candidates.processes[name].send_signal(signum)
             other, term = await candidates.next_leader(said)

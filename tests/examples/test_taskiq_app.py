@@ -65,7 +65,7 @@ async def test_a_task_that_times_out_gives_its_lock_back(nodes: NodeSet) -> None
         assert isinstance(late.error, TimeoutError)
         # Sooner than a key that is left behind would go by itself.
         await eventually(lambda: nodes.keys() == [set()] * 3, within=5.0)
-        # One that waits for its lock for too long, too.
+        # A task that waits for its lock for too long times out too.
         async with redlock.lock("job:1"):
             waiting = await (await job.kiq(1, 0)).wait_result()
             assert isinstance(waiting.error, TimeoutError)

@@ -1,5 +1,6 @@
-"""The old locks behave as their articles have them, faults included: else the sale would be won
-against straw men.
+"""The old locks behave as their articles describe them, faults included.
+
+With other locks the comparison would not be fair.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ async def test_getset_keeps_others_out_until_it_is_released(redis: Redis) -> Non
     assert await second.attempt()
 
 
-async def test_of_two_that_find_it_expired_getset_lets_one_in(redis: Redis) -> None:
+async def test_getset_grants_an_expired_lock_to_one_of_two_clients(redis: Redis) -> None:
     clock = Clock()
     dead, second, third = (GetSetLock(redis, "item", LIFE, clock) for _ in range(3))
     assert await dead.attempt()
@@ -73,7 +74,7 @@ async def test_of_two_that_find_it_expired_getset_lets_one_in(redis: Redis) -> N
     assert sorted(won) == [False, True]
 
 
-async def test_getset_does_not_delete_what_may_be_anothers(redis: Redis) -> None:
+async def test_getset_does_not_delete_a_lock_that_may_be_another_clients(redis: Redis) -> None:
     clock = Clock()
     slow, other = GetSetLock(redis, "item", LIFE, clock), GetSetLock(redis, "item", LIFE, clock)
     assert await slow.attempt()
@@ -92,7 +93,9 @@ async def test_getset_gives_a_live_lock_to_a_client_whose_clock_is_ahead(redis: 
     assert await ahead.attempt()
 
 
-async def test_a_time_as_value_names_nobody(redis: Redis) -> None:
+async def test_a_lock_with_a_time_as_its_value_may_delete_the_lock_of_another_client(
+    redis: Redis,
+) -> None:
     clock = Clock()
     first, second = (
         TimeValueLock(redis, "item", LIFE, clock),
@@ -139,7 +142,7 @@ async def test_redlock_in_sequence_takes_a_majority_and_leaves_nothing_of_a_mino
     ],
     ids=["2 s", "0.1 s", "random pause", "no sleep"],
 )
-async def test_who_waits_asks_again_after_its_delay(
+async def test_a_waiting_client_tries_again_after_its_delay(
     waiting: Waiting, least: float, most: float
 ) -> None:
     loop, answers = asyncio.get_running_loop(), itertools.chain([False] * 4, [True])
@@ -153,7 +156,7 @@ async def test_who_waits_asks_again_after_its_delay(
 
 
 @pytest.mark.virtual_time
-async def test_who_has_a_limited_number_of_tries_gives_up_after_them() -> None:
+async def test_a_client_with_a_limited_number_of_tries_gives_up_after_them() -> None:
     tried = 0
 
     async def attempt() -> bool:

@@ -1,5 +1,6 @@
-"""The command sells with real servers, a real web server and a real crowd, and judges what it saw;
-the page shows it.
+"""The command sells with real servers, a real web server and a real crowd.
+
+It judges the outcome, and the page shows the figures.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
         0,
     )
     assert ours["stock_commands"] == 360
-    # One on each of five nodes for as many as have a grant inside a process; a turn of the other
-    # one takes some more.
+    # One command on each of five nodes per grant, which serves `STEP` holds within a process. A
+    # grant to the other process takes some more.
     assert 5 * 200 / STEP <= ours["commands_sent"] <= 20 * 200
     assert ours["commands_sent"] < ours["commands_all"]
-    # A tracked look comes behind CLIENT CACHING.
+    # A client sends CLIENT CACHING before a tracked read.
     assert set(ours["wire"]) <= {"evalsha", "client"}
     assert ours["in_both"] == []
     assert (endless["oversold"], endless["timeouts"], endless["sold_out"]) == (0, 0, 0)
@@ -84,7 +85,7 @@ def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
     assert "| ours, 5 nodes |" in parts["classic"]
 
 
-def test_a_shop_that_cannot_open_is_a_finding_and_not_the_end(
+def test_a_shop_that_cannot_open_is_recorded_as_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # pottery is not in this environment.
@@ -102,11 +103,13 @@ def _gone(pid: int) -> bool:
 
 if sys.platform == "linux":
 
-    async def test_a_shop_does_not_outlive_whoever_opened_it(
+    async def test_a_shop_does_not_outlive_the_process_that_opened_it(
         start_server: Callable[..., LocalServer], tmp_path: Path
     ) -> None:
         code = (
-            "import os, sys, tempfile; from pathlib import Path; from benchmarks.flash_sale import field, web\n"
+            "import os, sys, tempfile\n"
+            "from pathlib import Path\n"
+            "from benchmarks.flash_sale import field, web\n"
             "tempfile.tempdir = sys.argv[2]\n"
             "shop = web.Web(field.ALL[0], [], sys.argv[1], 2, Path(sys.executable)).__enter__()\n"
             "print(shop._process.pid, *(note.name for note in shop._noted()), flush=True)\n"
@@ -119,7 +122,7 @@ if sys.platform == "linux":
         await eventually(lambda: all(_gone(pid) for pid in pids), within=20.0)
 
 
-def test_what_is_no_full_run_never_gets_into_the_page() -> None:
+def test_figures_of_a_partial_run_never_get_into_the_page() -> None:
     for less in ("--quick", "--here", "--no-plots"):
         with pytest.raises(SystemExit):
             main(["--page", less])

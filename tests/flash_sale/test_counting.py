@@ -1,4 +1,4 @@
-"""What is counted is what happened: answers by kind, commands over the wire, medians, sums, bars."""
+"""The counts are right: answers by kind, commands over the wire, medians, sums and bars."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_connections_are_spread_evenly_over_the_workers(
     assert served == {b"1": 5, b"2": 5}
 
 
-async def test_a_buyer_who_waits_too_long_hangs_up_and_another_comes(
+async def test_a_buyer_that_waits_too_long_hangs_up_and_another_comes(
     crowd_at: Callable[..., Awaitable[Crowd]],
 ) -> None:
     async def never_the_first(number: int, writer: asyncio.StreamWriter) -> None:
@@ -141,7 +141,7 @@ async def test_a_connection_that_is_cut_is_no_answer(
     assert (found["broken"], found["answers"]) == (1, {"201": 4})
 
 
-async def test_what_has_no_answer_at_the_end_is_unfinished(
+async def test_a_request_without_an_answer_at_the_end_is_unfinished(
     crowd_at: Callable[..., Awaitable[Crowd]],
 ) -> None:
     async def never(number: int, writer: asyncio.StreamWriter) -> None:
@@ -159,7 +159,7 @@ async def test_what_has_no_answer_at_the_end_is_unfinished(
     assert found["seconds"] >= 0.1
 
 
-def test_commands_of_scripts_are_told_from_those_that_were_sent(
+def test_commands_of_scripts_are_counted_apart_from_commands_over_the_wire(
     start_server: Callable[..., LocalServer],
 ) -> None:
     server = start_server()
@@ -179,7 +179,7 @@ def test_commands_of_scripts_are_told_from_those_that_were_sent(
     found = read(server).since(before)
     assert found.calls == {"eval": 10, "set": 11, "get": 10, "del": 10, "exists": 1}
     assert found.all == 42
-    # What is used both ways counts as sent: rather too much than too little.
+    # A command that scripts and clients both use counts as sent: the count is an upper bound.
     assert found.sent({"eval", "set"}) == 21
     assert found.sent(None) == 42
     assert found.cpu >= 0
@@ -187,8 +187,8 @@ def test_commands_of_scripts_are_told_from_those_that_were_sent(
 
 def turn(contestant: str, number: int = 0, **figures: Any) -> dict[str, Any]:
     names = (
-        "timeouts refused failed_requests oversold sold_out entered commands_all commands_sent_busiest stock_commands"
-        " lock_cpu stock_cpu web_cpu"
+        "timeouts refused failed_requests oversold sold_out entered commands_all"
+        " commands_sent_busiest stock_commands lock_cpu stock_cpu web_cpu"
     )
     whole: dict[str, Any] = {
         "contestant": contestant,
@@ -207,7 +207,7 @@ def turn(contestant: str, number: int = 0, **figures: Any) -> dict[str, Any]:
     return whole | figures
 
 
-def test_speeds_are_medians_and_what_must_not_happen_is_summed() -> None:
+def test_speeds_are_medians_and_failures_are_summed() -> None:
     rates = [90.0, 100.0, 500.0]
     turns = [
         turn("redis-py", n, sales_per_second=rate, oversold=n, timeouts=1)
@@ -224,7 +224,7 @@ def test_speeds_are_medians_and_what_must_not_happen_is_summed() -> None:
     assert cells(row)[:4] == ("redis-py", "1", "100", "100")
 
 
-def test_a_bar_is_judged_against_the_best_that_polls() -> None:
+def test_a_bar_is_judged_against_the_best_polling_lock() -> None:
     ours = turn("ours, 5 nodes", sales_per_second=1000.0, commands_sent=1000)
     others = [
         turn("no lock", sales_per_second=9000.0, oversold=100),
@@ -239,12 +239,16 @@ def test_a_bar_is_judged_against_the_best_that_polls() -> None:
     speed = found["s: sales/s, ours on five nodes / the best polling lock (redis-py)"]
     assert speed.value == pytest.approx(1000 / 150)
     commands = found[
-        "s: commands per sale, ours on five nodes / the best polling lock on five nodes (redlock-ng)"
+        "s: commands per sale, ours on five nodes"
+        " / the best polling lock on five nodes (redlock-ng)"
     ]
     assert commands.value == pytest.approx(1000 / 60_000)
     assert ceilings(medians([ours, *others])) == [
         "s: without any lock the shop sells 60.0 times as much as with the best polling lock",
-        "s: with `asyncio.Lock` in one worker, the shop sells 20.0 times as much as with the best polling lock",
+        (
+            "s: with `asyncio.Lock` in one worker, the shop sells 20.0 times as much"
+            " as with the best polling lock"
+        ),
     ]
     assert all(bar.kept for bar in found.values())
 
@@ -268,7 +272,7 @@ def test_each_bar_can_be_missed(worse: dict[str, Any]) -> None:
     assert missed == 1
 
 
-def test_who_could_not_run_is_shown_and_wins_nothing() -> None:
+def test_a_contestant_that_could_not_run_is_shown_and_wins_nothing() -> None:
     failed = {"contestant": "aioredlock", "sale": "s", "round": 0, "failed": "why"}
     rows = medians([turn("ours, 5 nodes"), failed])
     assert rows[0]["failures"] == ["why"]

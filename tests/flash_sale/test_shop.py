@@ -1,5 +1,6 @@
-"""Without a lock the shop sells one item twice, with ours never; and every answer is of the kind
-that it should be.
+"""Without a lock the shop sells one item twice, and with our lock never.
+
+Each answer of the shop has the right kind.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ async def gate(stock: LocalServer) -> AsyncIterator[Gate]:
     till.close()
 
 
-async def test_without_a_lock_the_last_item_is_sold_to_two(stock: LocalServer, gate: Gate) -> None:
+async def test_without_a_lock_the_last_item_is_sold_to_two_buyers(
+    stock: LocalServer, gate: Gate
+) -> None:
     async with nothing.opened([]) as guard, asyncio.TaskGroup() as tasks:
         shop = Shop(guard, gate)
         buyers = [tasks.create_task(shop.buy()) for _ in range(2)]
@@ -63,7 +66,7 @@ async def test_without_a_lock_the_last_item_is_sold_to_two(stock: LocalServer, g
     assert stock.command("GET", KEY) == b"0"
 
 
-async def test_with_ours_the_second_reads_when_the_first_has_written(
+async def test_with_our_lock_the_second_buyer_reads_after_the_first_has_written(
     stock: LocalServer, gate: Gate, three_nodes: NodeSet
 ) -> None:
     async with Redlock(three_nodes.urls) as redlock, asyncio.TaskGroup() as tasks:
@@ -75,7 +78,7 @@ async def test_with_ours_the_second_reads_when_the_first_has_written(
     assert stock.command("GET", KEY) == b"0"
 
 
-async def test_with_ours_two_shops_sell_what_there_is_and_no_more(
+async def test_with_our_lock_two_shops_sell_the_whole_stock_and_no_more(
     stock: LocalServer, five_nodes: NodeSet
 ) -> None:
     stock.command("SET", KEY, "20")
@@ -89,7 +92,7 @@ async def test_with_ours_two_shops_sell_what_there_is_and_no_more(
     assert stock.command("GET", KEY) == b"0"
 
 
-async def test_a_lock_that_gives_up_and_one_that_fails_are_told_apart(
+async def test_a_lock_that_gives_up_is_counted_apart_from_a_lock_that_fails(
     stock: LocalServer, gate: Gate
 ) -> None:
     class Raising:

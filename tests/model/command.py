@@ -61,7 +61,8 @@ def main(words: Sequence[str] | None = None) -> int:
     states = sum(report.explored.states for report in sound)
     _say(
         "",
-        f"{states:,} states of sound rules in {time.monotonic() - started:.0f} s; unexpected: {len(wrong)}",
+        f"{states:,} states of sound rules in {time.monotonic() - started:.0f} s;"
+        f" unexpected: {len(wrong)}",
     )
     return 1 if wrong else 0
 
@@ -74,7 +75,8 @@ def _run(case: Case) -> tuple[Report, int]:
 def _tell(name: str, progress: Progress) -> None:
     rate = progress.states / progress.seconds
     _say(
-        f"  … {name}: {progress.states:,} states, depth {progress.depth}, {progress.seconds:.0f} s, {rate:,.0f} a second"
+        f"  … {name}: {progress.states:,} states, depth {progress.depth},"
+        f" {progress.seconds:.0f} s, {rate:,.0f} a second"
     )
 
 

@@ -168,7 +168,7 @@ def replay(model: Model, whats: Iterable[str]) -> State:
 
 
 def tell_trace(model: Model, report: Report) -> str:
-    """Write a violation so that it can be read: one numbered step a line, with the state after it."""
+    """Return a violation as text: one numbered step a line, with the state after the step."""
     width = max((len(what) for what, _ in report.trace), default=0)
     lines = [
         f"{number:3} {what:{width}}   {model.show(state)}"

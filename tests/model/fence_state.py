@@ -155,13 +155,14 @@ class FenceState:
         return state[self.tenures[i] + x] if stored else 0
 
     def broken(self, state: State) -> str:
-        """Return what is wrong: two leases own one fence, or their fences are in the wrong order."""
+        """Return what is wrong: two leases own one fence, or fences are in the wrong order."""
         leases = sorted(
             (fence, i) for i in range(len(self.heads)) if (fence := self.fence(state, i))
         )
         for _, i in leases:
-            if state[self.heads[i] + FLOOR]:
-                return f"{self.name(i)} has fence {self.first(state, i)} after a lease with {state[self.heads[i] + FLOOR]}"
+            if floor := state[self.heads[i] + FLOOR]:
+                fence = self.first(state, i)
+                return f"{self.name(i)} has fence {fence} after a lease with {floor}"
         for (fence, i), (_, j) in pairwise(leases):
             if self.first(state, j) <= fence:
                 return f"{self.name(i)} and {self.name(j)} have the same fence {fence}"

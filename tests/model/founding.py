@@ -297,7 +297,10 @@ class Founding:
             return f"{' and '.join(holders)} have the lock"
         for x in range(NODES):
             if state[self._debt + x] and state[self._marker + x] == TRUSTED:
-                return f"{NODE_NAMES[x]} is trusted, and has forgotten votes that may count for {state[self._debt + x]} more"
+                return (
+                    f"{NODE_NAMES[x]} is trusted, and has forgotten votes"
+                    f" that may count for {state[self._debt + x]} more"
+                )
         return ""
 
     def canonical(self, state: State) -> State:

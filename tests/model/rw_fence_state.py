@@ -207,7 +207,8 @@ class RwFenceState:
         leases = [i for i in self.attempts if state[self.heads[i]] in WON]
         for i in leases:
             if floor := state[self.heads[i] + FLOOR]:
-                return f"{self.name(i)} has fence {state[self.heads[i] + LOW]} after a lease with {floor}"
+                fence = state[self.heads[i] + LOW]
+                return f"{self.name(i)} has fence {fence} after a lease with {floor}"
         for i, j in combinations(leases, 2):
             # Writers come first, so the first of a pair is a reader only if both are.
             if i in self.writers:
@@ -222,23 +223,25 @@ class RwFenceState:
 
     def _two_writers(self, state: State, i: int, j: int) -> str:
         low, high = sorted((i, j), key=lambda lease: self.fence(state, lease))
-        if state[self.heads[high] + LOW] <= self.fence(state, low):
-            return f"{self.name(low)} and {self.name(high)} have the same fence {self.fence(state, low)}"
+        names, fence = (self.name(low), self.name(high)), self.fence(state, low)
+        if state[self.heads[high] + LOW] <= fence:
+            return f"{names[0]} and {names[1]} have the same fence {fence}"
         for x in range(NODES if self.rules.order == "tenancy" else 0):
             if self._tenure(state, low, x) > self._tenure(state, high, x) > 0:
-                return f"{NODE_NAMES[x]} gave its key to {self.name(high)} and then to {self.name(low)}"
+                return f"{NODE_NAMES[x]} gave its key to {names[1]} and then to {names[0]}"
         return ""
 
     def _writer_and_reader(self, state: State, i: int, j: int) -> str:
         first, last, read = state[self.heads[i] + LOW], self.fence(state, i), self.fence(state, j)
+        reads = f"{self.name(j)} reads {read}"
         if first <= read < last:
-            return f"{self.name(j)} reads {read}, among {self.name(i)}'s fences {first}-{last}"
+            return f"{reads}, among {self.name(i)}'s fences {first}-{last}"
         for x in range(NODES if self.rules.order == "tenancy" else 0):
             written, was_read = self._tenure(state, i, x), self._tenure(state, j, x)
             if 0 < written < was_read and read < last:
-                return f"{self.name(j)} reads {read} on {NODE_NAMES[x]} after {self.name(i)} wrote {last}"
+                return f"{reads} on {NODE_NAMES[x]} after {self.name(i)} wrote {last}"
             if 0 < was_read < written and read >= first:
-                return f"{self.name(j)} reads {read} on {NODE_NAMES[x]} before {self.name(i)} wrote {first}"
+                return f"{reads} on {NODE_NAMES[x]} before {self.name(i)} wrote {first}"
         return ""
 
     def name(self, i: int) -> str:
@@ -254,7 +257,6 @@ class RwFenceState:
                 f" quarantined until {state[self.until + x]}" if state[self.until + x] else ""
             )
             floor = f" floor {state[self.floors + x]}" if state[self.floors + x] else ""
-            nodes.append(
-                f"{NODE_NAMES[x]}: {''.join(owners) or '-'} {state[self.counter + x]}{floor}{quarantine}"
-            )
+            counter = state[self.counter + x]
+            nodes.append(f"{NODE_NAMES[x]}: {''.join(owners) or '-'} {counter}{floor}{quarantine}")
         return "   ".join(nodes)

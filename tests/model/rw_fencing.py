@@ -201,7 +201,7 @@ class RwFencing:
                     steps.append((f"{of.name(i)} asks {asked} to confirm {fence}", bytes(after)))
 
     def _decide_read(self, state: State, i: int, steps: list[Step]) -> None:
-        """Let a reader look at its grants: the counters of a quorum are equal, or it writes back."""
+        """Compare a reader's grants: counters of a quorum are equal, or the reader writes back."""
         of, head, votes = self._of, self._of.heads[i], self._of.votes[i]
         said = {x: state[votes + x] - SAID for x in range(NODES) if state[votes + x] >= SAID}
         for size in range(QUORUM, len(said) + 1):

@@ -169,7 +169,7 @@ class Nodes:
         self._answer(after, i, x, vote, what, steps, late=late)
 
     def release(self, after: bytearray, i: int) -> None:
-        """Delete the string with the token, or the token's entry, on all nodes; forget all answers."""
+        """Delete the string with the token, or its entry, on all nodes, and forget all answers."""
         after[self.keys[i] : self.keys[i] + NODES] = bytes(NODES)
         after[self.votes[i] : self.votes[i] + NODES] = bytes(NODES)
 

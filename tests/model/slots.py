@@ -248,7 +248,9 @@ class Slots:
             )
             nodes.append(f"{NODE_NAMES[x]}: {slots or '-'}{quarantine}")
         holders = [
-            f"{NAMES[i]} has {'a permit' if self.rules.counting else f'slot {state[head + SLOT]}'} for {state[head + VALID]}"
+            f"{NAMES[i]} has"
+            f" {'a permit' if self.rules.counting else f'slot {state[head + SLOT]}'}"
+            f" for {state[head + VALID]}"
             for i, head in enumerate(self._heads)
             if state[head] == HOLDING
         ]

@@ -1,4 +1,4 @@
-"""`make model` says what it found, and fails when that is not what is known."""
+"""`make model` prints its findings, and fails if they differ from the known findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.coverage import untraced
 pytestmark = pytest.mark.once
 
 
-def test_the_command_explores_and_says_what_it_found() -> None:
+def test_the_command_explores_and_prints_its_findings() -> None:
     words = ("--small", "--only", "mutual exclusion: no guard", "--traces", "--processes", "1")
     command = [sys.executable, "-m", "tests.model", *words]
     done = subprocess.run(command, env=untraced(), capture_output=True, text=True, check=False)
@@ -26,7 +26,7 @@ def test_the_command_explores_and_says_what_it_found() -> None:
     assert done.stdout.splitlines()[-1].startswith("0 states of sound rules")
 
 
-def test_what_is_found_otherwise_than_expected_is_said() -> None:
+def test_a_finding_other_than_the_known_one_is_marked_as_unexpected() -> None:
     case = next(case for case in KNOWN_WRONG if case.name == "mutual exclusion: no guard")
     report = explore(case.model)
     assert not line(case, report, 1).endswith("UNEXPECTED")

@@ -1,6 +1,4 @@
-"""The explorer itself, on a puzzle whose answer is known: four litres out of jugs of three and
-five.
-"""
+"""The explorer solves a puzzle with a known answer: four litres out of jugs of three and five."""
 
 from __future__ import annotations
 
@@ -113,7 +111,7 @@ def test_states_that_differ_by_names_are_one_and_the_trace_keeps_its_names() -> 
     assert [what for what, _ in retrace(alike, came_from, bytes((0, 3, 3)))] == ["fill 0", "fill 1"]
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     class Slow(Jugs):
         def steps(self, state: State) -> list[Step]:
             # The explorer looks at the time once in about a thousand steps.
@@ -125,7 +123,7 @@ def test_progress_is_told() -> None:
     assert told[-1].states <= 10
 
 
-def test_a_trace_is_told_a_step_a_line() -> None:
+def test_a_trace_is_printed_with_one_step_a_line() -> None:
     jugs = Jugs(3, 5, target=4)
     lines = tell_trace(jugs, explore(jugs)).splitlines()
     assert len(lines) == 7

@@ -1,4 +1,4 @@
-"""Fences: what the model can do at all, and in which sense of "earlier" which rule is needed."""
+"""The steps of the model of fences, and the rules that each sense of "earlier" needs."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def test_a_lease_takes_one_round_or_two() -> None:
     assert model.show(after) == "x: B 3   y: - 1   z: B 3"
 
 
-def test_a_lease_owns_the_fences_above_the_largest_counter_that_any_quorum_of_its_nodes_replaced() -> (
-    None
-):
+def test_a_lease_owns_fences_above_the_largest_counter_that_any_of_its_quorums_replaced() -> None:
     model = Fencing(Rules(attempts=2, block=9))
     stored = [
         "A proposes 1",
@@ -97,7 +95,7 @@ def test_a_request_arrives_however_late_it_is() -> None:
 @pytest.mark.parametrize(
     "request_", ["x acknowledges 2 to A", "y grants B and stores 1", "B has the lease with fence 1"]
 )
-def test_a_node_refuses(request_: str) -> None:
+def test_a_step_without_its_condition_cannot_happen(request_: str) -> None:
     """A confirmation without its key, a key that another has, a lease without a quorum."""
     model = Fencing(Rules(attempts=2))
     asked = ["A proposes 1", "x grants A and stores 1", "y grants A and stores 1", "B proposes 1"]
@@ -131,8 +129,9 @@ def test_a_lease_comes_in_time_after_its_clock_was_read_or_not_at_all() -> None:
     ids=lambda rules: str(rules.order),
 )
 def test_only_the_order_of_tenancies_needs_the_token(rules: Rules) -> None:
-    """Strict counters alone keep fences apart and in order of time; that newer tenants have larger
-    fences takes the token.
+    """Strict counters alone keep fences apart and in the order of time.
+
+    Only the rule that newer tenants have larger fences needs the token.
     """
     report = explore(Fencing(rules))
     assert report.complete

@@ -1,4 +1,4 @@
-"""Founding: what it is for, and that beyond each of its limits there are two holders indeed."""
+"""Founding works within its limits. Beyond each limit the model finds two holders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def reads(promoter: str, nodes: str) -> list[str]:
     return [f"{promoter} reads {node} as founding" for node in nodes]
 
 
-def test_a_set_of_which_all_answer_waits_for_nothing() -> None:
+def test_a_set_whose_nodes_all_answer_waits_for_nothing() -> None:
     model = Founding(Rules(clients=2))
     after = replay(
         model,
@@ -34,7 +34,7 @@ def test_a_set_of_which_all_answer_waits_for_nothing() -> None:
     assert model.show(after) == "x: trusted, A 2   y: trusted, A 2   z: trusted   A holds 2"
 
 
-def test_a_set_of_which_one_is_missing_waits_the_guard_time() -> None:
+def test_a_set_with_a_missing_node_waits_for_the_guard_time() -> None:
     model = Founding(Rules(promoters=1))
     waited = [*MARKED[:2], *reads("P", "xy"), "a tick passes", "a tick passes"]
     assert model.show(replay(model, waited)) == "x: founding 1   y: founding 1   z: none"
@@ -97,7 +97,7 @@ def test_when_no_other_node_is_trusted_there_may_be_two_holders() -> None:
     assert model.broken(after) == "A and B have the lock"
 
 
-def test_when_the_others_are_trusted_for_no_more_than_a_second_there_may_be_two_holders() -> None:
+def test_when_other_nodes_are_trusted_for_only_a_second_there_may_be_two_holders() -> None:
     model = Founding(Rules(clients=2, settled=0))
     after = replay(
         model,
@@ -127,7 +127,7 @@ def test_when_the_others_are_trusted_for_no_more_than_a_second_there_may_be_two_
     assert model.broken(after) == "A and B have the lock"
 
 
-def test_a_second_later_that_promoter_has_to_read_again() -> None:
+def test_a_promoter_whose_reads_are_two_ticks_old_has_to_read_again() -> None:
     model = Founding(Rules())
     read = [*MARKED, *reads("Q", "xy"), "a tick passes"]
     replay(model, [*read, "Q reads z as founding and decides"])
@@ -135,7 +135,7 @@ def test_a_second_later_that_promoter_has_to_read_again() -> None:
         replay(model, [*read, "a tick passes", "Q reads z as founding and decides"])
 
 
-def test_a_witness_lets_nodes_wait_that_all_forgot() -> None:
+def test_nodes_that_all_forgot_wait_if_a_witness_remembers_them() -> None:
     model = Founding(Rules(promoters=1, witnesses=True))
     trusted = [
         *MARKED,
@@ -145,7 +145,7 @@ def test_a_witness_lets_nodes_wait_that_all_forgot() -> None:
     ]
     forgot = [*trusted, *(f"{node} forgets" for node in "xyz")]
     waits = [*forgot, *(f"{node} is marked by a witness who read it 0 ago" for node in "xyz")]
-    after = "x: waiting 3, forgot 2, known 2   y: waiting 3, forgot 2, known 2   z: waiting 3, forgot 2, known 2"
+    after = "   ".join(f"{node}: waiting 3, forgot 2, known 2" for node in "xyz")
     assert model.show(replay(model, waits)) == after
     with pytest.raises(LookupError):
         replay(model, [*waits, "P reads x as founding"])
@@ -155,7 +155,7 @@ def test_a_witness_lets_nodes_wait_that_all_forgot() -> None:
     )
 
 
-def test_where_nobody_knows_it_any_more_a_set_is_founded_anew() -> None:
+def test_a_set_that_no_witness_remembers_any_more_is_founded_anew() -> None:
     model = Founding(Rules(promoters=1, witnesses=True))
     trusted = [*MARKED, *["a tick passes"] * 3]
     forgot = [

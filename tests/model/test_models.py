@@ -1,6 +1,4 @@
-"""The rules hold in every state that can be reached, and each of the known-wrong ones is found out
-by its shortest trace.
-"""
+"""The rules hold in every reachable state. Each known-wrong rule is found by its shortest trace."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ def test_rules_hold_in_every_state(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", KNOWN_WRONG, ids=NAME)
-def test_what_is_wrong_is_found_by_the_shortest_trace(case: Case) -> None:
+def test_a_wrong_rule_is_found_by_the_shortest_trace(case: Case) -> None:
     report = explore(case.model)
     assert report.violation
     assert len(report.trace) == case.steps, tell_trace(case.model, report)

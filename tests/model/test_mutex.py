@@ -12,7 +12,7 @@ pytestmark = pytest.mark.once
 A_HOLDS = ["A asks all", "x grants A", "y grants A", "A has the lock for 3"]
 
 
-def test_a_lease_lives_its_ttl_from_when_it_was_asked_for() -> None:
+def test_the_ttl_of_a_lease_counts_from_the_start_of_its_attempt() -> None:
     model = Mutex(Rules())
     late = ["A asks all", "a tick passes", "x grants A", "y grants A", "A has the lock for 2"]
     assert model.show(replay(model, late)) == "x: A 3   y: A 3   z: -   A holds 2"

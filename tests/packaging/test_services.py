@@ -200,7 +200,7 @@ def test_one_action_has_one_pin() -> None:
     assert {name: found for name, found in pins.items() if len(found) > 1} == {}
 
 
-def test_a_job_may_read_the_code_and_only_the_job_that_publishes_may_prove_who_it_is() -> None:
+def test_a_job_may_read_the_code_and_only_the_publishing_job_may_prove_its_identity() -> None:
     assert [path.name for path in WORKFLOWS if load(path)["permissions"] != {}] == []
     rights = {name: job["permissions"] for name, job in jobs()}
     assert rights.pop("release/publish") == {"id-token": "write"}
@@ -219,7 +219,7 @@ def test_no_expression_becomes_part_of_a_command() -> None:
     assert [step["run"] for _, step in steps() if "${{" in step.get("run", "")] == []
 
 
-def test_what_is_published_is_what_was_tested() -> None:
+def test_the_tested_files_are_published_and_no_others() -> None:
     publish = dict(jobs())["release/publish"]
     others = {name.partition("/")[2] for name, _ in jobs() if name.startswith("release/")} - {
         "publish"
@@ -236,7 +236,7 @@ def test_what_is_published_is_what_was_tested() -> None:
     assert publish["steps"][1]["with"]["attestations"] is True
 
 
-def test_the_pythons_of_the_classifiers_are_those_that_are_tested(noxfile: ModuleType) -> None:
+def test_the_pythons_of_the_classifiers_are_the_tested_pythons(noxfile: ModuleType) -> None:
     claimed = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
     assert claimed == list(noxfile.VERSIONS)
     assert dict(jobs())["test/suite"]["strategy"]["matrix"]["python"] == claimed

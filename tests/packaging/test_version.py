@@ -71,7 +71,7 @@ def test_the_placeholders_of_urls_stand_in_one_place() -> None:
 
 @pytest.fixture
 def release(tmp_path: Path) -> Callable[..., list[str]]:
-    """What is wrong with a release of these files."""
+    """Return a function that lists the faults of a release."""
 
     def check(
         tag: str = "v1.2.3",
@@ -88,7 +88,8 @@ def release(tmp_path: Path) -> Callable[..., list[str]]:
         with zipfile.ZipFile(dist / "aioredlock_ng-1.2.3-py3-none-any.whl", "w") as wheel:
             wheel.writestr(
                 "aioredlock_ng-1.2.3.dist-info/METADATA",
-                f"Name: aioredlock-ng\nVersion: 1.2.3\nProject-URL: Source, https://{host}/\n\n# Title\n",
+                "Name: aioredlock-ng\nVersion: 1.2.3\n"
+                f"Project-URL: Source, https://{host}/\n\n# Title\n",
             )
         (dist / files.get("sdist", "aioredlock_ng-1.2.3.tar.gz")).touch()
         return reasons(tag, changelog, dist)

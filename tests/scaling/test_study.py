@@ -1,4 +1,4 @@
-"""The command runs from end to end in its small size, and the page shows what its full size found."""
+"""The command runs from end to end in its small size. The page shows the full-size figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COSTS = {"acquire_guarded": 30e-6, "release": 20e-6, "confirm": 20e-6, "push": 5
 
 
 def shown(name: str) -> str:
-    """What the page has between two marks."""
+    """Return the text of the page between two marks."""
     found = re.search(
         rf"<!-- scaling:{name}:begin -->\n(.*?)\n<!-- scaling:{name}:end -->",
         PAGE.read_text(encoding="utf-8"),

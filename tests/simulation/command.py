@@ -162,7 +162,8 @@ def _one(seed: int, keep: str | None, mutant: str | None) -> int:
     _say(*tell_plan(plan), *tell_log(outcome.log))
     if outcome.violation is None:
         _say(
-            f"no invariant violated; {outcome.acquired} acquisitions, {outcome.faults.total()} faults"
+            f"no invariant violated; {outcome.acquired} acquisitions,"
+            f" {outcome.faults.total()} faults"
         )
         return 0
     _say(str(outcome.violation))

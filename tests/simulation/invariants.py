@@ -38,12 +38,16 @@ __all__ = [
 ]
 
 INVARIANTS = {
-    "exclusion": "no two leases of one resource are valid at the same true time, but those of readers",
+    "exclusion": (
+        "no two leases of one resource are valid at the same true time, but those of readers"
+    ),
     "kept": "no client is granted a lock before a min_hold of it has ended",
     "limit": "a semaphore has no more holders than the greatest limit in use",
     "fences": "fences strictly increase",
     "told": "a holder is notified of a loss by its deadline, or when its process runs again",
-    "stalled": "a loop of callers that stands still loses its leases at stall_limit, and not before",
+    "stalled": (
+        "a loop of callers that stands still loses its leases at stall_limit, and not before"
+    ),
     "terms": "the body of a leader has ended step_down seconds before its lease",
     "leftovers": "no key outlives its owner for longer than promised",
     "waiters": "no task waits for a free resource while a quorum is well",
@@ -66,7 +70,8 @@ class Violation:
 
     def __str__(self) -> str:
         """One line."""
-        return f"{self.invariant} violated at {self.at:.6f} s: {self.detail} ({INVARIANTS[self.invariant]})"
+        promise = INVARIANTS[self.invariant]
+        return f"{self.invariant} violated at {self.at:.6f} s: {self.detail} ({promise})"
 
 
 MOST_TURNS = 4
@@ -121,7 +126,8 @@ def too_many(holders: Iterable[tuple[str, bytes, bool]], limits: Mapping[bytes, 
             within[semaphore].append(lease)
     for semaphore, leases in within.items():
         if len(leases) > limits[semaphore]:
-            return f"{semaphore.decode()} has a limit of {limits[semaphore]}, and is held by {', '.join(leases)}"
+            name, limit = semaphore.decode(), limits[semaphore]
+            return f"{name} has a limit of {limit}, and is held by {', '.join(leases)}"
     return ""
 
 
@@ -143,7 +149,7 @@ class Fences:
     def granted(
         self, keys: Iterable[bytes], fence: int, began: float, at: float, *, reads: bool = False
     ) -> str:
-        """Return what is wrong with a lease granted at `at`, by an attempt that began at `began`."""
+        """Return what is wrong with a lease granted at `at` by an attempt begun at `began`."""
         wrong = ""
         for key in keys:
             for earlier_at, earlier, read in self._granted[key]:
@@ -155,7 +161,10 @@ class Fences:
                     unique and fence == earlier
                 ):
                     what = "version" if reads else "fence"
-                    wrong = f"{key.decode()}: {what} {fence} at {at:.6f} after {earlier} at {earlier_at:.6f}"
+                    wrong = (
+                        f"{key.decode()}: {what} {fence} at {at:.6f}"
+                        f" after {earlier} at {earlier_at:.6f}"
+                    )
             self._granted[key].append((at, fence, reads))
         return wrong
 
@@ -173,7 +182,7 @@ def inside_lost(name: str, since: float, tolerance: float) -> str:
 
 
 def overled(name: str, late: float, tolerance: float) -> str:
-    """Return what is wrong if a leader works on `late` seconds after it should have stepped down."""
+    """Return what is wrong if a leader works on `late` seconds after its step-down."""
     return (
         f"the leader of {name} goes on {late:.3f} s after its step_down" if late > tolerance else ""
     )
@@ -302,7 +311,10 @@ class Leftovers:
             age = now - key.since
             if age > (key.allowed if key.soon is None else min(key.soon, key.allowed)):
                 rule = "its expiry" if key.soon is None else "its release"
-                return f"{key.node} still has {key.key.decode()} of {key.token[:6].decode()}, {age:.3f} s after {rule} was due"
+                return (
+                    f"{key.node} still has {key.key.decode()} of {key.token[:6].decode()},"
+                    f" {age:.3f} s after {rule} was due"
+                )
         return ""
 
 
@@ -337,5 +349,8 @@ class Stall:
         for keys, began in since.items():
             self.longest = max(self.longest, now - began)
             if now - began > bound:
-                return f"{b' '.join(keys).decode()} has been free and waited for since {began:.3f}, {now - began:.3f} s"
+                return (
+                    f"{b' '.join(keys).decode()} has been free and waited for"
+                    f" since {began:.3f}, {now - began:.3f} s"
+                )
         return ""

@@ -162,12 +162,16 @@ class Plan:
 
 
 _THEMES = {
-    # name: how often. What a theme fixes, chance alone would seldom bring together.
-    "mixed": 58,  # anything
-    "answers": 12,  # one process's answers are slow, and its leases are not renewed in the background
-    "forgetting": 12,  # majorities forget while holders are stopped
-    "cuts": 10,  # connections die again and again
-    "calm": 8,  # nothing goes wrong, and ttls are long: whatever takes time is a wait for nothing
+    # Anything may go wrong. The other themes make rare combinations frequent.
+    "mixed": 58,
+    # The answers to one process are slow, and its leases are not renewed in the background.
+    "answers": 12,
+    # Majorities forget while holders are stopped.
+    "forgetting": 12,
+    # Connections die again and again.
+    "cuts": 10,
+    # Nothing goes wrong, and ttls are long. A long wait is a wait for nothing.
+    "calm": 8,
 }
 _FOUNDINGS = 0.1
 """Share of the runs, of whatever theme, that are about nodes which come and forget while the set is
@@ -595,7 +599,7 @@ def _is_steady(seed: int) -> bool:
 
 
 def _start(plan: Plan) -> float:
-    """When the waiting begins: mostly once the nodes are trusted and everybody is taken to be well."""
+    """Return when the tasks begin to wait: mostly once every node is trusted and counts as up."""
     return 0.0 if Random(f"start {plan.seed}").random() < 0.2 else 3.0 + 5 * plan.node_timeout
 
 

@@ -126,8 +126,12 @@ class Process:
         self.loop: ProcessLoop
         self.homes: list[ProcessLoop]
         if plan.threads[index]:
-            self.loop = engine = ThreadLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
-            self.homes = [CallersLoop(engine, number) for number in range(plan.callers)]  # type: ignore[abstract]
+            rate = plan.rates[index]
+            self.loop = engine = ThreadLoop(world, self.name, rate)  # type: ignore[abstract]
+            self.homes = [
+                CallersLoop(engine, number)  # type: ignore[abstract]
+                for number in range(plan.callers)
+            ]
         else:
             self.loop = ProcessLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
             self.homes = [self.loop]
@@ -260,7 +264,10 @@ class Process:
             await asyncio.sleep(action.think)
             task = loop.create_task(self._act(action), name=action.name)
             if isinstance(action.cancel_after, int):
-                loop.after(action.cancel_after, lambda task=task: self._cancel(loop, task))  # type: ignore[misc]
+                loop.after(
+                    action.cancel_after,
+                    lambda task=task: self._cancel(loop, task),  # type: ignore[misc]
+                )
             elif action.cancel_after is not None:
                 loop.call_later(action.cancel_after, self._cancel, loop, task)
             # Not awaited by itself: its cancellation is not ours.

@@ -131,10 +131,8 @@ def _simulate(plan: Plan) -> Outcome:
         if watch.violation is None:
             for server in servers:
                 for key, token in server.locks():
-                    watch.found(
-                        "leftovers",
-                        f"at the end {server.name} has {key!r} of {server.owners.get(without_mark(token)[0])}",
-                    )
+                    owner = server.owners.get(without_mark(token)[0])
+                    watch.found("leftovers", f"at the end {server.name} has {key!r} of {owner}")
                 for key, offer, _ in server.offers():
                     watch.found("leftovers", f"at the end {server.name} has {key!r} of {offer!r}")
     if watch.violation is None:

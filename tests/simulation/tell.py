@@ -48,15 +48,19 @@ class Totals:
         by_kind = ", ".join(f"{kind} {count:,}" for kind, count in self.faults.most_common())
         return [
             (
-                f"{self.seeds:,} seeds in {seconds:.1f} s: {self.seeds / max(seconds, 1e-9):.1f} seeds/s,"
-                f" {self.simulated / 3600:.2f} simulated hours, {self.acquired:,} acquisitions, {self.faults.total():,} faults"
+                f"{self.seeds:,} seeds in {seconds:.1f} s:"
+                f" {self.seeds / max(seconds, 1e-9):.1f} seeds/s,"
+                f" {self.simulated / 3600:.2f} simulated hours,"
+                f" {self.acquired:,} acquisitions, {self.faults.total():,} faults"
             ),
             f"faults: {by_kind or 'none'}",
             (
-                f"longest wait beside what is free: {self.prompt:.2f} s, {self.slow:.2f} s where a look has to end it;"
+                f"longest wait beside what is free: {self.prompt:.2f} s,"
+                f" {self.slow:.2f} s where a look has to end it;"
                 f" most overtaken: {self.overtaken:+} beyond the number of waiters;"
                 f" most turns of the other side of a read-write lock: {self.turns};"
-                f" calm crowds: {acquired:,} acquisitions, {attempts / max(1, acquired):.2f} attempts and"
+                f" calm crowds: {acquired:,} acquisitions,"
+                f" {attempts / max(1, acquired):.2f} attempts and"
                 f" {commands / max(1, acquired):.2f} commands per node for each"
             ),
         ]
@@ -66,8 +70,9 @@ def tell_plan(plan: Plan) -> list[str]:
     """The settings of a run."""
     return [
         (
-            f"seed {plan.seed}: {plan.nodes} nodes, {plan.processes} processes, {plan.network}, ttl {plan.ttl:g} s,"
-            f" node_timeout {plan.node_timeout:g} s, max_ttl {plan.max_ttl:g} s, fencing {plan.fencing}, guard {plan.guard},"
+            f"seed {plan.seed}: {plan.nodes} nodes, {plan.processes} processes, {plan.network},"
+            f" ttl {plan.ttl:g} s, node_timeout {plan.node_timeout:g} s,"
+            f" max_ttl {plan.max_ttl:g} s, fencing {plan.fencing}, guard {plan.guard},"
             f" clock rates {'within' if plan.within_drift else 'beyond'} the drift factor"
             f"{_threads(plan)}"
         ),

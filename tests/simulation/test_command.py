@@ -52,7 +52,7 @@ def test_a_violation_is_status_1_and_a_short_log_that_repeats(
         assert fewer is None or fewer.invariant != violation.split()[0], f"{name} could be left out"
 
 
-def test_the_table_of_mutants_tells_what_escapes(
+def test_the_table_of_mutants_lists_the_mutants_that_escape(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = Mutant("nothing", "nothing is wrong", ())
@@ -68,6 +68,6 @@ def test_the_table_of_mutants_tells_what_escapes(
     assert last == "1 of 2 caught"
 
 
-def test_what_violates_nothing_is_left_as_it_is() -> None:
+def test_a_plan_without_a_violation_is_not_shrunk() -> None:
     plan = plan_of(0)
     assert shrink(plan)[0] is plan

@@ -1,6 +1,4 @@
-"""Each invariant says what is wrong with a history that breaks it, and nothing about one that does
-not.
-"""
+"""Each invariant reports a history that breaks it, and no other history."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ pytestmark = pytest.mark.once
 A, B = frozenset({b"a"}), frozenset({b"a", b"b"})
 
 
-def test_two_valid_leases_of_one_resource_are_told() -> None:
+def test_two_valid_leases_of_one_resource_are_reported() -> None:
     assert (
         Exclusion.judge([("one", A, True, False), ("two", B, True, False)])
         == "a is held by one and by two"
@@ -45,7 +43,7 @@ def test_two_valid_leases_of_one_resource_are_told() -> None:
     assert Exclusion.judge([("one", A, True, False), ("two", frozenset({b"c"}), True, False)]) == ""
 
 
-def test_a_reader_beside_a_writer_is_told_and_one_beside_readers_is_not() -> None:
+def test_a_reader_beside_a_writer_is_reported_and_a_reader_beside_readers_is_not() -> None:
     readers = [("one", A, True, True), ("two", A, True, True)]
     assert Exclusion.judge(readers) == ""
     assert Exclusion.judge([*readers, ("three", B, False, False)]) == ""
@@ -53,7 +51,7 @@ def test_a_reader_beside_a_writer_is_told_and_one_beside_readers_is_not() -> Non
     assert Exclusion.judge([("three", B, True, False), *readers]) == "a is held by three and by one"
 
 
-def test_a_holder_beyond_the_limit_is_told() -> None:
+def test_a_holder_beyond_the_limit_is_reported() -> None:
     holders = [("one", b"a", True), ("two", b"a", True), ("three", b"b", True)]
     assert too_many(holders, {b"a": 2, b"b": 1}) == ""
     assert too_many([*holders, ("four", b"a", False)], {b"a": 2, b"b": 1}) == ""
@@ -63,7 +61,7 @@ def test_a_holder_beyond_the_limit_is_told() -> None:
     )
 
 
-def test_a_fence_that_does_not_rise_is_told() -> None:
+def test_a_fence_that_does_not_rise_is_reported() -> None:
     fences = Fences("success")
     assert fences.granted([b"a"], 5, began=0.0, at=1.0) == ""
     assert fences.granted([b"b"], 3, began=1.0, at=2.0) == ""
@@ -74,7 +72,7 @@ def test_a_fence_that_does_not_rise_is_told() -> None:
     assert fences.granted([b"a", b"b"], 6, began=2.0, at=5.0) == ""
 
 
-def test_a_version_below_that_of_an_earlier_writer_is_told() -> None:
+def test_a_version_below_that_of_an_earlier_writer_is_reported() -> None:
     fences = Fences("success")
     assert fences.granted([b"a"], 16, began=0.0, at=1.0) == ""
     assert fences.granted([b"a"], 16, began=1.0, at=2.0, reads=True) == ""
@@ -99,7 +97,7 @@ def test_where_keys_vanish_early_only_attempts_that_began_later_need_a_higher_fe
     assert "fence 5" in fences.granted([b"a"], 5, began=1.0, at=3.0)
 
 
-def test_a_holder_that_is_not_told_is_told_of() -> None:
+def test_a_holder_that_is_not_notified_of_its_loss_is_reported() -> None:
     assert overdue("one", 0.02, tolerance=0.03) == ""
     assert overdue("one", 0.04, tolerance=0.03) == "one was not told 0.040 s after its deadline"
     assert inside_lost("one", -1.0, tolerance=0.03) == ""
@@ -116,25 +114,25 @@ def test_a_leader_that_works_on_after_its_step_down_is_noticed() -> None:
     )
 
 
-def test_a_grant_before_the_end_of_a_min_hold_is_told() -> None:
+def test_a_grant_before_the_end_of_a_min_hold_is_reported() -> None:
     assert too_early("one", b"a", 0.0) == too_early("one", b"a", -0.1) == ""
     words = "one was granted a 0.250 s before the end of a min_hold"
     assert too_early("one", b"a", 0.25) == words
 
 
-def test_a_lease_that_ends_before_its_max_hold_is_told_of() -> None:
+def test_a_lease_that_ends_before_its_max_hold_is_reported() -> None:
     assert too_soon("one", -0.01) == too_soon("one", 0.0) == ""
     assert too_soon("one", 0.25) == "one was lost for its max_hold 0.250 s before that was over"
 
 
-def test_a_lease_that_a_standstill_ends_before_the_limit_is_told_of() -> None:
+def test_a_lease_that_a_standstill_ends_before_the_limit_is_reported() -> None:
     assert too_impatient("one", 0.98, 1.0, tolerance=0.03) == ""
     words = "one was lost because its loop stood still for 0.960 s, and"
     assert too_impatient("one", 0.96, 1.0, tolerance=0.03) == f"{words} the stall_limit is 1.000 s"
     assert too_impatient("one", 0.96, None, tolerance=0.03) == f"{words} no stall_limit was set"
 
 
-def test_a_lease_that_outlives_the_limit_of_a_standstill_is_told_of() -> None:
+def test_a_lease_that_outlives_the_limit_of_a_standstill_is_reported() -> None:
     assert (
         too_patient("one", 1.27, 1.0, tolerance=0.03)
         == too_patient("one", 9.0, 8.0, tolerance=0.03)
@@ -147,12 +145,12 @@ def test_a_lease_that_outlives_the_limit_of_a_standstill_is_told_of() -> None:
     assert too_patient("one", 9.04, 8.0, tolerance=0.03) != ""
 
 
-def test_an_acquisition_that_takes_too_long_is_told() -> None:
+def test_an_acquisition_that_takes_too_long_is_reported() -> None:
     assert overrun("one", 1.02, 1.0, tolerance=0.03) == ""
     assert overrun("one", 1.05, 1.0, tolerance=0.03) == "one took 1.050 s, 1.000 s were allowed"
 
 
-def test_a_key_that_stays_is_told() -> None:
+def test_a_key_that_stays_is_reported() -> None:
     soon = Leftover("n0", b"a", b"token1", since=1.0, soon=0.2, allowed=5.0)
     late = Leftover("n1", b"a", b"token2", since=1.0, soon=None, allowed=5.0)
     assert Leftovers.judge(1.1, [soon, late]) == ""
@@ -165,14 +163,14 @@ def test_a_key_that_stays_is_told() -> None:
     )
 
 
-def test_a_resource_that_is_free_and_waited_for_is_told() -> None:
+def test_a_resource_that_is_free_and_waited_for_is_reported() -> None:
     stall, a = Stall(), (b"a",)
     assert stall.judge(1.0, 0.5, [a], set()) == ""
     assert stall.judge(1.4, 0.5, [a], set()) == ""
     assert "a has been free and waited for since 1.000" in stall.judge(1.6, 0.5, [a], set())
 
 
-def test_a_wait_begins_anew_where_it_was_held_or_nobody_waited() -> None:
+def test_a_wait_begins_anew_after_a_hold_or_a_time_without_waiters() -> None:
     stall, a = Stall(), (b"a",)
     stall.judge(1.0, 0.5, [a], set())
     assert stall.judge(1.4, 0.5, [a], {a}) == ""
@@ -181,13 +179,13 @@ def test_a_wait_begins_anew_where_it_was_held_or_nobody_waited() -> None:
     assert stall.judge(2.2, 0.5, [a], set()) == ""
 
 
-def test_an_entry_that_stays_in_a_queue_is_told() -> None:
+def test_an_entry_that_stays_in_a_queue_is_reported() -> None:
     assert lingering("n0", b"a", b"m:1:50", since=0.1, allowed=0.2) == ""
     words = "n0 still has m:1:50 in the queue of a, 0.300 s after it stopped to wait"
     assert lingering("n0", b"a", b"m:1:50", since=0.3, allowed=0.2) == words
 
 
-def test_a_waiter_that_is_overtaken_again_and_again_is_told() -> None:
+def test_a_waiter_that_is_overtaken_again_and_again_is_reported() -> None:
     assert overtaken("one", times=12, waiters=2) == ""
     assert (
         overtaken("one", times=13, waiters=2) == "one was overtaken 13 times, beside 2 that waited"
@@ -199,7 +197,7 @@ def test_a_waiter_that_is_overtaken_again_and_again_is_told() -> None:
     )
 
 
-def test_a_waiter_that_waits_for_many_turns_of_the_other_side_is_told() -> None:
+def test_a_waiter_that_waits_for_many_turns_of_the_other_side_is_reported() -> None:
     assert out_of_turn("one", MOST_TURNS) == ""
     assert out_of_turn("one", MOST_TURNS + 1) == "one waited for 5 turns of the other side"
     assert out_of_turn("one", MOST_TURNS_FAR, MOST_TURNS_FAR) == ""
@@ -209,13 +207,13 @@ def test_a_waiter_that_waits_for_many_turns_of_the_other_side_is_told() -> None:
     )
 
 
-def test_a_crowd_that_asks_too_often_is_told() -> None:
+def test_a_crowd_with_too_many_attempts_or_commands_is_reported() -> None:
     assert effort(0, 1000, 1000.0) == effort(100, 270, 850.0) == ""
     assert effort(100, 271, 850.0) == "271 attempts for 100 acquisitions"
     assert effort(100, 270, 851.0) == "851 commands per node for 100 acquisitions"
 
 
-def test_the_longest_wait_beside_what_is_free_is_known() -> None:
+def test_the_longest_wait_for_a_free_resource_is_known() -> None:
     stall, a = Stall(), (b"a",)
     for at in (1.0, 1.3, 1.4):
         stall.judge(at, 0.5, [a], set())

@@ -1,5 +1,6 @@
-"""A lease with `max_hold` is judged as any other, and by its `max_hold` besides: three defects that
-show it.
+"""A lease with `max_hold` obeys all rules of a lease, and ends at its `max_hold`.
+
+Three deliberate defects show that the invariants cover it.
 """
 
 from __future__ import annotations

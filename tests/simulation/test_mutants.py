@@ -1,5 +1,6 @@
-"""Every deliberate defect is noticed, within seeds that are known to be enough: docs/simulation.md
-has the table.
+"""Every deliberate defect is noticed within a known number of seeds.
+
+The table is in docs/simulation.md.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ ENOUGH: Final = 300
 
 
 @pytest.mark.parametrize("name", sorted(CAUGHT))
-def test_the_defect_is_caught(name: str) -> None:
+def test_each_defect_is_caught_within_its_seeds(name: str) -> None:
     begin, invariants = CAUGHT[name]
     for seed in range(begin, begin + ENOUGH):
         if (violation := play(plan_of(seed), name).violation) is not None:

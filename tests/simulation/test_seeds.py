@@ -20,7 +20,8 @@ def test_no_invariant_is_violated(first: int) -> None:
     for seed in range(first, first + 20):
         outcome = play(plan_of(seed), None)
         assert outcome.violation is None, (
-            f"seed {seed}: .venv/bin/python -m tests.simulation --seed {seed} (CONTRIBUTING.md: When a seed fails)"
+            f"seed {seed}: .venv/bin/python -m tests.simulation --seed {seed}"
+            " (CONTRIBUTING.md: When a seed fails)"
         )
 
 

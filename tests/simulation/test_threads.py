@@ -255,7 +255,7 @@ def test_a_stop_of_the_whole_process_ends_no_lease_of_a_blocked_loop_before_its_
     None
 ):
     (loss,) = losses(blocked_while_it_holds(thread=True, stall_limit=2.0, stopped_for=3.0))
-    # Blocked at 4 s, stopped for 3 s. Of these, two checks of half a second count.
+    # Blocked at 4 s, stopped for 3 s. Two checks of half a second count of it.
     assert 8.0 < float(loss.split()[0]) < 9.0
 
 

@@ -68,7 +68,7 @@ def process(world: World, rate: float = 1.0) -> ProcessLoop:
     return ProcessLoop(world, "p0", rate)  # type: ignore[abstract]
 
 
-def test_a_fast_clock_sleeps_shorter() -> None:
+def test_a_process_with_a_fast_clock_sleeps_shorter() -> None:
     world = World(1)
     assert played(world, process(world, 1.25), asyncio.sleep(10.0)) == pytest.approx(8.0)
 
@@ -100,7 +100,7 @@ def test_a_loop_without_end_is_noticed() -> None:
     assert "callbacks at one instant" in told[0]
 
 
-def test_an_exception_that_nobody_handles_is_noticed() -> None:
+def test_an_unhandled_exception_is_noticed() -> None:
     world = World(1)
     loop = process(world)
     told: list[str] = []
@@ -125,7 +125,7 @@ def linked(world: World, *, spread: float = 0.01) -> tuple[Link, Echo, Reader]:
     return link, echo, reader
 
 
-def test_nothing_overtakes_on_a_connection() -> None:
+def test_messages_of_one_connection_arrive_in_the_order_of_sending() -> None:
     world = World(1)
     link, echo, reader = linked(world)
     assert link.connection is not None
@@ -136,7 +136,7 @@ def test_nothing_overtakes_on_a_connection() -> None:
     assert echo.got == reader.got == [b"%d" % number for number in range(50)]
 
 
-def test_a_partition_keeps_back_what_it_stops_and_nothing_else() -> None:
+def test_a_partition_keeps_back_the_messages_of_its_direction_alone() -> None:
     world = World(1)
     link, echo, reader = linked(world)
     assert link.connection is not None
@@ -153,7 +153,7 @@ def test_a_partition_keeps_back_what_it_stops_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("executes", [True, False])
-def test_a_cut_connection_may_still_deliver_what_was_under_way(executes: bool) -> None:
+def test_a_cut_connection_may_still_deliver_a_request_under_way(executes: bool) -> None:
     world = World(1)
     link, echo, reader = linked(world)
     assert link.connection is not None
@@ -167,7 +167,7 @@ def test_a_cut_connection_may_still_deliver_what_was_under_way(executes: bool) -
     assert link.calm_since == float("inf")
 
 
-def test_what_was_written_before_a_close_arrives_before_the_end() -> None:
+def test_data_written_before_a_close_arrives_before_the_end_of_the_connection() -> None:
     world = World(1)
     link, echo, reader = linked(world)
     assert link.connection is not None
@@ -179,7 +179,7 @@ def test_what_was_written_before_a_close_arrives_before_the_end() -> None:
     assert reader.lost
 
 
-def test_a_server_that_is_down_refuses() -> None:
+def test_a_server_that_is_down_refuses_connections() -> None:
     world = World(1)
     echo, loop = Echo(), process(world)
     echo.up = False

@@ -163,7 +163,7 @@ class CallersLoop(ThreadLoop):
         return at - since
 
     def stood_without(self, at: float, most: float) -> float:
-        """Return the same, and count a stop of the whole process for at most so many true seconds."""
+        """Return `stood_at` with at most `most` true seconds of each stop of the whole process."""
         since = at - self.stood_at(at, together=True)
         stops = [min(end, at) - max(begin, since) for begin, end in self._engine.stops]
         return at - since - sum(max(0.0, stop - most) for stop in stops)

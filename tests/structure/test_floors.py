@@ -1,4 +1,4 @@
-"""Imports only go down, and nobody reaches into another part's private names."""
+"""Imports only go down, and no part uses a private name of another part."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 
 from tests.structure.package import PACKAGE, Import, Module, modules
 
-# The house, ground floor first. What is on one floor may import each other, but for the top: there
-# each part can be deleted.
+# The floors of the house, ground floor first. Parts of one floor may import each other. On the top
+# floor they may not: each part there can be deleted.
 FLOORS = (
     {"errors", "events", "options", "records", "_core", "_vocabulary"},
     {"_clock", "_outlasting"},
@@ -59,7 +59,7 @@ IMPURE = {
 
 
 def inner_imports(module: Module) -> list[tuple[Import, str]]:
-    """Return the imports from within the package, each with the part of the house that it reaches."""
+    """Return the imports from within the package, each with the part that it reaches."""
     return [
         (
             found,
@@ -101,7 +101,7 @@ def test_parts_of_the_top_floor_can_be_deleted_one_by_one() -> None:
     assert wrong == []
 
 
-def test_nobody_imports_a_private_name_of_another_part() -> None:
+def test_no_part_imports_a_private_name_of_another_part() -> None:
     wrong = [
         f"{module.name} line {found.line}: {found.module}.{found.name}"
         for module in modules()
@@ -130,7 +130,7 @@ def private_uses(module: Module) -> list[str]:
     ]
 
 
-def test_nobody_uses_a_private_attribute_of_an_imported_module() -> None:
+def test_no_module_uses_a_private_attribute_of_an_imported_module() -> None:
     assert [use for module in modules() for use in private_uses(module)] == []
 
 

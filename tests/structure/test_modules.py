@@ -57,7 +57,7 @@ def test_no_module_and_no_script_is_longer_than_three_hundred_lines() -> None:
 
 
 def test_no_modules_need_each_other_in_a_circle() -> None:
-    """Imports for types count too: who wants to understand one file of a circle must read them all."""
+    """Imports for types count too. A reader of one file of a circle must read all of its files."""
     needs = {
         module.name: {needed(module, found) for found in module.imports()} - {""}
         for module in modules()

@@ -43,7 +43,7 @@ def test_every_lua_file_but_the_one_sent_in_full_is_loaded() -> None:
 
 
 @every_script
-def test_a_script_opens_with_what_it_takes_and_returns(script: Script) -> None:
+def test_a_script_opens_with_its_keys_arguments_and_return_values(script: Script) -> None:
     header = []
     for line in stored(script.name).splitlines():
         if not line.startswith("--") or PART.fullmatch(line):

@@ -1,4 +1,4 @@
-"""A state has a closed set of values, and its type says which: an enum or `Literal`, never `str`."""
+"""A state has a closed set of values, and its type is an enum or a `Literal`, never `str`."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def test_a_state_is_an_enum_or_a_literal_unless_it_is_a_text_of_somebody_else() 
 
 def test_a_state_that_may_be_any_text_is_found() -> None:
     tree = ast.parse(
-        "class A:\n    cause: str = 'x'\n    role: str | None\n    state: Literal['up']\n    reason: str\n"
+        "class A:\n    cause: str = 'x'\n    role: str | None\n"
+        "    state: Literal['up']\n    reason: str\n"
     )
     assert texts(tree) == {"A.cause", "A.role"}

@@ -1,4 +1,4 @@
-"""What the tests themselves rely on: the virtual clock, the proxy, the nodes that are lent."""
+"""The support of the tests works: the virtual clock, the proxy and the lent nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_an_hour_on_the_virtual_loop_takes_no_time() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_the_virtual_loop_names_who_waits_when_nothing_can_happen() -> None:
+def test_the_virtual_loop_names_the_waiting_tasks_when_nothing_can_happen() -> None:
     async def waits_for_ever() -> None:
         await asyncio.get_running_loop().create_future()
 
@@ -172,7 +172,7 @@ async def test_a_sentinel_names_the_replica_after_a_failover(sentinel_set: Senti
             await client.aclose()
 
 
-def test_what_the_processes_of_a_run_took_out_is_counted_once() -> None:
+def test_tests_taken_out_by_the_processes_of_a_run_are_counted_once() -> None:
     worker, reporter = SimpleNamespace(workeroutput={}), SimpleNamespace(stats={})
     item: Any = SimpleNamespace(config=worker)
     workers.pytest_deselected([item] * 2)
@@ -185,7 +185,8 @@ def test_what_the_processes_of_a_run_took_out_is_counted_once() -> None:
         workers.pytest_testnodedown(ended, None)
     assert len(reporter.stats["deselected"]) == 3
     # A run of one process counts by itself.
-    workers.pytest_deselected([SimpleNamespace(config=SimpleNamespace())])  # type: ignore[list-item]
+    alone: Any = SimpleNamespace(config=SimpleNamespace())
+    workers.pytest_deselected([alone])
 
 
 def test_nodes_given_by_url_are_never_shared_by_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,9 +200,7 @@ def test_nodes_given_by_url_are_never_shared_by_processes(monkeypatch: pytest.Mo
     workers.check(_Options({"--nodes": "local", "numprocesses": 2}))
 
 
-def test_make_test_runs_the_tests_of_its_folders_but_for_those_that_are_marked_full_or_slow() -> (
-    None
-):
+def test_make_test_runs_its_folders_without_the_tests_marked_full_or_slow() -> None:
     tests = Path(__file__).parents[1]
     assert all((tests / folder).is_dir() for folder in tiers.QUICK_FOLDERS)
     assert tiers.is_quick(tests / "unit" / "test_clock.py", ["virtual_time"])
@@ -228,7 +227,7 @@ def test_a_garbage_collection_does_not_visit_the_collected_tests() -> None:
     assert gc.get_freeze_count() > 0
 
 
-def test_of_cases_in_a_row_make_test_runs_the_first_and_the_last() -> None:
+def test_make_test_runs_the_first_and_the_last_of_cases_in_a_row() -> None:
     marks = [getattr(case, "marks", ()) for case in tiers.ends(["oldest", "between", "newest"])]
     assert [len(marked) for marked in marks] == [0, 1, 0]
     assert tiers.ends(["only"]) == ["only"]

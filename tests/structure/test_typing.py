@@ -27,7 +27,7 @@ def test_the_public_api_has_the_promised_types() -> None:
     assert told.returncode == 0, told.stdout + told.stderr
 
 
-def test_every_name_that_the_package_exports_is_used_there() -> None:
+def test_every_exported_name_is_used_in_the_typed_calls() -> None:
     tree = ast.parse(API.read_text(encoding="utf-8"))
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     assert sorted(set(aioredlock_ng.__all__) - {"__version__"} - used) == []

@@ -63,7 +63,7 @@ def test_the_wheel_has_the_command_and_the_pytest_plugin_as_entry_points(
     }
 
 
-def test_the_wheel_names_its_licence_and_what_it_needs(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_names_its_licence_and_its_dependencies(wheel: zipfile.ZipFile) -> None:
     (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     lines = wheel.read(metadata).decode().splitlines()
     assert "License-Expression: MIT" in lines

@@ -1,4 +1,4 @@
-"""The words of the package: sentences have subjects, lines have an end, docstrings say something."""
+"""The words of the package: sentences have nouns as subjects, and lines at most 100 columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ COLUMNS = 100
 """Longest line of code or comment."""
 
 # A pronoun is followed by a verb, a preposition or a relative clause; a number by a noun.
-AFTER_A_PRONOUN = "as|at|by|for|from|has|had|in|is|may|must|can|of|on|that|there|to|was|which|who|whose|will|with|would|does|alone|only"
+AFTER_A_PRONOUN = (
+    "as|at|by|for|from|has|had|in|is|may|must|can|of|on|that|there|to|was|which|who|whose|will|with"
+    "|would|does|alone|only"
+)
 OPENERS = re.compile(
     r"(?:^|[.!?:;]\s|\n)\s*(?:[*-]\s+)?"
     rf"((?:Who|Whoever|What|Such|Those|Of these)\b|One\s+(?:{AFTER_A_PRONOUN})\b)"
@@ -46,7 +49,7 @@ class Text:
 
 
 def comments_of(source: str) -> list[Text]:
-    """Return the comments of a Python source; neighbouring lines in the same column are one text."""
+    """Return the comments of a Python source; lines that follow in one column are one text."""
     found: list[Text] = []
     last = (-1, -1)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -63,7 +66,7 @@ def comments_of(source: str) -> list[Text]:
 
 
 def docstrings_of(source: str) -> list[Text]:
-    """Return every string of a Python source that stands as a statement, attribute docs included."""
+    """Return every string that is a statement of a Python source, attribute docs included."""
     return [
         Text(node.lineno, node.value.value)
         for node in ast.walk(ast.parse(source))
@@ -161,7 +164,7 @@ def test_no_line_is_longer_than_a_hundred_columns() -> None:
     assert {name: found for name, found in long.items() if found} == {}
 
 
-def test_every_docstring_says_what_the_code_does() -> None:
+def test_no_docstring_only_refers_elsewhere() -> None:
     empty = {
         name: empty_references(docstrings_of(source))
         for name, source in SOURCES.items()
@@ -183,7 +186,7 @@ def test_one_thing_has_one_name() -> None:
         ("a.lua", "local vouch = 1 -- holding"),
     ],
 )
-def test_another_name_is_found(name: str, source: str) -> None:
+def test_a_name_that_the_glossary_replaces_is_found(name: str, source: str) -> None:
     assert len(other_names(name, source)) == 1
 
 

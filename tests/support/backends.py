@@ -133,7 +133,8 @@ class UrlBackend:
 
     def headline(self) -> str:
         """Name the addresses."""
-        return f"given by {NODES_ENV}: {', '.join(urlsplit(url).netloc.rpartition('@')[2] for url in self._urls)}"
+        addresses = (urlsplit(url).netloc.rpartition("@")[2] for url in self._urls)
+        return f"given by {NODES_ENV}: {', '.join(addresses)}"
 
     def start(self, count: int) -> list[Node]:
         """Hand out the next `count`."""

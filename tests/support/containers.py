@@ -94,7 +94,8 @@ def image() -> Image:
                 os.environ[IMAGE_ENV] = built
                 return Image(
                     built,
-                    f"image {built}, built from the host's {version} because {wanted} cannot be pulled",
+                    f"image {built}, built from the host's {version}"
+                    f" because {wanted} cannot be pulled",
                 )
     finally:
         client.close()

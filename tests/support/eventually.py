@@ -41,6 +41,7 @@ async def eventually(
             return value
         if loop.time() > end or time.monotonic() > real_end:
             raise AssertionError(
-                f"not within {within} s: {inspect.getsource(condition).strip()}; last answer {value!r}"
+                f"not within {within} s: {inspect.getsource(condition).strip()};"
+                f" last answer {value!r}"
             )
         await asyncio.sleep(every)

@@ -15,7 +15,7 @@ __all__ = ["Holds", "holds"]
 
 @dataclass
 class Holds:
-    """What came of it.
+    """The holds and waits of the workers of a test.
 
     Attributes:
         counts: How often each worker had its lock.

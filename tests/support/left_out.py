@@ -45,10 +45,5 @@ def hear(config: pytest.Config, output: dict[str, Any]) -> None:
 def told(config: pytest.Config) -> list[str]:
     """Say in a line what is left out, as far as it is known; in none when nothing is."""
     needs = config.stash.get(_KEY, {})
-    return (
-        [
-            f"left out: tests that need {', '.join(f'{need} ({count})' for need, count in needs.items())}"
-        ]
-        if needs
-        else []
-    )
+    counts = ", ".join(f"{need} ({count})" for need, count in needs.items())
+    return [f"left out: tests that need {counts}"] if needs else []

@@ -26,7 +26,9 @@ def factory(kind: str, *, virtual: bool) -> Callable[[], asyncio.AbstractEventLo
         if kind == "debug":
             loop.set_debug(True)
         if kind == "eager":
-            loop.set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined,unused-ignore]
+            # Python 3.11 has no such factory.
+            factory = asyncio.eager_task_factory  # type: ignore[attr-defined,unused-ignore]
+            loop.set_task_factory(factory)
         return loop
 
     return make

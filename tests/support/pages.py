@@ -1,9 +1,9 @@
 """The Python blocks of a page, as they are run: against real nodes in place of the addresses that
 the page names.
 
-A comment `<!-- before … -->` right above a block holds code that runs before it, `<!-- after … -->`
-right below what runs after it, and checks what the block promises: neither is seen by who reads the
-page. It starts no node.
+A comment `<!-- before … -->` right above a block holds code that runs before the block. A comment
+`<!-- after … -->` right below a block holds code that runs after the block and checks its
+promises. Readers of the page see neither comment. This module starts no node.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Pool:
 
     @property
     def backend(self) -> Backend:
-        """What the nodes run on."""
+        """Return the backend on which the nodes run."""
         if self._backend is None:
             self._backend = self._choose()
         return self._backend

@@ -19,11 +19,13 @@ _NOBODY = 0
 
 
 class Register:
-    """Who is inside, by number: entering where somebody is, or leaving where another is by now, is
-    an overlap.
+    """Records the number of the holder and counts overlaps.
+
+    A holder that enters beside another holder overlaps with it. So does a holder that leaves and
+    finds the number of another holder.
 
     Args:
-        path: A file that all share; made when missing.
+        path: A file that all holders share. It is made if it is missing.
 
     Attributes:
         overlaps: How many this process has seen.

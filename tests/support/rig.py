@@ -49,7 +49,7 @@ class Process:
         self.lock = redlock.lock
 
     def questions(self) -> list[Command]:
-        """What it asks from now on, node by node."""
+        """Return the list of the commands that the process sends from now on, node by node."""
         asked: list[Command] = []
         for node in self.nodes:
 
@@ -150,7 +150,7 @@ class Rig:
         return [set(server.keys()) for server in self.servers]
 
     def values(self, key: bytes) -> list[bytes | None]:
-        """What each server has under a key."""
+        """Return the value of a key on each server."""
         return [server.get(key) for server in self.servers]
 
     def occupy(

@@ -54,7 +54,8 @@ class SameLoop(EngineThread):
         super().post(self._run, callback, *arguments)
 
     def run(self, make: Callable[[], Any], undo: object = None, *, to_end: bool = False) -> Any:
-        # What was posted before runs before. The coroutine must not wait: nobody else would run.
+        # Callbacks posted before run first. The coroutine must not wait, because no other callback
+        # would run meanwhile.
         self._inbox._run()
         self._posted += 1
         try:

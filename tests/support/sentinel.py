@@ -31,7 +31,7 @@ class SentinelSet:
     Attributes:
         name: The service's name.
         primary: The first primary.
-        replica: What takes over.
+        replica: The server that takes over.
     """
 
     name = "main"
@@ -90,8 +90,10 @@ class SentinelSet:
         # RESP2, and not the client's own method for it: the same flat list on every version of
         # redis-py.
         with redis.Redis(port=self._port, decode_responses=True, protocol=2) as client:
-            told = client.execute_command("SENTINEL", "MASTER", self.name)  # type: ignore[no-untyped-call,unused-ignore]
-        return dict(zip(told[::2], told[1::2], strict=True))
+            answer = client.execute_command(  # type: ignore[no-untyped-call,unused-ignore]
+                "SENTINEL", "MASTER", self.name
+            )
+        return dict(zip(answer[::2], answer[1::2], strict=True))
 
 
 def _await(condition: Callable[[], bool], within: float = 15.0) -> None:

@@ -20,15 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["SteppedLoop"]
 
 _TICK = 1e-5
-"""Seconds that each round of the loop takes: an anyio scope that cancels again and again keeps the loop busy, and time
-must pass all the same."""
+"""Seconds that each round of the loop takes.
+
+An anyio scope that cancels again and again keeps the loop busy. Time must pass nevertheless.
+"""
 
 
 class SteppedLoop(VirtualLoop):
     """Counts its callbacks once `watch` was called, and runs a hook before each.
 
     Attributes:
-        troubles: What callbacks raised, or what was never retrieved.
+        troubles: Exceptions of callbacks, and exceptions that were never retrieved.
     """
 
     def __init__(self) -> None:

@@ -41,9 +41,7 @@ class Told:
             self.texts += [repr(vars(thing)), *map(str, getattr(thing, "votes", ()))]
 
     async def by(self, call: Awaitable[object]) -> None:
-        """What a call returns, for people; or the error that it raises in the library's or
-        aioredlock's words.
-        """
+        """Add the text of the result of a call, or the error of the library that it raises."""
         try:
             self.texts.append(repr(await call))
         except (RedlockError, AioredlockError, RuntimeError) as error:

@@ -44,7 +44,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once, as if the process had been stopped for so long: timers fire late."""
+        """Let time pass at once, as if the process had been stopped. Timers fire late."""
         self._now += seconds
 
     def run_in_executor(

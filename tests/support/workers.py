@@ -33,7 +33,7 @@ _TAKEN_OUT = "taken_out"
 
 
 class Options(Protocol):
-    """What is needed of `pytest.Config`."""
+    """The part of `pytest.Config` that this module uses."""
 
     def getoption(self, name: str, default: object = ...) -> Any:
         """Return an option's value."""
@@ -74,7 +74,7 @@ def pytest_xdist_auto_num_workers(config: Options) -> int:
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    """In a worker: remember how many tests were taken out, which its controller would not hear of."""
+    """Record in a worker how many tests were taken out, because its controller is not notified."""
     output: dict[str, Any] | None = (
         getattr(items[0].config, "workeroutput", None) if items else None
     )

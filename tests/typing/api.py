@@ -381,7 +381,8 @@ async def operators(redlock: Redlock) -> None:
 def errors(error: LockNotAcquired, lost: LockLost, held: LockHeld, late: AcquireTimeout) -> None:
     assert_type((held.owner, late.owner), tuple[str | None, str | None])
     family: list[type[RedlockError]] = [
-        ConfigurationError, LockNotAcquired, LockHeld, AcquireTimeout, QuorumUnreachable, LockLost, LockReleased, RedlockClosed,
+        ConfigurationError, LockNotAcquired, LockHeld, AcquireTimeout, QuorumUnreachable,
+        LockLost, LockReleased, RedlockClosed,
     ]  # fmt: skip
     also: tuple[type[ValueError], type[TimeoutError]] = (ConfigurationError, AcquireTimeout)
     assert family

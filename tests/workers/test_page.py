@@ -1,4 +1,4 @@
-"""docs/workers.md: what it quotes is in the examples, and what it shows besides runs."""
+"""The quotations of docs/workers.md are in the examples, and its other blocks run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUOTED = {
 
 
 @pytest.mark.parametrize("line", QUOTED)
-def test_a_quotation_is_what_the_example_says(line: int) -> None:
+def test_a_quotation_is_a_part_of_its_example(line: int) -> None:
     file, code = QUOTED[line]
     assert code in (ROOT / file).read_text(encoding="utf-8")
 
@@ -40,13 +40,13 @@ def test_a_quotation_is_what_the_example_says(line: int) -> None:
     [block for block in blocks(PAGE) if block.line not in QUOTED],
     ids=lambda block: block.id,
 )
-async def test_a_block_runs(
+async def test_every_block_of_the_page_that_is_no_quotation_runs(
     block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await run(block, three_nodes, monkeypatch)
 
 
-def test_files_and_figures_of_the_page_are_those_of_the_examples() -> None:
+def test_files_and_figures_of_the_page_agree_with_the_examples() -> None:
     files = set(re.findall(r"\]\(\.\./(examples/\w+\.py)\)", TEXT))
     assert {file for file in files if not (ROOT / file).exists()} == set()
     assert {file for file, _ in QUOTED.values()} < files

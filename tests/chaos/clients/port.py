@@ -86,13 +86,13 @@ class Hold(Protocol):
         """Number of nodes that hold it, such as "3/5"; "" if the library does not report it."""
 
     def deadline(self) -> int | None:
-        """Return its end (ns) by the library, also after a loss; None if the library reports none."""
+        """Return the deadline (ns), also after a loss, or None if the library reports none."""
 
     def lost(self) -> str:
         """Return the reason of its loss; "" if the library reports no loss."""
 
     def lost_at(self) -> int | None:
-        """Return the instant (ns) at which the library declared the loss; None if it reports none."""
+        """Return when (ns) the library declared the loss, or None if it reports no instant."""
 
     async def wait_lost(self) -> None:
         """Return once it is over; never, if the library does not report it."""
