@@ -197,7 +197,7 @@ async def test_first_attempts_sent_as_one_are_refused_as_single_ones_are(
 
 
 @every_kind
-async def test_a_hand_over_gives_a_key_that_another_process_waits_for_to_that_one(
+async def test_a_hand_over_gives_a_key_that_another_process_waits_for_to_that_process(
     place: Place, kind: LockKind
 ) -> None:
     holder, waiter, second = [await place.waiter() for _ in range(3)]
@@ -272,7 +272,7 @@ async def test_a_hand_over_gives_a_key_that_readers_wait_for_to_all_of_them(
         assert is_granted(await ask(reader.node, command))
 
 
-async def test_the_next_reader_is_told_when_the_first_reader_leaves(place: Place) -> None:
+async def test_the_next_reader_is_notified_when_the_first_reader_leaves(place: Place) -> None:
     holder, *readers = [await place.waiter() for _ in range(4)]
     await ask(holder.node, acquire(b"one", b"a"))
     for ticket, reader in enumerate(readers, 1):
@@ -289,7 +289,7 @@ async def test_the_next_reader_is_told_when_the_first_reader_leaves(place: Place
     assert first == readers[2].message(-1)
 
 
-async def test_the_first_writer_is_told_when_readers_that_are_left_expire_earlier(
+async def test_the_first_writer_is_notified_when_the_remaining_readers_expire_earlier(
     place: Place,
 ) -> None:
     holder, first, second = [await place.waiter() for _ in range(3)]
@@ -349,7 +349,7 @@ async def test_a_queues_key_of_another_type_costs_order_and_nothing_else(
 @pytest.mark.parametrize(
     "keys", [(b"hash",), (b"a", b"hash"), (b"hash", b"a"), (b"0", b"a", b"hash")]
 )
-async def test_a_waiter_for_a_key_of_another_type_is_refused_in_the_servers_words_and_nothing_is_set(
+async def test_a_waiter_for_a_key_of_another_type_is_refused_and_nothing_is_set(
     place: Place, keys: tuple[bytes, ...], kind: LockKind
 ) -> None:
     waiter = await place.waiter()
@@ -370,7 +370,7 @@ async def test_a_waiter_for_a_key_of_another_type_is_refused_in_the_servers_word
     )
 
 
-async def test_a_waiter_for_a_key_before_one_of_another_type_harms_nothing(place: Place) -> None:
+async def test_a_waiter_for_a_key_before_a_key_of_another_type_harms_nothing(place: Place) -> None:
     waiter = await place.waiter()
     await place.command("SET", "a", "one", "PX", TTL)
     await place.command("HSET", "hash", "field", "1")
@@ -521,7 +521,7 @@ async def test_a_writer_without_the_rights_of_readers_frees_a_key_that_readers_w
     ],
 )
 @every_kind
-async def test_without_a_right_of_queues_a_user_locks_and_waits_and_takes_nobodys_place(
+async def test_without_a_right_for_queues_a_user_locks_and_waits_and_displaces_no_waiter(
     place: Place, kind: LockKind, rights: tuple[str, ...]
 ) -> None:
     first = await place.waiter()

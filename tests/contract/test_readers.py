@@ -563,7 +563,7 @@ async def test_readers_find_a_free_key_by_themselves(both: Both) -> None:
     assert await waiting(both) == 0
 
 
-async def test_a_writer_that_waits_for_readers_and_others_is_told_its_rank(both: Both) -> None:
+async def test_a_writer_that_waits_behind_readers_and_writers_learns_its_rank(both: Both) -> None:
     await both.ask(read(A))
     assert await both.ask(stand_to_write(WRITER, 1)) == Standing(1.0, 0)
     assert await both.ask(stand_to_write(SECOND, 2)) == Standing(1.0, 1)

@@ -70,7 +70,7 @@ async def seen_by(election: Election, seen: list[str | None]) -> None:
         seen.append(leader)  # noqa: PERF401 - a list that others read meanwhile
 
 
-async def test_the_lead_goes_from_one_to_the_next_and_a_watcher_sees_it(
+async def test_the_lead_passes_to_the_next_candidate_and_a_watcher_sees_it(
     managers: tuple[Redlock, Redlock],
 ) -> None:
     first, second = managers

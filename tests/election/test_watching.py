@@ -154,7 +154,7 @@ async def test_each_change_of_leader_is_one_event_of_an_election(
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_fifty_candidates_send_their_looks_and_the_leader_its_renewals_and_nothing_else(
+async def test_fifty_candidates_send_only_queue_requests_and_renewals_of_the_leader(
     rig: Rig,
 ) -> None:
     """The bound holds from the start.

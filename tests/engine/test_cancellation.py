@@ -414,7 +414,7 @@ INTERRUPTIONS: dict[str, tuple[type[Interruption], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("interruption", INTERRUPTIONS)
-def test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it(
+def test_a_call_interrupted_at_any_instant_leaves_nothing_and_the_next_gets_the_lock(
     interruption: str, scenario: str
 ) -> None:
     for step in range(1, MOST_STEPS):

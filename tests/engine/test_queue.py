@@ -283,7 +283,7 @@ async def test_only_the_first_in_the_queue_asks_while_the_holder_renews(rig: Rig
 
 
 @pytest.mark.parametrize("killed", [1, 3])
-async def test_a_killed_waiter_costs_those_behind_it_no_time(rig: Rig, killed: int) -> None:
+async def test_a_killed_waiter_costs_the_waiters_behind_it_no_time(rig: Rig, killed: int) -> None:
     holder = await rig.process()
     lease = await holder.lock("a").acquire()
     line = await waiters(rig, killed + 1)
@@ -324,7 +324,7 @@ async def test_a_stopped_process_costs_the_others_one_grace_and_keeps_its_ticket
 
 
 @pytest.mark.parametrize("how", ["cut", "hung"])
-async def test_a_waiter_that_reaches_a_minority_leaves_the_queues_and_blocks_nobody(
+async def test_a_waiter_that_reaches_a_minority_leaves_the_queues_and_blocks_no_waiter(
     rig: Rig, how: str
 ) -> None:
     holder = await rig.process()
@@ -474,7 +474,9 @@ async def test_a_message_for_a_line_that_no_longer_waits_is_answered_by_leaving(
     await lease.release()
 
 
-async def test_the_lowest_ticket_takes_a_key_that_is_kept_for_another(rig: Rig) -> None:
+async def test_the_lowest_ticket_is_granted_a_key_that_is_reserved_for_another_waiter(
+    rig: Rig,
+) -> None:
     holder = await rig.process()
     lease = await holder.lock("a").acquire()
     (_, first), (_, second) = await waiters(rig, 2)
@@ -563,7 +565,7 @@ async def test_a_queue_of_killed_waiters_is_forgotten(rig: Rig) -> None:
         await process.redlock.aclose()
 
 
-async def test_a_queue_lives_as_long_as_somebody_waits_in_it(rig: Rig) -> None:
+async def test_a_queue_lives_as_long_as_a_process_waits_in_it(rig: Rig) -> None:
     rig.occupy(KEY, ttl=600)
     line = await waiters(rig, 3)
     for _ in range(50):
@@ -600,7 +602,7 @@ async def test_a_lock_that_expires_is_asked_for_once_and_soon(
 # Several names.
 
 
-async def test_the_free_names_of_a_set_are_kept_for_it_and_not_for_ever(rig: Rig) -> None:
+async def test_the_free_names_of_a_set_are_reserved_for_a_bounded_time(rig: Rig) -> None:
     process, other = await rig.process(), await rig.process()
     b = await other.lock("b", ttl=30).acquire()
     both = waiting(process, "a", "b")
@@ -682,7 +684,7 @@ async def test_a_process_that_hears_a_minority_only_polls(rig: Rig) -> None:
     assert now() - before < 0.1 + 5 * WAY
 
 
-async def test_a_waiter_that_hears_of_each_renewal_looks_no_more_often_at_the_nodes_that_report_them(
+async def test_a_waiter_sends_one_request_per_renewal_to_a_node_that_reports_renewals(
     rig: Rig,
 ) -> None:
     holder, process = await rig.process(ttl=9.0), await rig.process()
@@ -705,7 +707,7 @@ async def test_a_waiter_that_hears_of_each_renewal_looks_no_more_often_at_the_no
 
 
 @pytest.mark.parametrize("rig", [1, 3], indirect=True)
-async def test_a_renewal_is_looked_at_and_wakes_nobody(rig: Rig) -> None:
+async def test_a_renewal_causes_no_attempt_of_a_waiter(rig: Rig) -> None:
     holder, process = await rig.process(ttl=3.0), await rig.process()
     lease = await holder.lock("a").acquire()
     first = waiting(process)

@@ -43,7 +43,7 @@ def twice(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-async def test_who_inherits_a_line_without_a_quorum_has_one_attempt_at_a_time(
+async def test_a_task_that_inherits_a_line_without_a_quorum_makes_one_attempt_at_a_time(
     rig: Rig, twice: list[str]
 ) -> None:
     process = await rig.process()
@@ -59,7 +59,7 @@ async def test_who_inherits_a_line_without_a_quorum_has_one_attempt_at_a_time(
     await (await second).release()
 
 
-async def test_who_joins_in_the_tick_in_which_the_first_left_has_one_attempt_at_a_time(
+async def test_a_task_that_joins_as_the_first_leaves_makes_one_attempt_at_a_time(
     rig: Rig, twice: list[str]
 ) -> None:
     holder, process = await rig.process(), await rig.process()
@@ -121,7 +121,9 @@ async def test_a_line_leaves_the_queues_if_its_first_gives_up_while_this_process
     assert (occupied(lines), lines._standing) == ([], {})
 
 
-async def test_a_waiter_that_came_while_no_node_was_there_is_told_of_its_turn(rig: Rig) -> None:
+async def test_a_waiter_that_came_while_all_nodes_were_down_is_notified_of_its_offer(
+    rig: Rig,
+) -> None:
     process, holder = await rig.process(), await rig.process()
     for node in process.nodes:
         node.disconnect()
@@ -207,7 +209,7 @@ async def test_a_node_that_cannot_grant_is_not_asked_in_a_loop(rig: Rig) -> None
     assert process.redlock.stats().attempts < 30
 
 
-async def test_the_first_waiter_is_told_of_a_forced_release(rig: Rig) -> None:
+async def test_the_first_waiter_is_notified_of_a_forced_release(rig: Rig) -> None:
     holder, first, second = [await rig.process() for _ in range(3)]
     await holder.lock("a", on_lost="flag").acquire()
     waiting = [asyncio.ensure_future(process.lock("a").acquire()) for process in (first, second)]

@@ -59,7 +59,7 @@ def test_every_block_runs(
             result.stdout.fnmatch_lines([f"{name}.py::*PASSED*"])
 
 
-def test_the_points_and_faults_are_those_of_the_page() -> None:
+def test_the_page_names_all_points_and_no_other_fault() -> None:
     points = PAGE.partition("The points of `lose_at`")[2].partition("```")[0]
     assert tuple(re.findall(r'^\* \*\*`"(\w+)"`', points, re.MULTILINE)) == get_args(testing.Point)
     faults = PAGE.partition("## Faults")[2].partition("```")[0]

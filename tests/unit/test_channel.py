@@ -148,7 +148,7 @@ async def test_a_ping_that_the_connection_does_not_outlive_is_no_answer() -> Non
     assert (line.channel.silent, line.silences, line.closed) == (True, [], ["cut"])
 
 
-async def test_an_answer_too_many_closes_its_own_connection_and_keeps_no_other_from_being_written() -> (
+async def test_a_surplus_answer_closes_its_own_connection_and_disturbs_no_other_connection() -> (
     None
 ):
     troubles: list[dict[str, Any]] = []
@@ -173,9 +173,7 @@ async def test_an_answer_too_many_closes_its_own_connection_and_keeps_no_other_f
     assert (other.replies, well.closed) == ([b"answer"], [])
 
 
-async def test_who_waits_until_all_is_answered_does_not_wait_for_a_connection_that_is_gone() -> (
-    None
-):
+async def test_drain_does_not_wait_for_a_connection_that_is_closed() -> None:
     line = Line(Outbox(asyncio.get_running_loop(), Clock()))
     asker = Asker()
     line.channel.ask(asker)
@@ -385,7 +383,7 @@ TRACKED = MUTEX.watching(KEY, (b"token",))
 @pytest.mark.parametrize(
     "answer", [b"+OK\r\n", b"-ERR no tracking\r\n", b":1\r\n", b"*1\r\n:1\r\n"]
 )
-async def test_what_is_answered_to_caching_is_no_answer_to_the_tracked_command(
+async def test_the_answer_to_caching_is_no_answer_to_the_tracked_command(
     answer: bytes,
 ) -> None:
     line = Line(Outbox(asyncio.get_running_loop(), Clock()))
@@ -400,7 +398,7 @@ async def test_what_is_answered_to_caching_is_no_answer_to_the_tracked_command(
     assert (tracked.replies, after.replies, line.closed) == ([ALL_OURS], [b"after"], [])
 
 
-async def test_a_tracked_command_for_all_nodes_stays_behind_its_caching_whatever_is_sent_as_one() -> (
+async def test_a_tracked_command_for_all_nodes_stays_behind_its_caching_among_joined_calls() -> (
     None
 ):
     outbox = Outbox(asyncio.get_running_loop(), Clock())

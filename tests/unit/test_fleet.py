@@ -38,7 +38,9 @@ class Asked:
 
 
 @pytest.mark.parametrize("present", [[0, 1, 2, 3, 4], [4, 2, 0, 1], [3]])
-def test_exactly_those_that_are_there_are_asked_together(present: list[int]) -> None:
+def test_a_request_to_exactly_the_connected_nodes_is_sent_to_all_together(
+    present: list[int],
+) -> None:
     asked = Asked(present)
     asked.fleet.ask_some(SINK, sorted(present))
     assert (asked.together, asked.alone) == (1, [])
@@ -53,13 +55,13 @@ def test_exactly_those_that_are_there_are_asked_together(present: list[int]) -> 
         ([], "nobody"),
     ],
 )
-def test_others_are_asked_one_by_one(indexes: list[int], why: str) -> None:
+def test_a_request_to_other_nodes_is_sent_one_by_one(indexes: list[int], why: str) -> None:
     asked = Asked([0, 1, 2, 3])
     asked.fleet.ask_some(SINK, indexes)
     assert (asked.together, asked.alone) == (0, indexes), why
 
 
-def test_who_is_there_is_known_after_one_has_left_and_come_back() -> None:
+def test_the_connected_nodes_are_known_after_a_node_has_left_and_come_back() -> None:
     asked = Asked([0, 1, 2, 3, 4])
     asked.fleet.present(2, False)
     asked.fleet.ask_some(SINK, [0, 1, 3, 4])

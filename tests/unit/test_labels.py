@@ -81,7 +81,7 @@ def positional(request: object, /) -> str:
         (dict.fromkeys, "does not show its parameters|positional-only"),
     ],
 )
-def test_an_owner_that_cannot_be_is_refused_before_any_call(owner: Any, told: str) -> None:
+def test_an_invalid_owner_is_refused_before_any_call(owner: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         label_template(owner)
 
@@ -93,7 +93,7 @@ def test_a_text_that_cannot_be_a_label_is_refused(owner: Any, text: str) -> None
         label(owner, id=text)
 
 
-def test_a_value_without_the_attribute_or_the_format_is_told_by_name() -> None:
+def test_a_value_without_the_attribute_or_the_format_is_named() -> None:
     with pytest.raises(
         ConfigurationError, match=r"owner '\{id.x\}': \{id.x\} has no value for the label: .* 'x'"
     ):

@@ -456,7 +456,7 @@ def test_a_reply_is_decoded_into_the_record_of_its_script(
     assert type(read) is Garbled if record is None else read == record
 
 
-def test_no_record_is_allocated_for_what_goes_well() -> None:
+def test_no_record_is_allocated_for_a_successful_reply() -> None:
     """These are most of all replies: each lease is released, and each long one is renewed."""
     release, extend = COMMANDS["release"][0], COMMANDS["extend"][0]
     for name in ("acquire", "acquire_guarded", "confirm"):
@@ -561,7 +561,7 @@ class _Loop:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_whatever_a_server_answers_to_a_script_is_read_or_counts_as_unknown(name: str) -> None:
+def test_every_answer_of_a_server_to_a_script_is_read_or_counts_as_unknown(name: str) -> None:
     @given(reply=nearly | anything)
     def fuzz(reply: Any) -> None:
         for command in COMMANDS[name]:
@@ -779,7 +779,7 @@ def test_a_push_of_another_length_does_no_harm(length: int) -> None:
 
 
 @given(reply=anything)
-def test_the_words_about_a_reply_show_nothing_that_is_in_it(reply: Any) -> None:
+def test_the_message_about_a_garbled_reply_shows_nothing_of_its_content(reply: Any) -> None:
     for command in COMMANDS["inspect"]:
         assert "s3cr3t" not in str(garbled(command, [reply, b"s3cr3t"]))
         assert "s3cr3t" not in str(garbled(command, b"s3cr3t"))

@@ -268,7 +268,7 @@ def test_the_environment_names_numbers(name: str) -> None:
     ],
     ids=str,
 )
-def test_an_unusable_value_of_the_environment_is_told_by_its_variable(
+def test_an_unusable_value_of_the_environment_is_named_by_its_variable(
     variables: dict[str, str], named: list[str], words: str
 ) -> None:
     environ = {
@@ -282,7 +282,7 @@ def test_an_unusable_value_of_the_environment_is_told_by_its_variable(
     assert rest.startswith(words) or words in rest
 
 
-def test_what_was_given_is_not_blamed_on_the_environment() -> None:
+def test_an_error_about_an_argument_does_not_name_the_environment() -> None:
     environ = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK_NG_TTL": "9"}
     with pytest.raises(ConfigurationError, match=r"^drift_factor must be"):
         Redlock.from_env(environ, drift_factor=0.9)
@@ -294,7 +294,7 @@ def test_what_was_given_is_not_blamed_on_the_environment() -> None:
     "environ",
     [None, "AIOREDLOCK_NG_NODES=redis://h", ["redis://h"], {"AIOREDLOCK_NG_NODES": ["redis://h"]}],
 )
-def test_what_is_no_environment_is_refused(environ: Any) -> None:
+def test_an_invalid_environment_is_refused(environ: Any) -> None:
     with pytest.raises(
         ConfigurationError, match=r"^environ must be a mapping|^AIOREDLOCK_NG_NODES must be a str"
     ):

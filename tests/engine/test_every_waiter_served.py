@@ -38,7 +38,7 @@ ACTIONS = (
 )
 
 
-def assert_nobody_is_forgotten(process: Process) -> None:
+def assert_every_waiter_will_wake(process: Process) -> None:
     """A task that waits is behind another of its line, or asks, or has a place that will wake it."""
     lines = process.redlock.engine().lines
     for line in lines._all():
@@ -91,12 +91,14 @@ def assert_no_slot_is_held_twice(leases: list[Lease]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, seed: int) -> None:
+async def test_every_waiter_is_served_through_failures_of_the_waiters_before_it(
+    rig: Rig, seed: int
+) -> None:
     await play(rig, random.Random(seed), some_lock, key_of_lock, ACTIONS)
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_nobody_is_forgotten_at_a_semaphore_whatever_happens_to_those_before(
+async def test_every_waiter_for_a_slot_is_served_through_failures_of_the_waiters_before_it(
     rig: Rig, seed: int
 ) -> None:
     # A client that deletes keys lets two processes have one slot until the loss is noticed.
@@ -164,8 +166,8 @@ async def play(
         for future in [future for future in waiting if future.done()]:
             settle(future)
         check(leases)
-        assert_nobody_is_forgotten(process)
-        assert_nobody_is_forgotten(other)
+        assert_every_waiter_will_wake(process)
+        assert_every_waiter_will_wake(other)
     rig.start(*down())
     while waiting or leases:
         for lease in leases:
@@ -176,8 +178,8 @@ async def play(
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for future in done:
                 settle(future)
-        assert_nobody_is_forgotten(process)
-        assert_nobody_is_forgotten(other)
+        assert_every_waiter_will_wake(process)
+        assert_every_waiter_will_wake(other)
     await asyncio.sleep(1.0)
     assert_nothing_is_left(process)
     assert_nothing_is_left(other)
@@ -197,7 +199,7 @@ async def test_a_lease_taken_past_the_line_keeps_its_names_though_the_head_of_th
     behind = asyncio.ensure_future(process.lock("a", "c").acquire())
     await asyncio.sleep(5.0)
     assert not behind.done()
-    assert_nobody_is_forgotten(process)
+    assert_every_waiter_will_wake(process)
     await passing.release()
     async with asyncio.timeout(NODE_TIMEOUT):
         await (await behind).release()

@@ -53,7 +53,7 @@ async def close(line: Line) -> None:
         await process.redlock.aclose()
 
 
-async def test_the_further_behind_a_waiter_is_the_less_often_it_looks(rig: Rig) -> None:
+async def test_a_waiter_further_back_in_the_queue_sends_fewer_requests(rig: Rig) -> None:
     rig.occupy(KEY, ttl=6000)
     line = await waiters(rig, 12)
     asked = [process.questions() for process, _ in line]
@@ -71,7 +71,7 @@ async def test_the_further_behind_a_waiter_is_the_less_often_it_looks(rig: Rig) 
         each.cancel()
 
 
-async def test_the_second_looks_and_does_not_ask_when_a_lease_ends_that_was_renewed(
+async def test_waiters_make_no_further_attempt_while_the_holder_renews_its_lease(
     rig: Rig,
 ) -> None:
     holder = await rig.process(ttl=TTL)
@@ -85,7 +85,7 @@ async def test_the_second_looks_and_does_not_ask_when_a_lease_ends_that_was_rene
 
 
 @pytest.mark.parametrize("dead", range(4))
-async def test_a_waiter_follows_though_all_before_it_died_together_with_the_holder(
+async def test_a_waiter_gets_the_lock_although_the_holder_and_all_waiters_before_it_died(
     rig: Rig, dead: int
 ) -> None:
     holder = await rig.process(ttl=TTL)
@@ -106,7 +106,7 @@ async def test_a_waiter_follows_though_all_before_it_died_together_with_the_hold
     await close(line[:dead])
 
 
-async def test_after_a_hand_over_the_second_knows_when_the_lock_expires(rig: Rig) -> None:
+async def test_after_a_hand_over_the_second_waiter_knows_when_the_lock_expires(rig: Rig) -> None:
     """It was the third when it came, and the look of the new first lets the nodes notify it."""
     holder = await rig.process()
     lease = await holder.lock("a").acquire()
@@ -123,7 +123,7 @@ async def test_after_a_hand_over_the_second_knows_when_the_lock_expires(rig: Rig
     await close(line[:2])
 
 
-async def test_the_second_learns_of_renewals_without_a_look(rig: Rig) -> None:
+async def test_the_second_waiter_learns_of_renewals_with_few_requests_of_its_own(rig: Rig) -> None:
     holder = await rig.process(ttl=TTL)
     await holder.lock("a").acquire()
     line = await waiters(rig, 3)
@@ -136,7 +136,9 @@ async def test_the_second_learns_of_renewals_without_a_look(rig: Rig) -> None:
         each.cancel()
 
 
-async def test_a_stopped_first_does_not_hide_a_shorter_life_from_the_second(rig: Rig) -> None:
+async def test_a_stopped_first_waiter_does_not_hide_a_shorter_ttl_from_the_second_waiter(
+    rig: Rig,
+) -> None:
     holder = await rig.process()
     lease = await holder.lock("a", ttl=30, min_hold=1.0).acquire()
     line = await waiters(rig, 3)
@@ -150,7 +152,9 @@ async def test_a_stopped_first_does_not_hide_a_shorter_life_from_the_second(rig:
     await (await line[0][1]).release()
 
 
-async def test_a_stopped_first_does_not_hide_the_expiry_from_a_new_second(rig: Rig) -> None:
+async def test_a_stopped_first_waiter_does_not_hide_the_expiry_from_a_new_second_waiter(
+    rig: Rig,
+) -> None:
     holder = await rig.process(ttl=TTL)
     await holder.lock("a").acquire()
     line = await waiters(rig, 3)
@@ -167,7 +171,7 @@ async def test_a_stopped_first_does_not_hide_the_expiry_from_a_new_second(rig: R
     await holder.redlock.aclose()
 
 
-async def test_a_look_shows_a_waiter_that_it_is_the_first_since_those_before_it_died(
+async def test_a_request_shows_a_waiter_that_it_is_the_first_after_all_before_it_died(
     rig: Rig,
 ) -> None:
     holder = await rig.process(ttl=TTL)
@@ -201,7 +205,7 @@ async def test_a_waiter_behind_processes_that_crash_again_and_again_is_the_secon
 
 
 @pytest.mark.parametrize("after", [15, 25, 45, 65])
-async def test_a_release_wakes_the_last_of_a_queue_however_long_those_before_it_have_been_dead(
+async def test_a_release_wakes_the_last_waiter_however_long_the_others_have_been_dead(
     rig: Rig, after: int
 ) -> None:
     holder = await rig.process()
@@ -220,7 +224,7 @@ async def test_a_release_wakes_the_last_of_a_queue_however_long_those_before_it_
     await close(line[:3])
 
 
-async def test_a_waiter_without_messages_polls_whatever_its_place(rig: Rig) -> None:
+async def test_a_waiter_without_messages_polls_at_every_rank(rig: Rig) -> None:
     rig.occupy(KEY, ttl=600)
     line = await waiters(rig, 3)
     silent = await silent_process(rig)

@@ -240,7 +240,7 @@ async def test_late_grants_that_make_a_majority_free_wake_a_waiter(rig: Rig) -> 
 
 @virtual
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_late_refusals_whose_holder_is_nearly_over_bring_the_alarm_forward(rig: Rig) -> None:
+async def test_late_refusals_with_a_short_remaining_time_bring_the_alarm_forward(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", on=[0, 1])
     rig.occupy(b"a", 0.4, on=[3, 4])
@@ -259,7 +259,7 @@ async def test_late_refusals_whose_holder_is_nearly_over_bring_the_alarm_forward
 
 
 @virtual
-async def test_a_name_that_a_set_cannot_use_is_left_to_those_behind_it_after_two_seconds(
+async def test_a_name_that_a_set_cannot_use_is_left_to_other_waiters_after_two_seconds(
     rig: Rig,
 ) -> None:
     process = await rig.process()
@@ -299,7 +299,7 @@ async def test_a_waiter_refused_for_an_attempt_of_its_own_process_wakes_when_tha
 
 
 @virtual
-async def test_a_node_that_reports_no_change_completes_the_quorum_at_a_look_of_the_timer(
+async def test_a_node_that_reports_no_change_completes_the_quorum_at_a_timed_request(
     rig: Rig,
 ) -> None:
     process = await rig.process()
