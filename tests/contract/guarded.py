@@ -1,5 +1,6 @@
-"""What every node does with fences and markers, whatever is behind it: part of the contract of
-`suite.py`.
+"""The behaviour of every kind of node with fences and markers.
+
+Part of the contract in `suite.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ GUARDED = guarded_mutex(fencing=False, own_marker=b"%b:%d" % (RUN_ID, GUARD))
 def acquire(
     token: bytes, fence: int, *keys: bytes, kind: Any = FENCED, tell: bool = False
 ) -> Command:
-    return kind.acquiring(keys, keys, token, b"%d" % TTL, fence, tell_counter=tell)  # type: ignore[no-any-return]
+    command: Command = kind.acquiring(keys, keys, token, b"%d" % TTL, fence, tell_counter=tell)
+    return command
 
 
 def confirm(token: bytes, fence: int, *keys: bytes) -> Command:

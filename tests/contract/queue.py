@@ -1,6 +1,4 @@
-"""What every node does with the queues of waiters, whatever is behind it: part of the contract of
-`suite.py`.
-"""
+"""The behaviour of every kind of node with queues: part of the contract in `suite.py`."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ GRACE = 5_000
 FOREIGN = KeyStates((KeyState.FOREIGN,))
 
 RAW_INSPECT = Script("inspect", lambda reply, _call: reply)
-"""A look that shows offers as well, which the library calls free."""
+"""An inspection that shows offers as well, which the library reports as free."""
 
 LIFE = 12_000
 KEPT = 2_000
@@ -155,9 +153,9 @@ class QueueContract:
         return value.removeprefix(OFFER) if is_offer(value) else b""
 
     async def messages(self, *waiters: Waiter) -> list[list[bytes]]:
-        """What each was sent since this was asked last, but for texts without a meaning."""
+        """Return the new messages to each waiter, except texts without a meaning."""
         for waiter in waiters:
-            # What was published before an answer comes before that answer.
+            # A message published before an answer comes before that answer.
             await self.value(waiter.node, b"nothing")
             await self.value(waiter.node, b"nothing")
         said = [list(filter(None, waiter.heard.messages)) for waiter in waiters]
@@ -195,7 +193,7 @@ class QueueContract:
         await place.put("c", "one", TTL)
         await self.ask(waiter.node, stand(waiter.claim(9), b"c"))
         refusal = await self.acquire(waiter, b"two", b"a", b"b", b"c")
-        # The ticket of the set must be above those of all its names.
+        # The ticket of the set must be above the tickets of all its names.
         assert refusal == Refused(refusal.left, place=2, ticket=9)
         assert 60_000 - SLACK < refusal.left * 1000 <= 60_000
 
@@ -222,7 +220,7 @@ class QueueContract:
         assert is_held(await self.acquire(second, b"two", b"a", ticket=2**53 + 1))
         assert await self.acquire(first, b"two", b"a", ticket=2**53 + 1) is GRANTED
 
-    # -- Looks ------------------------------------------------------------------------------------
+    # -- Requests ---------------------------------------------------------------------------------
 
     @pytest.mark.parametrize(
         "labels", [(), (b"o:a", b"o:b")], ids=["without labels", "with labels"]
@@ -677,7 +675,7 @@ class QueueContract:
         assert await place.queue("a") == [(2, second.member)]
         assert (await self.value(first.node))[1] != b"two"
 
-    # -- Who is dead, and who asks by itself ------------------------------------------------------
+    # -- Dead members, and members that poll ------------------------------------------------------
 
     async def test_an_offer_passes_over_members_whose_process_is_gone_and_removes_them(
         self, place: Place
@@ -838,7 +836,7 @@ class QueueContract:
         assert await self.value(other.node, b"b") == (-2, b"")
         assert await place.queue("c") == []
 
-    # -- Who else meets an offer ------------------------------------------------------------------
+    # -- Offers and other requests ----------------------------------------------------------------
 
     async def test_an_offer_is_no_lease(self, place: Place) -> None:
         (waiter,) = await self.waiters(place, 1)

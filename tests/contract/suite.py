@@ -1,5 +1,6 @@
-"""What every node promises, whatever it runs on; a module per kind of node subclasses this and
-brings the place.
+"""The contract of every kind of node.
+
+A module per kind of node subclasses this and provides the place.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Sink:
 
 
 class Listener:
-    """Keeps what the node tells unasked."""
+    """Keeps the messages and events of a node."""
 
     def __init__(self) -> None:
         self.manager_id = secrets.token_hex(8).encode()
@@ -104,14 +105,14 @@ class Listener:
             self.told.get_nowait()
 
     async def hears_of(self, key: bytes) -> None:
-        """Wait until told that this key, or any, changed."""
+        """Wait for the message that this key, or any key, changed."""
         async with asyncio.timeout(WITHIN):
             while (keys := await self.told.get()) is not None and key not in keys:
                 pass
 
 
 class LateSink(Sink):
-    """Notes whether anything was told before the answer came."""
+    """Records whether a message came before the answer."""
 
     def __init__(self, heard: Listener) -> None:
         super().__init__()
@@ -192,7 +193,7 @@ async def ask(node: Node, command: Command) -> Any:
 
 
 async def looks(node: Node, command: Command) -> tuple[KeyLook, ...]:
-    """What the node has under the keys that the command inspects."""
+    """Return the state of the keys that the command inspects."""
     reply = await ask(node, command)
     assert isinstance(reply, Looked)
     return reply.keys
@@ -562,7 +563,7 @@ class NodeContract(GuardedContract, QueueContract):
             await place.put("a", "another", TTL)
             await place.put("b", "another", TTL)
             await place.delete("b")
-            # What it is told would come before the answer to this.
+            # A message would come before the answer to this request.
             await ask(node, MUTEX.inspecting((b"a",)))
             assert heard.told.empty(), command.script.name
 

@@ -1,5 +1,6 @@
-"""Calls sent as one: answered as they would be one by one, by every server version; nobody pays for
-another's trouble.
+"""Calls sent as one are answered like single calls, by every server version.
+
+The failure of one call does not affect the others.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ every_kind = pytest.mark.parametrize(
 
 
 class Place:
-    """One connection, and who is asked through it in one tick is asked together."""
+    """One connection. Requests of one tick are sent together."""
 
     def __init__(self, nodes: NodeSet) -> None:
         self.server = nodes[0]
@@ -103,7 +104,7 @@ async def answers(sinks: list[Sink]) -> list[Any]:
 
 
 def likened(reply: Any) -> Any:
-    """What two runs have in common: not the milliseconds that a holder has left."""
+    """Return the part of a reply that two runs have in common, without the remaining time."""
     return "held" if is_held(reply) else str(reply) if isinstance(reply, Exception) else reply
 
 
@@ -133,7 +134,7 @@ async def test_each_joined_call_is_answered_as_if_it_had_been_sent_alone(
             if how == "acquire":
                 tokens.setdefault(key, []).append(token)
         if rng.random() < 0.3:
-            # What is asked again alone comes behind the rest.
+            # A request that is sent again alone comes behind the rest.
             row.sort(key=lambda one: one[0], reverse=True)
             row.append(("acquire", b"%d" % number, b"hash", 1))
 
@@ -281,8 +282,9 @@ async def test_after_a_script_flush_calls_are_sent_as_one_again(
 
 
 async def test_releases_after_a_script_flush_are_executed_and_notified(place: Place) -> None:
-    """They come behind what was asked after them: whoever asked in between is told that the key is
-    free.
+    """The repeated releases come behind later requests.
+
+    A caller in between was refused, so it is notified that the key is free.
     """
     assert (
         await answers(place.together(acquire(b"one", name) for name in (b"a", b"b")))
@@ -302,7 +304,10 @@ async def test_releases_after_a_script_flush_are_executed_and_notified(place: Pl
 
 
 async def test_each_joined_release_that_is_refused_stays_pending_alone(place: Place) -> None:
-    """The server stopped writing: each hears so, and gets its release when the server writes again."""
+    """The server stopped writing.
+
+    Each caller gets the refusal. The release is executed when the server writes again.
+    """
     assert (
         await answers(place.together(acquire(b"one", name) for name in (b"a", b"b")))
         == [GRANTED] * 2
@@ -353,7 +358,7 @@ async def test_a_release_and_the_acquire_behind_it_are_one_command(
     assert await place.calls() == 1
     assert await place.command("GET", "k0") == b"two"
     assert int(await place.command("PTTL", "k0")) > TTL / 2
-    # Two rows of hand-overs, with what stands between them and around.
+    # Two rows of hand-overs, with other requests between them and around.
     row = [release(b"one", b"k1")]
     for name in names[2:]:
         row += [release(b"one", name), acquire(b"two", name, 6, kind)]
@@ -367,7 +372,7 @@ async def test_a_release_and_the_acquire_behind_it_are_one_command(
 async def test_a_hand_over_is_fenced(place: Place) -> None:
     await place.trust()
     assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [GRANTED]
-    # Those that are not above the counter are told it, as ever, and keep the key.
+    # Acquires that are not above the counter get the counter, and keep the key.
     row = [
         release(b"one", b"a"),
         acquire(b"two", b"a", 5, BOTH),

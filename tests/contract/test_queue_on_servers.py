@@ -1,5 +1,6 @@
-"""What only a server can do to the queues of waiters: other types, a full memory, rights, and calls
-sent as one.
+"""Properties of queues that only real servers have.
+
+Keys of other types, full memory, rights, and calls sent as one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ KINDS = {"plain": MUTEX, "fenced": FENCED, "guarded": GUARDED, "fenced and guard
 
 
 class Place:
-    """One server. What is asked together leaves as one call."""
+    """One server. Requests made together leave as one call."""
 
     def __init__(self, nodes: NodeSet) -> None:
         self.server = nodes[0]
@@ -282,7 +283,7 @@ async def test_the_next_reader_is_notified_when_the_first_reader_leaves(place: P
         await ask(reader.node, standing_to_read((b"a",), reader.claim(ticket), 20_000))
     assert await ask(holder.node, leave(readers[1].member, b"a")) is LEFT
     assert await ask(holder.node, leave(readers[0].member, b"a")) is LEFT
-    # It was told first that it is the second, and then that it is the first.
+    # It was notified first that it is the second, and then that it is the first.
     *silent, (second, first) = await messages(*readers)
     assert silent == [[], []]
     assert readers[2].is_second(second, TTL)
@@ -394,7 +395,7 @@ async def test_a_full_server_frees_keys_and_refuses_to_grant_them_in_its_own_wor
     await ask(waiter.node, stand(waiter.claim(1), b"a"))
     await place.command("CONFIG", "SET", "maxmemory", "1")
     try:
-        # Who comes now cannot be put into the queue, and looks by itself.
+        # A new waiter cannot be put into the queue, and polls.
         standing = await ask(late.node, stand(late.claim(2), b"a"))
         assert standing.rank == -1
         assert TTL - SLACK < standing.left * 1000 <= TTL

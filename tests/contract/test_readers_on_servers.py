@@ -1,5 +1,6 @@
-"""What only a server can do to readers: messages, other types, a full memory, and rights that are
-missing.
+"""Properties of readers that only real servers have.
+
+Messages, keys of other types, full memory, and missing rights.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ SLACK = 4_000
 QUEUE = (READER_QUEUE_KEYS + K).decode()
 
 NEW_RIGHTS = ("-zremrangebyscore", "-pexpireat")
-"""The rights that readers need beside those of locks."""
+"""The rights that readers need in addition to the rights for locks."""
 
 
 class Reader(Waiter):

@@ -1,4 +1,7 @@
-"""The contract, kept by a real node on every server version at hand, and what only a server can do."""
+"""The contract of a node, checked with a real node on every server version at hand.
+
+More tests check the properties that only a real server has.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +152,7 @@ class TestRedisNode(NodeContract):
             assert told.startswith(
                 "no client tracking, waiters poll: CLIENT CACHING refused: NOPERM"
             )
-            # The refusal is nobody's answer.
+            # The refusal answers no other request.
             assert await ask(node, look(b"a")) == KeyStates((KeyState.MISSING,))
             assert await ask(node, acquire(b"one", b"a")) is GRANTED
             assert await ask(node, MUTEX.watching((b"a",), (b"one",))) is ALL_OURS
@@ -167,7 +170,7 @@ class TestRedisNode(NodeContract):
         await heard.hears_of(b"a")
 
     async def test_counters_are_exact_up_to_two_to_the_fifty_third(self, place: RedisPlace) -> None:
-        """A server may write a score as it likes; what the scripts read of it must be the number."""
+        """Servers write scores in different forms. The scripts must read the exact number."""
         node, _ = await place.node()
         await self.trusted(node)
         await ask(node, acquire(b"one", b"a"))
@@ -236,8 +239,8 @@ class TestRedisNode(NodeContract):
         assert await ask(node, Command(MUTEX.inspect, (b"c",))) == Looked((FREE,))
 
     async def test_an_inspection_of_a_name_leaves_nothing_tracked(self, place: RedisPlace) -> None:
-        """The server would remember each such name for as long as the connection lives, and count
-        it as its memory.
+        """A server remembers each tracked name for the life of the connection and counts the
+        names as its memory.
         """
         node, _ = await place.node()
         for name in (b"a", b"b", b"c"):
@@ -274,7 +277,7 @@ class TestRedisNode(NodeContract):
     async def test_a_release_that_is_sent_again_notifies_a_caller_refused_before_its_execution(
         self, place: RedisPlace
     ) -> None:
-        """Of what it deletes itself a server tells a connection nothing (NOLOOP)."""
+        """A server does not notify a connection of its own deletions (NOLOOP)."""
         node, listener = await place.node()
         assert await ask(node, acquire(b"one", b"a")) is GRANTED
         await place.command("SCRIPT", "FLUSH")

@@ -93,7 +93,7 @@ class Both:
         self.nodes, self.listeners = nodes, listeners
 
     async def ask(self, command: Command) -> Any:
-        """Return what both answer; None and 0.0 are no times, any other is 1.0."""
+        """Return the answer of both nodes. Each time is 1.0 except None and 0.0."""
         asked: list[Sink] = [Asked(command) for _ in self.nodes]
         for node, sink in zip(self.nodes, asked, strict=True):
             node.ask(sink, 0)
@@ -192,7 +192,7 @@ async def test_the_refusal_of_a_key_reserved_for_a_set_names_the_ticket_of_the_s
     assert await both.stand(claim_of(5, SET), b"a", b"b") == Standing(1.0, 0)
     assert await both.acquire(b"newcomer", b"a") == Refused(1.0, 1, 5)
     assert await both.acquire(b"newcomer", b"a", b"c") == Refused(1.0, 1, 5)
-    # It came later, and does not take what is kept for the set.
+    # It came later, and does not get a key that is reserved for the set.
     assert await both.acquire(b"later", b"a", claim=claim_of(6, OTHER)) == Refused(1.0, 1, 5)
     assert await both.acquire(b"earlier", b"a", claim=claim_of(4, OTHER)) is GRANTED
 

@@ -1,4 +1,4 @@
-"""Semaphores in the queues: every server answers as the in-memory node does, remaining times aside."""
+"""Semaphores in the queues: every server answers like the in-memory node except for times."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ GRACE = 20.0
 
 
 def member(manager: str, limit: int) -> bytes:
-    """A waiter that asks by itself.
+    """Return a waiter that polls.
 
-    Of one that receives messages, the process must be connected.
+    A waiter that receives messages would need a connected process.
     """
     return member_of(manager.encode() * 16, 1, GRACE, limit, notified=False)
 
@@ -83,7 +83,7 @@ async def test_any_slot_that_is_released_is_offered_to_the_first_waiter(
 async def test_an_offer_of_a_slot_names_the_highest_ticket_of_all_waiters_and_offers(
     both: Both,
 ) -> None:
-    """By it a task behind the one that is offered the slot takes a ticket without an attempt."""
+    """The task behind the offered task takes a ticket from the offer without an attempt."""
     first, second = (member_of(b"d" * 16, line, GRACE, 3, notified=True) for line in (1, 2))
     await fill(both)
     await stand(both, 3, first)
@@ -115,13 +115,13 @@ async def test_slots_that_are_free_are_offered_to_as_many_waiters_as_there_are(b
 async def test_a_waiter_that_gets_a_slot_leaves_its_other_offers_to_the_next_waiter(
     both: Both,
 ) -> None:
-    """Nodes may offer different slots to one waiter. It takes one of them everywhere."""
+    """Nodes may offer different slots to one waiter. The waiter takes one slot on all nodes."""
     await fill(both)
     assert await stand(both, 1, ONE) == Standing(1.0, 0)
     assert await both.release(b"t1", b"gpu#1") == released(1)
     assert await stand(both, 2, TWO) == Standing(1.0, 0)
     assert await both.release(b"t2", b"gpu#2") == released(1)
-    # The first may take what is offered to the second, because its ticket is lower.
+    # The first may take the offer to the second, because its ticket is lower.
     assert await both.acquire(b"x", b"gpu#2", claim=claim_of(1, ONE)) is GRANTED
     assert await offered(both) == [True, False, False]
     assert await stand(both, 2, TWO) == Standing(0.0, 0, (1,))

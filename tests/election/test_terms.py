@@ -152,7 +152,7 @@ async def test_the_next_leaders_lock_survives_a_late_release(rig: Rig) -> None:
     log = Log()
     first = Candidate(ann.redlock.election(NAME, label="ann"), log)
     await asyncio.sleep(0.3)
-    # What it sends from now on arrives late.
+    # Its later requests arrive late.
     for node in ann.nodes:
         node.hang()
     await asyncio.sleep(0.3)
@@ -299,7 +299,7 @@ async def test_fifty_candidates_cost_five_commands_per_second_on_five_nodes_toge
     ]
     await asyncio.sleep(10.0)
     asked = [process.questions() for process in processes]
-    # Two of the rarest looks.
+    # Two of the rarest requests.
     await asyncio.sleep(620.0)
     assert sum(map(len, asked)) / 620.0 <= 5.0
     await stop(*candidates)

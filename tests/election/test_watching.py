@@ -22,7 +22,7 @@ KEY = NAME.encode()
 
 
 class Watcher:
-    """Writes down what `watch` yields, and when."""
+    """Records the values of `watch` and their times."""
 
     def __init__(self, election: Election) -> None:
         self.seen: list[str | None] = []
@@ -159,7 +159,7 @@ async def test_fifty_candidates_send_only_queue_requests_and_renewals_of_the_lea
 ) -> None:
     """The bound holds from the start.
 
-    A test of terms has the average over two of the rarest looks.
+    A test of terms has the average over two of the rarest requests.
     """
     processes = [await rig.process() for _ in range(50)]
     log = Log()

@@ -1,4 +1,4 @@
-"""Getting a lock, or not: who decides, how soon, what is left behind, and what the caller is told."""
+"""Acquisition of a lock: the votes, the time they take, the clean-up, and the errors."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ async def test_blocking_timeout_goes_on_while_the_lock_changes_hands(rig: Rig) -
     with pytest.raises(AcquireTimeout):
         await process.lock("a", blocking_timeout=1.5).acquire()
     assert now() - before == pytest.approx(1.5, abs=0.001)
-    # A change is looked at; the key is never free when the look comes.
+    # A change causes a request. The key is never free when the request arrives.
     assert process.redlock.stats().attempts <= 3
     changing.cancel()
 

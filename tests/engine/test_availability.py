@@ -1,5 +1,6 @@
-"""Whether a quorum of nodes can grant: its loss and its return are told once each, and callers need
-not wait for it.
+"""The availability of a quorum.
+
+Its loss and its return are reported once each, and a caller can refuse to wait for it.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ async def test_the_loss_and_the_return_of_a_quorum_are_reported_once_each(
         ("WARNING", f"no quorum: 1 of 3 nodes can grant locks, 2 are needed: {down}"),
         (
             "INFO",
-            "a quorum is back: 2 of 3 nodes can grant locks, 2 are needed; there was no quorum for 3.0 s",
+            (
+                "a quorum is back: 2 of 3 nodes can grant locks, 2 are needed; "
+                "there was no quorum for 3.0 s"
+            ),
         ),
     ]
 

@@ -2,7 +2,8 @@
 caller expects it.
 """
 
-# ruff: noqa: PT012 - what is raised at the end of a body is the subject, so whole bodies stand inside pytest.raises
+# Errors at the end of a body are the subject, so whole bodies stand inside pytest.raises.
+# ruff: noqa: PT012
 from __future__ import annotations
 
 import asyncio
@@ -501,7 +502,7 @@ async def test_leaving_a_lock_that_was_not_entered_is_an_error(rig: Rig) -> None
 async def test_an_exit_in_a_task_cancelled_from_outside_stays_a_cancellation_after_a_loss(
     rig: Rig,
 ) -> None:
-    """Whom the loss cancelled is the task that entered, which is done."""
+    """The loss cancels the task that entered the lock, and that task has ended."""
     process = await rig.process()
     lock = process.lock("a")
     stack = contextlib.AsyncExitStack()

@@ -1,6 +1,4 @@
-"""Every thing that happens is told once, to everybody who listens; with nobody listening, nothing
-is made.
-"""
+"""Each occurrence is one event for each sink. Without a sink no event is made."""
 
 from __future__ import annotations
 
@@ -200,8 +198,9 @@ async def test_renewals_are_reported_in_batches_and_failed_renewals_one_by_one(r
 
 
 async def test_a_lease_that_no_caller_received_is_not_reported_as_released(rig: Rig) -> None:
-    """What counts leases needs each end to have its beginning: here the caller is cancelled in the
-    tick of the grant.
+    """A count of leases needs a beginning for each end.
+
+    Here the caller is cancelled in the tick of the grant.
     """
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
@@ -230,7 +229,7 @@ async def test_an_abandoned_lease_is_reported(rig: Rig) -> None:
 
 
 async def test_acquisitions_are_reported_in_the_context_of_their_caller(rig: Rig) -> None:
-    """What traces need: the span that is current where `acquire` was called."""
+    """Traces need the span that is current where `acquire` was called."""
     request: contextvars.ContextVar[str] = contextvars.ContextVar("request")
     heard: list[tuple[str, type[Event]]] = []
     process = await rig.process(

@@ -1,5 +1,6 @@
-"""Random tasks of two processes that want random sets and slots, by seed: each is served or told,
-and nothing is left.
+"""Random tasks of two processes that acquire random sets and slots, by seed.
+
+Each task gets its lock or an error, and no key is left.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ACTIONS = (
 
 
 def assert_every_waiter_will_wake(process: Process) -> None:
-    """A task that waits is behind another of its line, or asks, or has a place that will wake it."""
+    """Check that each waiting task has a task before it, a request under way, or a place."""
     lines = process.redlock.engine().lines
     for line in lines._all():
         if line.contender is not None:
@@ -160,7 +161,7 @@ async def play(
             case "start":
                 rig.start(*down())
         await asyncio.sleep(rng.choice((0.0005, 0.001, 0.002, 0.01)))
-        # Those behind go on one tick after a refusal.
+        # The waiters behind go on one tick after a refusal.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         for future in [future for future in waiting if future.done()]:

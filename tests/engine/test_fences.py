@@ -1,6 +1,4 @@
-"""Fencing tokens: each greater than every earlier one, in one round trip or two, whatever the
-clocks say.
-"""
+"""Fencing tokens: each token is greater than every earlier token, whatever the clocks show."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ async def test_a_clock_that_jumps_back_changes_no_order(rig: Rig) -> None:
 async def in_the_second_round(
     rig: Rig, blocking_timeout: float | None = 0.0
 ) -> asyncio.Future[Lease]:
-    """An acquisition that was granted, with counters ahead of its clock, and has just asked again."""
+    """Return a granted acquisition in its second round, with counters ahead of its clock."""
     process = await rig.process(wall_clock=clock())
     for server in rig.servers:
         server.counters[slot_of(b"a")] = 2**52

@@ -1,5 +1,6 @@
-"""What a set of names keeps while it waits for another of them: for 2 s at most, and no longer than
-it waits.
+"""Names that are reserved for a set while it waits for another of its names.
+
+A reservation lasts for 2 s at most, and no longer than the wait of the set.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.virtual_time
 
 SOON = 10 * WAY
-"""Seconds in which a waiter that is told has what it waits for."""
+"""Seconds within which a notified waiter has its lock."""
 
 
 def now() -> float:

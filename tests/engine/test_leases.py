@@ -1,6 +1,4 @@
-"""A lease's life: renewed while anybody answers, told of its loss in time, given up without harm to
-the next one.
-"""
+"""The life of a lease: its renewals, its loss, its end."""
 
 from __future__ import annotations
 
@@ -188,7 +186,7 @@ async def test_a_failed_renewal_is_reported_once_and_not_after_a_later_success(
     rig.refuse(None, 1)
     rig.resume(2)
     await asyncio.sleep(0.5)
-    # The second one has succeeded; now nobody can tell any more whether the first did.
+    # The second renewal has succeeded. The outcome of the first can no longer be known.
     rig.disconnect(0)
     await asyncio.sleep(0.5)
     outcomes = [event for event in told if isinstance(event, (RenewalFailed, LeasesRenewed))]
@@ -422,9 +420,7 @@ async def test_an_abandoned_lease_is_neither_renewed_nor_released(rig: Rig) -> N
 
 
 async def test_a_lease_that_is_abandoned_after_its_deadline_is_lost(rig: Rig) -> None:
-    """The process did something else for longer than the ttl: what it did in the meantime, it did
-    without the lock.
-    """
+    """The process stood still for longer than the ttl, and so worked without the lock."""
     events: list[Event] = []
     process = await rig.process(sinks=[events.append])
     lease = await process.lock("a").acquire()
@@ -635,7 +631,7 @@ async def test_waiting_for_a_loss_leaves_nothing_behind_when_cancelled(rig: Rig)
 
 
 async def test_without_repair_a_loss_node_by_node_is_reported_at_once(rig: Rig) -> None:
-    """A node that lost its keys before the last renewal is one of those that no longer hold it."""
+    """A node that lost its keys before the last renewal no longer counts for the quorum."""
     process = await rig.process(fencing=False, ttl=30.0)
     lease = await process.lock("a").acquire()
     await asyncio.sleep(1)
@@ -704,7 +700,7 @@ def block(seconds: float) -> None:
 
 
 async def loss_of(lock: Lock, body: Callable[[Lease], Awaitable[None]]) -> str:
-    """What is said of the loss of a lock, whose body goes on for long after `body`."""
+    """Return the message of the loss of a lock whose body goes on for long after `body`."""
 
     async def hold() -> None:
         async with lock as lease:
@@ -744,7 +740,7 @@ async def test_a_loss_names_a_standstill_that_the_lease_outlived_for_a_while(rig
     async def body(_: Lease) -> None:
         await asyncio.sleep(0.5)
         block(2.0)
-        # It ended in time for a renewal, which nobody answers.
+        # It ended in time for a renewal, which no node answers.
         rig.hang(0, 1, 2)
 
     assert re.search(STOOD_STILL.format(r"(1\.[5-9]|2\.0)"), await loss_of(process.lock("a"), body))

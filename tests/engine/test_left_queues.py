@@ -30,7 +30,7 @@ def cut(rig: Rig) -> Callable[[], None]:
 
 
 def cut_later(rig: Rig) -> Callable[[], None]:
-    """What leaves the process in the next millisecond is lost on its way."""
+    """Cut the connections one millisecond later, so that requests on their way are lost."""
     asyncio.get_running_loop().call_later(WAY / 2, rig.disconnect, 0)
     return lambda: rig.connect(0)
 

@@ -1,4 +1,7 @@
-"""Who is next in one process, and between processes; nothing is lost when somebody leaves the line."""
+"""The order of waiting tasks in one process and between processes.
+
+The order and the lock survive tasks that leave the line.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ async def test_a_holder_that_renews_costs_a_waiter_few_commands(rig: Rig) -> Non
     await asyncio.sleep(4)
     asked, attempts = waiter.questions(), waiter.redlock.stats().attempts
     await asyncio.sleep(60)
-    # A renewal tells nothing but that the time which was left is no longer true.
+    # A renewal only shows that the known remaining time is outdated.
     assert waiter.redlock.stats().attempts - attempts <= 60 / 3 + 1
     assert len(asked) <= 5 * 5 * 60 / 3
     await lease.release()
@@ -419,7 +422,7 @@ async def test_stats_count_the_wakeups_of_waiters_by_cause(rig: Rig) -> None:
     rig.occupy(b"a", ttl=1.0)
     assert await woken_by(notify_nobody) == [False, True, False]
     rig.occupy(b"a", ttl=60.0)
-    # The next look finds the key free, and is told so by the nodes.
+    # The next request finds the key free.
     assert await woken_by(vacate_unnoticed) == [True, False, False]
 
     def cut_off() -> None:
@@ -489,16 +492,14 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
     for block in range(0, 1000, 250):
         await asyncio.gather(*(take(f"{name}") for name in range(block, block + 250)))
         assert (occupied(lines), lines._others, lines._standing) == ([], {}, {})
-    # What is on its way home is answered by then, and the slots of its timers have run.
+    # Requests under way are answered by then, and the slots of their timers have run.
     await asyncio.sleep(1.0)
     assert alive() <= before
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_a_dead_key_on_one_node_does_not_stall_competing_processes(rig: Rig) -> None:
-    """As a client leaves it that is killed between the grant of one node and the others: nobody
-    will release that key.
-    """
+    """The key is left by a client that was killed amid its attempt. No client will release it."""
     processes = [await rig.process() for _ in range(2)]
     rig.occupy(b"a", ttl=60.0, on=[0])
     end, holds = now() + 5, 0
@@ -531,7 +532,7 @@ async def test_a_process_that_locks_ever_new_names_keeps_few_lines(
 async def test_a_waiter_has_another_number_in_the_queues_than_the_last_waiter_of_its_name(
     rig: Rig,
 ) -> None:
-    """A message to the one that left must not reach the other."""
+    """A message to the waiter that left must not reach the new waiter."""
     process, other = await rig.process(), await rig.process()
     members = []
     for _ in range(2):

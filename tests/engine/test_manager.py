@@ -1,4 +1,4 @@
-"""What operators ask of a manager, and what it answers when it is not the right moment or place."""
+"""Calls of operators to a manager, and their errors at the wrong time or place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A key that is kept for a waiter is held by nobody: no operator, no holder and no other waiter
-takes it for a lock.
-"""
+"""A reserved key is not a held lock for operators, holders and other waiters."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ async def test_inspect_shows_a_lock_that_any_node_offers_as_offered(
     info = await process.redlock.inspect("a")
     assert (info.held, info.offered, info.waiting) == (False, True, 1)
     assert [answer.remaining for answer in info.answers] == [pytest.approx(10.0, abs=0.1)] * 3
-    # A majority has another token: what one node offers is of the past.
+    # A majority has another token, so the offer of one node is outdated.
     rig.occupy(b"a", on=[0, 2])
     info = await process.redlock.inspect("a")
     assert (info.held, info.offered) == (True, False)

@@ -192,7 +192,7 @@ async def held_for_a_while(rig: Rig, owner: str = "web-1") -> tuple[Process, Lea
 
 
 def looks(asked: list[Any]) -> int:
-    """How many of these commands are looks, on all nodes."""
+    """Return how many of these commands are inspections, over all nodes."""
     return [command.script for command in asked].count(MUTEX.inspect)
 
 
@@ -294,10 +294,10 @@ async def test_the_owner_of_a_lock_is_asked_for_within_the_time_to_wait(
     waiting = asyncio.create_task(other.lock("a", blocking_timeout=blocking_timeout).acquire())
     loop = asyncio.get_running_loop()
     called = loop.time()
-    # Behind its first attempt, before the look.
+    # After its first attempt, before the inspection.
     await asyncio.sleep(0.01)
     rig.hang(*hung)
-    # The look of a longer wait finds out that no quorum answers any more.
+    # The inspection of a longer wait finds that no quorum answers any more.
     lost = len(hung) > 1 and blocking_timeout == 1.0
     with pytest.raises(QuorumUnreachable if lost else AcquireTimeout) as caught:
         await waiting
@@ -316,7 +316,7 @@ async def test_asking_for_the_owner_delays_lock_held_by_the_node_timeout_at_most
     trying = asyncio.create_task(other.lock("a", blocking_timeout=0).acquire())
     loop = asyncio.get_running_loop()
     called = loop.time()
-    # Behind its attempt, before the look is answered.
+    # After its attempt, before the inspection is answered.
     await asyncio.sleep(2.5 * WAY)
     rig.hang(*hung)
     with pytest.raises(LockHeld) as caught:

@@ -1,6 +1,4 @@
-"""What a quorum granted serves those who were in line when it was asked: safely, in order, not for
-long.
-"""
+"""One grant serves the tasks that waited in line when it was requested, for a bounded time."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ def now() -> float:
 async def line(
     process: Process, count: int, *, held: float = 0.001, **settings: Any
 ) -> tuple[Lease, list[asyncio.Future[Lease]]]:
-    """A lease that was asked for when `count` others stood behind it already, and those."""
+    """Return a lease that was requested while `count` other tasks waited, and their futures."""
     first = await process.lock("a").acquire()
     asked = asyncio.ensure_future(process.lock("a").acquire())
     await asyncio.sleep(0)
@@ -213,7 +211,7 @@ async def test_a_grant_owns_no_fence_of_an_earlier_lease_though_a_node_lost_its_
         pass
     rig.disconnect(2)
     earlier = await process.lock("a").acquire()
-    # As the operator does whom a counter beyond all clocks stops: the key holds those of all names.
+    # The remedy for a counter beyond all clocks: delete the key with the counters of all names.
     rig.servers[0].counters.clear()
     rig.disconnect(1)
     rig.connect(2)
@@ -473,7 +471,7 @@ async def test_a_grant_with_a_deletion_reported_before_it_is_not_passed_on(rig: 
     await asyncio.sleep(0)
     releasing = asyncio.ensure_future(first.release())
     await asyncio.sleep(1.5 * WAY / 5)
-    # The nearest node has granted it, and tells of the end of that before a majority has answered.
+    # The nearest node has granted it, and reports the deletion before a majority has answered.
     rig.vacate(b"a", on=[0])
     lease = await asked
     await releasing

@@ -1,4 +1,4 @@
-"""Processes that wait for a lock stand in one queue: order, cost, faults, and nothing left behind."""
+"""The queue of processes that wait for a lock: its order, its cost, its faults, its clean-up."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def silent_process(rig: Rig, **options: Any) -> Process:
 
 @dataclass
 class Traffic:
-    """What the servers executed, and the messages that they delivered."""
+    """The commands that the servers executed, and the messages that they delivered."""
 
     commands: int = 0
     messages: int = 0
@@ -144,7 +144,7 @@ def traffic(rig: Rig) -> Traffic:
 
 @dataclass
 class Figures:
-    """What a crowd cost per acquisition, commands and messages per node."""
+    """The commands and messages per acquisition and node that a crowd cost."""
 
     attempts: float
     commands: float
@@ -340,7 +340,7 @@ async def test_a_waiter_that_reaches_a_minority_leaves_the_queues_and_blocks_no_
     for other in others:
         other.nodes[0].disconnect()
     if how == "hung":
-        # Silence is known after a look, which comes after ten seconds at most.
+        # Silence is known after a request, which comes after ten seconds at most.
         await asyncio.sleep(11)
     await asyncio.sleep(2 * NODE_TIMEOUT)
     lone = process.redlock.engine().reports.manager_id
@@ -558,7 +558,7 @@ async def test_a_queue_of_killed_waiters_is_forgotten(rig: Rig) -> None:
         kill(rig, process)
         each.cancel()
     assert [len(queue) for queue in members(rig)] == [3, 3, 3]
-    # The third would have looked after 50 s, and kept the queue for twice as long.
+    # The third would have confirmed the queue after 50 s, and kept it for twice as long.
     await asyncio.sleep(101)
     assert members(rig) == [[], [], []]
     for process, _ in line:
@@ -680,7 +680,7 @@ async def test_a_process_that_hears_a_minority_only_polls(rig: Rig) -> None:
     before = now()
     await lease.release()
     await (await first).release()
-    # The look that is under way, the next one, and the attempt.
+    # The request that is under way, the next request, and the attempt.
     assert now() - before < 0.1 + 5 * WAY
 
 
@@ -695,7 +695,7 @@ async def test_a_waiter_sends_one_request_per_renewal_to_a_node_that_reports_ren
     await asyncio.sleep(3.0 * renewals)
     looks = [command for command in asked if command.script.name == "stand"]
     assert len(asked) == len(looks)
-    # Two of the three nodes report; one tells when it is asked, every 5 to 10 s.
+    # Two of the three nodes report renewals. The third is requested every 5 to 10 s.
     assert sum(command.tracked for command in looks) == pytest.approx(2 * renewals, abs=2)
     assert (
         3.0 * renewals / 10 - 1

@@ -1,5 +1,6 @@
-"""The waiting under what happens in the same tick, without messages, and behind nodes that changed
-their minds.
+"""Waiting under adverse conditions.
+
+Events fall into the same tick, messages are missing, or nodes answer differently than before.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ async def test_a_task_that_joins_as_the_first_leaves_makes_one_attempt_at_a_time
     await asyncio.sleep(0.1)
     release = asyncio.ensure_future(lease.release())
     await asyncio.sleep(WAY / 2)
-    # The messages about the offers come before the answers to what the second one asks.
+    # The messages about the offers come before the answers to the requests of the second waiter.
     first.cancel()
     second = asyncio.ensure_future(process.lock("a").acquire())
     await (await second).release()
@@ -215,7 +216,7 @@ async def test_the_first_waiter_is_notified_of_a_forced_release(rig: Rig) -> Non
     waiting = [asyncio.ensure_future(process.lock("a").acquire()) for process in (first, second)]
     await asyncio.sleep(0.1)
     for server in rig.servers:
-        # Nobody but the messages can tell.
+        # Only the messages can report the release.
         server.forget_trackers()
     before = now()
     assert await holder.redlock.force_release("a") == 3

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def holding_after_a_wait(rig: Rig) -> tuple[Process, Process, Any]:
-    """Return a process that holds the lock and had to queue for it, another process, and the lease."""
+    """Return a process that queued for the lock and holds it, another process, and the lease."""
     first, second = await rig.process(), await rig.process()
     lease = await second.lock("a").acquire()
     waiting = asyncio.create_task(first.lock("a").acquire())

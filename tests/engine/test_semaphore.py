@@ -1,4 +1,4 @@
-"""A semaphore: never more holders than slots, no slot lost, nobody forgotten, nothing left behind."""
+"""Semaphores: no more holders than slots, no lost slot, no lost waiter, a complete clean-up."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def nothing_is_left(rig: Rig) -> bool:
 
 
 class Room:
-    """Counts who is inside of a semaphore."""
+    """Counts the holders inside a semaphore."""
 
     def __init__(self) -> None:
         self.inside: set[int] = set()
@@ -215,8 +215,11 @@ async def test_the_message_of_a_refusal_names_the_same_time_as_retry_after(
         left = refused.value.retry_after
         assert left == pytest.approx(3.0 - limit, abs=0.1)
         # Each vote is about the slot that was asked last.
-        told = f"; the first slot may be free in {left:.1f} s: memory-0: held; memory-1: held; memory-2: held"
-        assert str(refused.value).endswith(told)
+        ending = (
+            f"; the first slot may be free in {left:.1f} s: "
+            "memory-0: held; memory-1: held; memory-2: held"
+        )
+        assert str(refused.value).endswith(ending)
         assert all(vote.remaining is not None for vote in refused.value.votes)
     for lease in leases:
         await lease.release()
@@ -666,7 +669,10 @@ async def test_a_hung_node_delays_no_waiter_for_long(rig: Rig) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_while_a_node_hangs_crowds_lose_no_time_to_split_offers(rig: Rig) -> None:
-    """Slots are released at the same instants, and an even number of nodes can be split in halves."""
+    """Slots are released at the same instants.
+
+    The offers of an even number of nodes can be split in halves.
+    """
     processes = [await rig.process() for _ in range(4)]
     rig.ways[:] = [0.0003] * 5
     rig.hang(4)
@@ -682,7 +688,7 @@ async def test_while_a_node_hangs_crowds_lose_no_time_to_split_offers(rig: Rig) 
 
 
 async def test_restarts_of_one_node_after_the_other_let_no_holder_more_in(rig: Rig) -> None:
-    """Each restarted node forgets, and stays out until what it forgot has expired."""
+    """Each restarted node forgets, and is quarantined until the forgotten keys have expired."""
     one, other = await rig.process(ttl=2.0, max_ttl=2.0), await rig.process(ttl=2.0, max_ttl=2.0)
     leases = [await semaphore(one, 2).acquire() for _ in range(2)]
     for server in rig.servers:

@@ -1,6 +1,4 @@
-"""Processes that all have tasks waiting for one name: each process gets its share, and passes on
-what it gets.
-"""
+"""Processes with waiting tasks for one name: each process gets its share and passes grants on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What sinks do wrong, or do in the middle of things, harms no lock; what they are told has a
-beginning and an end.
-"""
+"""Errors and calls of sinks harm no lock. Each sink hears the beginning and the end of a lease."""
 
 from __future__ import annotations
 
@@ -102,7 +100,7 @@ async def test_a_log_that_raises_stops_no_timer_of_other_leases(rig: Rig) -> Non
 
 
 async def test_a_waiter_is_woken_by_a_sink_that_frees_its_lock(rig: Rig) -> None:
-    """It asks once all the same: of two attempts at once nobody would own one."""
+    """The waiter makes only one attempt. Of two simultaneous attempts neither would succeed."""
     holder, other = await rig.process(), await rig.process()
     heard: list[Event] = []
     held: list[Any] = []
@@ -157,7 +155,7 @@ async def test_a_lease_that_a_sink_abandons_when_its_renewal_fails_is_not_renewe
 async def test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """All are due in one slot of time: the loss of the one is told in the middle of it."""
+    """All leases are due in one slot of the wheel. The loss is reported amid that slot."""
     heard: list[Event] = []
     others: list[Any] = []
 

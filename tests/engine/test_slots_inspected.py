@@ -1,4 +1,4 @@
-"""`Semaphore.inspect`: each slot, its holder, and how many wait; one round, and nothing is written."""
+"""`Semaphore.inspect` shows each slot, its holder and the waiters in one round of reads."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_inspect_shows_the_holder_of_each_slot_in_one_round(rig: Rig) -> N
 
 
 async def test_inspect_counts_each_waiter_for_the_semaphore_once(rig: Rig) -> None:
-    """A task with `fair` counts by itself; who wants a slot as a lock does not count."""
+    """A task with `fair` counts by itself. A task that wants a slot as a lock does not count."""
     holder, one, other, fair = [await rig.process() for _ in range(4)]
     semaphore = holder.redlock.semaphore("gpu", 3)
     leases = [await semaphore.acquire() for _ in range(3)]

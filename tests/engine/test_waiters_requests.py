@@ -1,5 +1,6 @@
-"""How often waiters look at their queues, and that each waiter finds out in time that all before it
-are gone.
+"""The requests of waiters to their queues.
+
+Waiters send few requests, and each waiter learns in time that all waiters before it have gone.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Line = list[tuple["Process", "asyncio.Future[Lease]"]]
 
 
 def longest(rank: int) -> float:
-    """Seconds between two looks of a waiter with so many before it."""
+    """Return the longest time in seconds between two requests of a waiter of this rank."""
     return REFRESH_EVERY + min(rank, MOST_AHEAD) * QUEUE_LIFE
 
 
@@ -60,7 +61,7 @@ async def test_a_waiter_further_back_in_the_queue_sends_fewer_requests(rig: Rig)
     await asyncio.sleep(2000)
     looks = [sum(command.script.name == "stand" for command in each) / 3 for each in asked]
     for rank, count in enumerate(looks):
-        # A node that tracks the key is looked at less often by the first.
+        # The first waiter sends fewer requests to a node that tracks the key.
         assert (
             2000 / longest(rank) * (0.3 if rank == 0 else 1) - 1
             <= count
@@ -107,7 +108,7 @@ async def test_a_waiter_gets_the_lock_although_the_holder_and_all_waiters_before
 
 
 async def test_after_a_hand_over_the_second_waiter_knows_when_the_lock_expires(rig: Rig) -> None:
-    """It was the third when it came, and the look of the new first lets the nodes notify it."""
+    """The waiter was the third at first. The request of the new first lets the nodes notify it."""
     holder = await rig.process()
     lease = await holder.lock("a").acquire()
     line = await waiters(rig, 3, ttl=TTL)

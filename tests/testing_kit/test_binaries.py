@@ -1,4 +1,4 @@
-"""Which server program is found, and what is said when there is none."""
+"""The server program that is found, and the error without any."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ async def test_by_name_without_a_quorum_the_own_holder_still_loses() -> None:
 
 
 async def handler(redlock: Redlock, steps: list[str], *, check: bool = False) -> None:
-    """What users write: read, think, write."""
+    """A handler as users write it: read, think, write."""
     async with redlock.lock("order:42") as lease:
         await asyncio.sleep(0)
         steps.append("read")

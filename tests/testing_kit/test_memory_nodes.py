@@ -430,8 +430,14 @@ async def test_a_busy_loop_does_not_keep_a_thread_from_failing_for_ever(
         (lambda: MemoryNodes(0), "count"),
         (lambda: MemoryNodes(1, latency=-1), "latency"),
         (lambda: MemoryNodes(1, latency=float("nan")), "latency"),
-        (lambda: MemoryNodes("3"), "count must be a whole number, not str"),  # type: ignore[arg-type]
-        (lambda: MemoryNodes(1.5), "count must be a whole number, not float"),  # type: ignore[arg-type]
+        (
+            lambda: MemoryNodes("3"),  # type: ignore[arg-type]
+            "count must be a whole number, not str",
+        ),
+        (
+            lambda: MemoryNodes(1.5),  # type: ignore[arg-type]
+            "count must be a whole number, not float",
+        ),
         (lambda: MemoryNodes(True), "count"),
         (lambda: MemoryNodes(1, latency="1"), "latency"),  # type: ignore[arg-type]
         (lambda: MemoryNodes(1).advance(-1), "seconds"),

@@ -1,4 +1,4 @@
-"""docs/testing.md: its blocks are the files that they name, and their tests pass as users run them."""
+"""docs/testing.md: its blocks are the files that they name, and the tests in them pass."""
 
 from __future__ import annotations
 

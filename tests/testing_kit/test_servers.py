@@ -1,6 +1,4 @@
-"""Servers of a test's own: they come up ready, fail loudly, suffer what they are told to, and never
-outlive us.
-"""
+"""Servers of a test: they start ready, fail loudly, take faults, and never outlive the test run."""
 
 from __future__ import annotations
 

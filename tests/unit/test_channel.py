@@ -1,6 +1,4 @@
-"""What a channel does with answers that are late or too many, over a transport that only notes what
-is written.
-"""
+"""A channel with late and surplus answers, over a transport that records all writes."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ class Asker:
 
 
 class Transport:
-    """Keeps what is written."""
+    """Records all writes."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -55,7 +53,7 @@ class Transport:
 
 
 class Line:
-    """A channel with its transport, and what it told its node."""
+    """A channel with its transport, and the reports to its node."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.transport = Transport()
@@ -89,7 +87,7 @@ class Line:
 
 
 class Clock:
-    """Goes on when told."""
+    """A clock that tests set."""
 
     now = 100.0
 
@@ -118,7 +116,7 @@ async def test_a_silent_server_counts_as_answering_only_once_it_answers_a_questi
         assert line.channel.silent
     await asyncio.sleep(0)
     assert line.take_written() == [PROBE]
-    # What is asked meanwhile brings no second probe.
+    # A request in the meantime causes no second probe.
     line.channel.ask(Asker(clock.now))
     await asyncio.sleep(0)
     assert line.take_written() == [QUESTION]
@@ -159,7 +157,7 @@ async def test_a_surplus_answer_closes_its_own_connection_and_disturbs_no_other_
     before, asked, other = Asker(), Asker(), Asker()
     broken.channel.ask(before)
     await asyncio.sleep(0)
-    # In the tick in which both are asked something, the one answers twice what it was asked before.
+    # In the tick in which both get a request, one answers its earlier request twice.
     broken.channel.ask(asked)
     well.channel.ask(other)
     broken.receive(b"+one\r\n+two\r\n")

@@ -1,5 +1,6 @@
-"""The clock that everything else rests on: it goes on during suspend, as the servers' does, and
-nobody can set it back.
+"""The clock of all deadlines.
+
+It goes on during suspend, as the clocks of servers do, and no user can set it back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Who is asked together and who alone; the order on each connection is the outbox's business."""
+"""Requests to all nodes together and to single nodes.
+
+The order on each connection is tested with the outbox.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ SINK = cast("Sink", object())
 
 
 class Asked:
-    """An outbox and five nodes that note who was asked how."""
+    """An outbox and five nodes that record joint and single requests."""
 
     def __init__(self, present: Sequence[int]) -> None:
         self.together = 0

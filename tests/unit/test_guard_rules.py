@@ -1,4 +1,4 @@
-"""What is done about each kind of marker, as a full table; and what markers say."""
+"""The step for each kind of marker as a full table, and the reading of markers."""
 
 from __future__ import annotations
 
@@ -286,9 +286,7 @@ def test_another_process_is_believed_once_it_has_waited_as_its_marker_says() -> 
 
 
 def test_a_node_that_restarts_again_and_again_keeps_no_set_from_being_founded_for_ever() -> None:
-    """Processes that were never trusted granted nothing, so only the one that was trusted is
-    remembered.
-    """
+    """A process that was never trusted granted nothing. Only the trusted process is remembered."""
     memory: Memory | None = Memory(OTHER, NOW)
     for second in range(61):
         memory = remembered(

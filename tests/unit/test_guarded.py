@@ -1,6 +1,4 @@
-"""`Redlock.guard`: how names are made of a call's arguments, what it refuses when it decorates, and
-what its callers see.
-"""
+"""`Redlock.guard`: the names made of arguments, the refusals at decoration, the errors of calls."""
 
 from __future__ import annotations
 
@@ -141,7 +139,7 @@ def test_a_call_with_a_missing_argument_is_refused_like_any_call() -> None:
         name("{user_id}")
 
 
-# What is refused at decoration
+# Refusals at decoration
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is sent as one: everything once, in the order in which it was asked."""
+"""Joined requests: each is sent once, in order."""
 
 from __future__ import annotations
 

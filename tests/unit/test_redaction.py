@@ -92,7 +92,10 @@ def test_a_password_that_is_a_word_of_servers_does_not_change_the_meaning_of_a_r
         "@user_script: 1: -READONLY You can't write against a read only replica.",
         "ERR unknown command 'EVALSHA', with args beginning with: ",
         "NOPERM this user has no permissions to run the 'getex' command",
-        "ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:1.",
+        (
+            "ERR The user executing the script can't run this command or subcommand "
+            "script: 1, on @user_script:1."
+        ),
     ):
         said = redact(words)
         assert missing_right(said) == missing_right(words)

@@ -89,7 +89,7 @@ def test_a_minority_of_the_nodes_neither_adds_waiters_nor_hides_them(
 
 @given(st.binary(max_size=30), st.binary(max_size=30))
 def test_no_bytes_make_an_offer_or_a_claim_raise(value: bytes, claim: bytes) -> None:
-    """The in-memory server reads what other clients wrote."""
+    """The in-memory server reads values that other clients wrote."""
     assert admits(OFFER + value, claim) in (True, False)
     assert not admits(value, claim) or is_offer(value)
     assert 0 <= grace_of(value) <= 3_600_000

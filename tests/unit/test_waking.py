@@ -1,4 +1,4 @@
-"""What a waiter knows of the nodes, and the one rule of waking."""
+"""The knowledge of a waiter about the nodes, and the one rule of waking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timer wheel: never late, at most one slot early, and silent about what was taken back."""
+"""The timer wheel is never late, at most one slot early, and silent about discarded items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users give and get: names, options, errors."""
+"""The words of users and for users: names, options, errors."""
 
 from __future__ import annotations
 
@@ -126,9 +126,7 @@ def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -
 
 
 def test_a_max_ttl_that_must_be_milliseconds_is_refused() -> None:
-    """It would be written to the nodes, and lengthen for everybody how long one that forgot must
-    wait.
-    """
+    """The value would be written to the nodes and lengthen every quarantine."""
     assert Options(max_ttl=86_400).guard_ms == 86_400_000
     for max_ttl in (86_400.001, 6e7, 10**300):
         with pytest.raises(
@@ -305,7 +303,7 @@ def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     nodes = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK": "x", "PATH": "/bin"}
-    # What `aioredlock-ng run` sets for its child is no slip of the pen.
+    # A variable that `aioredlock-ng run` sets for its child is no misspelling.
     Redlock.from_env(
         nodes
         | dict.fromkeys(
@@ -321,7 +319,10 @@ def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(
     redlock = Redlock.from_env(nodes | {"AIOREDLOCK_NG_NODE_TIMOUT": "0.5"})
     assert redlock._options.node_timeout == 0.1
     assert caplog.messages == [
-        "AIOREDLOCK_NG_NODE_TIMOUT is not a setting and was not read; did you mean AIOREDLOCK_NG_NODE_TIMEOUT?"
+        (
+            "AIOREDLOCK_NG_NODE_TIMOUT is not a setting and was not read; "
+            "did you mean AIOREDLOCK_NG_NODE_TIMEOUT?"
+        )
     ]
 
 
