@@ -358,7 +358,7 @@ class QueueContract:
             "the look of the first does not shorten it"
         )
 
-    async def test_a_request_of_a_waiter_removes_the_dead_just_before_it_and_no_other_waiter(
+    async def test_a_request_of_a_waiter_removes_the_dead_waiters_just_before_it_and_no_others(
         self, place: Place
     ) -> None:
         (first,) = await self.waiters(place, 1)

@@ -146,7 +146,9 @@ async def test_keys_that_are_released_as_one_are_offered_each_to_the_first_of_it
     ]
 
 
-async def test_releases_sent_as_one_show_the_tickets_that_single_ones_show(place: Place) -> None:
+async def test_releases_sent_as_one_show_the_tickets_that_single_releases_show(
+    place: Place,
+) -> None:
     holder, first, second = [await place.waiter() for _ in range(3)]
     ticket_of = operator.attrgetter("ticket")
 
@@ -168,7 +170,7 @@ async def test_releases_sent_as_one_show_the_tickets_that_single_ones_show(place
 
 
 @every_kind
-async def test_first_attempts_sent_as_one_are_refused_as_single_ones_are(
+async def test_first_attempts_sent_as_one_are_refused_as_single_attempts_are(
     place: Place, kind: LockKind
 ) -> None:
     waiter, other = await place.waiter(), await place.waiter()
@@ -226,7 +228,7 @@ async def test_a_hand_over_gives_a_key_that_another_process_waits_for_to_that_pr
     assert await messages(waiter, second) == [[waiter.message(0)], [second.message(GRACE)]]
 
 
-async def test_a_hand_over_passes_over_the_dead_and_stays_in_the_process(place: Place) -> None:
+async def test_a_hand_over_skips_dead_waiters_and_stays_in_the_process(place: Place) -> None:
     holder = await place.waiter()
     await ask(holder.node, acquire(b"one", b"a"))
     gone = member_of(secrets.token_hex(8).encode(), 1, GRACE / 1000, notified=True)

@@ -193,7 +193,7 @@ async def test_a_lock_that_waits_for_the_key_of_a_slot_comes_first_and_gets_no_o
     assert await stand(both, 2, TWO) == Standing(0.0, 0, (2,))
 
 
-async def test_a_waiter_for_any_slot_stays_one_when_its_slot_goes_to_an_earlier_waiter_for_a_lock(
+async def test_a_waiter_for_any_slot_keeps_waiting_when_an_earlier_lock_waiter_gets_its_slot(
     both: Both,
 ) -> None:
     await fill(both)

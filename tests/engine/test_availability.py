@@ -263,7 +263,7 @@ async def test_fail_fast_ends_once_nodes_that_hang_count_as_suspect(rig: Rig) ->
     assert now() - since < 0.2
 
 
-async def test_fail_fast_does_not_stand_in_line_behind_a_holder_of_this_process_without_a_majority(
+async def test_fail_fast_does_not_wait_behind_a_holder_of_its_process_without_a_majority(
     rig: Rig,
 ) -> None:
     process = await rig.process()

@@ -332,7 +332,7 @@ async def test_a_renewal_sent_before_a_shortening_does_not_take_it_back(rig: Rig
     assert lease.remaining() <= rig.servers[0].pttl(b"a") / 1000
 
 
-async def test_a_shorter_renewal_under_way_bounds_a_longer_one_confirmed_before_it(
+async def test_a_shorter_renewal_under_way_bounds_a_longer_renewal_confirmed_before_it(
     rig: Rig,
 ) -> None:
     process = await rig.process(ttl=10.0)
@@ -516,7 +516,7 @@ async def test_a_lease_outlives_connections_that_are_all_cut_and_made_anew(rig: 
     assert await lease.release() is True
 
 
-async def test_releasing_a_stale_lease_touches_nothing_of_the_newer_one(rig: Rig) -> None:
+async def test_releasing_a_stale_lease_touches_no_key_of_a_newer_lease(rig: Rig) -> None:
     process, other = await rig.process(ttl=1.0), await rig.process()
     stale = await process.lock("a", auto_extend=False).acquire()
     await asyncio.sleep(2)
@@ -529,7 +529,7 @@ async def test_releasing_a_stale_lease_touches_nothing_of_the_newer_one(rig: Rig
     assert rig.values(b"a") == [newer.token.encode()] * 3
 
 
-async def test_releasing_a_stale_lease_does_not_stop_the_newer_ones_renewals_in_the_same_process(
+async def test_releasing_a_stale_lease_does_not_stop_the_renewals_of_a_newer_lease(
     rig: Rig,
 ) -> None:
     process = await rig.process(ttl=1.0)

@@ -55,7 +55,7 @@ async def _release_outer(process) -> None:  # type: ignore[no-untyped-def]
     await lease.release()
 
 
-async def test_one_contender_per_process_asks_the_nodes(rig: Rig) -> None:
+async def test_one_task_per_process_sends_requests_to_the_nodes(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=60)
     waiters = [asyncio.ensure_future(process.lock("a").acquire()) for _ in range(100)]

@@ -268,7 +268,7 @@ async def test_a_short_hold_costs_the_next_process_four_commands_per_node(rig: R
     await lease.release()
 
 
-async def test_only_the_first_in_the_queue_asks_while_the_holder_renews(rig: Rig) -> None:
+async def test_waiters_behind_the_second_make_no_attempt_while_the_holder_renews(rig: Rig) -> None:
     holder = await rig.process()
     lease = await holder.lock("a", ttl=3.0).acquire()
     line = await waiters(rig, 5)

@@ -185,7 +185,7 @@ async def test_no_writer_enters_beside_a_downgraded_lease_whose_nested_lease_was
 # ---------------------------------------------------------------------------------------------
 
 
-async def test_the_next_reader_learns_of_a_foreign_release_after_the_first_has_left(
+async def test_the_next_reader_learns_of_a_foreign_release_after_the_first_reader_has_left(
     rig: Rig,
 ) -> None:
     processes = [await rig.process() for _ in range(3)]

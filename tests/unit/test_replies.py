@@ -649,7 +649,7 @@ own_parts = st.lists(
 
 
 @pytest.mark.parametrize("kind", JOINT)
-def test_of_commands_sent_as_one_each_gets_a_reply_that_fits_or_none(kind: str) -> None:
+def test_each_of_several_commands_sent_as_one_gets_a_fitting_reply_or_none(kind: str) -> None:
     @given(reply=own_parts | nearly | anything)
     def fuzz(reply: Any) -> None:
         runner.run(told(reply))

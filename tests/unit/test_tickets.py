@@ -112,7 +112,7 @@ def test_a_member_in_memory_has_the_grace_that_the_scripts_read(member: bytes, g
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.binary(min_size=1), st.binary(min_size=1))
-def test_of_two_waiters_each_offer_admits_the_first_and_one_alone_admits_the_second(
+def test_each_offer_to_two_waiters_admits_the_first_and_only_one_admits_the_second(
     one: int, two: int, member: bytes, other: bytes
 ) -> None:
     if member == other:

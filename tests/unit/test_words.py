@@ -299,7 +299,7 @@ def test_an_invalid_environment_is_refused(environ: Any) -> None:
         Redlock.from_env(environ)
 
 
-def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(
+def test_a_misspelt_variable_is_named_in_the_log_with_the_variable_that_was_meant(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     nodes = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK": "x", "PATH": "/bin"}
