@@ -1,5 +1,6 @@
-"""What every node does with fences and markers, whatever is behind it: part of the contract of
-`suite.py`.
+"""The behaviour of every kind of node with fences and markers.
+
+Part of the contract in `suite.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ GUARDED = guarded_mutex(fencing=False, own_marker=b"%b:%d" % (RUN_ID, GUARD))
 def acquire(
     token: bytes, fence: int, *keys: bytes, kind: Any = FENCED, tell: bool = False
 ) -> Command:
-    return kind.acquiring(keys, keys, token, b"%d" % TTL, fence, tell_counter=tell)  # type: ignore[no-any-return]
+    command: Command = kind.acquiring(keys, keys, token, b"%d" % TTL, fence, tell_counter=tell)
+    return command
 
 
 def confirm(token: bytes, fence: int, *keys: bytes) -> Command:
@@ -132,7 +134,7 @@ class GuardedContract:
             assert await self.ask(node, acquire(b"t%d" % fence, fence, b"a")) == answer
             await place.delete("a")
 
-    async def test_an_acquire_is_told_the_highest_counter_that_its_fence_replaces(
+    async def test_an_acquire_returns_the_highest_counter_that_its_fence_replaces(
         self, place: Place
     ) -> None:
         node, _ = await place.node()
@@ -191,13 +193,15 @@ class GuardedContract:
         await place.flush()
         assert await self.ask(node, acquire(b"two", 2, b"a", kind=BOTH)) == Quarantined(None)
 
-    async def test_a_quarantined_node_still_tells_who_holds_a_key(self, place: Place) -> None:
+    async def test_a_quarantined_node_still_refuses_a_held_key_as_held(self, place: Place) -> None:
         node, _ = await place.node()
         await place.put("a", "other", TTL)
         assert isinstance(await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)), Refused)
 
     @pytest.mark.parametrize("kind", [b"waiting", b"founding"])
-    async def test_a_waiting_node_tells_how_long(self, place: Place, kind: bytes) -> None:
+    async def test_a_waiting_node_reports_the_rest_of_its_wait(
+        self, place: Place, kind: bytes
+    ) -> None:
         node, _ = await place.node()
         was, now, own = await self.mark(node, marker())
         value, _, _ = await self.mark(node, marker(kind, was, now))
@@ -218,12 +222,12 @@ class GuardedContract:
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) is GRANTED
         assert (await self.mark(node, marker()))[0] == own
 
-    async def test_the_marker_of_another_process_is_none(self, place: Place) -> None:
+    async def test_the_marker_of_another_process_does_not_count(self, place: Place) -> None:
         node, _ = await place.node()
         await place.put(MARKER_KEY.decode(), f"{'0' * 40}:{GUARD}", 600_000)
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == Quarantined(None)
 
-    async def test_a_guard_time_too_short_for_the_voter_is_none(self, place: Place) -> None:
+    async def test_a_guard_time_too_short_for_the_voter_does_not_count(self, place: Place) -> None:
         node, _ = await place.node()
         own = await self.trusted(node)
         process = own.split(b":")[0].decode()
@@ -242,7 +246,7 @@ class GuardedContract:
         await place.put(MARKER_KEY.decode(), f"{process}:86401000", 600_000)
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) is GRANTED
 
-    async def test_a_trusted_marker_can_be_made_to_wait_by_who_has_read_it(
+    async def test_a_client_that_has_read_a_trusted_marker_can_make_it_wait(
         self, place: Place
     ) -> None:
         node, _ = await place.node()
@@ -256,7 +260,7 @@ class GuardedContract:
         assert refusal.left is not None
         assert refusal.left > 0
 
-    async def test_a_marker_is_replaced_only_while_it_is_what_was_read(self, place: Place) -> None:
+    async def test_a_marker_is_replaced_only_while_it_is_as_it_was_read(self, place: Place) -> None:
         node, _ = await place.node()
         was, now, _ = await self.mark(node, marker())
         founding, _, _ = await self.mark(node, marker(b"founding", was, now, nonce=b"mine"))
@@ -265,7 +269,7 @@ class GuardedContract:
         assert (await self.mark(node, marker(b"trusted", founding[:-1] + b"x", now)))[0] == founding
         assert (await self.mark(node, marker(b"trusted", founding, now)))[0].count(b":") == 1
 
-    async def test_one_that_waits_is_not_trusted_before_it_is_ready(self, place: Place) -> None:
+    async def test_a_waiting_node_is_not_trusted_before_it_is_ready(self, place: Place) -> None:
         node, _ = await place.node()
         was, now, own = await self.mark(node, marker())
         waiting, now, _ = await self.mark(node, marker(b"waiting", was, now))
@@ -275,7 +279,7 @@ class GuardedContract:
         assert (await self.mark(node, marker(b"trusted", over, now)))[0] == own
 
     @pytest.mark.parametrize("late", [-1500, 1500])
-    async def test_what_was_read_more_than_a_second_ago_decides_nothing(
+    async def test_a_marker_that_was_read_more_than_a_second_ago_decides_nothing(
         self, place: Place, late: int
     ) -> None:
         node, _ = await place.node()
@@ -305,7 +309,7 @@ class GuardedContract:
         assert await self.ask(node, repair(b"one", 7, b"a", b"b")) is Repaired.DONE
         assert await self.ask(node, confirm(b"one", 7, b"a", b"b")) == Unacknowledged(7)
 
-    async def test_a_repair_does_not_touch_what_another_holds_or_was_fenced_for(
+    async def test_a_repair_sets_no_key_that_another_holds_or_has_a_higher_fence_for(
         self, place: Place
     ) -> None:
         node, _ = await place.node()
@@ -320,7 +324,7 @@ class GuardedContract:
             "no key was set"
         )
 
-    async def test_what_is_released_by_force_is_not_repaired(self, place: Place) -> None:
+    async def test_a_key_that_is_released_by_force_is_not_repaired(self, place: Place) -> None:
         node, _ = await place.node()
         await self.trusted(node)
         for key, fence, forced, counter in (
@@ -352,7 +356,7 @@ class GuardedContract:
         await self.mark(node, marker(b"waiting", was, now))
         assert await self.ask(node, repair(b"one", 5, b"a")) is Repaired.UNTRUSTED
 
-    async def test_a_forced_release_leaves_a_counter_beyond_all_clocks_and_spreads_it_to_none(
+    async def test_a_forced_release_leaves_a_counter_beyond_all_clocks_and_does_not_spread_it(
         self, place: Place
     ) -> None:
         node, _ = await place.node()
@@ -367,7 +371,7 @@ class GuardedContract:
             assert await self.ask(node, acquire(b"two", 10, key, kind=BOTH)) == BROKEN_COUNTER
             assert await self.ask(node, acquire(b"two", 10, beside, kind=BOTH)) == Granted(11)
 
-    async def test_connections_are_not_told_of_each_others_fences(self, place: Place) -> None:
+    async def test_connections_are_not_notified_of_each_others_fences(self, place: Place) -> None:
         node, heard = await place.node()
         other, _ = await place.node()
         await self.ask(node, acquire(b"one", 10, b"a"))

@@ -1,6 +1,4 @@
-"""What every node does with the queues of waiters, whatever is behind it: part of the contract of
-`suite.py`.
-"""
+"""The behaviour of every kind of node with queues: part of the contract in `suite.py`."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ GRACE = 5_000
 FOREIGN = KeyStates((KeyState.FOREIGN,))
 
 RAW_INSPECT = Script("inspect", lambda reply, _call: reply)
-"""A look that shows offers as well, which the library calls free."""
+"""An inspection that shows offers as well, which the library reports as free."""
 
 LIFE = 12_000
 KEPT = 2_000
@@ -155,9 +153,9 @@ class QueueContract:
         return value.removeprefix(OFFER) if is_offer(value) else b""
 
     async def messages(self, *waiters: Waiter) -> list[list[bytes]]:
-        """What each was sent since this was asked last, but for texts without a meaning."""
+        """Return the new messages to each waiter, except texts without a meaning."""
         for waiter in waiters:
-            # What was published before an answer comes before that answer.
+            # A message published before an answer comes before that answer.
             await self.value(waiter.node, b"nothing")
             await self.value(waiter.node, b"nothing")
         said = [list(filter(None, waiter.heard.messages)) for waiter in waiters]
@@ -176,7 +174,7 @@ class QueueContract:
         assert await place.queue("a") == []
 
     @every_kind
-    async def test_a_refusal_tells_what_is_left_which_key_and_the_highest_ticket(
+    async def test_a_refusal_names_the_remaining_time_the_key_and_the_highest_ticket(
         self, place: Place, kind: LockKind
     ) -> None:
         first, second = await self.waiters(place, 2)
@@ -189,19 +187,19 @@ class QueueContract:
             assert TTL - SLACK < refusal.left * 1000 <= TTL
         assert await self.value(first.node, b"0") == (-2, b""), "no key was taken"
 
-    async def test_a_refusal_is_about_the_first_key_that_is_not_to_be_had(
-        self, place: Place
-    ) -> None:
+    async def test_a_refusal_names_the_first_key_that_is_not_free(self, place: Place) -> None:
         waiter = await self.waiter(place)
         await place.put("b", "one", 60_000)
         await place.put("c", "one", TTL)
         await self.ask(waiter.node, stand(waiter.claim(9), b"c"))
         refusal = await self.acquire(waiter, b"two", b"a", b"b", b"c")
-        # The ticket of the set must be above those of all its names.
+        # The ticket of the set must be above the tickets of all its names.
         assert refusal == Refused(refusal.left, place=2, ticket=9)
         assert 60_000 - SLACK < refusal.left * 1000 <= 60_000
 
-    async def test_the_refusal_of_an_endless_key_says_so(self, place: Place) -> None:
+    async def test_the_refusal_of_a_key_without_expiry_names_no_remaining_time(
+        self, place: Place
+    ) -> None:
         waiter = await self.waiter(place)
         await place.keep("a", "one")
         assert await self.acquire(waiter, b"two", b"a") == Refused(None, 1, 0)
@@ -222,12 +220,12 @@ class QueueContract:
         assert is_held(await self.acquire(second, b"two", b"a", ticket=2**53 + 1))
         assert await self.acquire(first, b"two", b"a", ticket=2**53 + 1) is GRANTED
 
-    # -- Looks ------------------------------------------------------------------------------------
+    # -- Requests ---------------------------------------------------------------------------------
 
     @pytest.mark.parametrize(
         "labels", [(), (b"o:a", b"o:b")], ids=["without labels", "with labels"]
     )
-    async def test_a_look_tells_how_many_wait_for_each_key(
+    async def test_an_inspection_counts_the_waiters_for_each_key(
         self, place: Place, labels: tuple[bytes, ...]
     ) -> None:
         waiters = await self.waiters(place, 3)
@@ -238,7 +236,7 @@ class QueueContract:
         assert isinstance(held, Held)
         assert (held.token, held.label, held.waiting, free) == (b"one", b"", 3, Free(waiting=0))
 
-    async def test_a_look_counts_the_waiter_that_a_key_is_offered_to_once(
+    async def test_an_inspection_counts_the_waiter_of_an_offered_key_once(
         self, place: Place
     ) -> None:
         first, second = await self.waiters(place, 2)
@@ -268,7 +266,7 @@ class QueueContract:
         members = [waiters[at].member for at in (1, 2, 0)]
         assert await place.queue("a") == list(zip((3, 4, 5), members, strict=True))
 
-    async def test_waiters_with_one_ticket_stand_in_the_order_of_their_members(
+    async def test_waiters_with_the_same_ticket_stand_in_the_order_of_their_members(
         self, place: Place
     ) -> None:
         await place.put("a", "one", TTL)
@@ -293,7 +291,7 @@ class QueueContract:
         await self.release(first.node, b"one", b"a")
         assert await self.messages(first) == [[first.message(0), second.message(GRACE)]]
 
-    async def test_the_first_learns_when_the_holder_expires_and_the_second_when_an_offer_to_the_first_would(
+    async def test_the_first_waiter_learns_the_end_of_the_holder_and_the_second_that_of_an_offer(
         self, place: Place
     ) -> None:
         waiters = await self.waiters(place, 3)
@@ -307,7 +305,9 @@ class QueueContract:
         assert TTL + GRACE - SLACK < lefts[1] * 1000 <= TTL + GRACE
         assert lefts[2] is None, "the third cannot know"
 
-    async def test_the_second_learns_when_an_offer_to_the_first_expires(self, place: Place) -> None:
+    async def test_the_second_waiter_learns_when_an_offer_to_the_first_waiter_expires(
+        self, place: Place
+    ) -> None:
         first, second, third = await self.waiters(place, 3)
         await self.release(first.node, b"one", b"a")
         standing = await self.ask(second.node, stand(second.claim(2), b"a"))
@@ -318,14 +318,16 @@ class QueueContract:
         assert GRACE < standing.left * 1000 <= 2 * GRACE
         assert await self.ask(first.node, stand(first.claim(1), b"a")) == Standing(0.0, 0)
 
-    async def test_a_waiter_that_stands_before_a_free_key_gets_it_offered(
+    async def test_a_waiter_that_stands_before_a_free_key_is_offered_the_key(
         self, place: Place
     ) -> None:
         waiter = await self.waiter(place)
         assert await self.ask(waiter.node, stand(waiter.claim(3), b"a")) == Standing(0.0, 0)
         assert await self.offered(waiter.node) == waiter.claim(3)
 
-    async def test_a_free_key_is_offered_to_the_first_by_whoever_looks(self, place: Place) -> None:
+    async def test_a_free_key_is_offered_to_the_first_waiter_by_a_request_of_any_waiter(
+        self, place: Place
+    ) -> None:
         first, second = await self.waiters(place, 2)
         await place.delete("a")
         standing = await self.ask(second.node, stand(second.claim(2), b"a"))
@@ -334,7 +336,7 @@ class QueueContract:
         assert await self.offered(first.node) == first.claim(1)
         assert await self.messages(first, second) == [[first.message(0)], [second.message(GRACE)]]
 
-    async def test_a_queue_that_nobody_confirms_expires(self, place: Place) -> None:
+    async def test_a_queue_that_no_waiter_confirms_expires(self, place: Place) -> None:
         await place.put("a", "one", TTL)
         waiter = await self.waiter(place)
         await self.ask(waiter.node, stand(waiter.claim(1), b"a", life=20))
@@ -342,7 +344,7 @@ class QueueContract:
         assert await place.queue("a") == []
         assert (await self.acquire(waiter, b"two", b"a")).ticket == 0
 
-    async def test_a_queue_lives_the_longer_the_more_are_before_a_waiter_that_confirms_it(
+    async def test_a_queue_lives_longer_if_a_waiter_further_back_confirms_it(
         self, place: Place
     ) -> None:
         await place.put("a", "one", TTL)
@@ -356,7 +358,7 @@ class QueueContract:
             "the look of the first does not shorten it"
         )
 
-    async def test_a_waiter_that_looks_removes_the_dead_just_before_it_and_no_other(
+    async def test_a_request_of_a_waiter_removes_the_dead_waiters_just_before_it_and_no_others(
         self, place: Place
     ) -> None:
         (first,) = await self.waiters(place, 1)
@@ -389,7 +391,7 @@ class QueueContract:
     @pytest.mark.parametrize(
         "how", ["release", "release of several", "hand-over", "leave", "stand"]
     )
-    async def test_a_key_that_becomes_free_is_offered_to_the_first_and_the_first_two_are_told(
+    async def test_a_key_that_becomes_free_is_offered_and_the_first_two_waiters_are_notified(
         self, place: Place, how: str
     ) -> None:
         leaver, first, second, third = await self.waiters(place, 4)
@@ -423,7 +425,7 @@ class QueueContract:
         (*_, last), (*_, told), silent = await self.messages(first, second, third)
         assert (last, told, silent) == (first.message(0), second.message(GRACE), [])
 
-    async def test_a_retired_key_is_offered_to_nobody_and_the_first_two_are_told(
+    async def test_a_retired_key_is_not_offered_and_the_first_two_waiters_are_notified(
         self, place: Place
     ) -> None:
         """The second asks when the key expires, in case the first has died."""
@@ -440,7 +442,7 @@ class QueueContract:
         assert (told, silent) == ([first.message(-1)], [])
         assert second.is_second(last, 9_000)
 
-    async def test_a_look_of_the_first_tells_the_second_when_the_key_expires(
+    async def test_a_request_of_the_first_waiter_notifies_the_second_of_the_expiry(
         self, place: Place
     ) -> None:
         first, second, third = await self.waiters(place, 3)
@@ -453,9 +455,7 @@ class QueueContract:
                 waiter is first
             )
 
-    async def test_a_key_that_nobody_waits_for_is_deleted_by_its_release(
-        self, place: Place
-    ) -> None:
+    async def test_a_key_without_waiters_is_deleted_by_its_release(self, place: Place) -> None:
         (waiter,) = await self.waiters(place, 1)
         await self.ask(waiter.node, leave(waiter.member, b"a"))
         assert await self.release(waiter.node, b"one", b"a") == 1
@@ -479,7 +479,7 @@ class QueueContract:
         assert await self.offered(waiter.node) == waiter.claim(1)
         assert await self.value(waiter.node, b"label") == (-2, b"")
 
-    async def test_a_message_tells_a_key_of_any_bytes(self, place: Place) -> None:
+    async def test_a_message_can_name_a_key_of_any_bytes(self, place: Place) -> None:
         waiter = await self.waiter(place)
         key = b"a key: \r\n\0\xff of 1 b"
         await self.acquire(waiter, b"one", key)
@@ -488,7 +488,7 @@ class QueueContract:
         assert await self.messages(waiter) == [[waiter.message(0, key)]]
 
     @every_kind
-    async def test_an_offer_admits_its_member_and_those_before_it_alone(
+    async def test_an_offer_admits_only_its_member_and_the_members_before_it(
         self, place: Place, kind: LockKind
     ) -> None:
         others = sorted(
@@ -523,7 +523,7 @@ class QueueContract:
         [b"", b"5", b"5:", b":m", b"x:m", b"-5:m", b"1e+300:m", b" 5:m", b"offer:9:m"],
         ids=lambda value: value.decode(),
     )
-    async def test_a_damaged_offer_is_nobodys_and_ends_by_itself(
+    async def test_a_damaged_offer_admits_no_waiter_and_is_left_to_expire(
         self, place: Place, value: bytes
     ) -> None:
         waiter = await self.waiter(place)
@@ -539,7 +539,7 @@ class QueueContract:
     @pytest.mark.parametrize(
         "claim", [b"5", b"5:", b":m", b"x:m", b"-5:m"], ids=lambda claim: claim.decode()
     )
-    async def test_a_claim_that_is_none_is_admitted_by_no_offer(
+    async def test_an_invalid_claim_is_admitted_by_no_offer(
         self, place: Place, claim: bytes
     ) -> None:
         node, _ = await place.node()
@@ -552,7 +552,7 @@ class QueueContract:
             await self.ask(node, MUTEX.acquiring((b"a",), (), b"two", b"%d" % TTL, 0, claim))
         )
 
-    async def test_an_offer_that_nobody_took_ends_and_the_member_that_missed_it_loses_its_place(
+    async def test_an_offer_that_was_not_used_ends_and_its_member_loses_its_place(
         self, place: Place
     ) -> None:
         first, second, third = await self.waiters(place, 3)
@@ -597,7 +597,7 @@ class QueueContract:
     # -- Grants -----------------------------------------------------------------------------------
 
     @every_kind
-    async def test_a_grant_takes_a_waiter_out_and_tells_the_new_first_alone(
+    async def test_a_grant_removes_its_waiter_and_notifies_only_the_new_first_waiter(
         self, place: Place, kind: LockKind
     ) -> None:
         first, second, third = await self.waiters(place, 3)
@@ -609,7 +609,7 @@ class QueueContract:
         assert await self.messages(first, second, third) == [[], [second.message(-1)], []]
 
     @every_kind
-    async def test_a_grant_of_several_keys_takes_a_waiter_out_of_all_their_queues(
+    async def test_a_grant_of_several_keys_removes_its_waiter_from_all_their_queues(
         self, place: Place, kind: LockKind
     ) -> None:
         waiter, other = await self.waiter(place), await self.waiter(place)
@@ -654,9 +654,7 @@ class QueueContract:
         assert await place.queue("a") == [(1, first.member), (2, second.member)]
         assert await self.messages(first, second) == [[], []]
 
-    async def test_a_grant_tells_a_first_whose_process_is_gone_out_of_the_queue(
-        self, place: Place
-    ) -> None:
+    async def test_a_grant_removes_dead_first_waiters_from_the_queue(self, place: Place) -> None:
         (waiter,) = await self.waiters(place, 1)
         await self.dead(place, 2)
         await self.dead(place, 3)
@@ -668,7 +666,7 @@ class QueueContract:
         assert await self.messages(last) == [[last.message(-1)]]
 
     @pytest.mark.parametrize("kind", [GUARDED, BOTH], ids=["guarded", "fenced and guarded"])
-    async def test_a_node_that_is_not_trusted_keeps_the_places_of_those_that_it_refuses(
+    async def test_a_node_that_is_not_trusted_keeps_the_places_of_waiters_that_it_refuses(
         self, place: Place, kind: LockKind
     ) -> None:
         first, second = await self.waiters(place, 2)
@@ -677,7 +675,7 @@ class QueueContract:
         assert await place.queue("a") == [(2, second.member)]
         assert (await self.value(first.node))[1] != b"two"
 
-    # -- Who is dead, and who asks by itself ------------------------------------------------------
+    # -- Dead members, and members that poll ------------------------------------------------------
 
     async def test_an_offer_passes_over_members_whose_process_is_gone_and_removes_them(
         self, place: Place
@@ -696,7 +694,7 @@ class QueueContract:
         assert await self.offered(waiter.node) == waiter.claim(3)
         assert await place.queue("a") == []
 
-    async def test_a_key_that_the_dead_alone_wait_for_is_deleted(self, place: Place) -> None:
+    async def test_a_key_that_only_dead_processes_wait_for_is_deleted(self, place: Place) -> None:
         await place.put("a", "one", TTL)
         for ticket in (1, 2):
             await self.dead(place, ticket)
@@ -721,7 +719,7 @@ class QueueContract:
 
     # -- Leaving ----------------------------------------------------------------------------------
 
-    async def test_a_first_that_leaves_tells_the_next_two_and_a_third_tells_nobody(
+    async def test_the_first_waiter_that_leaves_notifies_the_next_two_and_the_third_notifies_none(
         self, place: Place
     ) -> None:
         first, second, third, fourth = await self.waiters(place, 4)
@@ -734,14 +732,16 @@ class QueueContract:
         assert await place.queue("a") == [(2, second.member), (4, fourth.member)]
         assert (await self.value(first.node))[1] == b"one"
 
-    async def test_one_that_is_in_no_queue_leaves_without_a_word(self, place: Place) -> None:
+    async def test_a_waiter_that_is_in_no_queue_leaves_without_a_message(
+        self, place: Place
+    ) -> None:
         first, _ = await self.waiters(place, 2)
         other = await self.waiter(place)
         assert await self.ask(other.node, leave(other.member, b"a", b"b")) is LEFT
         assert await self.messages(first) == [[]]
         assert len(await place.queue("a")) == 2
 
-    async def test_the_last_that_leaves_frees_the_key_that_is_kept_for_it(
+    async def test_the_last_waiter_that_leaves_frees_the_key_that_is_reserved_for_it(
         self, place: Place
     ) -> None:
         (waiter,) = await self.waiters(place, 1)
@@ -750,9 +750,7 @@ class QueueContract:
         assert await self.value(waiter.node) == (-2, b"")
         assert await place.queue("a") == []
 
-    async def test_one_that_leaves_takes_no_offer_of_another_line_with_it(
-        self, place: Place
-    ) -> None:
+    async def test_a_waiter_that_leaves_ends_no_offer_to_another_line(self, place: Place) -> None:
         (waiter,) = await self.waiters(place, 1)
         other = Waiter(waiter.node, waiter.heard, line=11)
         await self.ask(other.node, stand(other.claim(2), b"a"))
@@ -762,7 +760,7 @@ class QueueContract:
 
     # -- Several keys -----------------------------------------------------------------------------
 
-    async def test_a_set_waits_for_the_first_key_that_it_cannot_have_and_keeps_those_before_it(
+    async def test_a_set_waits_for_the_first_held_key_and_reserves_the_keys_before_it(
         self, place: Place
     ) -> None:
         waiter, other = await self.waiter(place), await self.waiter(place)
@@ -789,7 +787,7 @@ class QueueContract:
             waiter.claim(5)
         ] * 2
 
-    async def test_a_set_that_waits_for_an_earlier_key_than_before_gives_up_what_it_kept(
+    async def test_a_set_that_waits_for_an_earlier_key_than_before_gives_up_its_reservations(
         self, place: Place
     ) -> None:
         waiter, other = await self.waiter(place), await self.waiter(place)
@@ -828,7 +826,7 @@ class QueueContract:
         assert await self.offered(waiter.node) == waiter.claim(5), "it is kept for the set"
         assert await self.messages(other) == [[]], "it was told when the offer before it would end"
 
-    async def test_a_set_that_leaves_passes_on_all_that_is_kept_for_it(self, place: Place) -> None:
+    async def test_a_set_that_leaves_gives_up_all_its_reservations(self, place: Place) -> None:
         waiter, other = await self.waiter(place), await self.waiter(place)
         await place.put("c", "one", TTL)
         await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c"))
@@ -838,9 +836,9 @@ class QueueContract:
         assert await self.value(other.node, b"b") == (-2, b"")
         assert await place.queue("c") == []
 
-    # -- Who else meets an offer ------------------------------------------------------------------
+    # -- Offers and other requests ----------------------------------------------------------------
 
-    async def test_an_offer_is_nobodys_lease(self, place: Place) -> None:
+    async def test_an_offer_is_no_lease(self, place: Place) -> None:
         (waiter,) = await self.waiters(place, 1)
         await self.trusted(waiter.node)
         await self.release(waiter.node, b"one", b"a")
@@ -865,7 +863,9 @@ class QueueContract:
         ) == ForceReleased(0)
         assert await self.offered(waiter.node) == waiter.claim(1)
 
-    async def test_a_tracked_look_hears_of_the_end_of_the_holder(self, place: Place) -> None:
+    async def test_a_tracked_request_is_notified_of_the_end_of_the_holder(
+        self, place: Place
+    ) -> None:
         (waiter,) = await self.waiters(place, 1)
         await self.ask(waiter.node, stand(waiter.claim(1), b"a", tracked=True))
         waiter.heard.forget()

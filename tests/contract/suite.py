@@ -1,5 +1,6 @@
-"""What every node promises, whatever it runs on; a module per kind of node subclasses this and
-brings the place.
+"""The contract of every kind of node.
+
+A module per kind of node subclasses this and provides the place.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Sink:
 
 
 class Listener:
-    """Keeps what the node tells unasked."""
+    """Keeps the messages and events of a node."""
 
     def __init__(self) -> None:
         self.manager_id = secrets.token_hex(8).encode()
@@ -104,14 +105,14 @@ class Listener:
             self.told.get_nowait()
 
     async def hears_of(self, key: bytes) -> None:
-        """Wait until told that this key, or any, changed."""
+        """Wait for the message that this key, or any key, changed."""
         async with asyncio.timeout(WITHIN):
             while (keys := await self.told.get()) is not None and key not in keys:
                 pass
 
 
 class LateSink(Sink):
-    """Notes whether anything was told before the answer came."""
+    """Records whether a message came before the answer."""
 
     def __init__(self, heard: Listener) -> None:
         super().__init__()
@@ -192,7 +193,7 @@ async def ask(node: Node, command: Command) -> Any:
 
 
 async def looks(node: Node, command: Command) -> tuple[KeyLook, ...]:
-    """What the node has under the keys that the command inspects."""
+    """Return the state of the keys that the command inspects."""
     reply = await ask(node, command)
     assert isinstance(reply, Looked)
     return reply.keys
@@ -204,7 +205,7 @@ class NodeContract(GuardedContract, QueueContract):
     async def ask(self, node: Node, command: Command) -> Any:
         return await ask(node, command)
 
-    async def test_a_free_key_is_granted_and_a_held_one_tells_what_remains(
+    async def test_a_free_key_is_granted_and_a_held_key_is_refused_with_its_remaining_time(
         self, place: Place
     ) -> None:
         node, _ = await place.node()
@@ -230,7 +231,7 @@ class NodeContract(GuardedContract, QueueContract):
         assert (first, second.token, third) == (FREE, b"one", FREE)
         assert await ask(node, acquire(b"two", b"a", b"c")) is GRANTED
 
-    async def test_a_release_deletes_only_what_holds_its_token(self, place: Place) -> None:
+    async def test_a_release_deletes_only_keys_that_hold_its_token(self, place: Place) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await ask(node, acquire(b"two", b"b"))
@@ -260,7 +261,7 @@ class NodeContract(GuardedContract, QueueContract):
             is ALL_OURS
         )
 
-    async def test_watching_tells_whose_keys_they_are_and_writes_nothing(
+    async def test_watching_shows_which_keys_are_held_and_writes_nothing(
         self, place: Place
     ) -> None:
         node, _ = await place.node()
@@ -292,7 +293,9 @@ class NodeContract(GuardedContract, QueueContract):
         assert isinstance(look, Held)
         assert look.label == b"again"
 
-    async def test_a_release_deletes_the_labels_of_what_it_deletes(self, place: Place) -> None:
+    async def test_a_release_deletes_the_labels_of_the_keys_that_it_deletes(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         for key, token in ((b"a", b"one"), (b"b", b"two")):
             await ask(node, acquire(token, key))
@@ -390,7 +393,7 @@ class NodeContract(GuardedContract, QueueContract):
         assert isinstance(label, Held)
         assert label.remaining <= 9
 
-    async def test_a_retirement_is_told_to_the_trackers_of_its_keys(self, place: Place) -> None:
+    async def test_a_retirement_notifies_the_trackers_of_its_keys(self, place: Place) -> None:
         node, _ = await place.node()
         watcher, heard = await place.node()
         await ask(node, acquire(b"one", b"a"))
@@ -416,7 +419,7 @@ class NodeContract(GuardedContract, QueueContract):
         ) == ForceReleased(0)
         assert await ask(node, acquire(b"two", b"a")) is GRANTED
 
-    async def test_force_release_refuses_a_key_that_does_not_expire_unless_told_otherwise(
+    async def test_force_release_refuses_a_key_without_expiry_unless_any_key_is_set(
         self, place: Place
     ) -> None:
         node, _ = await place.node()
@@ -459,7 +462,9 @@ class NodeContract(GuardedContract, QueueContract):
         assert [await sink.reply() for sink in sinks] == [GRANTED, Released(1)] * 50
         assert await looks(node, Command(MUTEX.inspect, (b"a",))) == (FREE,)
 
-    async def test_one_that_gave_up_is_still_answered_once_and_in_order(self, place: Place) -> None:
+    async def test_a_caller_that_gave_up_is_still_answered_once_and_in_order(
+        self, place: Place
+    ) -> None:
         node, _ = await place.node()
         given_up, after = Sink(stands=False), Sink()
         given_up.asks(acquire(b"one", b"a"))
@@ -470,7 +475,7 @@ class NodeContract(GuardedContract, QueueContract):
         assert await given_up.reply() is GRANTED
 
     @pytest.mark.parametrize("how", ["delete", "flush", "release", "expire", "overwrite"])
-    async def test_a_tracked_look_is_told_when_the_key_changes(
+    async def test_a_tracked_request_is_notified_when_the_key_changes(
         self, place: Place, how: str
     ) -> None:
         holder, _ = await place.node()
@@ -490,7 +495,7 @@ class NodeContract(GuardedContract, QueueContract):
                 await place.put("a", "another", TTL)
         await heard.hears_of(b"a")
 
-    async def test_the_answer_to_a_look_comes_before_what_is_told_because_of_it(
+    async def test_the_answer_to_a_tracked_request_comes_before_its_notifications(
         self, place: Place
     ) -> None:
         holder, _ = await place.node()
@@ -509,7 +514,7 @@ class NodeContract(GuardedContract, QueueContract):
                 await heard.hears_of(key)
             await released.reply()
 
-    async def test_a_node_is_not_told_of_its_own_release(self, place: Place) -> None:
+    async def test_a_connection_is_not_notified_of_its_own_release(self, place: Place) -> None:
         node, heard = await place.node()
         other, other_heard = await place.node()
         await ask(node, acquire(b"one", b"a"))
@@ -521,7 +526,7 @@ class NodeContract(GuardedContract, QueueContract):
         await ask(node, Command(MUTEX.inspect, (b"b",)))
         assert heard.told.empty()
 
-    async def test_a_renewed_lease_is_told_when_its_key_is_deleted(self, place: Place) -> None:
+    async def test_a_renewed_lease_is_notified_when_its_key_is_deleted(self, place: Place) -> None:
         node, heard = await place.node()
         await ask(node, acquire(b"one", b"a"))
         assert (
@@ -531,7 +536,7 @@ class NodeContract(GuardedContract, QueueContract):
         await place.delete("a")
         await heard.hears_of(b"a")
 
-    async def test_a_tracked_key_that_was_missing_is_told_when_it_is_set(
+    async def test_a_tracker_of_a_missing_key_is_notified_when_it_is_set(
         self, place: Place
     ) -> None:
         node, heard = await place.node()
@@ -558,7 +563,7 @@ class NodeContract(GuardedContract, QueueContract):
             await place.put("a", "another", TTL)
             await place.put("b", "another", TTL)
             await place.delete("b")
-            # What it is told would come before the answer to this.
+            # A message would come before the answer to this request.
             await ask(node, MUTEX.inspecting((b"a",)))
             assert heard.told.empty(), command.script.name
 
@@ -605,9 +610,7 @@ class NodeContract(GuardedContract, QueueContract):
         assert heard.messages == [b"turn a", b"head a\r\n\0"]
         assert other_heard.messages == []
 
-    async def test_a_message_comes_before_the_answer_to_what_was_asked_after_it(
-        self, place: Place
-    ) -> None:
+    async def test_a_message_comes_before_the_answer_to_a_later_request(self, place: Place) -> None:
         node, heard = await place.node()
         for number in range(20):
             sink = Sink()
@@ -617,7 +620,9 @@ class NodeContract(GuardedContract, QueueContract):
             assert await sink.reply() is GRANTED
             assert heard.messages[-1] == b"%d" % number
 
-    async def test_a_message_to_a_manager_that_closed_reaches_nobody(self, place: Place) -> None:
+    async def test_a_message_to_a_manager_that_closed_reaches_no_connection(
+        self, place: Place
+    ) -> None:
         node, heard = await place.node()
         assert await place.publish(heard.channel, "turn a") == 1
         await node.aclose(1.0)

@@ -1,5 +1,6 @@
-"""Calls sent as one: answered as they would be one by one, by every server version; nobody pays for
-another's trouble.
+"""Calls sent as one are answered like single calls, by every server version.
+
+The failure of one call does not affect the others.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ every_kind = pytest.mark.parametrize(
 
 
 class Place:
-    """One connection, and who is asked through it in one tick is asked together."""
+    """One connection. Requests of one tick are sent together."""
 
     def __init__(self, nodes: NodeSet) -> None:
         self.server = nodes[0]
@@ -103,13 +104,13 @@ async def answers(sinks: list[Sink]) -> list[Any]:
 
 
 def likened(reply: Any) -> Any:
-    """What two runs have in common: not the milliseconds that a holder has left."""
+    """Return the part of a reply that two runs have in common, without the remaining time."""
     return "held" if is_held(reply) else str(reply) if isinstance(reply, Exception) else reply
 
 
 @every_kind
 @pytest.mark.parametrize("seed", range(4))
-async def test_each_is_answered_as_if_it_had_been_asked_alone(
+async def test_each_joined_call_is_answered_as_if_it_had_been_sent_alone(
     place: Place, kind: LockKind, seed: int
 ) -> None:
     await place.trust()
@@ -133,7 +134,7 @@ async def test_each_is_answered_as_if_it_had_been_asked_alone(
             if how == "acquire":
                 tokens.setdefault(key, []).append(token)
         if rng.random() < 0.3:
-            # What is asked again alone comes behind the rest.
+            # A request that is sent again alone comes behind the rest.
             row.sort(key=lambda one: one[0], reverse=True)
             row.append(("acquire", b"%d" % number, b"hash", 1))
 
@@ -163,7 +164,7 @@ async def test_each_is_answered_as_if_it_had_been_asked_alone(
 
 
 @every_kind
-async def test_many_are_few_commands(place: Place, kind: LockKind) -> None:
+async def test_many_calls_of_one_tick_are_few_commands(place: Place, kind: LockKind) -> None:
     await place.trust()
     await place.calls()
     names = [b"k%d" % index for index in range(64)]
@@ -176,7 +177,7 @@ async def test_many_are_few_commands(place: Place, kind: LockKind) -> None:
     assert await place.calls() == 2
 
 
-async def test_a_node_that_waits_for_longer_leases_than_ours_is_asked_together_too(
+async def test_a_node_that_waits_for_longer_leases_than_ours_gets_joined_calls_too(
     place: Place,
 ) -> None:
     await place.trust()
@@ -191,7 +192,9 @@ async def test_a_node_that_waits_for_longer_leases_than_ours_is_asked_together_t
 
 
 @pytest.mark.parametrize("found", ["", f"{'0' * 40}:{GUARD}", f"own:{GUARD - 1}", "own:86401001"])
-async def test_a_node_that_is_not_trusted_grants_none_of_them(place: Place, found: str) -> None:
+async def test_a_node_that_is_not_trusted_grants_none_of_the_joined_calls(
+    place: Place, found: str
+) -> None:
     await place.trust()
     own = (await place.command("GET", MARKER_KEY.decode())).decode().partition(":")[0]
     await place.command("DEL", MARKER_KEY.decode())
@@ -204,7 +207,7 @@ async def test_a_node_that_is_not_trusted_grants_none_of_them(place: Place, foun
     assert await place.command("EXISTS", "a", "b") == b"0"
 
 
-async def test_a_node_that_is_nearly_trusted_becomes_so(place: Place) -> None:
+async def test_joined_calls_make_a_node_trusted_whose_wait_is_over(place: Place) -> None:
     await place.trust()
     marker = (await place.command("GET", MARKER_KEY.decode())).decode()
     await place.command("SET", MARKER_KEY.decode(), f"{marker}:1")
@@ -215,7 +218,7 @@ async def test_a_node_that_is_nearly_trusted_becomes_so(place: Place) -> None:
     assert (await place.command("GET", MARKER_KEY.decode())).decode() == marker
 
 
-async def test_a_full_server_refuses_each_in_its_own_words_and_lets_go_of_what_it_has(
+async def test_a_full_server_refuses_each_acquire_in_its_own_words_and_executes_releases(
     place: Place,
 ) -> None:
     assert (
@@ -236,7 +239,9 @@ async def test_a_full_server_refuses_each_in_its_own_words_and_lets_go_of_what_i
     assert await place.command("EXISTS", "a", "b", "c", "d") == b"0"
 
 
-async def test_after_a_script_flush_each_is_asked_again_but_those_given_up(place: Place) -> None:
+async def test_after_a_script_flush_each_call_that_was_not_given_up_is_sent_again(
+    place: Place,
+) -> None:
     await place.command("SCRIPT", "FLUSH")
     sinks = place.together((acquire(b"one", name) for name in (b"a", b"b", b"c")), given_up=[1])
     first, second, third = await answers(sinks)
@@ -247,7 +252,9 @@ async def test_after_a_script_flush_each_is_asked_again_but_those_given_up(place
 
 
 @every_kind
-async def test_after_a_script_flush_they_go_as_one_again(place: Place, kind: LockKind) -> None:
+async def test_after_a_script_flush_calls_are_sent_as_one_again(
+    place: Place, kind: LockKind
+) -> None:
     """Where a user may not load scripts, too."""
     await place.trust()
 
@@ -274,9 +281,10 @@ async def test_after_a_script_flush_they_go_as_one_again(place: Place, kind: Loc
         await place.command("ACL", "SETUSER", "default", "+@all")
 
 
-async def test_releases_after_a_script_flush_are_executed_and_told(place: Place) -> None:
-    """They come behind what was asked after them: whoever asked in between is told that the key is
-    free.
+async def test_releases_after_a_script_flush_are_executed_and_notified(place: Place) -> None:
+    """The repeated releases come behind later requests.
+
+    A caller in between was refused, so it is notified that the key is free.
     """
     assert (
         await answers(place.together(acquire(b"one", name) for name in (b"a", b"b")))
@@ -295,8 +303,11 @@ async def test_releases_after_a_script_flush_are_executed_and_told(place: Place)
     assert await place.command("EXISTS", "a", "b") == b"0"
 
 
-async def test_a_release_that_may_not_be_executed_is_owed_alone(place: Place) -> None:
-    """The server stopped writing: each hears so, and gets its release when the server writes again."""
+async def test_each_joined_release_that_is_refused_stays_pending_alone(place: Place) -> None:
+    """The server stopped writing.
+
+    Each caller gets the refusal. The release is executed when the server writes again.
+    """
     assert (
         await answers(place.together(acquire(b"one", name) for name in (b"a", b"b")))
         == [GRANTED] * 2
@@ -315,7 +326,7 @@ async def test_a_release_that_may_not_be_executed_is_owed_alone(place: Place) ->
             await asyncio.sleep(0.02)
 
 
-async def test_releases_under_way_when_the_connection_is_lost_are_owed_one_by_one(
+async def test_releases_under_way_on_a_lost_connection_stay_pending_one_by_one(
     place: Place,
 ) -> None:
     assert (
@@ -347,7 +358,7 @@ async def test_a_release_and_the_acquire_behind_it_are_one_command(
     assert await place.calls() == 1
     assert await place.command("GET", "k0") == b"two"
     assert int(await place.command("PTTL", "k0")) > TTL / 2
-    # Two rows of hand-overs, with what stands between them and around.
+    # Two rows of hand-overs, with other requests between them and around.
     row = [release(b"one", b"k1")]
     for name in names[2:]:
         row += [release(b"one", name), acquire(b"two", name, 6, kind)]
@@ -361,7 +372,7 @@ async def test_a_release_and_the_acquire_behind_it_are_one_command(
 async def test_a_hand_over_is_fenced(place: Place) -> None:
     await place.trust()
     assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [GRANTED]
-    # Those that are not above the counter are told it, as ever, and keep the key.
+    # Acquires that are not above the counter get the counter, and keep the key.
     row = [
         release(b"one", b"a"),
         acquire(b"two", b"a", 5, BOTH),
@@ -374,7 +385,7 @@ async def test_a_hand_over_is_fenced(place: Place) -> None:
 
 
 @pytest.mark.parametrize("found", ["gone", "another's", "of another type"])
-async def test_what_is_no_longer_held_is_not_handed_over_and_costs_the_others_nothing(
+async def test_a_key_no_longer_held_is_not_handed_over_and_does_not_stop_other_hand_overs(
     place: Place, found: str
 ) -> None:
     assert (
@@ -424,7 +435,7 @@ async def test_a_node_that_is_not_trusted_gives_up_keys_and_takes_none(
     assert await place.command("EXISTS", "a") == b"0"
 
 
-async def test_counters_that_are_none_refuse_the_one_who_takes_and_not_the_one_who_gives(
+async def test_an_unusable_counter_refuses_the_acquire_of_a_hand_over_and_not_its_release(
     place: Place,
 ) -> None:
     await place.trust()
@@ -452,7 +463,9 @@ async def test_a_full_server_hands_over(place: Place) -> None:
     assert await place.command("GET", "a") == b"two"
 
 
-async def test_a_hand_over_that_was_not_executed_sets_nothing_for_who_gave_up(place: Place) -> None:
+async def test_a_hand_over_that_was_not_executed_sets_no_key_for_a_caller_that_gave_up(
+    place: Place,
+) -> None:
     assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
     await place.command("SCRIPT", "FLUSH")
     place.heard.forget()
@@ -465,7 +478,7 @@ async def test_a_hand_over_that_was_not_executed_sets_nothing_for_who_gave_up(pl
     assert await place.command("EXISTS", "a") == b"0"
 
 
-async def test_a_hand_over_under_way_when_the_connection_is_lost_leaves_the_release_owed(
+async def test_a_hand_over_under_way_on_a_lost_connection_leaves_its_release_pending(
     place: Place,
 ) -> None:
     assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
@@ -475,7 +488,7 @@ async def test_a_hand_over_under_way_when_the_connection_is_lost_leaves_the_rele
     assert all(isinstance(reply, Exception) for reply in await answers(sinks))
 
 
-async def test_who_waits_elsewhere_hears_of_a_hand_over(place: Place) -> None:
+async def test_a_tracker_on_another_connection_is_notified_of_a_hand_over(place: Place) -> None:
     other = Listener()
     node = RedisNode(
         Connector(place.server.url),
@@ -496,7 +509,7 @@ async def test_who_waits_elsewhere_hears_of_a_hand_over(place: Place) -> None:
         await node.aclose(1.0)
 
 
-async def test_what_is_hurried_leaves_first_and_what_comes_behind_it_in_the_tick_leaves_as_one(
+async def test_hurried_calls_leave_first_and_later_calls_of_the_tick_leave_as_one(
     place: Place,
 ) -> None:
     assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
@@ -517,7 +530,7 @@ async def test_what_is_hurried_leaves_first_and_what_comes_behind_it_in_the_tick
     assert await answers(again) == [GONE]
 
 
-async def test_a_node_that_missed_one_hand_over_takes_part_in_the_next_though_the_first_was_given_up(
+async def test_a_node_that_missed_a_hand_over_that_was_given_up_takes_part_in_the_next(
     place: Place,
 ) -> None:
     """It lags, and the others have decided meanwhile: it would stay behind from one holder to the

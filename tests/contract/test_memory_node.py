@@ -134,7 +134,7 @@ class TestMemoryNode(NodeContract):
         other.disconnect()
         assert place.server._trackers == {}
 
-    async def test_a_hung_node_executes_the_releases_that_it_owes_once_it_goes_on(
+    async def test_a_hung_node_executes_its_pending_releases_once_it_resumes(
         self, place: MemoryPlace
     ) -> None:
         await place.node()
@@ -151,7 +151,7 @@ class TestMemoryNode(NodeContract):
         assert place.server.get(b"a") is None
         assert node.state().owed == 0
 
-    async def test_a_release_that_is_refused_on_a_new_connection_is_still_owed(
+    async def test_a_release_that_is_refused_on_a_new_connection_stays_pending(
         self, place: MemoryPlace
     ) -> None:
         await place.node()

@@ -1,5 +1,6 @@
-"""What only a server can do to the queues of waiters: other types, a full memory, rights, and calls
-sent as one.
+"""Properties of queues that only real servers have.
+
+Keys of other types, full memory, rights, and calls sent as one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ KINDS = {"plain": MUTEX, "fenced": FENCED, "guarded": GUARDED, "fenced and guard
 
 
 class Place:
-    """One server. What is asked together leaves as one call."""
+    """One server. Requests made together leave as one call."""
 
     def __init__(self, nodes: NodeSet) -> None:
         self.server = nodes[0]
@@ -145,7 +146,9 @@ async def test_keys_that_are_released_as_one_are_offered_each_to_the_first_of_it
     ]
 
 
-async def test_releases_sent_as_one_show_the_tickets_that_single_ones_show(place: Place) -> None:
+async def test_releases_sent_as_one_show_the_tickets_that_single_releases_show(
+    place: Place,
+) -> None:
     holder, first, second = [await place.waiter() for _ in range(3)]
     ticket_of = operator.attrgetter("ticket")
 
@@ -167,7 +170,7 @@ async def test_releases_sent_as_one_show_the_tickets_that_single_ones_show(place
 
 
 @every_kind
-async def test_first_attempts_sent_as_one_are_refused_as_single_ones_are(
+async def test_first_attempts_sent_as_one_are_refused_as_single_attempts_are(
     place: Place, kind: LockKind
 ) -> None:
     waiter, other = await place.waiter(), await place.waiter()
@@ -197,7 +200,7 @@ async def test_first_attempts_sent_as_one_are_refused_as_single_ones_are(
 
 
 @every_kind
-async def test_a_hand_over_gives_a_key_that_another_process_waits_for_to_that_one(
+async def test_a_hand_over_gives_a_key_that_another_process_waits_for_to_that_process(
     place: Place, kind: LockKind
 ) -> None:
     holder, waiter, second = [await place.waiter() for _ in range(3)]
@@ -225,7 +228,7 @@ async def test_a_hand_over_gives_a_key_that_another_process_waits_for_to_that_on
     assert await messages(waiter, second) == [[waiter.message(0)], [second.message(GRACE)]]
 
 
-async def test_a_hand_over_passes_over_the_dead_and_stays_in_the_process(place: Place) -> None:
+async def test_a_hand_over_skips_dead_waiters_and_stays_in_the_process(place: Place) -> None:
     holder = await place.waiter()
     await ask(holder.node, acquire(b"one", b"a"))
     gone = member_of(secrets.token_hex(8).encode(), 1, GRACE / 1000, notified=True)
@@ -272,7 +275,7 @@ async def test_a_hand_over_gives_a_key_that_readers_wait_for_to_all_of_them(
         assert is_granted(await ask(reader.node, command))
 
 
-async def test_the_next_reader_is_told_when_the_first_reader_leaves(place: Place) -> None:
+async def test_the_next_reader_is_notified_when_the_first_reader_leaves(place: Place) -> None:
     holder, *readers = [await place.waiter() for _ in range(4)]
     await ask(holder.node, acquire(b"one", b"a"))
     for ticket, reader in enumerate(readers, 1):
@@ -282,14 +285,14 @@ async def test_the_next_reader_is_told_when_the_first_reader_leaves(place: Place
         await ask(reader.node, standing_to_read((b"a",), reader.claim(ticket), 20_000))
     assert await ask(holder.node, leave(readers[1].member, b"a")) is LEFT
     assert await ask(holder.node, leave(readers[0].member, b"a")) is LEFT
-    # It was told first that it is the second, and then that it is the first.
+    # It was notified first that it is the second, and then that it is the first.
     *silent, (second, first) = await messages(*readers)
     assert silent == [[], []]
     assert readers[2].is_second(second, TTL)
     assert first == readers[2].message(-1)
 
 
-async def test_the_first_writer_is_told_when_readers_that_are_left_expire_earlier(
+async def test_the_first_writer_is_notified_when_the_remaining_readers_expire_earlier(
     place: Place,
 ) -> None:
     holder, first, second = [await place.waiter() for _ in range(3)]
@@ -349,7 +352,7 @@ async def test_a_queues_key_of_another_type_costs_order_and_nothing_else(
 @pytest.mark.parametrize(
     "keys", [(b"hash",), (b"a", b"hash"), (b"hash", b"a"), (b"0", b"a", b"hash")]
 )
-async def test_a_waiter_for_a_key_of_another_type_is_refused_in_the_servers_words_and_nothing_is_set(
+async def test_a_waiter_for_a_key_of_another_type_is_refused_and_nothing_is_set(
     place: Place, keys: tuple[bytes, ...], kind: LockKind
 ) -> None:
     waiter = await place.waiter()
@@ -370,7 +373,7 @@ async def test_a_waiter_for_a_key_of_another_type_is_refused_in_the_servers_word
     )
 
 
-async def test_a_waiter_for_a_key_before_one_of_another_type_harms_nothing(place: Place) -> None:
+async def test_a_waiter_for_a_key_before_a_key_of_another_type_harms_nothing(place: Place) -> None:
     waiter = await place.waiter()
     await place.command("SET", "a", "one", "PX", TTL)
     await place.command("HSET", "hash", "field", "1")
@@ -394,7 +397,7 @@ async def test_a_full_server_frees_keys_and_refuses_to_grant_them_in_its_own_wor
     await ask(waiter.node, stand(waiter.claim(1), b"a"))
     await place.command("CONFIG", "SET", "maxmemory", "1")
     try:
-        # Who comes now cannot be put into the queue, and looks by itself.
+        # A new waiter cannot be put into the queue, and polls.
         standing = await ask(late.node, stand(late.claim(2), b"a"))
         assert standing.rank == -1
         assert TTL - SLACK < standing.left * 1000 <= TTL
@@ -521,7 +524,7 @@ async def test_a_writer_without_the_rights_of_readers_frees_a_key_that_readers_w
     ],
 )
 @every_kind
-async def test_without_a_right_of_queues_a_user_locks_and_waits_and_takes_nobodys_place(
+async def test_without_a_right_for_queues_a_user_locks_and_waits_and_displaces_no_waiter(
     place: Place, kind: LockKind, rights: tuple[str, ...]
 ) -> None:
     first = await place.waiter()

@@ -563,7 +563,7 @@ async def test_readers_find_a_free_key_by_themselves(both: Both) -> None:
     assert await waiting(both) == 0
 
 
-async def test_a_writer_that_waits_for_readers_and_others_is_told_its_rank(both: Both) -> None:
+async def test_a_writer_that_waits_behind_readers_and_writers_learns_its_rank(both: Both) -> None:
     await both.ask(read(A))
     assert await both.ask(stand_to_write(WRITER, 1)) == Standing(1.0, 0)
     assert await both.ask(stand_to_write(SECOND, 2)) == Standing(1.0, 1)
@@ -574,7 +574,7 @@ async def test_a_writer_that_waits_for_readers_and_others_is_told_its_rank(both:
 
 
 async def test_the_members_of_semaphores_and_readers_of_a_slot_keep_apart(both: Both) -> None:
-    """The key of a slot is the key of a read-write lock too, if somebody wants it so."""
+    """The key of a slot can be the key of a read-write lock too."""
     slot = (b"gpu#1",)
     acquiring = READING.acquiring(slot, (b"3",), A, b"%d" % TTL, 0)
     assert await both.ask(acquiring) == Granted(15)
@@ -605,7 +605,7 @@ STEPS = (
 def steps(rng: random.Random, count: int) -> Iterator[Command]:
     """Random steps of readers and writers at one key.
 
-    Tokens are those of earlier steps, living or not.
+    The tokens come from earlier steps, and may have expired.
     """
     tokens = [A]
     for number in range(count):

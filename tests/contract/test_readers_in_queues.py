@@ -68,7 +68,7 @@ async def lives(both: Both, key: bytes) -> list[float]:
     return found
 
 
-async def test_a_set_that_readers_refuse_keeps_the_keys_that_are_kept_for_it(both: Both) -> None:
+async def test_a_set_that_readers_refuse_keeps_its_reserved_keys(both: Both) -> None:
     assert await read(both, 1, b"b") is GRANTED
     assert await both.acquire(b"set", b"a", b"b") == Refused(1.0, 2, 0)
     assert await both.stand(claim_of(1, SET), b"a", b"b") == Standing(1.0, 0)

@@ -1,5 +1,6 @@
-"""What only a server can do to readers: messages, other types, a full memory, and rights that are
-missing.
+"""Properties of readers that only real servers have.
+
+Messages, keys of other types, full memory, and missing rights.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ SLACK = 4_000
 QUEUE = (READER_QUEUE_KEYS + K).decode()
 
 NEW_RIGHTS = ("-zremrangebyscore", "-pexpireat")
-"""The rights that readers need beside those of locks."""
+"""The rights that readers need in addition to the rights for locks."""
 
 
 class Reader(Waiter):
@@ -87,7 +88,7 @@ async def test_a_writer_that_comes_is_announced_once_to_the_processes_that_read(
     assert await messages(one, two) == [[], []]
 
 
-async def test_a_forced_release_is_told_to_the_process_that_read(place: Place) -> None:
+async def test_a_forced_release_notifies_the_process_that_read(place: Place) -> None:
     one, two = [await place.waiter() for _ in range(2)]
     for who in (one, two):
         await ask(who.node, read(own_entry(who)))
@@ -96,7 +97,7 @@ async def test_a_forced_release_is_told_to_the_process_that_read(place: Place) -
     assert await messages(one, two) == [[b"0 %b k" % one.heard.manager_id], []]
 
 
-async def test_all_waiting_readers_are_told_of_their_offers_and_the_writer_that_it_is_the_first(
+async def test_all_waiting_readers_are_notified_of_their_offers_and_the_writer_of_its_rank(
     place: Place,
 ) -> None:
     holder, one, two, waiter = [await place.waiter() for _ in range(4)]
@@ -138,7 +139,7 @@ async def test_the_key_of_readers_expires_with_its_latest_entry(place: Place) ->
 @pytest.mark.parametrize(
     ("member", "expires"), [(A, False), (b"anything", False), (b"anything", True), (b"4711", True)]
 )
-async def test_a_sorted_set_without_expiry_or_without_entries_is_somebodys_data(
+async def test_a_sorted_set_without_expiry_or_without_entries_is_foreign_data(
     place: Place, member: bytes, *, expires: bool
 ) -> None:
     waiter = Reader(await place.waiter())
@@ -297,7 +298,7 @@ async def limited(place: Place, *rights: str) -> Waiter:
     [NEW_RIGHTS, NEW_RIGHTS[:1], NEW_RIGHTS[1:]],
     ids=["neither", "no zrem…", "no pexpireat"],
 )
-async def test_without_the_rights_of_readers_a_user_locks_and_is_told_what_it_may_not(
+async def test_without_the_rights_of_readers_a_user_locks_and_the_refusal_names_the_right(
     place: Place, rights: tuple[str, ...]
 ) -> None:
     """These are the users of an older version."""
@@ -388,7 +389,9 @@ async def test_a_user_without_a_right_of_queues_never_leaves_a_set_that_does_not
         await place.command("ACL", "DELUSER", "limited")
 
 
-async def test_a_user_that_cannot_tell_readers_from_other_data_waits_for_them(place: Place) -> None:
+async def test_a_user_that_cannot_distinguish_readers_from_other_data_waits_for_them(
+    place: Place,
+) -> None:
     reader = await place.waiter()
     await ask(reader.node, read(A))
     try:
@@ -413,6 +416,6 @@ async def denied(user: Waiter, place: Place, command: Command, left: list[bytes]
     assert await place.command("EVAL", script, 1, "k") == b" ".join(left)
 
 
-def test_claims_of_readers_are_those_of_other_waiters() -> None:
+def test_claims_of_readers_have_the_form_of_other_claims() -> None:
     member = member_of(b"a" * 16, 1, 5.0, notified=True, reader=True)
     assert claim_of(3, member) == b"3:aaaaaaaaaaaaaaaa:1:r#5000"

@@ -1,4 +1,7 @@
-"""The contract, kept by a real node on every server version at hand, and what only a server can do."""
+"""The contract of a node, checked with a real node on every server version at hand.
+
+More tests check the properties that only a real server has.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +152,7 @@ class TestRedisNode(NodeContract):
             assert told.startswith(
                 "no client tracking, waiters poll: CLIENT CACHING refused: NOPERM"
             )
-            # The refusal is nobody's answer.
+            # The refusal answers no other request.
             assert await ask(node, look(b"a")) == KeyStates((KeyState.MISSING,))
             assert await ask(node, acquire(b"one", b"a")) is GRANTED
             assert await ask(node, MUTEX.watching((b"a",), (b"one",))) is ALL_OURS
@@ -167,7 +170,7 @@ class TestRedisNode(NodeContract):
         await heard.hears_of(b"a")
 
     async def test_counters_are_exact_up_to_two_to_the_fifty_third(self, place: RedisPlace) -> None:
-        """A server may write a score as it likes; what the scripts read of it must be the number."""
+        """Servers write scores in different forms. The scripts must read the exact number."""
         node, _ = await place.node()
         await self.trusted(node)
         await ask(node, acquire(b"one", b"a"))
@@ -186,7 +189,7 @@ class TestRedisNode(NodeContract):
     @pytest.mark.parametrize(
         "missing", [("resetchannels", "allchannels"), ("-subscribe", "+subscribe")]
     )
-    async def test_without_the_right_to_subscribe_a_node_locks_and_says_what_it_lacks(
+    async def test_without_the_right_to_subscribe_a_node_locks_and_names_the_missing_right(
         self, place: RedisPlace, missing: tuple[str, str]
     ) -> None:
         await place.command("ACL", "SETUSER", "default", missing[0])
@@ -212,7 +215,7 @@ class TestRedisNode(NodeContract):
     @pytest.mark.parametrize(
         "change", [("UNLINK", "a"), ("RENAME", "a", "b"), ("PEXPIRE", "a", "50000")]
     )
-    async def test_a_waiter_is_told_of_every_kind_of_change(
+    async def test_a_waiter_is_notified_of_every_kind_of_change(
         self, place: RedisPlace, change: tuple[str, ...]
     ) -> None:
         holder, _ = await place.node()
@@ -235,9 +238,9 @@ class TestRedisNode(NodeContract):
         assert not isinstance(reply, Exception)
         assert await ask(node, Command(MUTEX.inspect, (b"c",))) == Looked((FREE,))
 
-    async def test_asking_who_holds_a_name_leaves_nothing_tracked(self, place: RedisPlace) -> None:
-        """The server would remember each such name for as long as the connection lives, and count
-        it as its memory.
+    async def test_an_inspection_of_a_name_leaves_nothing_tracked(self, place: RedisPlace) -> None:
+        """A server remembers each tracked name for the life of the connection and counts the
+        names as its memory.
         """
         node, _ = await place.node()
         for name in (b"a", b"b", b"c"):
@@ -271,10 +274,10 @@ class TestRedisNode(NodeContract):
         assert await second.reply() == Released(0)
         assert await place.command("EXISTS", "a") == b"0"
 
-    async def test_a_release_that_is_sent_again_tells_who_asked_before_it_was_executed(
+    async def test_a_release_that_is_sent_again_notifies_a_caller_refused_before_its_execution(
         self, place: RedisPlace
     ) -> None:
-        """Of what it deletes itself a server tells a connection nothing (NOLOOP)."""
+        """A server does not notify a connection of its own deletions (NOLOOP)."""
         node, listener = await place.node()
         assert await ask(node, acquire(b"one", b"a")) is GRANTED
         await place.command("SCRIPT", "FLUSH")
@@ -340,7 +343,7 @@ class TestRedisNode(NodeContract):
         assert await place.command("TYPE", "hash") == b"hash"
         assert await ask(node, guarded.confirm(b"one", 9, b"hash")) == Unacknowledged(0)
 
-    async def test_a_key_of_another_type_is_released_by_force_only_when_told_so(
+    async def test_a_key_of_another_type_is_released_by_force_only_with_any_key(
         self, place: RedisPlace
     ) -> None:
         node, _ = await place.node()
@@ -359,7 +362,7 @@ class TestRedisNode(NodeContract):
         assert await place.command("EXISTS", "hash") == b"0"
 
     @pytest.mark.parametrize("labelled", [False, True])
-    async def test_a_look_names_the_type_of_each_key_that_is_no_lock(
+    async def test_an_inspection_names_the_type_of_each_key_that_is_no_lock(
         self, place: RedisPlace, labelled: bool
     ) -> None:
         node, _ = await place.node()
@@ -379,7 +382,7 @@ class TestRedisNode(NodeContract):
         assert listed.kind == "list"
         assert TTL - 5000 < listed.remaining * 1000 <= TTL
 
-    async def test_without_the_right_to_ask_for_types_a_look_says_another_type(
+    async def test_without_the_right_to_read_types_an_inspection_reports_another_type(
         self, place: RedisPlace
     ) -> None:
         await place.command("HSET", "hash", "field", "1")
@@ -394,7 +397,7 @@ class TestRedisNode(NodeContract):
         finally:
             await place.command("ACL", "SETUSER", "default", "+type")
 
-    async def test_a_key_of_another_type_spoils_nobody_elses_renewal_or_release(
+    async def test_a_key_of_another_type_spoils_no_renewal_or_release_of_another_key(
         self, place: RedisPlace
     ) -> None:
         node, _ = await place.node()
@@ -405,13 +408,15 @@ class TestRedisNode(NodeContract):
         ).states[1] is KeyState.OURS
         assert await ask(node, release(b"one", b"hash", b"a")) == Released(1)
 
-    async def test_a_lock_without_expiry_is_told_as_endless(self, place: RedisPlace) -> None:
+    async def test_the_refusal_of_a_lock_without_expiry_names_no_remaining_time(
+        self, place: RedisPlace
+    ) -> None:
         node, _ = await place.node()
         await place.command("SET", "a", "another")
         assert await ask(node, acquire(b"one", b"a")) == Refused(None, 1, 0)
         assert await ask(node, acquire(b"one", b"b", b"a")) == Refused(None, 2, 0)
 
-    async def test_the_key_is_what_other_libraries_write(self, place: RedisPlace) -> None:
+    async def test_a_key_has_the_form_that_other_libraries_write(self, place: RedisPlace) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"token", b"a"))
         assert await place.command("GET", "a") == b"token"

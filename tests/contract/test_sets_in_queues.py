@@ -93,7 +93,7 @@ class Both:
         self.nodes, self.listeners = nodes, listeners
 
     async def ask(self, command: Command) -> Any:
-        """Return what both answer; None and 0.0 are no times, any other is 1.0."""
+        """Return the answer of both nodes. Each time is 1.0 except None and 0.0."""
         asked: list[Sink] = [Asked(command) for _ in self.nodes]
         for node, sink in zip(self.nodes, asked, strict=True):
             node.ask(sink, 0)
@@ -185,17 +185,19 @@ async def test_a_refused_set_learns_the_highest_ticket_of_all_its_keys(both: Bot
     assert await both.acquire(b"fourth", b"b") == Refused(1.0, 1, 7)
 
 
-async def test_a_key_that_is_kept_for_a_set_tells_the_ticket_of_the_set(both: Both) -> None:
+async def test_the_refusal_of_a_key_reserved_for_a_set_names_the_ticket_of_the_set(
+    both: Both,
+) -> None:
     assert await both.acquire(b"holds b", b"b") is GRANTED
     assert await both.stand(claim_of(5, SET), b"a", b"b") == Standing(1.0, 0)
     assert await both.acquire(b"newcomer", b"a") == Refused(1.0, 1, 5)
     assert await both.acquire(b"newcomer", b"a", b"c") == Refused(1.0, 1, 5)
-    # It came later, and does not take what is kept for the set.
+    # It came later, and does not get a key that is reserved for the set.
     assert await both.acquire(b"later", b"a", claim=claim_of(6, OTHER)) == Refused(1.0, 1, 5)
     assert await both.acquire(b"earlier", b"a", claim=claim_of(4, OTHER)) is GRANTED
 
 
-async def test_what_is_kept_for_a_set_that_leaves_goes_to_the_first_in_the_queue(
+async def test_a_key_reserved_for_a_set_that_leaves_goes_to_the_first_in_the_queue(
     both: Both,
 ) -> None:
     assert await both.acquire(b"holds b", b"b") is GRANTED
@@ -222,7 +224,7 @@ async def test_a_release_that_offers_the_key_names_the_highest_ticket(both: Both
     assert (await both.release(b"set", b"c", b"b")).ticket == 0, "one of several keys"
 
 
-async def test_a_set_that_waits_for_its_first_key_keeps_none_of_the_others(both: Both) -> None:
+async def test_a_set_that_waits_for_its_first_key_reserves_no_other_key(both: Both) -> None:
     assert await both.acquire(b"holds a", b"a") is GRANTED
     assert await both.stand(claim_of(1, SET), b"a", b"b") == Standing(1.0, 0)
     assert await both.acquire(b"b is free", b"b") is GRANTED
@@ -258,7 +260,7 @@ async def test_a_set_that_goes_on_to_its_next_key_leaves_the_queue_of_the_key_be
     assert (await both.stand(claim_of(4, OTHER), b"a")).rank == 0
 
 
-async def test_a_key_that_is_kept_already_is_not_kept_for_longer_by_another_look(
+async def test_a_key_that_is_already_reserved_is_not_reserved_for_longer_by_another_request(
     both: Both,
 ) -> None:
     brief = member_of(b"a" * 16, 1, 0.001, notified=False)

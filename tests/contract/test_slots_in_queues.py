@@ -1,4 +1,4 @@
-"""Semaphores in the queues: every server answers as the in-memory node does, remaining times aside."""
+"""Semaphores in the queues: every server answers like the in-memory node except for times."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ GRACE = 20.0
 
 
 def member(manager: str, limit: int) -> bytes:
-    """A waiter that asks by itself.
+    """Return a waiter that polls.
 
-    Of one that receives messages, the process must be connected.
+    A waiter that receives messages would need a connected process.
     """
     return member_of(manager.encode() * 16, 1, GRACE, limit, notified=False)
 
@@ -66,7 +66,7 @@ async def offered(both: Both, limit: int = 3) -> list[bool]:
     return [type(look) is Free and look.offered is not None for look in looked.keys]
 
 
-async def test_a_released_slot_is_offered_to_the_first_waiter_whichever_slot_it_is(
+async def test_any_slot_that_is_released_is_offered_to_the_first_waiter(
     both: Both,
 ) -> None:
     await fill(both)
@@ -80,10 +80,10 @@ async def test_a_released_slot_is_offered_to_the_first_waiter_whichever_slot_it_
     assert await stand(both, 2, TWO) == Standing(1.0, 0)
 
 
-async def test_an_offer_of_a_slot_names_the_highest_ticket_of_all_who_wait_or_have_an_offer(
+async def test_an_offer_of_a_slot_names_the_highest_ticket_of_all_waiters_and_offers(
     both: Both,
 ) -> None:
-    """By it a task behind the one that is offered the slot takes a ticket without an attempt."""
+    """The task behind the offered task takes a ticket from the offer without an attempt."""
     first, second = (member_of(b"d" * 16, line, GRACE, 3, notified=True) for line in (1, 2))
     await fill(both)
     await stand(both, 3, first)
@@ -112,14 +112,16 @@ async def test_slots_that_are_free_are_offered_to_as_many_waiters_as_there_are(b
     )
 
 
-async def test_who_gets_one_slot_leaves_what_else_was_offered_to_it_to_the_next(both: Both) -> None:
-    """Nodes may offer different slots to one waiter. It takes one of them everywhere."""
+async def test_a_waiter_that_gets_a_slot_leaves_its_other_offers_to_the_next_waiter(
+    both: Both,
+) -> None:
+    """Nodes may offer different slots to one waiter. The waiter takes one slot on all nodes."""
     await fill(both)
     assert await stand(both, 1, ONE) == Standing(1.0, 0)
     assert await both.release(b"t1", b"gpu#1") == released(1)
     assert await stand(both, 2, TWO) == Standing(1.0, 0)
     assert await both.release(b"t2", b"gpu#2") == released(1)
-    # The first may take what is offered to the second, because its ticket is lower.
+    # The first may take the offer to the second, because its ticket is lower.
     assert await both.acquire(b"x", b"gpu#2", claim=claim_of(1, ONE)) is GRANTED
     assert await offered(both) == [True, False, False]
     assert await stand(both, 2, TWO) == Standing(0.0, 0, (1,))
@@ -128,7 +130,7 @@ async def test_who_gets_one_slot_leaves_what_else_was_offered_to_it_to_the_next(
 @pytest.mark.parametrize(
     "order", list(permutations((1, 2, 3))), ids=lambda order: "".join(map(str, order))
 )
-async def test_in_whatever_order_slots_become_free_the_lowest_is_offered_to_the_first_waiter(
+async def test_the_lowest_slot_is_offered_to_the_first_waiter_in_any_order_of_releases(
     both: Both, order: tuple[int, ...]
 ) -> None:
     """Releases reach the nodes in different orders.
@@ -176,7 +178,7 @@ async def test_a_waiter_with_a_lower_limit_is_passed_over_for_higher_slots_alone
     assert await both.acquire(b"x", b"gpu#1", claim=claim_of(1, LOW)) is GRANTED
 
 
-async def test_who_waits_for_the_key_of_a_slot_as_a_lock_comes_first_and_gets_no_other_slot(
+async def test_a_lock_that_waits_for_the_key_of_a_slot_comes_first_and_gets_no_other_slot(
     both: Both,
 ) -> None:
     await fill(both)
@@ -191,7 +193,7 @@ async def test_who_waits_for_the_key_of_a_slot_as_a_lock_comes_first_and_gets_no
     assert await stand(both, 2, TWO) == Standing(0.0, 0, (2,))
 
 
-async def test_a_waiter_for_any_slot_stays_one_when_its_slot_goes_to_an_earlier_waiter_for_a_lock(
+async def test_a_waiter_for_any_slot_keeps_waiting_when_an_earlier_lock_waiter_gets_its_slot(
     both: Both,
 ) -> None:
     await fill(both)
@@ -207,7 +209,7 @@ async def test_a_waiter_for_any_slot_stays_one_when_its_slot_goes_to_an_earlier_
     assert await offered(both) == [False, False, False], "it waits nowhere else"
 
 
-async def test_who_leaves_passes_each_slot_on_that_is_offered_to_it(both: Both) -> None:
+async def test_a_waiter_that_leaves_passes_on_each_slot_that_is_offered_to_it(both: Both) -> None:
     await fill(both)
     assert await stand(both, 1, ONE) == Standing(1.0, 0)
     assert await both.release(b"t1", b"gpu#1") == released(1)
@@ -218,7 +220,7 @@ async def test_who_leaves_passes_each_slot_on_that_is_offered_to_it(both: Both) 
     assert await both.ask(MUTEX.inspecting((b"gpu#1",))) == Looked((FREE,))
 
 
-async def test_how_many_wait_is_told_for_each_slot(both: Both) -> None:
+async def test_an_inspection_counts_the_waiters_for_each_slot(both: Both) -> None:
     await fill(both)
     assert await stand(both, 1, ONE) == Standing(1.0, 0)
     assert await stand(both, 2, TWO) == Standing(1.0, 1)

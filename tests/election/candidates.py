@@ -21,7 +21,7 @@ def now() -> float:
 
 @dataclass
 class Log:
-    """Who began and ended a term, and when.
+    """The beginnings and ends of terms.
 
     Attributes:
         lines: The label, "+" or "-", and the time.

@@ -1,5 +1,6 @@
-"""Elections on real servers and on the testing kit's nodes: who leads, a killed leader, and a loss
-on purpose.
+"""Elections on real servers and on the nodes of the testing kit.
+
+The leader changes, is killed, or loses its term on purpose.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aioredlock_ng.testing import MemoryNodes, lose_at, lose_lock
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from aioredlock_ng import Election, Lease
     from tests.support.node_set import NodeSet
@@ -57,7 +58,7 @@ async def managers(
         yield first, second
 
 
-def leading_until_cancelled(begun: list[str], label: str) -> Callable[[Lease], object]:
+def leading_until_cancelled(begun: list[str], label: str) -> Callable[[Lease], Awaitable[None]]:
     async def main(_lease: Lease) -> None:
         begun.append(label)
         await asyncio.Event().wait()
@@ -70,7 +71,7 @@ async def seen_by(election: Election, seen: list[str | None]) -> None:
         seen.append(leader)  # noqa: PERF401 - a list that others read meanwhile
 
 
-async def test_the_lead_goes_from_one_to_the_next_and_a_watcher_sees_it(
+async def test_the_lead_passes_to_the_next_candidate_and_a_watcher_sees_it(
     managers: tuple[Redlock, Redlock],
 ) -> None:
     first, second = managers
@@ -79,10 +80,10 @@ async def test_the_lead_goes_from_one_to_the_next_and_a_watcher_sees_it(
     ann, bob = first.election(NAME, label="ann"), second.election(NAME, label="bob")
     tasks = [
         asyncio.ensure_future(seen_by(second.election(NAME), seen)),
-        asyncio.ensure_future(ann.run(leading_until_cancelled(begun, "ann"))),  # type: ignore[arg-type]
+        asyncio.ensure_future(ann.run(leading_until_cancelled(begun, "ann"))),
     ]
     await eventually(lambda: seen[-1:] == ["ann"])
-    tasks.append(asyncio.ensure_future(bob.run(leading_until_cancelled(begun, "bob"))))  # type: ignore[arg-type]
+    tasks.append(asyncio.ensure_future(bob.run(leading_until_cancelled(begun, "bob"))))
     await asyncio.sleep(0.2)
     assert await ann.resign()
     await eventually(lambda: begun == ["ann", "bob"])
@@ -98,13 +99,13 @@ async def test_a_leader_loses_its_term_on_purpose(managers: tuple[Redlock, Redlo
     first, second = managers
     election = first.election(NAME, rejoin=False)
     begun: list[str] = []
-    running = asyncio.ensure_future(election.run(leading_until_cancelled(begun, "ann")))  # type: ignore[arg-type]
+    running = asyncio.ensure_future(election.run(leading_until_cancelled(begun, "ann")))
     await eventually(lambda: begun)
     await lose_lock(second, NAME)
     with pytest.raises(LockLost):
         await running
     with lose_at(NAME, "acquired"), pytest.raises(LockLost):
-        await election.run(leading_until_cancelled(begun, "ann"))  # type: ignore[arg-type]
+        await election.run(leading_until_cancelled(begun, "ann"))
 
 
 async def test_a_killed_leader_is_followed_within_its_ttl(three_nodes: NodeSet) -> None:
@@ -116,7 +117,7 @@ async def test_a_killed_leader_is_followed_within_its_ttl(three_nodes: NodeSet) 
         assert victim.stdout is not None
         assert await victim.stdout.readline() == b"leads\n"
         running = asyncio.ensure_future(
-            redlock.election(NAME, label="next").run(leading_until_cancelled(begun, "next"))  # type: ignore[arg-type]
+            redlock.election(NAME, label="next").run(leading_until_cancelled(begun, "next"))
         )
         await asyncio.sleep(0.3)
         victim.send_signal(signal.SIGKILL)

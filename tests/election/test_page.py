@@ -1,4 +1,4 @@
-"""The Python of docs/election.md runs, and its table names what exists."""
+"""The Python of docs/election.md runs, and its table names existing methods."""
 
 from __future__ import annotations
 

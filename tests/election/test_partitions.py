@@ -34,7 +34,10 @@ def test_no_two_bodies_work_at_once_in_any_partition(seed: int) -> None:
 
 
 async def _partitions(draw: random.Random) -> tuple[Log, float]:
-    """Cut the leader off so many times; return the log and the shortest pause between two leaders."""
+    """Cut the leader off several times.
+
+    Return the log and the shortest pause between two leaders.
+    """
     log = Log()
     async with Rig(3) as rig:
         processes = [await rig.process(ttl=TTL, node_timeout=0.1) for _ in range(3)]

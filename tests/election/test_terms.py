@@ -38,7 +38,7 @@ async def forever(_lease: Lease) -> None:
     await asyncio.Event().wait()
 
 
-async def test_run_returns_what_main_returns_and_releases_the_lock(rig: Rig) -> None:
+async def test_run_returns_the_result_of_main_and_releases_the_lock(rig: Rig) -> None:
     election = (await rig.process()).redlock.election(NAME, label="ann")
 
     async def main(lease: Lease) -> int:
@@ -83,7 +83,7 @@ async def test_a_cancelled_leader_ends_its_body_before_it_releases(rig: Rig) -> 
     await stop(second)
 
 
-async def test_a_leader_without_a_majority_ends_before_anybody_else_begins(
+async def test_a_leader_without_a_majority_ends_before_another_leader_begins(
     rig: Rig, events: list[Event], caplog: pytest.LogCaptureFixture
 ) -> None:
     ann = await rig.process(ttl=3.0, sinks=[events.append])
@@ -152,7 +152,7 @@ async def test_the_next_leaders_lock_survives_a_late_release(rig: Rig) -> None:
     log = Log()
     first = Candidate(ann.redlock.election(NAME, label="ann"), log)
     await asyncio.sleep(0.3)
-    # What it sends from now on arrives late.
+    # Its later requests arrive late.
     for node in ann.nodes:
         node.hang()
     await asyncio.sleep(0.3)
@@ -299,7 +299,7 @@ async def test_fifty_candidates_cost_five_commands_per_second_on_five_nodes_toge
     ]
     await asyncio.sleep(10.0)
     asked = [process.questions() for process in processes]
-    # Two of the rarest looks.
+    # Two of the rarest requests.
     await asyncio.sleep(620.0)
     assert sum(map(len, asked)) / 620.0 <= 5.0
     await stop(*candidates)
@@ -468,7 +468,7 @@ async def test_a_clean_up_that_outlives_the_lease_of_a_closed_manager_is_reporte
 
 
 @pytest.mark.parametrize("how", ["resign", "release"])
-async def test_a_body_that_works_on_after_it_gave_the_lead_away_has_not_outlived_it(
+async def test_a_body_that_works_on_after_it_gave_up_the_lead_has_not_outlived_its_term(
     rig: Rig, events: list[Event], how: str
 ) -> None:
     process = await rig.process(ttl=1.0, sinks=[events.append])
@@ -540,7 +540,9 @@ async def test_a_term_does_not_begin_with_less_than_the_margin(rig: Rig) -> None
     await stop(candidate)
 
 
-async def test_the_events_of_a_term_tell_its_cause(rig: Rig, events: list[Event]) -> None:
+async def test_the_events_of_a_term_name_the_cause_of_its_end(
+    rig: Rig, events: list[Event]
+) -> None:
     process = await rig.process(ttl=1.0, sinks=[events.append])
     election = process.redlock.election(NAME, label="ann", rejoin=False)
 

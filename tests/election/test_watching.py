@@ -22,7 +22,7 @@ KEY = NAME.encode()
 
 
 class Watcher:
-    """Writes down what `watch` yields, and when."""
+    """Records the values of `watch` and their times."""
 
     def __init__(self, election: Election) -> None:
         self.seen: list[str | None] = []
@@ -154,12 +154,12 @@ async def test_each_change_of_leader_is_one_event_of_an_election(
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_fifty_candidates_send_their_looks_and_the_leader_its_renewals_and_nothing_else(
+async def test_fifty_candidates_send_only_queue_requests_and_renewals_of_the_leader(
     rig: Rig,
 ) -> None:
     """The bound holds from the start.
 
-    A test of terms has the average over two of the rarest looks.
+    A test of terms has the average over two of the rarest requests.
     """
     processes = [await rig.process() for _ in range(50)]
     log = Log()

@@ -1,4 +1,4 @@
-"""A test with a `rig` fails when anything went wrong in a callback that nobody awaits."""
+"""A test with a `rig` fails if a callback of the event loop raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Getting a lock, or not: who decides, how soon, what is left behind, and what the caller is told."""
+"""Acquisition of a lock: the votes, the time they take, the clean-up, and the errors."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ async def test_a_free_lock_is_granted_by_all_nodes_and_released_on_all(rig: Rig)
 
 @pytest.mark.parametrize("rig", [1, 2, 3, 4, 5], indirect=True)
 @pytest.mark.parametrize("fault", ["hang", "disconnect", "refuse"])
-async def test_a_minority_in_trouble_stops_nobody_and_a_majority_stops_all(
-    rig: Rig, fault: str
-) -> None:
+async def test_an_acquire_fails_only_if_a_majority_of_nodes_fails(rig: Rig, fault: str) -> None:
     process = await rig.process()
     total = len(rig.servers)
     spare = total - (total // 2 + 1)
@@ -108,7 +106,7 @@ async def test_a_lock_held_by_another_is_held_though_one_node_is_down(rig: Rig, 
         await process.lock("a", blocking_timeout=0.5).acquire()
 
 
-async def test_a_held_lock_with_a_node_down_is_not_asked_for_in_a_hot_loop(rig: Rig) -> None:
+async def test_a_held_lock_with_a_node_down_is_not_requested_in_a_hot_loop(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a")
     rig.disconnect(1)
@@ -117,7 +115,7 @@ async def test_a_held_lock_with_a_node_down_is_not_asked_for_in_a_hot_loop(rig: 
     assert process.redlock.stats().attempts < 40
 
 
-async def test_errors_say_what_every_node_said_and_survive_pickling(rig: Rig) -> None:
+async def test_errors_carry_the_vote_of_every_node_and_survive_pickling(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=7.0, on=(0, 1))
     with pytest.raises(LockHeld) as caught:
@@ -130,7 +128,7 @@ async def test_errors_say_what_every_node_said_and_survive_pickling(rig: Rig) ->
     assert 0 < error.elapsed < 0.1
 
 
-async def test_what_no_waiting_cures_is_told_at_once(rig: Rig) -> None:
+async def test_a_permanent_refusal_by_a_majority_is_raised_at_once(rig: Rig) -> None:
     process = await rig.process()
     rig.refuse("NOPERM this user has no permissions", 0, 1)
     with pytest.raises(QuorumUnreachable, match="NOPERM"):
@@ -156,7 +154,7 @@ async def test_blocking_timeout_bounds_everything_although_all_nodes_hang(
 @pytest.mark.parametrize(
     ("names", "whom"), [(("b",), "another after"), (("a",), "bob in this process after")]
 )
-async def test_blocking_timeout_tells_that_another_holds_it(
+async def test_the_error_of_a_blocking_timeout_names_the_holder(
     rig: Rig, names: tuple[str, ...], whom: str
 ) -> None:
     process = await rig.process(owner="bob")
@@ -186,12 +184,12 @@ async def test_blocking_timeout_goes_on_while_the_lock_changes_hands(rig: Rig) -
     with pytest.raises(AcquireTimeout):
         await process.lock("a", blocking_timeout=1.5).acquire()
     assert now() - before == pytest.approx(1.5, abs=0.001)
-    # A change is looked at; the key is never free when the look comes.
+    # A change causes a request. The key is never free when the request arrives.
     assert process.redlock.stats().attempts <= 3
     changing.cancel()
 
 
-async def test_elapsed_and_drift_are_taken_off_what_remains(rig: Rig) -> None:
+async def test_elapsed_time_and_drift_are_subtracted_from_the_remaining_time(rig: Rig) -> None:
     process = await rig.process(ttl=10.0)
     rig.ways[:] = [0.02] * 3
     lease = await process.lock("a").acquire()
@@ -296,7 +294,7 @@ async def test_the_majority_listed_first_being_down_leaves_no_key_on_the_rest(ri
         assert rig.clean
 
 
-async def test_releases_owed_to_a_lost_node_are_delivered_when_it_is_back(rig: Rig) -> None:
+async def test_pending_releases_are_delivered_to_a_lost_node_when_it_reconnects(rig: Rig) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     await asyncio.sleep(0.01)
@@ -326,7 +324,7 @@ async def test_an_acquire_whose_answer_was_cut_off_is_released_when_the_node_is_
     assert rig.clean
 
 
-async def test_a_timeout_in_the_middle_of_an_attempt_tells_what_the_nodes_said_before(
+async def test_a_timeout_during_an_attempt_reports_the_votes_of_the_attempt_before(
     rig: Rig,
 ) -> None:
     process = await rig.process()

@@ -1,5 +1,6 @@
-"""Whether a quorum of nodes can grant: its loss and its return are told once each, and callers need
-not wait for it.
+"""The availability of a quorum.
+
+Its loss and its return are reported once each, and a caller can refuse to wait for it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def of_quorum(heard: list[Event]) -> list[Any]:
     return [event for event in heard if isinstance(event, QuorumLost | QuorumRegained)]
 
 
-async def test_a_majority_that_is_lost_is_told_once_and_once_when_it_is_back(
+async def test_the_loss_and_the_return_of_a_quorum_are_reported_once_each(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "aioredlock_ng")
@@ -70,12 +71,15 @@ async def test_a_majority_that_is_lost_is_told_once_and_once_when_it_is_back(
         ("WARNING", f"no quorum: 1 of 3 nodes can grant locks, 2 are needed: {down}"),
         (
             "INFO",
-            "a quorum is back: 2 of 3 nodes can grant locks, 2 are needed; there was no quorum for 3.0 s",
+            (
+                "a quorum is back: 2 of 3 nodes can grant locks, 2 are needed; "
+                "there was no quorum for 3.0 s"
+            ),
         ),
     ]
 
 
-async def test_an_open_without_a_majority_is_told_once(rig: Rig) -> None:
+async def test_opening_without_a_quorum_is_reported_once(rig: Rig) -> None:
     heard: list[Event] = []
     rig.stop(0, 1)
     process = await rig.process(sinks=[heard.append], recovery_guard=None)
@@ -194,7 +198,7 @@ async def test_wait_ready_refuses_another_event_loop_and_ready_does_not(rig: Rig
 
 
 @pytest.mark.parametrize("timeout", [-1, True, "5", float("nan")])
-async def test_wait_ready_refuses_what_is_no_time(rig: Rig, timeout: Any) -> None:
+async def test_wait_ready_refuses_an_invalid_timeout(rig: Rig, timeout: Any) -> None:
     process = await rig.process()
     with pytest.raises(ConfigurationError, match="timeout must be"):
         await process.redlock.wait_ready(timeout)
@@ -259,7 +263,7 @@ async def test_fail_fast_ends_once_nodes_that_hang_count_as_suspect(rig: Rig) ->
     assert now() - since < 0.2
 
 
-async def test_fail_fast_does_not_stand_in_line_behind_a_holder_of_this_process_without_a_majority(
+async def test_fail_fast_does_not_wait_behind_a_holder_of_its_process_without_a_majority(
     rig: Rig,
 ) -> None:
     process = await rig.process()
@@ -273,7 +277,7 @@ async def test_fail_fast_does_not_stand_in_line_behind_a_holder_of_this_process_
     assert lease.valid
 
 
-async def test_fail_fast_ends_a_wait_amid_which_the_majority_is_lost(rig: Rig) -> None:
+async def test_fail_fast_ends_a_wait_during_which_the_majority_is_lost(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a")
     waiting = asyncio.create_task(process.lock("a", blocking_timeout=50, fail_fast=True).acquire())
@@ -319,7 +323,7 @@ async def test_fail_fast_waits_for_a_holder_whose_nodes_are_only_just_back(rig: 
     assert process.redlock.stats().waiting == 0
 
 
-async def test_fail_fast_is_refused_at_once_what_its_own_task_holds(rig: Rig) -> None:
+async def test_a_fail_fast_lock_that_its_own_task_holds_is_refused_at_once(rig: Rig) -> None:
     process = await rig.process()
     async with process.lock("a"):
         for index in (0, 1):

@@ -2,7 +2,8 @@
 caller expects it.
 """
 
-# ruff: noqa: PT012 - what is raised at the end of a body is the subject, so whole bodies stand inside pytest.raises
+# Errors at the end of a body are the subject, so whole bodies stand inside pytest.raises.
+# ruff: noqa: PT012
 from __future__ import annotations
 
 import asyncio
@@ -85,7 +86,7 @@ async def test_a_body_is_cancelled_on_loss_and_its_finally_completes(rig: Rig) -
     await asyncio.sleep(0)
 
 
-async def test_a_body_is_told_no_later_than_its_deadline(rig: Rig) -> None:
+async def test_a_body_is_cancelled_no_later_than_its_deadline(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     with pytest.raises(LockLost):
         async with process.lock("a") as lease:
@@ -131,7 +132,7 @@ async def test_a_timeout_inside_the_body_stays_a_timeout(rig: Rig) -> None:
         assert lease.valid
 
 
-async def test_a_body_that_never_awaits_learns_at_exit(rig: Rig) -> None:
+async def test_a_body_that_never_awaits_learns_of_its_loss_at_exit(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     with pytest.raises(LockLost):
         async with process.lock("a"):
@@ -141,7 +142,7 @@ async def test_a_body_that_never_awaits_learns_at_exit(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("on_lost", ["cancel", "flag"])
-async def test_a_body_that_never_awaits_learns_at_exit_that_its_keys_were_taken(
+async def test_a_body_that_never_awaits_learns_at_exit_that_its_keys_were_deleted(
     rig: Rig, on_lost: Any
 ) -> None:
     process, rival = await rig.process(), await rig.process()
@@ -155,7 +156,7 @@ async def test_a_body_that_never_awaits_learns_at_exit_that_its_keys_were_taken(
     await rival.lock("a").acquire()
 
 
-async def test_keys_that_went_by_themselves_behind_the_deadline_are_no_loss(rig: Rig) -> None:
+async def test_keys_that_expired_after_the_deadline_are_no_loss(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     async with process.lock("a", auto_extend=False):
         await asyncio.sleep(0.98)
@@ -164,7 +165,7 @@ async def test_keys_that_went_by_themselves_behind_the_deadline_are_no_loss(rig:
     assert rig.clean
 
 
-async def test_keys_that_were_taken_are_a_note_on_the_bodys_own_error(rig: Rig) -> None:
+async def test_deleted_keys_are_a_note_on_the_bodys_own_error(rig: Rig) -> None:
     process = await rig.process()
     with pytest.raises(HTTPError) as caught:
         async with process.lock("a"):
@@ -173,7 +174,7 @@ async def test_keys_that_were_taken_are_a_note_on_the_bodys_own_error(rig: Rig) 
     assert any("was lost" in note for note in caught.value.__notes__)
 
 
-async def test_a_body_that_released_by_itself_leaves_in_peace(rig: Rig) -> None:
+async def test_a_body_that_ended_its_own_lease_leaves_without_an_error(rig: Rig) -> None:
     process = await rig.process()
     async with process.lock("a") as lease:
         assert await lease.release() is True
@@ -183,7 +184,7 @@ async def test_a_body_that_released_by_itself_leaves_in_peace(rig: Rig) -> None:
 
 @pytest.mark.parametrize("how", ["lost", "overdue"])
 @pytest.mark.parametrize("on_lost", ["cancel", "flag"])
-async def test_a_body_does_not_begin_with_a_lease_that_is_over_already(
+async def test_a_body_does_not_begin_with_a_lease_that_has_already_ended(
     rig: Rig, on_lost: Any, how: str
 ) -> None:
     process = await rig.process(ttl=10.0)
@@ -311,7 +312,7 @@ async def test_a_loss_found_by_check_is_raised_without_a_phantom_cancellation(ri
         "verify",
     ],
 )
-async def test_a_loss_found_by_asking_is_raised_without_a_phantom_cancellation(
+async def test_a_loss_found_by_extend_or_verify_is_raised_without_a_phantom_cancellation(
     rig: Rig, call: str
 ) -> None:
     process = await rig.process(ttl=30.0)
@@ -349,7 +350,7 @@ async def test_a_cancelled_exit_still_waits_until_a_quorum_has_released(
     assert [bool(keys) for keys in rig.keys()].count(False) >= 2  # noqa: SIM118
 
 
-async def test_a_deadline_that_passes_while_extending_is_told_at_the_deadline(rig: Rig) -> None:
+async def test_a_deadline_that_passes_during_an_extend_ends_it_at_the_deadline(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     with pytest.raises(LockLost):
         async with process.lock("a", auto_extend=False) as lease:
@@ -362,7 +363,7 @@ async def test_a_deadline_that_passes_while_extending_is_told_at_the_deadline(ri
                 assert now() == pytest.approx(deadline, abs=1e-5)
 
 
-async def test_with_flag_nothing_is_cancelled_and_the_exit_tells(rig: Rig) -> None:
+async def test_on_lost_flag_cancels_nothing_and_the_exit_raises_the_loss(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     with pytest.raises(LockLost):
         async with process.lock("a", on_lost="flag") as lease:
@@ -374,7 +375,7 @@ async def test_with_flag_nothing_is_cancelled_and_the_exit_tells(rig: Rig) -> No
     assert task().cancelling() == 0
 
 
-async def test_a_lease_from_acquire_cancels_nobody(rig: Rig) -> None:
+async def test_the_loss_of_a_lease_from_acquire_cancels_no_task(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     lease = await process.lock("a").acquire()
     rig.hang(0, 1, 2)
@@ -383,7 +384,7 @@ async def test_a_lease_from_acquire_cancels_nobody(rig: Rig) -> None:
     assert task().cancelling() == 0
 
 
-async def test_entering_and_leaving_in_different_tasks(rig: Rig) -> None:
+async def test_a_lock_may_be_entered_and_left_in_different_tasks(rig: Rig) -> None:
     process = await rig.process()
     lock = process.lock("a")
     stack = contextlib.AsyncExitStack()
@@ -446,7 +447,7 @@ async def test_leaving_in_another_task_never_releases_the_lease_of_a_task_that_i
     assert rig.clean
 
 
-async def test_the_bodys_own_error_wins_over_a_leaving_that_cannot_be_known(rig: Rig) -> None:
+async def test_the_bodys_own_error_wins_over_an_ambiguous_exit(rig: Rig) -> None:
     process = await rig.process()
     stack, holder = await over_and_held(process)
     with pytest.raises(HTTPError) as caught:
@@ -456,7 +457,7 @@ async def test_the_bodys_own_error_wins_over_a_leaving_that_cannot_be_known(rig:
     await end(holder)
 
 
-async def test_a_lease_whose_leaving_could_not_be_known_is_released_when_the_other_entries_are_left(
+async def test_a_lease_with_an_ambiguous_exit_is_released_when_the_other_entries_are_left(
     rig: Rig,
 ) -> None:
     process = await rig.process()
@@ -491,17 +492,17 @@ async def test_the_entries_of_one_task_end_in_reverse_order(rig: Rig) -> None:
             assert rig.clean
 
 
-async def test_leaving_what_nobody_entered_is_an_error_that_says_so(rig: Rig) -> None:
+async def test_leaving_a_lock_that_was_not_entered_is_an_error(rig: Rig) -> None:
     process = await rig.process()
     lock = process.lock("a")
     with pytest.raises(RedlockError, match="no `async with` of this Lock object is open"):
         await lock.__aexit__(None, None, None)
 
 
-async def test_leaving_in_a_task_that_somebody_else_cancelled_stays_a_cancellation_though_the_lease_was_lost(
+async def test_an_exit_in_a_task_cancelled_from_outside_stays_a_cancellation_after_a_loss(
     rig: Rig,
 ) -> None:
-    """Whom the loss cancelled is the task that entered, which is done."""
+    """The loss cancels the task that entered the lock, and that task has ended."""
     process = await rig.process()
     lock = process.lock("a")
     stack = contextlib.AsyncExitStack()
@@ -707,7 +708,7 @@ async def test_a_body_whose_own_timeout_beats_the_answer_to_its_extend_is_cancel
 
 
 @pytest.mark.parametrize("look", ["lost", "wait_lost", "repr"])
-async def test_who_looks_at_a_lease_that_is_over_is_cancelled_all_the_same(
+async def test_a_task_that_inspects_its_expired_lease_is_still_cancelled(
     rig: Rig, look: str
 ) -> None:
     process = await rig.process(ttl=1.0)
@@ -737,7 +738,7 @@ async def test_a_lock_whose_lease_is_over_is_waited_for_by_its_last_holder_too(r
             assert again.valid
 
 
-async def test_outside_of_any_task_nobody_is_taken_for_the_holder(rig: Rig) -> None:
+async def test_code_outside_of_any_task_is_not_taken_for_the_holder(rig: Rig) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     driven = process.lock("a").acquire()

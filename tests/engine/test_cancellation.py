@@ -1,5 +1,6 @@
-"""Interrupted at any instant, in any way: no key is left, the next one gets it, nothing leaks, the
-caller is told right.
+"""Calls that are interrupted at any instant, in any way.
+
+No key is left, the next task gets the lock, nothing leaks, and the caller sees its interruption.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ MOST_STEPS = 400
 
 @dataclass
 class World:
-    """What one scenario plays in."""
+    """The surroundings of one scenario."""
 
     rig: Rig
     mine: Process
@@ -275,7 +276,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 class Interruption:
-    """One way to end a coroutine from outside, and what its caller must see then."""
+    """One way to end a coroutine from outside, and the outcome that its caller must see."""
 
     def __init__(self) -> None:
         self.struck = False
@@ -291,10 +292,10 @@ class Interruption:
         raise NotImplementedError
 
     def strike_again(self) -> None:
-        """For those that strike twice."""
+        """Interrupt the task again, if this interruption can repeat."""
 
     def check(self, task: asyncio.Task[None]) -> None:
-        """Assert that the caller was told right, given that `strike` came in time."""
+        """Assert that the caller saw the interruption, given that `strike` came in time."""
         raise NotImplementedError
 
     async def run(self, work: Awaitable[None]) -> None:
@@ -337,7 +338,7 @@ class Timeout(Interruption):
             await self.marked(work)
 
     def strike(self) -> None:
-        # What its timer does when the time is up.
+        # The timer does the same when the time is up.
         self.timeout._on_timeout()
 
     def check(self, task: asyncio.Task[None]) -> None:
@@ -414,7 +415,7 @@ INTERRUPTIONS: dict[str, tuple[type[Interruption], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("interruption", INTERRUPTIONS)
-def test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it(
+def test_a_call_interrupted_at_any_instant_leaves_nothing_and_the_next_gets_the_lock(
     interruption: str, scenario: str
 ) -> None:
     for step in range(1, MOST_STEPS):
@@ -465,9 +466,9 @@ async def interrupted(
 async def interrupt_once(
     loop: SteppedLoop, interruption: str, scenario: str, at: int, **options: Any
 ) -> bool:
-    """Play the scenario once; False when it was over before step `at`.
+    """Play the scenario once. Return False if it ended before step `at`.
 
-    `options` are those of the interrupted manager.
+    `options` are the options of the interrupted manager.
     """
     prepare, play = SCENARIOS[scenario]
     kind, repeats = INTERRUPTIONS[interruption]

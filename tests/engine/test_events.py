@@ -1,6 +1,4 @@
-"""Every thing that happens is told once, to everybody who listens; with nobody listening, nothing
-is made.
-"""
+"""Each occurrence is one event for each sink. Without a sink no event is made."""
 
 from __future__ import annotations
 
@@ -62,7 +60,9 @@ async def test_an_uncontended_cycle_is_an_acquisition_and_a_release(rig: Rig) ->
     assert lease.token not in repr(heard)
 
 
-async def test_a_wait_tells_who_handed_on_and_how_often_was_asked(rig: Rig) -> None:
+async def test_a_lock_passed_on_within_a_process_is_reported_with_the_waiting_time(
+    rig: Rig,
+) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     first = await process.lock("a").acquire()
@@ -90,7 +90,7 @@ async def test_the_lease_of_a_semaphore_is_reported_with_its_slot(rig: Rig) -> N
     assert told == [("gpu", one.slot), ("gpu", other.slot), ("a", None)]
 
 
-async def test_a_waiter_in_another_process_is_woken_by_what_the_servers_tell(rig: Rig) -> None:
+async def test_a_waiter_in_another_process_is_woken_by_a_notification(rig: Rig) -> None:
     heard: list[Event] = []
     holder = await rig.process()
     process = await rig.process(sinks=[heard.append])
@@ -118,7 +118,7 @@ async def test_a_waiter_is_woken_by_expiry(rig: Rig) -> None:
     assert causes
 
 
-async def test_failures_are_told_with_the_error_and_the_votes(rig: Rig) -> None:
+async def test_failures_are_reported_with_the_error_and_the_votes(rig: Rig) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     rig.occupy(b"a")
@@ -133,7 +133,7 @@ async def test_failures_are_told_with_the_error_and_the_votes(rig: Rig) -> None:
     assert "held by another" in failed[0].reason
 
 
-async def test_an_acquisition_that_aclose_ends_is_told(rig: Rig) -> None:
+async def test_an_acquisition_that_aclose_ends_is_reported(rig: Rig) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     rig.occupy(b"a")
@@ -146,7 +146,7 @@ async def test_an_acquisition_that_aclose_ends_is_told(rig: Rig) -> None:
     assert (failed.error, failed.votes) == ("RedlockClosed", ())
 
 
-async def test_a_cancelled_wait_is_told_once(rig: Rig) -> None:
+async def test_a_cancelled_wait_is_reported_once(rig: Rig) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     rig.occupy(b"a")
@@ -158,7 +158,7 @@ async def test_a_cancelled_wait_is_told_once(rig: Rig) -> None:
     assert event.attempts == 1
 
 
-async def test_a_loss_is_told_to_the_log_and_to_the_sinks(
+async def test_a_loss_is_reported_to_the_log_and_to_the_sinks(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Event] = []
@@ -178,7 +178,7 @@ async def test_a_loss_is_told_to_the_log_and_to_the_sinks(
     assert not any(isinstance(event, LeaseReleased) for event in heard)
 
 
-async def test_renewals_are_told_in_batches_and_failed_ones_one_by_one(rig: Rig) -> None:
+async def test_renewals_are_reported_in_batches_and_failed_renewals_one_by_one(rig: Rig) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append], ttl=3.0)
     leases = [await process.lock(f"r{number}").acquire() for number in range(10)]
@@ -197,9 +197,10 @@ async def test_renewals_are_told_in_batches_and_failed_ones_one_by_one(rig: Rig)
         await lease.release()
 
 
-async def test_a_lease_that_nobody_was_given_is_not_told_to_be_released(rig: Rig) -> None:
-    """What counts leases needs each end to have its beginning: here the caller is cancelled in the
-    tick of the grant.
+async def test_a_lease_that_no_caller_received_is_not_reported_as_released(rig: Rig) -> None:
+    """A count of leases needs a beginning for each end.
+
+    Here the caller is cancelled in the tick of the grant.
     """
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
@@ -219,7 +220,7 @@ async def test_a_lease_that_nobody_was_given_is_not_told_to_be_released(rig: Rig
     assert not process.redlock.leases
 
 
-async def test_an_abandoned_lease_is_told(rig: Rig) -> None:
+async def test_an_abandoned_lease_is_reported(rig: Rig) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     lease = await process.lock("a").acquire()
@@ -227,8 +228,8 @@ async def test_an_abandoned_lease_is_told(rig: Rig) -> None:
     assert isinstance(heard[-1], LeaseAbandoned)
 
 
-async def test_acquisitions_are_told_in_the_context_of_their_caller(rig: Rig) -> None:
-    """What traces need: the span that is current where `acquire` was called."""
+async def test_acquisitions_are_reported_in_the_context_of_their_caller(rig: Rig) -> None:
+    """Traces need the span that is current where `acquire` was called."""
     request: contextvars.ContextVar[str] = contextvars.ContextVar("request")
     heard: list[tuple[str, type[Event]]] = []
     process = await rig.process(
@@ -253,7 +254,7 @@ async def test_acquisitions_are_told_in_the_context_of_their_caller(rig: Rig) ->
     assert told == [("two", AcquireFailed), ("one", LockAcquired)]
 
 
-async def test_a_sink_that_raises_harms_nobody_and_is_reported_once(
+async def test_a_sink_that_raises_stops_no_acquisition_and_is_reported_once(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Event] = []
@@ -271,7 +272,7 @@ async def test_a_sink_that_raises_harms_nobody_and_is_reported_once(
     assert "LockAcquired" in record.getMessage()
 
 
-async def test_a_lease_that_was_granted_while_its_manager_closed_is_not_told(rig: Rig) -> None:
+async def test_a_lease_that_was_granted_while_its_manager_closed_is_not_reported(rig: Rig) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     task = asyncio.create_task(process.lock("a").acquire())
@@ -293,6 +294,6 @@ class Awaited:
     "sinks",
     [print, 7, ["text"], [None], [Awaited().__call__], [Awaited()], [partial(Awaited().__call__)]],
 )
-def test_what_is_no_sink_is_refused(sinks: object) -> None:
+def test_an_invalid_sink_is_refused(sinks: object) -> None:
     with pytest.raises(ConfigurationError, match="sinks"):
         Redlock(["redis://127.0.0.1:1"], sinks=sinks)  # type: ignore[arg-type]

@@ -185,7 +185,7 @@ async def test_a_fair_waiter_is_not_overtaken_for_ever_by_other_waiters_of_its_o
 
 
 @pytest.mark.slow
-async def test_other_waiters_are_not_starved_by_fair_ones(rig: Rig) -> None:
+async def test_other_waiters_are_not_starved_by_fair_waiters(rig: Rig) -> None:
     processes = [await rig.process() for _ in range(2)]
     end = now() + 5.0
     counts = {"other": 0, "fair": 0}

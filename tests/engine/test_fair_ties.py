@@ -1,5 +1,6 @@
-"""Tasks that come within one round trip have equal tickets; those of one process are served in
-order of arrival.
+"""Fair tasks that come within one round trip have equal tickets.
+
+Tasks of one process are served in order of arrival all the same.
 """
 
 from __future__ import annotations

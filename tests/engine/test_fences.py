@@ -1,6 +1,4 @@
-"""Fencing tokens: each greater than every earlier one, in one round trip or two, whatever the
-clocks say.
-"""
+"""Fencing tokens: each token is greater than every earlier token, whatever the clocks show."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ async def test_a_clock_that_jumps_back_changes_no_order(rig: Rig) -> None:
 async def in_the_second_round(
     rig: Rig, blocking_timeout: float | None = 0.0
 ) -> asyncio.Future[Lease]:
-    """An acquisition that was granted, with counters ahead of its clock, and has just asked again."""
+    """Return a granted acquisition in its second round, with counters ahead of its clock."""
     process = await rig.process(wall_clock=clock())
     for server in rig.servers:
         server.counters[slot_of(b"a")] = 2**52
@@ -146,7 +144,7 @@ async def held_beside_a_second_round(
     return acquiring
 
 
-async def test_a_node_that_said_held_makes_a_second_round_without_quorum_a_held_lock(
+async def test_a_second_round_without_quorum_reports_a_held_lock_if_a_node_answered_held(
     rig: Rig,
 ) -> None:
     with pytest.raises(LockHeld) as caught:
@@ -175,7 +173,7 @@ async def test_a_waiter_wakes_when_the_node_that_hung_in_its_second_round_answer
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_nodes_that_hang_after_their_grant_leave_the_second_round_to_those_that_grant_late(
+async def test_nodes_that_hang_after_their_grant_leave_the_second_round_to_late_nodes(
     rig: Rig,
 ) -> None:
     rig.ways[3:] = [2 * WAY] * 2
@@ -190,7 +188,7 @@ async def test_nodes_that_hang_after_their_grant_leave_the_second_round_to_those
     assert rig.clean
 
 
-async def test_cancelled_in_the_second_round_leaves_no_key(rig: Rig) -> None:
+async def test_an_acquire_cancelled_in_the_second_round_leaves_no_key(rig: Rig) -> None:
     acquiring = await in_the_second_round(rig, blocking_timeout=None)
     assert not acquiring.done()
     acquiring.cancel()
@@ -214,7 +212,7 @@ BEYOND = [LATEST_US + 1, 2**53, 2**60, 10**18]
 
 
 @pytest.mark.parametrize("counter", BEYOND)
-async def test_a_counter_beyond_all_clocks_does_not_spread_and_stops_nobody(
+async def test_a_counter_beyond_all_clocks_does_not_spread_and_stops_no_acquisition(
     rig: Rig, counter: int
 ) -> None:
     fast, process = await rig.process(wall_clock=clock(3600)), await rig.process(wall_clock=clock())
@@ -289,7 +287,7 @@ async def test_a_forced_release_raises_a_counter_below_the_bound_and_leaves_one_
         assert raised == counter if counter > LATEST_US else counter < raised <= LATEST_US
 
 
-async def test_without_fencing_there_is_none_and_no_counter(rig: Rig) -> None:
+async def test_without_fencing_a_lease_has_no_fence_and_a_node_has_no_counter(rig: Rig) -> None:
     process = await rig.process(fencing=False)
     async with process.lock("a") as lease:
         assert lease.fence is None
@@ -322,7 +320,7 @@ def test_proposals_rise_and_follow_the_fastest_clock() -> None:
     assert fences.propose(8000, (b"1",)) == 12_000, "a counter behind us teaches nothing"
 
 
-def test_what_is_proposed_in_one_instant_for_other_slots_does_not_run_ahead_of_the_clock() -> None:
+def test_fences_proposed_at_once_for_different_slots_do_not_run_ahead_of_the_clock() -> None:
     fences = FenceClock()
     assert [fences.propose(1600, (b"%d" % slot,)) for slot in range(1000)] == [1600] * 1000
     assert fences.propose(1600, (b"1000", b"5")) == 1616
@@ -373,7 +371,7 @@ def test_no_two_grants_own_a_fence_in_common(steps: list[tuple[int, bool, bool]]
         counter = stored + forced
 
 
-def test_who_asked_later_and_was_faster_is_no_faster_clock() -> None:
+def test_a_later_attempt_with_a_faster_answer_is_not_taken_for_a_faster_clock() -> None:
     fences = FenceClock()
     fences.overtaken(1000, 0, 1000, 1200)
     assert fences.offset == 1

@@ -64,7 +64,7 @@ async def test_twenty_processes_found_a_set_at_one_moment_and_its_last_server_a_
     assert now() - before < 2
 
 
-async def test_a_founding_set_without_one_of_its_nodes_waits_the_guard_time_and_names_the_missing_one(
+async def test_a_founding_set_waits_the_guard_time_for_a_missing_node_and_names_it(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.stop(2)
@@ -100,7 +100,7 @@ async def test_a_node_that_forgot_grants_nothing_for_the_guard_time(rig: Rig, ho
     )
     before = now()
     await lease.wait_lost()
-    # What is left of it is being released, by another connection than the one that asks next.
+    # The rest of it is being released by another connection than that of the next request.
     await asyncio.sleep(4 * WAY)
     assert await other.lock("a", blocking_timeout=0).acquire(), "the other two are a quorum"
     rig.hang(1)
@@ -144,7 +144,8 @@ async def test_a_longer_max_ttl_is_written_to_the_nodes_before_they_vote_for_it(
     long = await rig.process(max_ttl=600.0)
     async with long.lock("a"):
         pass
-    assert all(b":600000" in server.get(b"aioredlock_ng:marker") for server in rig.servers)  # type: ignore[operator]
+    markers = [server.get(b"aioredlock_ng:marker") or b"" for server in rig.servers]
+    assert all(b":600000" in marker for marker in markers)
     async with short.lock("a"):
         pass
     rig.servers[0].flush()
@@ -156,8 +157,9 @@ async def test_a_longer_max_ttl_is_written_to_the_nodes_before_they_vote_for_it(
 async def test_a_lock_that_is_deleted_on_one_node_after_the_other_is_lost_with_its_majority(
     rig: Rig,
 ) -> None:
-    """Set again in between, it would be on two nodes, gone on two, and the slow one would have to
-    tell.
+    """A key that was set again in between would be on two nodes and missing on two.
+
+    The slow node would have to decide.
     """
     process = await rig.process(ttl=3.0)
     lease = await process.lock("a").acquire()
@@ -200,11 +202,11 @@ async def test_a_forgetful_node_is_not_repaired_before_it_is_trusted(rig: Rig) -
     assert lease.valid
 
 
-async def test_a_node_that_is_known_to_be_in_quarantine_is_sent_no_repairs_and_gets_all_keys_when_it_is_over(
+async def test_a_quarantined_node_is_sent_no_repairs_and_gets_all_keys_after_its_quarantine(
     rig: Rig,
 ) -> None:
-    """Else it would be sent one for each lease and renewal, for the whole guard time, and refuse
-    them all.
+    """Otherwise each lease and renewal would send the node a repair for the whole guard time, and
+    the node would refuse all repairs.
     """
     process = await rig.process(max_ttl=GUARD, ttl=3.0)
     leases = await asyncio.gather(*(process.lock(f"{number}").acquire() for number in range(20)))
@@ -251,7 +253,7 @@ async def test_a_lease_is_lost_at_once_when_the_restarts_go_faster(rig: Rig) -> 
     assert lease.lost
 
 
-async def test_a_repair_does_not_come_where_another_is_fenced_above(rig: Rig) -> None:
+async def test_a_repair_sets_no_key_on_a_node_with_a_higher_fence(rig: Rig) -> None:
     process = await rig.process(ttl=3.0)
     lease = await process.lock("a").acquire()
     await asyncio.sleep(0.2)
@@ -264,12 +266,10 @@ async def test_a_repair_does_not_come_where_another_is_fenced_above(rig: Rig) ->
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["first", "last"])
-async def test_a_node_that_forgot_is_looked_at_though_the_others_are_enough(
+async def test_a_node_that_forgot_is_inspected_although_the_other_nodes_are_a_quorum(
     rig: Rig, late: bool
 ) -> None:
-    """Servers without tracking tell nobody that they were flushed; only what such a node votes
-    shows it.
-    """
+    """A server without tracking sends no message when it is flushed. Only its votes show it."""
     process = await rig.process(max_ttl=GUARD, ttl=3.0)
     # The node is there and up, and says nothing of itself.
     process.nodes[0].invalidated = lambda keys: None  # type: ignore[method-assign]
@@ -284,7 +284,7 @@ async def test_a_node_that_forgot_is_looked_at_though_the_others_are_enough(
     assert states(process.redlock) == ["up"] * 3
 
 
-async def test_quarantine_is_said_once_and_its_end_too(
+async def test_a_quarantine_and_its_end_are_reported_once_each(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -297,11 +297,12 @@ async def test_quarantine_is_said_once_and_its_end_too(
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["never trusted", "trusted before"])
-async def test_a_node_that_refuses_to_show_its_marker_is_said_to_be_in_quarantine_until_it_shows_it(
+async def test_a_node_that_refuses_to_show_its_marker_is_quarantined_until_it_shows_it(
     rig: Rig, caplog: pytest.LogCaptureFixture, known: bool
 ) -> None:
-    """It grants nothing, so who watches the others must hear of it; and its rights are given back
-    without a word to us.
+    """The node grants nothing, so an event must report it.
+
+    The node sends no message when its rights are restored.
     """
     heard: list[Event] = []
     await rig.process()
@@ -323,8 +324,8 @@ async def test_a_node_that_refuses_to_show_its_marker_is_said_to_be_in_quarantin
     ]
 
 
-async def test_quarantine_is_said_again_for_a_new_connection(rig: Rig) -> None:
-    """Who listens to several managers knows by a new connection's word alone what is still so."""
+async def test_a_quarantine_is_reported_again_for_a_new_connection(rig: Rig) -> None:
+    """A listener of several managers needs the full state after a new connection."""
     heard: list[Event] = []
     process = await rig.process(max_ttl=GUARD, ttl=3.0, sinks=[heard.append])
     rig.servers[1].restart()
@@ -338,9 +339,10 @@ async def test_quarantine_is_said_again_for_a_new_connection(rig: Rig) -> None:
     assert about == [NodeQuarantined, NodeQuarantined, NodeTrusted]
 
 
-async def test_a_set_that_answers_late_is_no_new_one(rig: Rig) -> None:
-    """Who has seen others trusted, for a longer time than its own, writes no shorter one while they
-    are slow.
+async def test_a_set_that_answers_late_is_not_taken_for_a_new_set(rig: Rig) -> None:
+    """A client that saw trusted nodes with a longer guard time than its own keeps that guard time.
+
+    It writes no shorter guard time while the nodes are slow.
     """
     first = await rig.process(max_ttl=60.0, ttl=3.0)
     process = await rig.process(max_ttl=GUARD, ttl=3.0)
@@ -368,10 +370,10 @@ async def test_after_a_total_outage_nodes_are_trusted_again(rig: Rig) -> None:
         assert states(process.redlock) == ["up"] * 3
 
 
-async def test_who_gives_up_just_when_it_asks_again_is_told_what_the_nodes_said_before(
+async def test_a_timeout_as_a_new_attempt_begins_reports_the_votes_of_the_attempt_before(
     rig: Rig,
 ) -> None:
-    """One that is down says so at once, each time: that alone is no news."""
+    """A node that is down answers at once each time. That answer alone is not the error."""
     process = await rig.process(max_ttl=600.0, ttl=3.0)
     rig.disconnect(2)
     rig.servers[1].restart()
@@ -391,7 +393,7 @@ ONE_AND_THREE = pytest.mark.parametrize("rig", [1, 3], indirect=True)
 
 @ONE_AND_THREE
 @pytest.mark.parametrize("how", ["restart", "flush"])
-async def test_nobody_is_granted_what_another_holds_though_all_nodes_forgot(
+async def test_a_held_lock_is_not_granted_again_although_all_nodes_forgot_it(
     rig: Rig, how: str
 ) -> None:
     holder, other = [await rig.process(max_ttl=GUARD, ttl=4.0) for _ in range(2)]
@@ -405,7 +407,7 @@ async def test_nobody_is_granted_what_another_holds_though_all_nodes_forgot(
 
 @ONE_AND_THREE
 @pytest.mark.parametrize("age", [0.0, 0.2], ids=["young", "watched"])
-async def test_a_holder_is_told_at_once_that_all_nodes_forgot_though_it_renews_nothing(
+async def test_a_holder_without_renewals_is_notified_at_once_that_all_nodes_forgot(
     rig: Rig, age: float
 ) -> None:
     process = await rig.process(ttl=4.0)
@@ -419,7 +421,7 @@ async def test_a_holder_is_told_at_once_that_all_nodes_forgot_though_it_renews_n
 
 
 @ONE_AND_THREE
-async def test_that_all_nodes_forgot_is_told_once_as_an_event_and_in_the_log(
+async def test_the_loss_of_all_memory_is_reported_once_as_an_event_and_in_the_log(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Event] = []
@@ -433,7 +435,10 @@ async def test_that_all_nodes_forgot_is_told_once_as_an_event_and_in_the_log(
         (void,) = [event for event in heard if isinstance(event, AllNodesForgot)]
         assert void.nodes == tuple(server.address for server in rig.servers)
         assert GUARD <= void.left <= GUARD + 1
-        said = f"all nodes restarted or lost their memory ({', '.join(void.nodes)}): locks that they forgot are void; no lock is"
+        said = (
+            f"all nodes restarted or lost their memory ({', '.join(void.nodes)}): "
+            "locks that they forgot are void; no lock is"
+        )
         assert sum(line.startswith(said) for line in caplog.messages) == 1
 
 
@@ -454,7 +459,9 @@ async def test_after_a_restart_of_all_nodes_that_kept_their_locks_nothing_calls_
     assert "locks that they forgot are void" in said
 
 
-async def test_while_one_node_knows_its_locks_nobody_says_that_all_forgot(rig: Rig) -> None:
+async def test_no_event_says_that_all_nodes_forgot_while_a_node_still_knows_its_locks(
+    rig: Rig,
+) -> None:
     heard: list[Event] = []
     await rig.process(max_ttl=GUARD, ttl=3.0, sinks=[heard.append])
     for server in rig.servers[:2]:
@@ -467,9 +474,7 @@ async def test_while_one_node_knows_its_locks_nobody_says_that_all_forgot(rig: R
 async def test_a_witness_lets_a_set_wait_that_a_new_process_has_founded_and_promoted(
     rig: Rig,
 ) -> None:
-    """Between its promotion and the witness's look the new process may be granted a lock; not from
-    then on.
-    """
+    """The new process may be granted a lock until the witness reads the markers, and not later."""
     witness = await rig.process(max_ttl=GUARD, ttl=3.0)
     rig.stop(*range(len(rig.servers)))
     restart_all(rig, "restart")
@@ -491,7 +496,7 @@ async def test_a_witness_lets_a_set_wait_that_a_new_process_has_founded_and_prom
 
 @ONE_AND_THREE
 async def test_a_process_that_starts_after_all_nodes_forgot_is_no_witness(rig: Rig) -> None:
-    """What remains: nobody is left who has seen the nodes before."""
+    """A remaining risk: no client is left that has seen the nodes before."""
     before = await rig.process(max_ttl=GUARD, ttl=3.0)
     await before.redlock.aclose()
     restart_all(rig, "restart")
@@ -499,7 +504,7 @@ async def test_a_process_that_starts_after_all_nodes_forgot_is_no_witness(rig: R
     assert await process.lock("a").try_acquire()
 
 
-async def test_who_was_away_from_the_nodes_for_the_guard_time_is_no_witness(rig: Rig) -> None:
+async def test_a_process_cut_off_from_the_nodes_for_the_guard_time_is_no_witness(rig: Rig) -> None:
     process = await rig.process(max_ttl=GUARD, ttl=3.0)
     rig.stop(0, 1, 2)
     await asyncio.sleep(GUARD + 1)

@@ -1,5 +1,6 @@
-"""What a set of names keeps while it waits for another of them: for 2 s at most, and no longer than
-it waits.
+"""Names that are reserved for a set while it waits for another of its names.
+
+A reservation lasts for 2 s at most, and no longer than the wait of the set.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.virtual_time
 
 SOON = 10 * WAY
-"""Seconds in which a waiter that is told has what it waits for."""
+"""Seconds within which a notified waiter has its lock."""
 
 
 def now() -> float:
@@ -50,7 +51,9 @@ async def keeping(rig: Rig, process: Process) -> asyncio.Future[Lease]:
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_a_set_keeps_the_names_before_the_one_it_waits_for(rig: Rig, apart: bool) -> None:
+async def test_a_set_reserves_the_names_before_the_name_that_it_waits_for(
+    rig: Rig, apart: bool
+) -> None:
     process = await rig.process()
     other = await rig.process() if apart else process
     waiting = await keeping(rig, process)
@@ -66,7 +69,9 @@ async def test_a_set_keeps_the_names_before_the_one_it_waits_for(rig: Rig, apart
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_what_a_set_keeps_is_free_for_others_after_two_seconds(rig: Rig, apart: bool) -> None:
+async def test_a_name_reserved_for_a_set_is_free_for_others_after_two_seconds(
+    rig: Rig, apart: bool
+) -> None:
     process = await rig.process()
     other = await rig.process() if apart else process
     waiting = await keeping(rig, process)
@@ -90,7 +95,7 @@ async def test_a_set_that_waits_for_long_leaves_others_their_turn_again_and_agai
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_a_set_whose_first_name_is_held_keeps_nothing_behind_it(
+async def test_a_set_that_waits_for_its_first_name_reserves_no_other_name(
     rig: Rig, apart: bool
 ) -> None:
     process = await rig.process()
@@ -108,7 +113,7 @@ async def test_a_set_whose_first_name_is_held_keeps_nothing_behind_it(
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_nested_locks_in_an_order_that_deadlocks_go_on_after_the_kept_time(
+async def test_nested_locks_in_an_order_that_deadlocks_go_on_when_the_reservation_ends(
     rig: Rig, apart: bool
 ) -> None:
     process = await rig.process()
@@ -157,7 +162,7 @@ async def test_nested_locks_beside_sets_in_the_other_order_make_progress(
 @pytest.mark.parametrize("quarters", range(12))
 @pytest.mark.parametrize("ends", ["cancelled", "timed out"])
 @pytest.mark.parametrize("apart", [False, True])
-async def test_what_a_set_keeps_is_given_back_at_once_when_it_gives_up(
+async def test_a_set_that_gives_up_frees_its_reserved_names_at_once(
     rig: Rig, quarters: int, ends: str, apart: bool
 ) -> None:
     """While it asks, is refused, enters a queue, and waits: at every quarter of a round trip."""
@@ -212,7 +217,7 @@ async def test_a_set_that_is_cancelled_while_it_is_served_leaves_its_names_to_ot
     ] * 6
 
 
-async def test_a_process_that_is_killed_while_it_keeps_names_blocks_them_for_two_seconds(
+async def test_a_process_that_is_killed_while_it_reserves_names_blocks_them_for_two_seconds(
     rig: Rig,
 ) -> None:
     process, other = await rig.process(), await rig.process()

@@ -1,6 +1,4 @@
-"""A lease's life: renewed while anybody answers, told of its loss in time, given up without harm to
-the next one.
-"""
+"""The life of a lease: its renewals, its loss, its end."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ async def test_a_hung_minority_does_not_shorten_a_lease(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("auto_extend", [True, False])
-async def test_loss_is_told_exactly_at_the_deadline_when_all_nodes_hang(
+async def test_a_loss_is_reported_exactly_at_the_deadline_when_all_nodes_hang(
     rig: Rig, auto_extend: bool
 ) -> None:
     process = await rig.process(ttl=3.0)
@@ -173,7 +171,7 @@ async def test_renewals_that_are_answered_late_count_all_the_same(rig: Rig) -> N
     assert lease.lost, "a minority is not a quorum, however late the others"
 
 
-async def test_a_renewal_that_failed_is_told_once_and_not_behind_one_that_succeeded(
+async def test_a_failed_renewal_is_reported_once_and_not_after_a_later_success(
     rig: Rig,
 ) -> None:
     told: list[Event] = []
@@ -188,7 +186,7 @@ async def test_a_renewal_that_failed_is_told_once_and_not_behind_one_that_succee
     rig.refuse(None, 1)
     rig.resume(2)
     await asyncio.sleep(0.5)
-    # The second one has succeeded; now nobody can tell any more whether the first did.
+    # The second renewal has succeeded. The outcome of the first can no longer be known.
     rig.disconnect(0)
     await asyncio.sleep(0.5)
     outcomes = [event for event in told if isinstance(event, (RenewalFailed, LeasesRenewed))]
@@ -197,7 +195,9 @@ async def test_a_renewal_that_failed_is_told_once_and_not_behind_one_that_succee
     assert lease.valid
 
 
-async def test_a_late_no_is_no_loss_for_it_may_have_been_repaired(rig: Rig) -> None:
+async def test_a_late_refusal_of_a_renewal_is_no_loss_because_the_key_may_be_repaired(
+    rig: Rig,
+) -> None:
     process = await rig.process(ttl=3.0, node_timeout=0.1)
     lease = await process.lock("a").acquire()
     await asyncio.sleep(0.5)
@@ -214,7 +214,9 @@ async def test_a_late_no_is_no_loss_for_it_may_have_been_repaired(rig: Rig) -> N
     assert lease.valid
 
 
-async def test_a_late_answer_does_not_lengthen_what_was_shortened_after_it(rig: Rig) -> None:
+async def test_a_late_answer_to_a_renewal_does_not_lengthen_a_lease_shortened_since(
+    rig: Rig,
+) -> None:
     process = await rig.process(ttl=9.0, node_timeout=0.1)
     lease = await process.lock("a", auto_extend=False).acquire()
     rig.hang(0, 1, 2)
@@ -330,7 +332,7 @@ async def test_a_renewal_sent_before_a_shortening_does_not_take_it_back(rig: Rig
     assert lease.remaining() <= rig.servers[0].pttl(b"a") / 1000
 
 
-async def test_a_shorter_renewal_under_way_bounds_a_longer_one_confirmed_before_it(
+async def test_a_shorter_renewal_under_way_bounds_a_longer_renewal_confirmed_before_it(
     rig: Rig,
 ) -> None:
     process = await rig.process(ttl=10.0)
@@ -417,10 +419,8 @@ async def test_an_abandoned_lease_is_neither_renewed_nor_released(rig: Rig) -> N
     assert await other.lock("a").try_acquire() is not None
 
 
-async def test_a_lease_that_is_abandoned_behind_its_deadline_is_lost(rig: Rig) -> None:
-    """The process did something else for longer than the ttl: what it did in the meantime, it did
-    without the lock.
-    """
+async def test_a_lease_that_is_abandoned_after_its_deadline_is_lost(rig: Rig) -> None:
+    """The process stood still for longer than the ttl, and so worked without the lock."""
     events: list[Event] = []
     process = await rig.process(sinks=[events.append])
     lease = await process.lock("a").acquire()
@@ -440,7 +440,7 @@ async def test_a_lease_that_is_abandoned_behind_its_deadline_is_lost(rig: Rig) -
         await body()
 
 
-async def test_a_lease_that_is_abandoned_while_it_is_verified_is_not_told_to_be_lost(
+async def test_a_lease_that_is_abandoned_while_it_is_verified_is_not_reported_as_lost(
     rig: Rig,
 ) -> None:
     process = await rig.process()
@@ -454,7 +454,7 @@ async def test_a_lease_that_is_abandoned_while_it_is_verified_is_not_told_to_be_
     assert not lease.lost
 
 
-async def test_who_waits_for_the_end_of_a_lease_that_is_over_need_not_ask_whether_its_manager_is_open(
+async def test_wait_lost_returns_for_a_lease_that_ended_with_its_manager(
     rig: Rig,
 ) -> None:
     process = await rig.process()
@@ -477,14 +477,14 @@ async def test_release_is_idempotent_and_ends_the_lease(rig: Rig) -> None:
         lease.check()
 
 
-async def test_release_tells_that_it_was_gone_already(rig: Rig) -> None:
+async def test_release_returns_false_if_the_keys_were_already_gone(rig: Rig) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     rig.vacate(b"a")
     assert await lease.release() is False
 
 
-async def test_a_node_that_never_granted_is_none_that_may_hold_it_still(rig: Rig) -> None:
+async def test_a_node_that_never_granted_does_not_count_as_still_holding_the_key(rig: Rig) -> None:
     process, rival = await rig.process(), await rig.process()
     rig.refuse("OOM command not allowed when used memory > 'maxmemory'.", 2)
     lease = await process.lock("a").acquire()
@@ -494,7 +494,7 @@ async def test_a_node_that_never_granted_is_none_that_may_hold_it_still(rig: Rig
     assert await lease.release() is False, "1 and 2 are a quorum, and the rival's"
 
 
-async def test_a_silent_node_may_hold_it_still(rig: Rig) -> None:
+async def test_a_silent_node_counts_as_still_holding_the_key(rig: Rig) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     await asyncio.sleep(0.01)
@@ -516,7 +516,7 @@ async def test_a_lease_outlives_connections_that_are_all_cut_and_made_anew(rig: 
     assert await lease.release() is True
 
 
-async def test_releasing_a_stale_lease_touches_nothing_of_the_newer_one(rig: Rig) -> None:
+async def test_releasing_a_stale_lease_touches_no_key_of_a_newer_lease(rig: Rig) -> None:
     process, other = await rig.process(ttl=1.0), await rig.process()
     stale = await process.lock("a", auto_extend=False).acquire()
     await asyncio.sleep(2)
@@ -529,7 +529,7 @@ async def test_releasing_a_stale_lease_touches_nothing_of_the_newer_one(rig: Rig
     assert rig.values(b"a") == [newer.token.encode()] * 3
 
 
-async def test_releasing_a_stale_lease_does_not_stop_the_newer_ones_renewals_in_the_same_process(
+async def test_releasing_a_stale_lease_does_not_stop_the_renewals_of_a_newer_lease(
     rig: Rig,
 ) -> None:
     process = await rig.process(ttl=1.0)
@@ -600,7 +600,7 @@ async def test_check_in_a_thread_raises_after_the_deadline_and_touches_no_loop(r
     assert lease.lost
 
 
-async def test_a_thread_that_comes_amid_the_loss_is_told_of_it(rig: Rig) -> None:
+async def test_a_thread_that_sees_a_lease_lost_gets_the_complete_error(rig: Rig) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     told: set[str] = set()
@@ -630,8 +630,8 @@ async def test_waiting_for_a_loss_leaves_nothing_behind_when_cancelled(rig: Rig)
     assert len(lease._record.waiters or ()) < 5
 
 
-async def test_without_repair_a_loss_that_comes_in_pieces_is_told_at_once_too(rig: Rig) -> None:
-    """A node that lost its keys before the last renewal is one of those that no longer hold it."""
+async def test_without_repair_a_loss_node_by_node_is_reported_at_once(rig: Rig) -> None:
+    """A node that lost its keys before the last renewal no longer counts for the quorum."""
     process = await rig.process(fencing=False, ttl=30.0)
     lease = await process.lock("a").acquire()
     await asyncio.sleep(1)
@@ -665,7 +665,7 @@ async def test_the_shortest_leases_are_kept_alive_and_not_in_a_hot_loop(
 
 
 @pytest.mark.parametrize("how", ["gone", "expired", "stalled", "released"])
-async def test_how_long_a_lost_lease_lived_does_not_depend_on_who_asks_when(
+async def test_the_reported_life_of_a_lost_lease_does_not_depend_on_when_it_is_read(
     rig: Rig, how: str
 ) -> None:
     events: list[Event] = []
@@ -700,7 +700,7 @@ def block(seconds: float) -> None:
 
 
 async def loss_of(lock: Lock, body: Callable[[Lease], Awaitable[None]]) -> str:
-    """What is said of the loss of a lock, whose body goes on for long after `body`."""
+    """Return the message of the loss of a lock whose body goes on for long after `body`."""
 
     async def hold() -> None:
         async with lock as lease:
@@ -740,7 +740,7 @@ async def test_a_loss_names_a_standstill_that_the_lease_outlived_for_a_while(rig
     async def body(_: Lease) -> None:
         await asyncio.sleep(0.5)
         block(2.0)
-        # It ended in time for a renewal, which nobody answers.
+        # It ended in time for a renewal, which no node answers.
         rig.hang(0, 1, 2)
 
     assert re.search(STOOD_STILL.format(r"(1\.[5-9]|2\.0)"), await loss_of(process.lock("a"), body))

@@ -30,7 +30,7 @@ def cut(rig: Rig) -> Callable[[], None]:
 
 
 def cut_later(rig: Rig) -> Callable[[], None]:
-    """What leaves the process in the next millisecond is lost on its way."""
+    """Cut the connections one millisecond later, so that requests on their way are lost."""
     asyncio.get_running_loop().call_later(WAY / 2, rig.disconnect, 0)
     return lambda: rig.connect(0)
 
@@ -71,7 +71,7 @@ async def test_a_waiter_that_is_served_while_a_node_is_away_leaves_its_queue_whe
     assert queues(rig) == [0, 0, 0]
 
 
-async def test_a_name_that_a_set_kept_is_free_when_a_node_is_back_that_was_away_when_the_set_gave_up(
+async def test_a_name_reserved_for_a_set_that_gave_up_is_free_on_a_node_that_was_away(
     rig: Rig,
 ) -> None:
     process, other = await rig.process(), await rig.process()

@@ -1,4 +1,7 @@
-"""Who is next in one process, and between processes; nothing is lost when somebody leaves the line."""
+"""The order of waiting tasks in one process and between processes.
+
+The order and the lock survive tasks that leave the line.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_first_come_first_served_within_a_process(rig: Rig) -> None:
+async def test_tasks_of_one_process_are_served_in_order_of_arrival(rig: Rig) -> None:
     process = await rig.process()
     order: list[int] = []
 
@@ -52,7 +55,7 @@ async def _release_outer(process) -> None:  # type: ignore[no-untyped-def]
     await lease.release()
 
 
-async def test_one_contender_per_process_asks_the_nodes(rig: Rig) -> None:
+async def test_one_task_per_process_sends_requests_to_the_nodes(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=60)
     waiters = [asyncio.ensure_future(process.lock("a").acquire()) for _ in range(100)]
@@ -75,7 +78,9 @@ async def test_a_hand_over_costs_one_round_trip(rig: Rig) -> None:
     assert process.redlock.stats().hand_overs == 1
 
 
-async def test_a_deletion_by_another_client_costs_a_waiter_a_look_and_an_attempt(rig: Rig) -> None:
+async def test_a_waiter_gets_a_lock_that_another_client_deleted_within_two_round_trips(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=60)
     waiting = asyncio.ensure_future(process.lock("a").acquire())
@@ -95,7 +100,7 @@ async def test_a_holder_that_renews_costs_a_waiter_few_commands(rig: Rig) -> Non
     await asyncio.sleep(4)
     asked, attempts = waiter.questions(), waiter.redlock.stats().attempts
     await asyncio.sleep(60)
-    # A renewal tells nothing but that the time which was left is no longer true.
+    # A renewal only shows that the known remaining time is outdated.
     assert waiter.redlock.stats().attempts - attempts <= 60 / 3 + 1
     assert len(asked) <= 5 * 5 * 60 / 3
     await lease.release()
@@ -169,7 +174,7 @@ async def test_a_waiter_cancelled_at_any_instant_after_the_key_was_freed_leaves_
 
 @pytest.mark.parametrize("leaver", range(4))
 @pytest.mark.parametrize("instant", [i * 0.0005 for i in range(14)])
-async def test_one_that_leaves_at_any_instant_takes_nobodys_turn(
+async def test_a_waiter_that_leaves_at_any_instant_costs_no_other_waiter_its_place(
     rig: Rig, leaver: int, instant: float
 ) -> None:
     process = await rig.process()
@@ -190,7 +195,9 @@ async def test_one_that_leaves_at_any_instant_takes_nobodys_turn(
     assert process.redlock.stats().held == process.redlock.stats().waiting == 0
 
 
-async def test_two_heads_that_leave_in_one_tick_give_the_next_one_turn_only(rig: Rig) -> None:
+async def test_two_heads_that_leave_in_one_tick_cause_one_attempt_of_the_next_waiter(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=0.5)
     tasks = [asyncio.ensure_future(process.lock("a").acquire()) for _ in range(3)]
@@ -206,7 +213,9 @@ async def test_two_heads_that_leave_in_one_tick_give_the_next_one_turn_only(rig:
     assert await lease.release() is True
 
 
-async def test_many_that_time_out_in_one_tick_leave_the_line_to_the_last(rig: Rig) -> None:
+async def test_waiters_that_time_out_in_one_tick_leave_the_line_to_the_last_waiter(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=2.0)
     short = [
@@ -221,7 +230,9 @@ async def test_many_that_time_out_in_one_tick_leave_the_line_to_the_last(rig: Ri
     assert process.redlock.stats().timeouts == 10
 
 
-async def test_cancelled_and_at_once_asked_again_is_one_attempt_at_a_time(rig: Rig) -> None:
+async def test_an_acquire_cancelled_and_repeated_at_once_makes_one_attempt_at_a_time(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     for step in range(8):
         try:
@@ -248,7 +259,7 @@ async def test_a_waiter_in_another_process_is_woken_by_the_release(rig: Rig) -> 
 
 
 @pytest.mark.parametrize("how", ["delete", "flush", "expire"])
-async def test_waiters_are_woken_whoever_ends_the_other_lock(rig: Rig, how: str) -> None:
+async def test_waiters_are_woken_however_the_other_lock_ends(rig: Rig, how: str) -> None:
     # Behind the guard, nodes that were all flushed grant nothing for a while.
     process = await rig.process(recovery_guard=None if how == "flush" else "auto")
     rig.occupy(b"a", ttl=1.0)
@@ -314,7 +325,7 @@ async def test_a_busy_process_leaves_the_others_their_turn_however_far_the_nodes
     await asyncio.wait(working)
 
 
-async def test_past_the_line_a_try_neither_loses_the_heads_turn_nor_its_token(rig: Rig) -> None:
+async def test_a_try_past_the_line_costs_the_head_neither_its_place_nor_its_token(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=30)
     waiting = asyncio.ensure_future(process.lock("a").acquire())
@@ -378,7 +389,7 @@ async def test_a_late_grant_that_completes_a_free_quorum_wakes() -> None:
     await process.redlock.aclose()
 
 
-async def test_stats_tell_what_woke_the_waiters(rig: Rig) -> None:
+async def test_stats_count_the_wakeups_of_waiters_by_cause(rig: Rig) -> None:
     process, other = await rig.process(), await rig.process()
 
     async def woken_by(end: Callable[[], Any]) -> list[bool]:
@@ -411,7 +422,7 @@ async def test_stats_tell_what_woke_the_waiters(rig: Rig) -> None:
     rig.occupy(b"a", ttl=1.0)
     assert await woken_by(notify_nobody) == [False, True, False]
     rig.occupy(b"a", ttl=60.0)
-    # The next look finds the key free, and is told so by the nodes.
+    # The next request finds the key free.
     assert await woken_by(vacate_unnoticed) == [True, False, False]
 
     def cut_off() -> None:
@@ -424,7 +435,7 @@ async def test_stats_tell_what_woke_the_waiters(rig: Rig) -> None:
     assert (await woken_by(cut_off))[2] is True
 
 
-async def test_who_waited_for_a_holder_to_the_end_is_not_told_that_no_node_answers(
+async def test_a_timeout_behind_a_holder_is_not_reported_as_an_unreachable_quorum(
     rig: Rig,
 ) -> None:
     process = await rig.process()
@@ -452,7 +463,7 @@ async def test_all_tasks_of_a_line_learn_in_the_same_instant_that_no_quorum_answ
     assert [type(error) for error in errors] == [QuorumUnreachable] * 5
 
 
-async def test_who_waited_for_one_that_reached_no_quorum_is_told_so(rig: Rig) -> None:
+async def test_a_waiter_behind_a_task_without_a_quorum_raises_quorum_unreachable(rig: Rig) -> None:
     process = await rig.process()
     rig.hang(0, 1, 2)
     first = asyncio.ensure_future(process.lock("a", blocking_timeout=0.2).acquire())
@@ -481,16 +492,14 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
     for block in range(0, 1000, 250):
         await asyncio.gather(*(take(f"{name}") for name in range(block, block + 250)))
         assert (occupied(lines), lines._others, lines._standing) == ([], {}, {})
-    # What is on its way home is answered by then, and the slots of its timers have run.
+    # Requests under way are answered by then, and the slots of their timers have run.
     await asyncio.sleep(1.0)
     assert alive() <= before
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_a_dead_key_on_one_node_does_not_stall_competing_processes(rig: Rig) -> None:
-    """As a client leaves it that is killed between the grant of one node and the others: nobody
-    will release that key.
-    """
+    """The key is left by a client that was killed amid its attempt. No client will release it."""
     processes = [await rig.process() for _ in range(2)]
     rig.occupy(b"a", ttl=60.0, on=[0])
     end, holds = now() + 5, 0
@@ -523,7 +532,7 @@ async def test_a_process_that_locks_ever_new_names_keeps_few_lines(
 async def test_a_waiter_has_another_number_in_the_queues_than_the_last_waiter_of_its_name(
     rig: Rig,
 ) -> None:
-    """A message to the one that left must not reach the other."""
+    """A message to the waiter that left must not reach the new waiter."""
     process, other = await rig.process(), await rig.process()
     members = []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What operators ask of a manager, and what it answers when it is not the right moment or place."""
+"""Calls of operators to a manager, and their errors at the wrong time or place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_stats_count_what_happened(rig: Rig) -> None:
+async def test_stats_count_attempts_grants_refusals_and_releases(rig: Rig) -> None:
     process = await rig.process()
     async with process.lock("a"):
         stats = process.redlock.stats()
@@ -47,7 +47,7 @@ async def test_stats_count_what_happened(rig: Rig) -> None:
     )
 
 
-async def test_leases_are_those_held_now(rig: Rig) -> None:
+async def test_leases_lists_the_leases_that_are_held_now(rig: Rig) -> None:
     process = await rig.process()
     async with process.lock("a") as lease:
         assert list(process.redlock.leases) == [lease]
@@ -55,7 +55,7 @@ async def test_leases_are_those_held_now(rig: Rig) -> None:
     assert len(process.redlock.leases) == 0
 
 
-async def test_inspect_tells_who_holds_it_and_for_how_long(rig: Rig) -> None:
+async def test_inspect_shows_the_holder_and_the_remaining_time(rig: Rig) -> None:
     process, other = await rig.process(), await rig.process()
     assert not await other.redlock.locked("a")
     async with process.lock("a", ttl=5) as lease:
@@ -69,7 +69,7 @@ async def test_inspect_tells_who_holds_it_and_for_how_long(rig: Rig) -> None:
         assert (info.held, info.nodes) == (True, 2)
 
 
-async def test_a_lock_is_held_for_as_long_as_a_quorum_holds_it_and_the_silent_hold_nothing(
+async def test_a_lock_is_held_while_a_quorum_holds_it_and_silent_nodes_hold_nothing(
     rig: Rig,
 ) -> None:
     process = await rig.process()
@@ -90,7 +90,7 @@ async def test_locked_never_overstates_when_nodes_are_silent_or_disagree(rig: Ri
         await process.redlock.locked("a")
 
 
-async def test_force_release_tells_a_holder_of_the_same_manager_too(rig: Rig) -> None:
+async def test_force_release_notifies_a_holder_of_the_same_manager(rig: Rig) -> None:
     process = await rig.process(ttl=60.0)
     lease = await process.lock("a").acquire()
     await asyncio.sleep(0.5)
@@ -109,7 +109,7 @@ async def test_force_release_wakes_a_waiter_of_the_same_manager_too(rig: Rig) ->
     await lease.release()
 
 
-async def test_force_release_takes_the_lock_away_and_tells_the_holder(rig: Rig) -> None:
+async def test_force_release_frees_the_lock_and_notifies_the_holder(rig: Rig) -> None:
     process, other = await rig.process(), await rig.process()
     lease = await process.lock("a").acquire()
     await asyncio.sleep(1)
@@ -131,7 +131,7 @@ async def test_force_release_of_a_token_leaves_every_other_holder_alone(rig: Rig
     await asyncio.wait_for(after.wait_lost(), 0.5)
 
 
-async def test_force_release_does_not_hit_who_is_about_to_get_it(rig: Rig) -> None:
+async def test_force_release_spares_an_attempt_that_is_under_way(rig: Rig) -> None:
     """Deleting one of the two keys that a rival's attempt gets would leave it a lock that the next
     one gets as well.
     """
@@ -148,7 +148,7 @@ async def test_force_release_does_not_hit_who_is_about_to_get_it(rig: Rig) -> No
     await lease.release()
 
 
-async def test_force_release_deletes_what_is_left_over_without_a_majority(rig: Rig) -> None:
+async def test_force_release_deletes_leftover_keys_without_a_majority(rig: Rig) -> None:
     process = await rig.process()
     for index, value in enumerate((b"one", b"two", b"three")):
         rig.occupy(b"a", on=(index,), value=value)
@@ -156,7 +156,7 @@ async def test_force_release_deletes_what_is_left_over_without_a_majority(rig: R
     assert rig.clean
 
 
-async def test_force_release_does_not_hit_who_gets_it_while_it_looks(rig: Rig) -> None:
+async def test_force_release_spares_a_holder_that_is_granted_the_lock_meanwhile(rig: Rig) -> None:
     rival, operator = await rig.process(), await rig.process()
     rig.occupy(b"a", on=(0,), value=b"left over")
     forced = asyncio.create_task(operator.redlock.force_release("a"))
@@ -178,7 +178,7 @@ async def test_force_release_does_not_take_silence_for_a_free_lock(rig: Rig) -> 
     assert await operator.redlock.force_release("a") == 2
 
 
-async def test_force_release_finds_a_holder_that_no_two_looks_see_on_one_node(rig: Rig) -> None:
+async def test_force_release_finds_a_holder_whose_nodes_answer_at_different_times(rig: Rig) -> None:
     operator = await rig.process()
     rig.occupy(b"a", on=(0, 2))
     rig.hang(2)
@@ -199,7 +199,7 @@ async def test_force_release_takes_an_empty_key_away_too(rig: Rig) -> None:
         assert await operator.redlock.force_release("a", token=token) == 3
 
 
-async def test_force_release_refuses_what_does_not_expire_and_deletes_nothing(rig: Rig) -> None:
+async def test_force_release_refuses_a_key_without_expiry_and_deletes_nothing(rig: Rig) -> None:
     operator = await rig.process()
     rig.occupy(b"order:42", ttl=math.inf, on=(0, 1), value=b"somebody's own data")
     rig.occupy(b"order:42", on=(2,), value=b"left over")
@@ -246,7 +246,7 @@ async def test_force_release_leaves_data_of_others_even_if_the_lock_ends_before_
     assert answers == []
 
 
-async def test_force_release_names_data_that_came_between_its_look_and_its_deletion(
+async def test_force_release_names_data_that_came_between_its_inspection_and_its_deletion(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = await rig.process()
@@ -298,7 +298,7 @@ GARBAGE += [
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
-async def test_a_node_that_answers_a_look_with_garbage_has_no_vote_and_stops_nobody(
+async def test_a_node_that_answers_an_inspection_with_garbage_has_no_vote(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, garbage: Any
 ) -> None:
     process, operator = await rig.process(), await rig.process()
@@ -323,7 +323,7 @@ async def test_a_node_that_answers_a_look_with_garbage_has_no_vote_and_stops_nob
     await lease.release()
 
 
-async def test_a_look_without_a_quorum_tells_what_each_node_said(rig: Rig) -> None:
+async def test_an_inspection_without_a_quorum_reports_the_answer_of_each_node(rig: Rig) -> None:
     operator = await rig.process()
     rig.hang(1, 2)
     with pytest.raises(
@@ -427,7 +427,7 @@ async def test_the_same_node_object_twice_is_refused() -> None:
         Redlock([node, node])
 
 
-async def test_nodes_tell_their_health(rig: Rig) -> None:
+async def test_the_nodes_of_a_manager_show_their_state(rig: Rig) -> None:
     process = await rig.process()
     rig.disconnect(1)
     assert [node.state for node in process.redlock.nodes] == ["up", "down", "up"]
@@ -446,14 +446,14 @@ def without_a_loop(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
     coroutine.close()
 
 
-def test_without_an_asyncio_loop_opening_says_what_is_missing_and_the_remedy() -> None:
+def test_opening_without_an_asyncio_loop_names_the_cause_and_the_remedy() -> None:
     redlock = Redlock(["redis://127.0.0.1:1"])
     without_a_loop(redlock.open)
     without_a_loop(redlock.__aenter__)
     without_a_loop(redlock.diagnose)
 
 
-def test_without_an_asyncio_loop_each_call_of_an_open_manager_says_what_is_missing() -> None:
+def test_each_call_of_an_open_manager_without_an_asyncio_loop_names_the_cause() -> None:
     loop = VirtualLoop()
     rig = Rig(3)
     redlock = loop.run_until_complete(rig.process()).redlock

@@ -231,7 +231,7 @@ async def test_nodes_that_hang_at_the_release_do_not_free_the_lock_early(
     assert granted + MIN_HOLD <= await freed_at(other) <= latest
 
 
-async def test_releases_that_are_owed_to_nodes_neither_free_nor_prolong_the_lock(rig: Rig) -> None:
+async def test_pending_releases_neither_free_nor_prolong_the_lock(rig: Rig) -> None:
     process, other = await rig.process(ttl=3.0), await rig.process()
     lease = await process.lock("a", min_hold=MIN_HOLD).acquire()
     granted = now()
@@ -246,7 +246,7 @@ async def test_releases_that_are_owed_to_nodes_neither_free_nor_prolong_the_lock
     assert granted + MIN_HOLD <= await freed_at(other) <= granted + MIN_HOLD + SLACK
 
 
-async def test_a_node_that_was_cut_off_for_longer_than_min_hold_is_left_nothing(rig: Rig) -> None:
+async def test_a_node_that_was_cut_off_for_longer_than_min_hold_keeps_no_key(rig: Rig) -> None:
     process, other = await rig.process(ttl=3.0), await rig.process()
     lease = await process.lock("a", min_hold=MIN_HOLD).acquire()
     process.nodes[0].disconnect()
@@ -344,7 +344,7 @@ async def test_a_loss_leaves_the_marks_of_a_minority_to_expire(rig: Rig) -> None
     await other.redlock.aclose()
 
 
-async def test_inspect_tells_who_had_a_lock_that_its_min_hold_keeps(rig: Rig) -> None:
+async def test_inspect_names_the_last_holder_of_a_lock_that_its_min_hold_keeps(rig: Rig) -> None:
     process, other = await rig.process(owner="nightly"), await rig.process()
     lease = await process.lock("a", min_hold=MIN_HOLD).acquire()
     before = await other.redlock.inspect("a")
@@ -359,7 +359,7 @@ async def test_inspect_tells_who_had_a_lock_that_its_min_hold_keeps(rig: Rig) ->
     assert await other.redlock.locked("a")
 
 
-async def test_an_error_names_who_had_a_lock_that_its_min_hold_keeps(rig: Rig) -> None:
+async def test_an_error_names_the_last_holder_of_a_lock_that_its_min_hold_keeps(rig: Rig) -> None:
     process, other = await rig.process(owner="nightly"), await rig.process()
     async with process.lock("a", min_hold=MIN_HOLD):
         pass
@@ -444,7 +444,7 @@ async def test_lines_and_counters_are_left_as_after_any_release(rig: Rig) -> Non
 
 @pytest.mark.parametrize("rig", [3, 5], indirect=True)
 @pytest.mark.parametrize("seed", range(6))
-async def test_grants_are_min_hold_apart_whatever_happens_to_nodes_and_holders(
+async def test_grants_are_min_hold_apart_through_failures_of_nodes_and_holders(
     rig: Rig, seed: int
 ) -> None:
     rng = random.Random(seed)

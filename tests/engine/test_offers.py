@@ -1,6 +1,4 @@
-"""A key that is kept for a waiter is held by nobody: no operator, no holder and no other waiter
-takes it for a lock.
-"""
+"""A reserved key is not a held lock for operators, holders and other waiters."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def offer(rig: Rig, key: bytes = b"a") -> None:
         server.set(key, OFFERED, 10.0)
 
 
-async def test_an_offer_is_no_holder_and_no_operator_sees_it(rig: Rig) -> None:
+async def test_an_offer_is_not_shown_as_a_holder(rig: Rig) -> None:
     process = await rig.process()
     offer(rig)
     info = await process.redlock.inspect("a")
@@ -41,7 +39,7 @@ async def test_an_offer_is_no_holder_and_no_operator_sees_it(rig: Rig) -> None:
     assert not await process.redlock.locked("a")
 
 
-async def test_a_lock_that_any_node_offers_is_about_to_be_held_and_somebody_waits_for_it(
+async def test_inspect_shows_a_lock_that_any_node_offers_as_offered(
     rig: Rig,
 ) -> None:
     process = await rig.process()
@@ -57,7 +55,7 @@ async def test_a_lock_that_any_node_offers_is_about_to_be_held_and_somebody_wait
     info = await process.redlock.inspect("a")
     assert (info.held, info.offered, info.waiting) == (False, True, 1)
     assert [answer.remaining for answer in info.answers] == [pytest.approx(10.0, abs=0.1)] * 3
-    # A majority has another token: what one node offers is of the past.
+    # A majority has another token, so the offer of one node is outdated.
     rig.occupy(b"a", on=[0, 2])
     info = await process.redlock.inspect("a")
     assert (info.held, info.offered) == (True, False)
@@ -94,7 +92,7 @@ async def test_inspect_counts_waiters_on_the_nodes_that_answer(rig: Rig) -> None
     assert await lease.release()
 
 
-async def test_a_forced_release_takes_no_offer_from_the_one_that_it_is_for(rig: Rig) -> None:
+async def test_a_forced_release_deletes_no_offer(rig: Rig) -> None:
     process = await rig.process()
     offer(rig)
     for any_key in (False, True):
@@ -112,7 +110,9 @@ async def test_a_holder_whose_keys_became_offers_has_lost_its_lock(rig: Rig) -> 
     assert [server.get(b"a") for server in rig.servers] == [OFFERED] * 3
 
 
-async def test_a_first_attempt_is_refused_while_the_key_is_kept_for_another(rig: Rig) -> None:
+async def test_a_first_attempt_is_refused_while_the_key_is_reserved_for_another_waiter(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     offer(rig)
     assert await process.lock("a").try_acquire() is None
@@ -147,7 +147,7 @@ async def test_stats_show_the_ticket_and_the_rank_of_each_place_and_ask_no_node(
     assert second.redlock.stats().queued == ()
 
 
-async def test_a_message_of_a_node_corrects_the_rank_before_the_next_look(rig: Rig) -> None:
+async def test_a_message_of_a_node_corrects_the_rank_before_the_next_request(rig: Rig) -> None:
     holder, process = await rig.process(), await rig.process()
     lease = await holder.lock("a").acquire()
     # It stands first, and takes nothing that it is offered.

@@ -57,7 +57,7 @@ async def fleet(rig: Rig, hosts: int = 3) -> list[Process]:
     return [await rig.process(near=index % 3) for index in range(hosts)]
 
 
-async def test_a_call_runs_the_function_and_a_second_call_leaves_it_until_within_is_over(
+async def test_a_call_runs_the_function_and_a_second_call_skips_it_until_within_is_over(
     rig: Rig,
 ) -> None:
     one, other = await rig.process(), await rig.process()
@@ -69,7 +69,7 @@ async def test_a_call_runs_the_function_and_a_second_call_leaves_it_until_within
     assert await job.of(other)() is True
 
 
-async def test_a_call_during_a_run_longer_than_within_leaves_the_function(rig: Rig) -> None:
+async def test_a_call_during_a_run_longer_than_within_skips_the_function(rig: Rig) -> None:
     one, other = await rig.process(), await rig.process()
     job = Job(within=2.0, takes=60.0)
     first = asyncio.ensure_future(job.of(one)())
@@ -120,7 +120,7 @@ async def test_calls_in_one_instant_run_the_function_once_however_short_within_i
     assert (sum(ran), len(job.began)) == (1, 1)
 
 
-async def test_a_call_that_leaves_the_function_returns_after_a_second(rig: Rig) -> None:
+async def test_a_call_that_skips_the_function_returns_after_a_second(rig: Rig) -> None:
     one, other = await rig.process(), await rig.process()
     job = Job(within=60.0)
     assert await job.of(one)()
@@ -146,7 +146,7 @@ async def test_hosts_begin_each_slot_once_if_their_starts_differ_by_less_than_ha
     assert [int((began - start) // period) for began in job.began] == list(range(slots))
 
 
-async def test_begins_are_within_apart_whenever_calls_are_made(rig: Rig) -> None:
+async def test_runs_begin_at_least_within_apart_whenever_calls_are_made(rig: Rig) -> None:
     draw, job = random.Random(7), Job(within=5.0, takes=0.5)
 
     async def host(process: Process) -> None:
@@ -162,7 +162,7 @@ async def test_begins_are_within_apart_whenever_calls_are_made(rig: Rig) -> None
     assert len(job.began) > 20
 
 
-async def test_a_run_whose_lock_is_lost_is_cancelled_and_its_caller_knows(rig: Rig) -> None:
+async def test_a_run_whose_lock_is_lost_is_cancelled_and_raises_lock_lost(rig: Rig) -> None:
     one, other = await rig.process(), await rig.process()
     job = Job(takes=600.0)
     first = asyncio.ensure_future(job.of(one)())
@@ -239,7 +239,7 @@ async def test_a_decorated_function_keeps_its_parameters_and_returns_a_bool(rig:
         (61, "within=61 is above max_ttl=60 seconds; lower within or raise max_ttl"),
     ],
 )
-async def test_a_within_that_cannot_be_is_refused_at_once(rig: Rig, within: Any, told: str) -> None:
+async def test_an_invalid_within_is_refused_at_once(rig: Rig, within: Any, told: str) -> None:
     process = rig.new_process()
     with pytest.raises(ConfigurationError, match=told):
         process.redlock.once("job", within=within)

@@ -130,7 +130,7 @@ async def test_sets_with_a_new_second_name_each_time_leave_another_process_its_t
 
 @pytest.mark.parametrize("names", [BOTH, ("b", "a", "c"), ("0", "a")])
 @pytest.mark.parametrize("count", [1, 3])
-async def test_several_names_get_their_turn_as_one_does(
+async def test_a_set_of_names_gets_its_turn_as_a_single_name_does(
     rig: Rig, names: tuple[str, ...], count: int
 ) -> None:
     ours, theirs = await rig.process(), await rig.process()
@@ -187,7 +187,9 @@ async def test_the_next_of_a_line_does_not_inherit_the_turn_of_another_process(r
     assert (await second).valid
 
 
-async def test_an_older_wish_is_not_overtaken_in_the_tick_in_which_a_task_leaves(rig: Rig) -> None:
+async def test_an_older_waiter_is_not_overtaken_in_the_tick_in_which_a_task_leaves(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     rig.occupy(b"a")
     order = []
@@ -331,7 +333,7 @@ async def test_waiters_for_a_name_that_is_held_on_three_of_five_nodes_do_not_wak
 
 @pytest.mark.parametrize(("rig", "left_on"), [(3, 1), (5, 1), (5, 2)], indirect=["rig"])
 @pytest.mark.parametrize("seconds", [0.5, 3.0, 10.0])
-async def test_a_key_that_is_left_on_a_minority_keeps_its_name_from_nobody(
+async def test_a_key_that_is_left_on_a_minority_does_not_block_its_name(
     rig: Rig, left_on: int, seconds: float
 ) -> None:
     process = await rig.process()
@@ -345,7 +347,7 @@ async def test_a_key_that_is_left_on_a_minority_keeps_its_name_from_nobody(
     await asyncio.wait([waiting])
 
 
-async def test_a_waiter_behind_one_that_reaches_no_quorum_is_told_so(rig: Rig) -> None:
+async def test_a_waiter_behind_a_set_without_a_quorum_raises_quorum_unreachable(rig: Rig) -> None:
     process = await rig.process()
     rig.stop(0, 1)
     first = asyncio.ensure_future(process.lock("stock", "x-order:1").acquire())
@@ -357,7 +359,7 @@ async def test_a_waiter_behind_one_that_reaches_no_quorum_is_told_so(rig: Rig) -
 
 
 @pytest.mark.parametrize("where", ["in another process", "in its own"])
-async def test_a_waiter_for_a_held_name_is_not_told_that_no_node_answers(
+async def test_a_timeout_of_a_set_with_a_held_name_is_not_an_unreachable_quorum(
     rig: Rig, where: str
 ) -> None:
     process, other = await rig.process(), await rig.process()
@@ -374,7 +376,7 @@ async def test_a_waiter_for_a_held_name_is_not_told_that_no_node_answers(
     await (await waiting.pop()).release()
 
 
-async def test_a_key_that_kept_a_set_out_on_a_minority_is_missed_by_nobody_when_it_goes(
+async def test_a_set_is_served_although_a_key_that_refused_it_on_a_minority_went_first(
     rig: Rig,
 ) -> None:
     """On node 0 it was `a` that was held, on the others `b`, which no majority could grant."""
@@ -392,7 +394,7 @@ async def test_a_key_that_kept_a_set_out_on_a_minority_is_missed_by_nobody_when_
 
 
 @pytest.mark.parametrize("why", ["it may not touch one", "it comes too late"])
-async def test_a_set_that_cannot_succeed_keeps_its_names_from_nobody(
+async def test_a_set_that_cannot_succeed_does_not_block_its_names(
     rig: Rig, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = await rig.process(recovery_guard=None, fencing=False)
@@ -420,7 +422,7 @@ async def test_a_set_that_cannot_succeed_keeps_its_names_from_nobody(
     await asyncio.wait([hopeless])
 
 
-async def test_lines_of_sets_that_nobody_wants_any_more_are_not_kept(rig: Rig) -> None:
+async def test_lines_of_sets_without_waiters_are_not_kept(rig: Rig) -> None:
     process = await rig.process(fencing=False)
     for number in range(100):
         async with process.lock(*(f"{number}-{name}" for name in range(50))):

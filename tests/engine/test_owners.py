@@ -33,7 +33,7 @@ async def owner_of(process: Any, name: str) -> Owner | None:
     return (await process.redlock.inspect(name)).owner  # type: ignore[no-any-return]
 
 
-async def test_who_holds_a_lock_is_shown_once_it_is_held_for_a_moment(rig: Rig) -> None:
+async def test_the_label_of_a_holder_is_shown_once_the_lock_is_held_for_a_moment(rig: Rig) -> None:
     holder, other = await rig.process(), await rig.process()
 
     async def hold() -> int | None:
@@ -92,7 +92,9 @@ async def test_a_label_lives_as_long_as_a_lease_that_is_given_a_longer_life(
     assert rig.servers[0].get(owner_key(b"a")) is None
 
 
-async def test_what_a_killed_holder_leaves_is_not_taken_for_the_next_one(rig: Rig) -> None:
+async def test_the_label_of_a_killed_holder_is_not_taken_for_that_of_the_next_holder(
+    rig: Rig,
+) -> None:
     killed, other = (
         await rig.process(ttl=2.0, owner="the killed"),
         await rig.process(ttl=2.0, owner=False),
@@ -163,12 +165,12 @@ def test_a_label_is_read_as_it_was_written() -> None:
         b"\xff\xff \xff",
     ],
 )
-def test_what_somebody_else_wrote_there_is_no_label(value: bytes) -> None:
+def test_a_value_that_another_client_wrote_is_no_label(value: bytes) -> None:
     assert read_owner(value, "0123456789abcdef0123456789abcdef") is None
 
 
 @pytest.mark.parametrize("owner", ["", "  ", "two\nlines", 7, None, "x" * 201])
-def test_what_is_no_label_is_refused(owner: object) -> None:
+def test_an_invalid_label_is_refused(owner: object) -> None:
     with pytest.raises(ConfigurationError, match="owner must"):
         Redlock(["redis://127.0.0.1:1"], owner=owner)  # type: ignore[arg-type]
 
@@ -176,7 +178,7 @@ def test_what_is_no_label_is_refused(owner: object) -> None:
 @pytest.mark.parametrize(
     ("word", "owner"), [("false", False), ("true", True), ("billing-3", "billing-3")]
 )
-def test_the_label_from_the_environment(word: str, owner: object) -> None:
+def test_the_environment_sets_the_label(word: str, owner: object) -> None:
     environ = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK_NG_OWNER": word}
     assert Redlock.from_env(environ)._options.owner == owner
 
@@ -190,12 +192,12 @@ async def held_for_a_while(rig: Rig, owner: str = "web-1") -> tuple[Process, Lea
 
 
 def looks(asked: list[Any]) -> int:
-    """How many of these commands are looks, on all nodes."""
+    """Return how many of these commands are inspections, over all nodes."""
     return [command.script for command in asked].count(MUTEX.inspect)
 
 
 @pytest.mark.parametrize(("blocking_timeout", "kind"), [(0, LockHeld), (0.5, AcquireTimeout)])
-async def test_the_error_says_who_holds_the_lock(
+async def test_the_error_names_the_holder(
     rig: Rig, blocking_timeout: float, kind: type[LockHeld | AcquireTimeout]
 ) -> None:
     heard: list[Event] = []
@@ -216,7 +218,7 @@ async def test_the_error_says_who_holds_the_lock(
     )
 
 
-async def test_a_holder_without_a_label_stays_another(rig: Rig) -> None:
+async def test_the_error_calls_a_holder_without_a_label_another(rig: Rig) -> None:
     other = await rig.process()
     rig.occupy(b"a")
     with pytest.raises(LockHeld, match="held by another: ") as caught:
@@ -292,10 +294,10 @@ async def test_the_owner_of_a_lock_is_asked_for_within_the_time_to_wait(
     waiting = asyncio.create_task(other.lock("a", blocking_timeout=blocking_timeout).acquire())
     loop = asyncio.get_running_loop()
     called = loop.time()
-    # Behind its first attempt, before the look.
+    # After its first attempt, before the inspection.
     await asyncio.sleep(0.01)
     rig.hang(*hung)
-    # The look of a longer wait finds out that no quorum answers any more.
+    # The inspection of a longer wait finds that no quorum answers any more.
     lost = len(hung) > 1 and blocking_timeout == 1.0
     with pytest.raises(QuorumUnreachable if lost else AcquireTimeout) as caught:
         await waiting
@@ -314,7 +316,7 @@ async def test_asking_for_the_owner_delays_lock_held_by_the_node_timeout_at_most
     trying = asyncio.create_task(other.lock("a", blocking_timeout=0).acquire())
     loop = asyncio.get_running_loop()
     called = loop.time()
-    # Behind its attempt, before the look is answered.
+    # After its attempt, before the inspection is answered.
     await asyncio.sleep(2.5 * WAY)
     rig.hang(*hung)
     with pytest.raises(LockHeld) as caught:
@@ -504,7 +506,7 @@ def test_an_unusable_label_of_a_lock_is_refused(owner: Any) -> None:
         redlock.guard("a", owner=owner)
 
 
-async def test_a_refused_look_of_a_manager_without_labels_is_not_repeated(rig: Rig) -> None:
+async def test_a_refused_inspection_by_a_manager_without_labels_is_not_repeated(rig: Rig) -> None:
     process = await rig.process(owner=False)
     rig.refuse("NOPERM no permissions to run the 'mget' command", *range(len(rig.servers)))
     asked = process.questions()

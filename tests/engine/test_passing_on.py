@@ -1,6 +1,4 @@
-"""What a quorum granted serves those who were in line when it was asked: safely, in order, not for
-long.
-"""
+"""One grant serves the tasks that waited in line when it was requested, for a bounded time."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ def now() -> float:
 async def line(
     process: Process, count: int, *, held: float = 0.001, **settings: Any
 ) -> tuple[Lease, list[asyncio.Future[Lease]]]:
-    """A lease that was asked for when `count` others stood behind it already, and those."""
+    """Return a lease that was requested while `count` other tasks waited, and their futures."""
     first = await process.lock("a").acquire()
     asked = asyncio.ensure_future(process.lock("a").acquire())
     await asyncio.sleep(0)
@@ -42,7 +40,7 @@ def passed_on(process: Process) -> int:
     return process.redlock.stats().passed_on
 
 
-async def test_who_was_in_line_gets_it_in_order_without_asking(rig: Rig) -> None:
+async def test_a_grant_is_passed_on_to_waiting_tasks_in_order_without_a_request(rig: Rig) -> None:
     process = await rig.process()
     lease, behind = await line(process, 5)
     asked, leases = process.questions(), [lease]
@@ -66,7 +64,7 @@ async def test_who_was_in_line_gets_it_in_order_without_asking(rig: Rig) -> None
     assert process.redlock.stats().released == 7
 
 
-async def test_who_came_after_it_was_asked_for_asks_for_himself(rig: Rig) -> None:
+async def test_a_task_that_came_after_the_attempt_makes_its_own_attempt(rig: Rig) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     waiting = asyncio.ensure_future(process.lock("a").acquire())
@@ -77,7 +75,7 @@ async def test_who_came_after_it_was_asked_for_asks_for_himself(rig: Rig) -> Non
     await own.release()
 
 
-async def test_it_lives_as_long_as_the_grant_and_not_a_moment_longer(rig: Rig) -> None:
+async def test_a_successor_lease_lives_exactly_as_long_as_its_grant(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     lease, (waiting,) = await line(process, 1)
     await asyncio.sleep(0.005)
@@ -88,7 +86,7 @@ async def test_it_lives_as_long_as_the_grant_and_not_a_moment_longer(rig: Rig) -
     await own.release()
 
 
-async def test_it_is_renewed_and_watched_like_any_other(rig: Rig) -> None:
+async def test_a_successor_lease_is_renewed_and_watched_like_any_other_lease(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     lease, (waiting,) = await line(process, 1)
     await lease.release()
@@ -154,7 +152,7 @@ async def test_a_grant_owns_the_fences_of_the_time_since_the_grant_before_it(rig
     assert max(fences) < rig.servers[0].counters[COUNTERS]
 
 
-async def test_where_no_fence_is_left_the_nodes_are_asked(rig: Rig) -> None:
+async def test_a_grant_with_no_fence_left_is_not_passed_on(rig: Rig) -> None:
     process = await rig.process()
     stop_wall_clock(process)
     lease, behind = await line(process, 2 * STEP)
@@ -213,7 +211,7 @@ async def test_a_grant_owns_no_fence_of_an_earlier_lease_though_a_node_lost_its_
         pass
     rig.disconnect(2)
     earlier = await process.lock("a").acquire()
-    # As the operator does whom a counter beyond all clocks stops: the key holds those of all names.
+    # The remedy for a counter beyond all clocks: delete the key with the counters of all names.
     rig.servers[0].counters.clear()
     rig.disconnect(1)
     rig.connect(2)
@@ -226,7 +224,7 @@ async def test_a_grant_owns_no_fence_of_an_earlier_lease_though_a_node_lost_its_
     assert earlier.fence < fences[0]
 
 
-async def test_a_repair_raises_counters_to_what_the_quorum_stored(rig: Rig) -> None:
+async def test_a_repair_raises_counters_to_the_value_on_the_quorum(rig: Rig) -> None:
     process = await rig.process(ttl=3.0)
     rig.disconnect(2)
     lease, (behind,) = await line(process, 1)
@@ -241,7 +239,7 @@ async def test_a_repair_raises_counters_to_what_the_quorum_stored(rig: Rig) -> N
     await (await behind).release()
 
 
-async def test_without_fences_there_is_no_such_end(rig: Rig) -> None:
+async def test_without_fencing_the_number_of_successors_is_not_bounded_by_fences(rig: Rig) -> None:
     process = await rig.process(fencing=False)
     lease, behind = await line(process, 2 * STEP)
     for waiting in behind:
@@ -268,7 +266,9 @@ async def test_the_next_process_has_a_greater_fence(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"ttl": 20.0}, {"ttl": 0.5}])
-async def test_who_wants_another_ttl_asks(rig: Rig, settings: dict[str, float]) -> None:
+async def test_a_task_that_wants_another_ttl_makes_its_own_attempt(
+    rig: Rig, settings: dict[str, float]
+) -> None:
     process = await rig.process()
     lease, (waiting,) = await line(process, 1, **settings)
     await lease.release()
@@ -278,7 +278,7 @@ async def test_who_wants_another_ttl_asks(rig: Rig, settings: dict[str, float]) 
     await own.release()
 
 
-async def test_max_hold_counts_from_when_it_was_passed_on(rig: Rig) -> None:
+async def test_max_hold_counts_from_when_the_grant_was_passed_on(rig: Rig) -> None:
     process = await rig.process()
     lease, (waiting,) = await line(process, 1, max_hold=0.5)
     await asyncio.sleep(0.005)
@@ -290,7 +290,7 @@ async def test_max_hold_counts_from_when_it_was_passed_on(rig: Rig) -> None:
     assert now() - began == pytest.approx(0.5, abs=1e-6)
 
 
-async def test_what_was_renewed_is_not_passed_on(rig: Rig) -> None:
+async def test_a_grant_that_was_extended_is_not_passed_on(rig: Rig) -> None:
     process = await rig.process()
     lease, (waiting,) = await line(process, 1)
     await lease.extend(5.0)
@@ -301,7 +301,7 @@ async def test_what_was_renewed_is_not_passed_on(rig: Rig) -> None:
     await own.release()
 
 
-async def test_what_is_over_is_not_passed_on(rig: Rig) -> None:
+async def test_a_lease_past_its_deadline_is_not_passed_on(rig: Rig) -> None:
     process = await rig.process()
     first = await process.lock("a").acquire()
     asked = asyncio.ensure_future(process.lock("a", max_hold=0.01).acquire())
@@ -320,7 +320,7 @@ async def test_what_is_over_is_not_passed_on(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("already", [False, True])
-async def test_who_is_cancelled_as_it_is_passed_on_leaves_it_to_the_next(
+async def test_a_task_cancelled_as_a_grant_is_passed_on_leaves_it_to_the_next_task(
     rig: Rig, already: bool
 ) -> None:
     process = await rig.process()
@@ -342,7 +342,7 @@ async def test_who_is_cancelled_as_it_is_passed_on_leaves_it_to_the_next(
     assert process.redlock.stats().waiting == 0
 
 
-async def test_the_last_one_cancelled_as_it_is_passed_on_leaves_no_key(rig: Rig) -> None:
+async def test_the_last_task_cancelled_as_a_grant_is_passed_on_leaves_no_key(rig: Rig) -> None:
     process = await rig.process()
     lease, (cancelled,) = await line(process, 1)
     assert process.redlock.engine().extender.pass_on(lease._record)
@@ -353,7 +353,7 @@ async def test_the_last_one_cancelled_as_it_is_passed_on_leaves_no_key(rig: Rig)
     assert process.redlock.stats().held == 0
 
 
-async def test_whose_time_is_over_as_it_is_passed_on_leaves_nothing_behind(rig: Rig) -> None:
+async def test_a_task_that_times_out_as_a_grant_is_passed_on_leaves_nothing(rig: Rig) -> None:
     process = await rig.process()
     lease, (waiting,) = await line(process, 1, blocking_timeout=0.02)
     await asyncio.sleep(0.02 - 0.001 - 2 * WAY)
@@ -370,7 +370,7 @@ async def test_whose_time_is_over_as_it_is_passed_on_leaves_nothing_behind(rig: 
     assert process.redlock.stats().waiting == process.redlock.stats().held == 0
 
 
-async def test_nodes_that_answer_late_count_for_whoever_has_it_then(rig: Rig) -> None:
+async def test_nodes_that_answer_late_count_for_the_successor_lease(rig: Rig) -> None:
     process = await rig.process()
     rig.hang(2)
     lease, (waiting,) = await line(process, 1)
@@ -427,7 +427,7 @@ async def test_a_waiter_for_several_names_is_overtaken_for_one_run_at_most(rig: 
         await (await waiting).release()
 
 
-async def test_a_forced_release_is_not_undone_by_who_had_it_passed_on(rig: Rig) -> None:
+async def test_a_forced_release_is_not_undone_by_a_successor_lease(rig: Rig) -> None:
     process, operator = await rig.process(ttl=1.0), await rig.process()
     lease, behind = await line(process, 5)
     for waiting in behind:
@@ -447,7 +447,7 @@ async def test_a_forced_release_is_not_undone_by_who_had_it_passed_on(rig: Rig) 
     await lease.release()
 
 
-async def test_what_may_be_gone_is_not_passed_on(rig: Rig) -> None:
+async def test_a_lease_whose_keys_may_be_gone_is_not_passed_on(rig: Rig) -> None:
     process, rival = await rig.process(), await rig.process()
     lease, (waiting,) = await line(process, 1)
     rig.vacate(b"a")
@@ -461,7 +461,7 @@ async def test_what_may_be_gone_is_not_passed_on(rig: Rig) -> None:
     await (await waiting).release()
 
 
-async def test_news_that_come_before_the_grant_count_too(rig: Rig) -> None:
+async def test_a_grant_with_a_deletion_reported_before_it_is_not_passed_on(rig: Rig) -> None:
     process = await rig.process()
     rig.ways[0] = WAY / 5
     first = await process.lock("a").acquire()
@@ -471,7 +471,7 @@ async def test_news_that_come_before_the_grant_count_too(rig: Rig) -> None:
     await asyncio.sleep(0)
     releasing = asyncio.ensure_future(first.release())
     await asyncio.sleep(1.5 * WAY / 5)
-    # The nearest node has granted it, and tells of the end of that before a majority has answered.
+    # The nearest node has granted it, and reports the deletion before a majority has answered.
     rig.vacate(b"a", on=[0])
     lease = await asked
     await releasing
@@ -480,7 +480,7 @@ async def test_news_that_come_before_the_grant_count_too(rig: Rig) -> None:
     assert passed_on(process) == 0
 
 
-async def test_what_is_gone_before_its_grant_is_read_is_not_passed_on(rig: Rig) -> None:
+async def test_a_grant_deleted_before_it_was_read_is_not_passed_on(rig: Rig) -> None:
     process = await rig.process()
     first = await process.lock("a").acquire()
     asked = asyncio.ensure_future(process.lock("a").acquire())
@@ -500,7 +500,7 @@ async def test_what_is_gone_before_its_grant_is_read_is_not_passed_on(rig: Rig) 
     await releasing
 
 
-async def test_what_one_forces_a_release_of_here_is_not_passed_on(rig: Rig) -> None:
+async def test_a_grant_released_by_force_in_its_own_process_is_not_passed_on(rig: Rig) -> None:
     process, rival = await rig.process(), await rig.process()
     lease, (waiting,) = await line(process, 1)
     await process.redlock.force_release("a")
@@ -511,7 +511,9 @@ async def test_what_one_forces_a_release_of_here_is_not_passed_on(rig: Rig) -> N
     await (await waiting).release()
 
 
-async def test_nor_before_all_nodes_have_said_that_it_is_deleted(rig: Rig) -> None:
+async def test_a_grant_is_not_passed_on_before_all_nodes_confirmed_its_forced_release(
+    rig: Rig,
+) -> None:
     process = await rig.process()
     for _ in range(4):
         async with process.lock("a"):
@@ -610,7 +612,7 @@ async def test_a_young_lease_that_its_own_process_takes_by_force_is_lost_at_once
     assert rig.clean
 
 
-async def test_the_body_that_it_was_taken_from_is_told(rig: Rig) -> None:
+async def test_only_the_body_whose_keys_were_deleted_is_notified(rig: Rig) -> None:
     process = await rig.process()
     told: list[bool] = []
 
@@ -633,7 +635,7 @@ async def test_the_body_that_it_was_taken_from_is_told(rig: Rig) -> None:
     assert told == [False, True, False, False]
 
 
-async def test_where_leases_are_known_by_their_tokens_nothing_is_passed_on(rig: Rig) -> None:
+async def test_a_grant_is_not_passed_on_where_leases_are_known_by_their_tokens(rig: Rig) -> None:
     process = await rig.process()
     process.redlock.engine().lines.passing = False
     lease, (waiting,) = await line(process, 1)
@@ -643,7 +645,7 @@ async def test_where_leases_are_known_by_their_tokens_nothing_is_passed_on(rig: 
     await own.release()
 
 
-async def test_closing_gives_it_to_nobody(rig: Rig) -> None:
+async def test_closing_a_manager_passes_no_grant_on(rig: Rig) -> None:
     process = await rig.process()
     _, behind = await line(process, 3)
     counters = process.redlock.engine().context.counters

@@ -1,5 +1,6 @@
-"""What a waiter asks of each node: never behind the attempt that serves it, and only what the node
-can do.
+"""The requests of a waiter to each node.
+
+None comes after the attempt that serves the waiter, and each fits the rights of the node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes that wait for a lock stand in one queue: order, cost, faults, and nothing left behind."""
+"""The queue of processes that wait for a lock: its order, its cost, its faults, its clean-up."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def silent_process(rig: Rig, **options: Any) -> Process:
 
 @dataclass
 class Traffic:
-    """What the servers executed, and the messages that they delivered."""
+    """The commands that the servers executed, and the messages that they delivered."""
 
     commands: int = 0
     messages: int = 0
@@ -144,7 +144,7 @@ def traffic(rig: Rig) -> Traffic:
 
 @dataclass
 class Figures:
-    """What a crowd cost per acquisition, commands and messages per node."""
+    """The commands and messages per acquisition and node that a crowd cost."""
 
     attempts: float
     commands: float
@@ -268,7 +268,7 @@ async def test_a_short_hold_costs_the_next_process_four_commands_per_node(rig: R
     await lease.release()
 
 
-async def test_only_the_first_in_the_queue_asks_while_the_holder_renews(rig: Rig) -> None:
+async def test_waiters_behind_the_second_make_no_attempt_while_the_holder_renews(rig: Rig) -> None:
     holder = await rig.process()
     lease = await holder.lock("a", ttl=3.0).acquire()
     line = await waiters(rig, 5)
@@ -283,7 +283,7 @@ async def test_only_the_first_in_the_queue_asks_while_the_holder_renews(rig: Rig
 
 
 @pytest.mark.parametrize("killed", [1, 3])
-async def test_a_killed_waiter_costs_those_behind_it_no_time(rig: Rig, killed: int) -> None:
+async def test_a_killed_waiter_costs_the_waiters_behind_it_no_time(rig: Rig, killed: int) -> None:
     holder = await rig.process()
     lease = await holder.lock("a").acquire()
     line = await waiters(rig, killed + 1)
@@ -324,7 +324,7 @@ async def test_a_stopped_process_costs_the_others_one_grace_and_keeps_its_ticket
 
 
 @pytest.mark.parametrize("how", ["cut", "hung"])
-async def test_a_waiter_that_reaches_a_minority_leaves_the_queues_and_blocks_nobody(
+async def test_a_waiter_that_reaches_a_minority_leaves_the_queues_and_blocks_no_waiter(
     rig: Rig, how: str
 ) -> None:
     holder = await rig.process()
@@ -340,7 +340,7 @@ async def test_a_waiter_that_reaches_a_minority_leaves_the_queues_and_blocks_nob
     for other in others:
         other.nodes[0].disconnect()
     if how == "hung":
-        # Silence is known after a look, which comes after ten seconds at most.
+        # Silence is known after a request, which comes after ten seconds at most.
         await asyncio.sleep(11)
     await asyncio.sleep(2 * NODE_TIMEOUT)
     lone = process.redlock.engine().reports.manager_id
@@ -474,7 +474,9 @@ async def test_a_message_for_a_line_that_no_longer_waits_is_answered_by_leaving(
     await lease.release()
 
 
-async def test_the_lowest_ticket_takes_a_key_that_is_kept_for_another(rig: Rig) -> None:
+async def test_the_lowest_ticket_is_granted_a_key_that_is_reserved_for_another_waiter(
+    rig: Rig,
+) -> None:
     holder = await rig.process()
     lease = await holder.lock("a").acquire()
     (_, first), (_, second) = await waiters(rig, 2)
@@ -556,14 +558,14 @@ async def test_a_queue_of_killed_waiters_is_forgotten(rig: Rig) -> None:
         kill(rig, process)
         each.cancel()
     assert [len(queue) for queue in members(rig)] == [3, 3, 3]
-    # The third would have looked after 50 s, and kept the queue for twice as long.
+    # The third would have confirmed the queue after 50 s, and kept it for twice as long.
     await asyncio.sleep(101)
     assert members(rig) == [[], [], []]
     for process, _ in line:
         await process.redlock.aclose()
 
 
-async def test_a_queue_lives_as_long_as_somebody_waits_in_it(rig: Rig) -> None:
+async def test_a_queue_lives_as_long_as_a_process_waits_in_it(rig: Rig) -> None:
     rig.occupy(KEY, ttl=600)
     line = await waiters(rig, 3)
     for _ in range(50):
@@ -600,7 +602,7 @@ async def test_a_lock_that_expires_is_asked_for_once_and_soon(
 # Several names.
 
 
-async def test_the_free_names_of_a_set_are_kept_for_it_and_not_for_ever(rig: Rig) -> None:
+async def test_the_free_names_of_a_set_are_reserved_for_a_bounded_time(rig: Rig) -> None:
     process, other = await rig.process(), await rig.process()
     b = await other.lock("b", ttl=30).acquire()
     both = waiting(process, "a", "b")
@@ -678,11 +680,11 @@ async def test_a_process_that_hears_a_minority_only_polls(rig: Rig) -> None:
     before = now()
     await lease.release()
     await (await first).release()
-    # The look that is under way, the next one, and the attempt.
+    # The request that is under way, the next request, and the attempt.
     assert now() - before < 0.1 + 5 * WAY
 
 
-async def test_a_waiter_that_hears_of_each_renewal_looks_no_more_often_at_the_nodes_that_report_them(
+async def test_a_waiter_sends_one_request_per_renewal_to_a_node_that_reports_renewals(
     rig: Rig,
 ) -> None:
     holder, process = await rig.process(ttl=9.0), await rig.process()
@@ -693,7 +695,7 @@ async def test_a_waiter_that_hears_of_each_renewal_looks_no_more_often_at_the_no
     await asyncio.sleep(3.0 * renewals)
     looks = [command for command in asked if command.script.name == "stand"]
     assert len(asked) == len(looks)
-    # Two of the three nodes report; one tells when it is asked, every 5 to 10 s.
+    # Two of the three nodes report renewals. The third is requested every 5 to 10 s.
     assert sum(command.tracked for command in looks) == pytest.approx(2 * renewals, abs=2)
     assert (
         3.0 * renewals / 10 - 1
@@ -705,7 +707,7 @@ async def test_a_waiter_that_hears_of_each_renewal_looks_no_more_often_at_the_no
 
 
 @pytest.mark.parametrize("rig", [1, 3], indirect=True)
-async def test_a_renewal_is_looked_at_and_wakes_nobody(rig: Rig) -> None:
+async def test_a_renewal_causes_no_attempt_of_a_waiter(rig: Rig) -> None:
     holder, process = await rig.process(ttl=3.0), await rig.process()
     lease = await holder.lock("a").acquire()
     first = waiting(process)

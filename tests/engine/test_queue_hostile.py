@@ -1,5 +1,6 @@
-"""The waiting under what happens in the same tick, without messages, and behind nodes that changed
-their minds.
+"""Waiting under adverse conditions.
+
+Events fall into the same tick, messages are missing, or nodes answer differently than before.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def twice(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-async def test_who_inherits_a_line_without_a_quorum_has_one_attempt_at_a_time(
+async def test_a_task_that_inherits_a_line_without_a_quorum_makes_one_attempt_at_a_time(
     rig: Rig, twice: list[str]
 ) -> None:
     process = await rig.process()
@@ -59,7 +60,7 @@ async def test_who_inherits_a_line_without_a_quorum_has_one_attempt_at_a_time(
     await (await second).release()
 
 
-async def test_who_joins_in_the_tick_in_which_the_first_left_has_one_attempt_at_a_time(
+async def test_a_task_that_joins_as_the_first_leaves_makes_one_attempt_at_a_time(
     rig: Rig, twice: list[str]
 ) -> None:
     holder, process = await rig.process(), await rig.process()
@@ -68,7 +69,7 @@ async def test_who_joins_in_the_tick_in_which_the_first_left_has_one_attempt_at_
     await asyncio.sleep(0.1)
     release = asyncio.ensure_future(lease.release())
     await asyncio.sleep(WAY / 2)
-    # The messages about the offers come before the answers to what the second one asks.
+    # The messages about the offers come before the answers to the requests of the second waiter.
     first.cancel()
     second = asyncio.ensure_future(process.lock("a").acquire())
     await (await second).release()
@@ -121,7 +122,9 @@ async def test_a_line_leaves_the_queues_if_its_first_gives_up_while_this_process
     assert (occupied(lines), lines._standing) == ([], {})
 
 
-async def test_a_waiter_that_came_while_no_node_was_there_is_told_of_its_turn(rig: Rig) -> None:
+async def test_a_waiter_that_came_while_all_nodes_were_down_is_notified_of_its_offer(
+    rig: Rig,
+) -> None:
     process, holder = await rig.process(), await rig.process()
     for node in process.nodes:
         node.disconnect()
@@ -207,13 +210,13 @@ async def test_a_node_that_cannot_grant_is_not_asked_in_a_loop(rig: Rig) -> None
     assert process.redlock.stats().attempts < 30
 
 
-async def test_the_first_waiter_is_told_of_a_forced_release(rig: Rig) -> None:
+async def test_the_first_waiter_is_notified_of_a_forced_release(rig: Rig) -> None:
     holder, first, second = [await rig.process() for _ in range(3)]
     await holder.lock("a", on_lost="flag").acquire()
     waiting = [asyncio.ensure_future(process.lock("a").acquire()) for process in (first, second)]
     await asyncio.sleep(0.1)
     for server in rig.servers:
-        # Nobody but the messages can tell.
+        # Only the messages can report the release.
         server.forget_trackers()
     before = now()
     assert await holder.redlock.force_release("a") == 3

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def holding_after_a_wait(rig: Rig) -> tuple[Process, Process, Any]:
-    """Return a process that holds the lock and had to queue for it, another process, and the lease."""
+    """Return a process that queued for the lock and holds it, another process, and the lease."""
     first, second = await rig.process(), await rig.process()
     lease = await second.lock("a").acquire()
     waiting = asyncio.create_task(first.lock("a").acquire())
@@ -62,7 +62,9 @@ async def test_after_a_release_that_gave_the_lock_to_another_process_no_attempt_
     await lease.release()
 
 
-async def test_the_ticket_is_above_those_of_all_who_waited_at_the_release(rig: Rig) -> None:
+async def test_the_ticket_after_a_release_is_above_the_tickets_of_all_waiters_at_the_release(
+    rig: Rig,
+) -> None:
     first, second, lease = await holding_after_a_wait(rig)
     third, order = await rig.process(), list[Any]()
     # These have waited for other locks, and so have high tickets.
@@ -75,7 +77,7 @@ async def test_the_ticket_is_above_those_of_all_who_waited_at_the_release(rig: R
     assert order == [second, third, first]
 
 
-async def test_a_process_overtakes_nobody_that_waited_for_more_than_two_round_trips(
+async def test_a_process_overtakes_no_other_that_waited_for_more_than_two_round_trips(
     rig: Rig,
 ) -> None:
     first, waiting = await ring(rig)
@@ -100,7 +102,7 @@ async def test_some_time_after_the_release_an_attempt_is_made_again(rig: Rig) ->
     await lease.release()
 
 
-async def test_a_lock_that_is_free_again_by_then_is_acquired_all_the_same(rig: Rig) -> None:
+async def test_a_wait_without_an_attempt_acquires_a_lock_that_is_free_again(rig: Rig) -> None:
     first, waiting = await ring(rig)
     await (await waiting).release()
     async with asyncio.timeout(0.5):
@@ -108,7 +110,7 @@ async def test_a_lock_that_is_free_again_by_then_is_acquired_all_the_same(rig: R
     await lease.release()
 
 
-async def test_a_wait_without_an_attempt_times_out_as_any_other(rig: Rig) -> None:
+async def test_a_wait_without_an_attempt_times_out_as_any_other_wait(rig: Rig) -> None:
     first, waiting = await ring(rig)
     with pytest.raises(AcquireTimeout, match=r"still held by .* after 1 s") as raised:
         await first.lock("a", blocking_timeout=1.0).acquire()

@@ -101,7 +101,7 @@ async def test_readers_of_all_processes_share_the_lock(processes: list[Process])
     assert room.most == 12
 
 
-async def test_a_writer_is_alone(processes: list[Process]) -> None:
+async def test_a_writer_excludes_readers_and_other_writers(processes: list[Process]) -> None:
     room = Room()
     await asyncio.gather(
         *(room.read(process, 0.02) for process in processes for _ in range(5)),
@@ -513,7 +513,9 @@ async def test_a_writer_enters_after_a_process_that_read_and_waited_first_has_di
         task.cancel()
 
 
-async def test_a_reader_is_told_that_its_lease_was_ended_by_force(processes: list[Process]) -> None:
+async def test_a_reader_is_notified_that_its_lease_was_ended_by_force(
+    processes: list[Process],
+) -> None:
     first, second, *_ = processes
     lease = await rwlock(first).read().acquire()
     await asyncio.sleep(0.5)

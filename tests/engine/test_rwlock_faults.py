@@ -117,7 +117,7 @@ async def test_a_lease_repairs_a_node_although_a_lease_of_the_same_grant_ended_a
     assert rig.clean
 
 
-async def test_the_release_of_a_grant_is_owed_for_the_longest_life_that_a_lease_gave_it(
+async def test_the_release_of_a_grant_stays_pending_for_the_longest_ttl_of_its_leases(
     rig: Rig,
 ) -> None:
     first = await rig.process()
@@ -185,7 +185,7 @@ async def test_no_writer_enters_beside_a_downgraded_lease_whose_nested_lease_was
 # ---------------------------------------------------------------------------------------------
 
 
-async def test_the_next_reader_learns_of_a_foreign_release_after_the_first_has_left(
+async def test_the_next_reader_learns_of_a_foreign_release_after_the_first_reader_has_left(
     rig: Rig,
 ) -> None:
     processes = [await rig.process() for _ in range(3)]
@@ -252,7 +252,7 @@ async def test_no_writer_enters_beside_readers_through_a_node_that_forgot_them(
         await (await rwlock(other).write().acquire()).release()
 
 
-async def test_a_node_that_restarts_empty_gets_the_readers_back_after_the_guard_time_and_no_writer_meanwhile(
+async def test_a_node_restarted_empty_gets_its_readers_back_and_grants_no_writer_meanwhile(
     rig: Rig,
 ) -> None:
     first, second, other = [await rig.process(max_ttl=GUARD, ttl=3.0) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Attempts that do not wait, by several processes in one instant: one of them gets what is free."""
+"""Attempts that do not wait, by several processes in one instant: one process gets the lock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLOTS = 200
 
 
 async def rivals(rig: Rig) -> list[Process]:
-    """One process near each node: what they ask in one instant is split, a node for each."""
+    """Return one process near each node. Simultaneous attempts of them split the votes."""
     return [await rig.process(near=index) for index in range(len(rig.servers))]
 
 
@@ -85,7 +85,10 @@ async def test_a_try_cancelled_before_its_second_attempt_leaves_no_key_and_no_ti
 @pytest.mark.parametrize("after", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5])
 async def test_a_try_cancelled_in_its_second_attempt_leaves_no_key(rig: Rig, after: float) -> None:
     tries = await between_the_tries(rig)
-    attempts = lambda: sum(process.redlock.stats().attempts for process in rig.processes)  # noqa: E731
+
+    def attempts() -> int:
+        return sum(process.redlock.stats().attempts for process in rig.processes)
+
     while attempts() == 3:
         await asyncio.sleep(WAY / 10)
     await asyncio.sleep(after * WAY)

@@ -1,4 +1,4 @@
-"""A semaphore: never more holders than slots, no slot lost, nobody forgotten, nothing left behind."""
+"""Semaphores: no more holders than slots, no lost slot, no lost waiter, a complete clean-up."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def nothing_is_left(rig: Rig) -> bool:
 
 
 class Room:
-    """Counts who is inside of a semaphore."""
+    """Counts the holders inside a semaphore."""
 
     def __init__(self) -> None:
         self.inside: set[int] = set()
@@ -112,7 +112,7 @@ async def test_a_crowd_fills_every_slot_and_never_one_more(
     assert min(room.visits[name] for name in guests) > 0.7 * fair, "nobody starves"
 
 
-async def test_each_lease_has_a_slot_of_its_own_and_a_fence_above_those_before_it_in_that_slot(
+async def test_each_lease_has_its_own_slot_and_a_fence_above_earlier_fences_of_that_slot(
     processes: list[Process],
 ) -> None:
     fences: dict[int, int] = {}
@@ -137,7 +137,7 @@ async def test_one_semaphore_object_serves_many_tasks_at_once(processes: list[Pr
     assert Counter(inside) == {1: 3, 2: 3, 3: 3}
 
 
-async def test_try_acquire_finds_every_free_slot_and_says_none_only_if_there_is_none(
+async def test_try_acquire_finds_every_free_slot_and_returns_none_only_without_a_free_slot(
     processes: list[Process],
 ) -> None:
     leases: list[Lease] = []
@@ -166,7 +166,9 @@ async def test_tasks_of_one_process_that_try_at_the_same_moment_try_different_sl
         await lease.release()
 
 
-async def test_who_is_refused_learns_when_the_first_slot_expires(processes: list[Process]) -> None:
+async def test_a_refused_caller_learns_when_the_first_slot_expires(
+    processes: list[Process],
+) -> None:
     holder, other = processes[:2]
     short = await semaphore(holder, 2, ttl=3.0, auto_extend=False).acquire()
     long = await semaphore(holder, 2, ttl=9.0, auto_extend=False).acquire()
@@ -213,14 +215,17 @@ async def test_the_message_of_a_refusal_names_the_same_time_as_retry_after(
         left = refused.value.retry_after
         assert left == pytest.approx(3.0 - limit, abs=0.1)
         # Each vote is about the slot that was asked last.
-        told = f"; the first slot may be free in {left:.1f} s: memory-0: held; memory-1: held; memory-2: held"
-        assert str(refused.value).endswith(told)
+        ending = (
+            f"; the first slot may be free in {left:.1f} s: "
+            "memory-0: held; memory-1: held; memory-2: held"
+        )
+        assert str(refused.value).endswith(ending)
         assert all(vote.remaining is not None for vote in refused.value.votes)
     for lease in leases:
         await lease.release()
 
 
-async def test_a_lock_says_when_it_expires_too(rig: Rig) -> None:
+async def test_a_refused_caller_of_a_lock_learns_when_it_expires(rig: Rig) -> None:
     holder, other = await rig.process(), await rig.process()
     async with holder.lock("a", ttl=4.0):
         for limit in (0, 0.5):
@@ -233,7 +238,7 @@ async def test_a_lock_says_when_it_expires_too(rig: Rig) -> None:
 # ---------------------------------------------------------------------------------------------
 
 
-async def test_with_different_limits_there_are_never_more_holders_than_the_greatest(
+async def test_with_different_limits_there_are_never_more_holders_than_the_greatest_limit(
     processes: list[Process],
 ) -> None:
     room, until = Room(), now() + 3.0
@@ -294,9 +299,7 @@ async def test_a_lower_limit_takes_effect_as_holders_of_higher_slots_release_the
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001, 2.0, True, "4", None])
-async def test_a_limit_that_is_none_is_refused_before_anything_is_sent(
-    rig: Rig, limit: Any
-) -> None:
+async def test_an_invalid_limit_is_refused_before_any_request(rig: Rig, limit: Any) -> None:
     process = await rig.process()
     with pytest.raises(ConfigurationError, match="limit must be a whole number from 1 to 1,000"):
         semaphore(process, limit)
@@ -313,7 +316,7 @@ async def test_the_greatest_limit_works(processes: list[Process]) -> None:
 # --------------------------------------------------------------------------------------------
 
 
-async def test_a_waiter_gets_whichever_slot_is_released_first(processes: list[Process]) -> None:
+async def test_a_waiter_gets_the_slot_that_is_released_first(processes: list[Process]) -> None:
     holder, other = processes[:2]
     for turn in range(4):
         leases = sorted(
@@ -402,7 +405,7 @@ async def test_slots_that_are_held_beyond_several_ttls_are_renewed_and_no_waiter
         await lease.release()
 
 
-async def test_a_waiter_comes_when_the_slot_of_a_dead_holder_expires(
+async def test_a_waiter_gets_the_slot_of_a_dead_holder_when_it_expires(
     processes: list[Process],
 ) -> None:
     holder, other = processes[:2]
@@ -469,7 +472,9 @@ async def test_a_cancelled_waiter_passes_its_offers_on(processes: list[Process])
     await asyncio.gather(*releases)
 
 
-async def test_tasks_of_one_process_pass_a_slot_on_without_asking(processes: list[Process]) -> None:
+async def test_tasks_of_one_process_pass_a_slot_on_without_a_request(
+    processes: list[Process],
+) -> None:
     process, room = processes[0], Room()
     await asyncio.gather(*(room.visit(guest, semaphore(process, 2), 0.001) for guest in range(40)))
     assert room.most == 2
@@ -535,7 +540,7 @@ async def test_a_process_with_many_waiters_does_not_keep_the_slots_to_itself(
     assert room.visits["other"] > 3.0 / 0.1, "it waits for one run, and not for the whole crowd"
 
 
-async def test_a_crowd_that_queues_without_attempts_queues_behind_those_with_higher_tickets(
+async def test_a_crowd_that_queues_without_attempts_stands_behind_higher_tickets(
     processes: list[Process],
 ) -> None:
     first, second, other = processes[:3]
@@ -639,7 +644,7 @@ async def test_a_failed_minority_takes_away_no_slot(rig: Rig) -> None:
     rig.start(2)
 
 
-async def test_without_a_majority_nobody_gets_a_slot(rig: Rig) -> None:
+async def test_without_a_majority_no_slot_is_granted(rig: Rig) -> None:
     process = await rig.process()
     rig.stop(1, 2)
     with pytest.raises(QuorumUnreachable):
@@ -649,7 +654,7 @@ async def test_without_a_majority_nobody_gets_a_slot(rig: Rig) -> None:
     rig.start(1, 2)
 
 
-async def test_a_hung_node_delays_nobody_for_long(rig: Rig) -> None:
+async def test_a_hung_node_delays_no_waiter_for_long(rig: Rig) -> None:
     processes = [await rig.process() for _ in range(3)]
     rig.hang(0)
     room = Room()
@@ -664,7 +669,10 @@ async def test_a_hung_node_delays_nobody_for_long(rig: Rig) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_while_a_node_hangs_crowds_lose_no_time_to_split_offers(rig: Rig) -> None:
-    """Slots are released at the same instants, and an even number of nodes can be split in halves."""
+    """Slots are released at the same instants.
+
+    The offers of an even number of nodes can be split in halves.
+    """
     processes = [await rig.process() for _ in range(4)]
     rig.ways[:] = [0.0003] * 5
     rig.hang(4)
@@ -680,7 +688,7 @@ async def test_while_a_node_hangs_crowds_lose_no_time_to_split_offers(rig: Rig) 
 
 
 async def test_restarts_of_one_node_after_the_other_let_no_holder_more_in(rig: Rig) -> None:
-    """Each restarted node forgets, and stays out until what it forgot has expired."""
+    """Each restarted node forgets, and is quarantined until the forgotten keys have expired."""
     one, other = await rig.process(ttl=2.0, max_ttl=2.0), await rig.process(ttl=2.0, max_ttl=2.0)
     leases = [await semaphore(one, 2).acquire() for _ in range(2)]
     for server in rig.servers:
@@ -692,7 +700,7 @@ async def test_restarts_of_one_node_after_the_other_let_no_holder_more_in(rig: R
         await lease.release()
 
 
-async def test_a_lost_slot_is_told_to_its_holder_alone(rig: Rig) -> None:
+async def test_the_loss_of_a_slot_cancels_its_holder_alone(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     pair = semaphore(process, 2)
 

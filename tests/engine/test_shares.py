@@ -1,6 +1,4 @@
-"""Processes that all have tasks waiting for one name: each process gets its share, and passes on
-what it gets.
-"""
+"""Processes with waiting tasks for one name: each process gets its share and passes grants on."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ async def served(processes: list[Process], seconds: float) -> list[int]:
 
 @pytest.mark.parametrize("rig", [3, 5], indirect=True)
 @pytest.mark.parametrize("count", [2, 4])
-async def test_processes_whose_lines_are_as_long_get_equal_shares(rig: Rig, count: int) -> None:
+async def test_processes_with_equally_long_lines_get_equal_shares(rig: Rig, count: int) -> None:
     processes = [await rig.process() for _ in range(count)]
     counts = await served(processes, 5.0)
     assert min(counts) > 0.8 * max(counts)

@@ -1,6 +1,4 @@
-"""What sinks do wrong, or do in the middle of things, harms no lock; what they are told has a
-beginning and an end.
-"""
+"""Errors and calls of sinks harm no lock. Each sink hears the beginning and the end of a lease."""
 
 from __future__ import annotations
 
@@ -101,8 +99,8 @@ async def test_a_log_that_raises_stops_no_timer_of_other_leases(rig: Rig) -> Non
     assert [lease._record.phase for lease in leases] == ["lost"] * 5
 
 
-async def test_a_waiter_is_woken_by_a_sink_that_frees_what_it_waits_for(rig: Rig) -> None:
-    """It asks once all the same: of two attempts at once nobody would own one."""
+async def test_a_waiter_is_woken_by_a_sink_that_frees_its_lock(rig: Rig) -> None:
+    """The waiter makes only one attempt. Of two simultaneous attempts neither would succeed."""
     holder, other = await rig.process(), await rig.process()
     heard: list[Event] = []
     held: list[Any] = []
@@ -157,7 +155,7 @@ async def test_a_lease_that_a_sink_abandons_when_its_renewal_fails_is_not_renewe
 async def test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """All are due in one slot of time: the loss of the one is told in the middle of it."""
+    """All leases are due in one slot of the wheel. The loss is reported amid that slot."""
     heard: list[Event] = []
     others: list[Any] = []
 
@@ -187,7 +185,7 @@ async def test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed(
     assert len(ended) == 21
 
 
-async def test_a_wait_for_oneself_that_is_refused_is_told(rig: Rig) -> None:
+async def test_the_refusal_of_a_lock_that_its_own_task_holds_is_reported(rig: Rig) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     async with process.lock("a"):
@@ -198,7 +196,7 @@ async def test_a_wait_for_oneself_that_is_refused_is_told(rig: Rig) -> None:
     assert (heard[1].error, heard[1].attempts) == ("LockHeld", 0)
 
 
-async def test_the_loss_of_a_lease_that_nobody_was_given_is_not_told(rig: Rig) -> None:
+async def test_the_loss_of_a_lease_that_no_caller_received_is_not_reported(rig: Rig) -> None:
     """The caller is cancelled in the tick of the grant, and comes round to it when the deadline has
     passed.
     """
@@ -217,7 +215,9 @@ async def test_the_loss_of_a_lease_that_nobody_was_given_is_not_told(rig: Rig) -
     assert not any(isinstance(event, LeaseLost) for event in heard)
 
 
-async def test_a_lease_that_is_lost_before_its_caller_goes_on_is_told_in_order(rig: Rig) -> None:
+async def test_a_lease_that_is_lost_before_its_caller_goes_on_is_reported_in_order(
+    rig: Rig,
+) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
     task = asyncio.create_task(process.lock("a").acquire())
@@ -228,7 +228,7 @@ async def test_a_lease_that_is_lost_before_its_caller_goes_on_is_told_in_order(r
 
 
 @pytest.mark.parametrize("how", ["lose", "abandon"])
-async def test_a_lease_that_a_sink_ends_when_it_is_acquired_is_told_to_end_once(
+async def test_a_lease_that_a_sink_ends_at_its_acquisition_is_reported_to_end_once(
     rig: Rig, how: str
 ) -> None:
     heard: list[Event] = []
@@ -249,7 +249,7 @@ async def test_a_lease_that_a_sink_ends_when_it_is_acquired_is_told_to_end_once(
 
 
 @pytest.mark.parametrize("cancels", [0, 1, 2])
-async def test_a_loss_that_only_the_release_finds_is_told(
+async def test_a_loss_that_only_the_release_finds_is_reported(
     rig: Rig, cancels: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Event] = []
@@ -269,7 +269,7 @@ async def test_a_loss_that_only_the_release_finds_is_told(
     assert "a quorum of nodes no longer held its key when it was released" in line.getMessage()
 
 
-async def test_a_lease_that_is_abandoned_before_its_caller_goes_on_is_told_in_order(
+async def test_a_lease_that_is_abandoned_before_its_caller_goes_on_is_reported_in_order(
     rig: Rig,
 ) -> None:
     heard: list[Event] = []

@@ -1,4 +1,4 @@
-"""`Semaphore.inspect`: each slot, its holder, and how many wait; one round, and nothing is written."""
+"""`Semaphore.inspect` shows each slot, its holder and the waiters in one round of reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def waiting(redlock: Redlock, limit: int, **settings: bool) -> asyncio.Future[Le
     return asyncio.ensure_future(redlock.semaphore("gpu", limit, **settings).acquire())
 
 
-async def test_inspect_tells_the_holder_of_each_slot_in_one_round(rig: Rig) -> None:
+async def test_inspect_shows_the_holder_of_each_slot_in_one_round(rig: Rig) -> None:
     holder, other = await rig.process(), await rig.process()
     lease = await holder.redlock.semaphore("gpu", 4, owner="the nightly import").acquire()
     await asyncio.sleep(0.5)
@@ -52,8 +52,8 @@ async def test_inspect_tells_the_holder_of_each_slot_in_one_round(rig: Rig) -> N
     await lease.release()
 
 
-async def test_inspect_counts_those_who_wait_for_the_semaphore_once(rig: Rig) -> None:
-    """A task with `fair` counts by itself; who wants a slot as a lock does not count."""
+async def test_inspect_counts_each_waiter_for_the_semaphore_once(rig: Rig) -> None:
+    """A task with `fair` counts by itself. A task that wants a slot as a lock does not count."""
     holder, one, other, fair = [await rig.process() for _ in range(4)]
     semaphore = holder.redlock.semaphore("gpu", 3)
     leases = [await semaphore.acquire() for _ in range(3)]
@@ -87,7 +87,7 @@ async def test_inspect_counts_those_who_wait_for_the_semaphore_once(rig: Rig) ->
         ([Held(1.0, b"t"), Free()], None),
     ],
 )
-def test_a_client_that_a_slot_is_offered_to_still_waits(
+def test_a_client_that_is_offered_a_slot_still_counts_as_waiting(
     slots: list[KeyLook], waiting: int | None
 ) -> None:
     info = semaphore_info("gpu", ["a"], [Looked(tuple(slots))], len(slots))
@@ -112,7 +112,7 @@ async def test_a_minority_that_is_silent_changes_nothing_and_a_majority_is_neede
     await lease.release()
 
 
-async def test_a_manager_without_labels_reads_none_and_tells_the_holders(rig: Rig) -> None:
+async def test_a_manager_without_labels_reads_no_label_and_shows_the_holders(rig: Rig) -> None:
     holder = await rig.process()
     lease = await holder.redlock.semaphore("gpu", 2).acquire()
     await asyncio.sleep(0.5)
@@ -141,7 +141,7 @@ async def test_a_thousand_slots_are_inspected_at_once(rig: Rig) -> None:
     await asyncio.gather(*(lease.release() for lease in leases))
 
 
-async def test_a_manager_that_is_not_open_says_so(rig: Rig) -> None:
+async def test_inspect_of_a_manager_that_is_not_open_raises_redlock_closed(rig: Rig) -> None:
     process = rig.new_process()
     with pytest.raises(RedlockClosed):
         await process.redlock.semaphore("gpu", 2).inspect()

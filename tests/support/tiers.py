@@ -48,25 +48,33 @@ The others start commands, long runs or environments of their own.
 """
 
 SPARSE = {
-    "contract/test_joint.py::test_each_is_answered_as_if_it_had_been_asked_alone": 5,
+    "contract/test_joint.py::test_each_joined_call_is_answered_as_if_it_had_been_sent_alone": 5,
     "contract/test_readers.py::test_random_steps_have_the_same_effect_on_a_server_and_in_memory": 7,
-    "contract/test_slots_in_queues.py::test_a_waiter_keeps_the_time_of_its_offer_when_slots_are_shared_out_again": 5,
-    "contract/test_slots_in_queues.py::test_random_steps_have_the_same_effect_on_a_server_and_in_memory": 7,
-    "election/test_interruptions.py::test_a_candidate_interrupted_at_any_instant_leaves_nothing": 13,
+    "contract/test_slots_in_queues.py"
+    "::test_a_waiter_keeps_the_time_of_its_offer_when_slots_are_shared_out_again": 5,
+    "contract/test_slots_in_queues.py"
+    "::test_random_steps_have_the_same_effect_on_a_server_and_in_memory": 7,
+    "election/test_interruptions.py"
+    "::test_a_candidate_interrupted_at_any_instant_leaves_nothing": 13,
     "election/test_partitions.py::test_no_two_bodies_work_at_once_in_any_partition": 20,
-    "engine/test_cancellation.py::test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it": 23,
+    "engine/test_cancellation.py"
+    "::test_a_call_interrupted_at_any_instant_leaves_nothing_and_the_next_gets_the_lock": 23,
+    "engine/test_every_waiter_served.py"
+    "::test_every_waiter_for_a_slot_is_served_through_failures_of_the_waiters_before_it": 7,
+    "engine/test_every_waiter_served.py"
+    "::test_every_waiter_is_served_through_failures_of_the_waiters_before_it": 7,
     "engine/test_fair.py::test_fair_tasks_are_served_in_the_order_in_which_they_came": 3,
-    "engine/test_min_hold.py::test_grants_are_min_hold_apart_whatever_happens_to_nodes_and_holders": 5,
-    "engine/test_nobody_is_forgotten.py::test_nobody_is_forgotten_at_a_semaphore_whatever_happens_to_those_before": 7,
-    "engine/test_nobody_is_forgotten.py::test_nobody_is_forgotten_whatever_happens_to_those_before": 7,
+    "engine/test_min_hold.py"
+    "::test_grants_are_min_hold_apart_through_failures_of_nodes_and_holders": 5,
     "engine/test_overlapping.py::test_a_dead_key_on_one_node_keeps_out_no_set": 7,
     "engine/test_overlapping.py::test_neither_sets_of_names_nor_single_names_are_starved": 7,
-    "engine/test_overlapping.py::test_sets_with_a_new_second_name_each_time_leave_another_process_its_turn": 5,
-    "engine/test_overlapping.py::test_several_names_get_their_turn_as_one_does": 5,
+    "engine/test_overlapping.py"
+    "::test_sets_with_a_new_second_name_each_time_leave_another_process_its_turn": 5,
+    "engine/test_overlapping.py::test_a_set_of_names_gets_its_turn_as_a_single_name_does": 5,
     "engine/test_queue.py::test_a_waiter_that_ends_at_any_instant_is_left_in_no_queue": 5,
     "engine/test_semaphore.py::test_a_crowd_fills_every_slot_and_never_one_more": 3,
     "engine/test_shares.py::test_a_process_that_waited_for_another_passes_its_grant_on": 2,
-    "engine/test_shares.py::test_processes_whose_lines_are_as_long_get_equal_shares": 3,
+    "engine/test_shares.py::test_processes_with_equally_long_lines_get_equal_shares": 3,
     "fencing/test_paused_holder.py::test_a_fence_refuses_the_late_write_of_a_stopped_holder": 6,
     "integration/test_bad_input.py"
     "::test_after_a_fork_the_child_is_refused_and_the_parent_goes_on": 2,
@@ -111,7 +119,8 @@ SPARSE = {
     "::test_a_view_does_not_wait_for_nodes_that_are_all_down": 3,
     "threaded/test_cancellation.py"
     "::test_a_threaded_call_that_is_interrupted_at_any_instant_leaves_nothing": 11,
-    "unit/test_replies.py::test_whatever_a_server_answers_to_a_script_is_read_or_counts_as_unknown": 3,
+    "unit/test_replies.py"
+    "::test_every_answer_of_a_server_to_a_script_is_read_or_counts_as_unknown": 3,
 }
 """Tests with many cases. `make test` runs one case in so many.
 

@@ -1,4 +1,4 @@
-"""Which server program is found, and what is said when there is none."""
+"""The server program that is found, and the error without any."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_without_any_server_the_error_names_the_remedies() -> None:
         find_server()
 
 
-def test_the_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_that_the_environment_names_is_preferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(tmp_path / "path" / "redis-server")
     named = program(tmp_path / "elsewhere" / "my-server")
     monkeypatch.setenv(SERVER_ENV, str(named))

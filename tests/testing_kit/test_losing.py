@@ -58,7 +58,7 @@ async def test_a_body_is_cancelled_where_it_loses() -> None:
         assert not await redlock.locked("a")
 
 
-async def test_others_are_told_and_the_next_in_line_gets_the_lock(redlock: Redlock) -> None:
+async def test_a_loss_wakes_wait_lost_and_the_next_in_line_gets_the_lock(redlock: Redlock) -> None:
     lease = await redlock.lock("a").acquire()
     lost, waiting = (
         asyncio.create_task(lease.wait_lost()),
@@ -89,7 +89,7 @@ async def test_a_body_in_another_task_is_cancelled(redlock: Redlock) -> None:
         await holder
 
 
-async def test_with_on_lost_flag_the_body_goes_on_and_learns_it_when_it_asks(
+async def test_with_on_lost_flag_the_body_goes_on_and_sees_the_loss_in_lost(
     redlock: Redlock,
 ) -> None:
     asked: list[bool] = []
@@ -104,7 +104,7 @@ async def test_with_on_lost_flag_the_body_goes_on_and_learns_it_when_it_asks(
     assert asked == [True]
 
 
-async def test_what_is_over_cannot_be_lost(redlock: Redlock) -> None:
+async def test_a_lease_that_has_ended_cannot_be_lost(redlock: Redlock) -> None:
     async with redlock.lock("a") as lease:
         pass
     with pytest.raises(ConfigurationError, match="has already ended"):
@@ -114,7 +114,7 @@ async def test_what_is_over_cannot_be_lost(redlock: Redlock) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", b"a"])
-async def test_by_name_the_managers_own_holder_loses_at_once(
+async def test_lose_lock_ends_the_lease_of_a_holder_in_its_own_manager_at_once(
     redlock: Redlock, name: str | bytes
 ) -> None:
     lease = await redlock.lock("a", "b").acquire()
@@ -125,7 +125,7 @@ async def test_by_name_the_managers_own_holder_loses_at_once(
     assert not await redlock.locked("b")
 
 
-async def test_by_name_a_body_is_cancelled_by_the_call(redlock: Redlock) -> None:
+async def test_lose_lock_cancels_a_body_by_the_name_of_its_lock(redlock: Redlock) -> None:
     async def hold() -> None:
         async with redlock.lock("a"):
             await lose_lock(redlock, "a")
@@ -137,7 +137,7 @@ async def test_by_name_a_body_is_cancelled_by_the_call(redlock: Redlock) -> None
 
 
 @pytest.mark.parametrize("age", [0.0, 0.2])
-async def test_by_name_a_holder_in_another_manager_learns_it_from_the_nodes(
+async def test_lose_lock_reaches_a_holder_in_another_manager_through_the_nodes(
     five_nodes: NodeSet, age: float
 ) -> None:
     async def hold() -> None:
@@ -155,7 +155,7 @@ async def test_by_name_a_holder_in_another_manager_learns_it_from_the_nodes(
         assert not await test.locked("a")
 
 
-async def test_by_name_without_a_quorum_the_own_holder_still_loses() -> None:
+async def test_lose_lock_ends_the_lease_of_its_own_holder_without_a_quorum_too() -> None:
     nodes = MemoryNodes(3)
     async with nodes.redlock() as redlock:
         lease = await redlock.lock("a").acquire()
@@ -167,7 +167,7 @@ async def test_by_name_without_a_quorum_the_own_holder_still_loses() -> None:
 
 
 async def handler(redlock: Redlock, steps: list[str], *, check: bool = False) -> None:
-    """What users write: read, think, write."""
+    """A handler as users write it: read, think, write."""
     async with redlock.lock("order:42") as lease:
         await asyncio.sleep(0)
         steps.append("read")
@@ -177,7 +177,9 @@ async def handler(redlock: Redlock, steps: list[str], *, check: bool = False) ->
         steps.append("wrote")
 
 
-async def test_lost_as_soon_as_acquired_the_body_ends_at_its_first_await(redlock: Redlock) -> None:
+async def test_a_body_that_loses_its_lock_as_soon_as_acquired_ends_at_its_first_await(
+    redlock: Redlock,
+) -> None:
     steps: list[str] = []
     with lose_at("order:42", "acquired"), pytest.raises(LockLost, match=ON_PURPOSE):
         await handler(redlock, steps)
@@ -186,14 +188,16 @@ async def test_lost_as_soon_as_acquired_the_body_ends_at_its_first_await(redlock
     assert steps == ["read", "wrote"]
 
 
-async def test_lost_where_it_checks_the_check_raises(redlock: Redlock) -> None:
+async def test_a_lock_that_is_lost_at_a_check_raises_from_the_check(redlock: Redlock) -> None:
     steps: list[str] = []
     with lose_at("order:42", "checked"), pytest.raises(LockLost, match=ON_PURPOSE):
         await handler(redlock, steps, check=True)
     assert steps == ["read"]
 
 
-async def test_lost_at_the_very_end_everything_was_done_and_it_raises(redlock: Redlock) -> None:
+async def test_a_lock_that_is_lost_at_its_release_raises_after_all_work_is_done(
+    redlock: Redlock,
+) -> None:
     steps: list[str] = []
     with lose_at("order:42", "released"), pytest.raises(LockLost, match=ON_PURPOSE):
         await handler(redlock, steps)
@@ -240,7 +244,7 @@ async def test_the_nth_holder_is_chosen(redlock: Redlock) -> None:
             await handler(redlock, [])
 
 
-async def test_it_finds_whichever_manager_the_code_has() -> None:
+async def test_lose_at_finds_any_manager_that_the_code_opens() -> None:
     nodes = MemoryNodes(3)
 
     async def service() -> None:
@@ -261,7 +265,7 @@ async def test_a_guarded_coroutine_loses_its_lock_too(redlock: Redlock) -> None:
         await change(42)
 
 
-async def test_a_check_in_a_thread_loses_it_before_it_returns(redlock: Redlock) -> None:
+async def test_a_check_in_a_thread_loses_the_lock_before_it_returns(redlock: Redlock) -> None:
     steps: list[str] = []
 
     def work(lease: Lease) -> None:
@@ -314,7 +318,7 @@ async def test_a_check_in_a_thread_that_waits_too_long_for_a_busy_loop_loses_not
         assert lease.valid
 
 
-def test_a_check_in_a_thread_of_a_lease_on_an_unknown_loop_says_what_to_do() -> None:
+def test_a_check_in_a_thread_of_a_lease_on_an_unknown_loop_names_the_remedy() -> None:
     async def main() -> None:
         async with MemoryNodes(1).redlock() as redlock:
             lease = await redlock.lock("a").acquire()
@@ -356,7 +360,7 @@ async def test_after_the_block_nothing_is_lost(redlock: Redlock) -> None:
         lease.check()
 
 
-async def test_two_blocks_at_once_each_lose_their_own(redlock: Redlock) -> None:
+async def test_two_blocks_at_once_each_lose_their_own_lock(redlock: Redlock) -> None:
     with lose_at("a", "checked"), lose_at("b", "released"):
         one, two = await redlock.lock("a").acquire(), await redlock.lock("b").acquire()
         two.check()
@@ -376,7 +380,7 @@ async def test_two_blocks_at_once_each_lose_their_own(redlock: Redlock) -> None:
         ({"name": ""}, "name must not be empty"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any], named: str) -> None:
+def test_an_invalid_argument_is_refused_by_name(wrong: dict[str, Any], named: str) -> None:
     given: dict[str, Any] = {"name": "a", "point": "checked"} | wrong
     with pytest.raises(ConfigurationError, match=named), lose_at(**given):
         pytest.fail("it went on")
@@ -400,7 +404,9 @@ async def test_a_lost_slot_leaves_the_other_slots_to_their_holders(redlock: Redl
         await lease.release()
 
 
-async def test_by_the_name_of_a_slot_its_own_holder_loses_at_once(redlock: Redlock) -> None:
+async def test_lose_lock_of_a_slot_ends_the_lease_of_its_own_holder_at_once(
+    redlock: Redlock,
+) -> None:
     leases = [await redlock.semaphore("gpu", 3).acquire() for _ in range(3)]
     await lose_lock(redlock, "gpu#2")
     assert [lease.lost for lease in leases] == [lease.slot == 2 for lease in leases]
@@ -413,7 +419,7 @@ async def test_the_name_of_a_semaphore_is_not_that_of_a_lock(redlock: Redlock) -
         assert lease.valid
 
 
-async def test_by_the_name_of_a_slot_a_holder_in_another_manager_learns_it_from_the_nodes(
+async def test_lose_lock_of_a_slot_reaches_a_holder_in_another_manager(
     five_nodes: NodeSet,
 ) -> None:
     async def hold() -> None:
@@ -525,7 +531,7 @@ async def test_a_reader_is_lost_alone_and_its_grant_stays_with_the_others(redloc
     assert not await redlock.locked("catalog")
 
 
-async def test_by_name_all_readers_lose_a_read_write_lock(five_nodes: NodeSet) -> None:
+async def test_lose_lock_takes_a_read_write_lock_from_all_readers(five_nodes: NodeSet) -> None:
     async with (
         Redlock(five_nodes.urls) as holder,
         Redlock(five_nodes.urls, node_timeout=1.0) as test,

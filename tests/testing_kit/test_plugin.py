@@ -37,7 +37,7 @@ async def lease(redlock):
     assert await lease.release()
 
 MARK
-async def test_an_open_manager_on_the_loop_of_the_test(redlock, redlock_nodes, lease):
+async def test_a_manager_is_open_on_the_loop_of_the_test(redlock, redlock_nodes, lease):
     assert isinstance(redlock_nodes, MemoryNodes) and len(redlock_nodes) == 3
     async with redlock.lock("a", blocking_timeout=0):
         assert await redlock.locked("a")
@@ -53,13 +53,13 @@ async def test_every_test_has_nodes_of_its_own(redlock, time):
 
 MARK
 @pytest.mark.redlock(nodes="local", count=1, ttl=3.0)
-async def test_real_servers_and_options_where_marked(redlock, redlock_nodes):
+async def test_a_marked_test_gets_real_servers_and_options(redlock, redlock_nodes):
     assert isinstance(redlock_nodes, LocalNodes) and len(redlock_nodes) == 1
     async with redlock.lock("a") as lease:
         assert lease.ttl == 3.0
 
 MARK
-async def test_lost_by_name(redlock):
+async def test_a_lock_is_lost_by_its_name(redlock):
     with pytest.raises(LockLost):
         async with redlock.lock("a"):
             await lose_lock(redlock, "a")
@@ -73,7 +73,7 @@ from aioredlock_ng.testing import MemoryNodes
 def redlock_nodes():
     return MemoryNodes(5, latency=0.001)
 
-async def test_five(redlock):
+async def test_a_manager_uses_the_nodes_of_an_overridden_fixture(redlock):
     async with redlock.lock("a") as lease:
         assert lease.nodes[1] == 5
 """
@@ -109,7 +109,9 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def test_pytest_asyncio_in_auto_mode(pytester: pytest.Pytester, run: Run) -> None:
+def test_the_fixtures_work_with_pytest_asyncio_in_auto_mode(
+    pytester: pytest.Pytester, run: Run
+) -> None:
     module = "(loop_scope='module')"
     pytester.makepyfile(
         test_function=source(""),
@@ -119,7 +121,7 @@ def test_pytest_asyncio_in_auto_mode(pytester: pytest.Pytester, run: Run) -> Non
     run(*PYTEST_ASYNCIO, "--asyncio-mode=auto").assert_outcomes(passed=11)
 
 
-def test_one_loop_for_all_by_the_settings(pytester: pytest.Pytester, run: Run) -> None:
+def test_the_fixtures_work_on_one_loop_for_all_tests(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(source(""))
     session = (
         "-o",
@@ -130,7 +132,7 @@ def test_one_loop_for_all_by_the_settings(pytester: pytest.Pytester, run: Run) -
     run(*PYTEST_ASYNCIO, "--asyncio-mode=auto", *session).assert_outcomes(passed=5)
 
 
-def test_pytest_asyncio_in_strict_mode_beside_the_plugin_of_anyio(
+def test_the_fixtures_work_with_pytest_asyncio_in_strict_mode_beside_anyio(
     pytester: pytest.Pytester, run: Run
 ) -> None:
     pytester.makeconftest("import pytest\n@pytest.fixture\ndef anyio_backend(): return 'asyncio'")
@@ -141,7 +143,9 @@ def test_pytest_asyncio_in_strict_mode_beside_the_plugin_of_anyio(
     run(*PYTEST_ASYNCIO, *ANYIO).assert_outcomes(passed=10)
 
 
-def test_the_plugin_of_anyio_alone(pytester: pytest.Pytester, run: Run) -> None:
+def test_the_fixtures_work_with_the_plugin_of_anyio_alone(
+    pytester: pytest.Pytester, run: Run
+) -> None:
     pytester.makepyfile(source("@pytest.mark.anyio"))
     run(*ANYIO).assert_outcomes(passed=5)
 
@@ -153,15 +157,15 @@ import pytest
 def anyio_backend():
     return "trio", {}
 
-def test_another_loop(anyio_backend, redlock):
+def test_a_manager_refuses_another_loop(anyio_backend, redlock):
     pass
 
 @pytest.mark.redlock(nodes="docker")
-def test_other_nodes(redlock_nodes):
+def test_a_marker_refuses_an_unknown_kind_of_nodes(redlock_nodes):
     pass
 
 @pytest.mark.redlock("local")
-def test_no_name(redlock_nodes):
+def test_a_marker_refuses_an_argument_without_a_name(redlock_nodes):
     pass
 """
 
@@ -181,19 +185,20 @@ def test_no_name(redlock_nodes):
         ),
         pytest.param(
             (*PYTEST_ASYNCIO, *ANYIO, "--asyncio-mode=auto"),
-            "import pytest\n@pytest.mark.anyio\nasync def test_both(redlock): pass",
+            "import pytest\n@pytest.mark.anyio\n"
+            "async def test_a_manager_refuses_auto_mode_beside_anyio(redlock): pass",
             ["set asyncio_mode = strict"],
             id="anyio in auto mode",
         ),
         pytest.param(
             ANYIO,
-            "def test_neither(redlock): pass",
+            "def test_a_manager_needs_a_plugin_for_coroutines(redlock): pass",
             ["install pytest-asyncio 1.0 or newer, or mark the test with anyio"],
             id="no loop",
         ),
     ],
 )
-def test_what_cannot_be_says_what_to_do(
+def test_an_unusable_request_for_a_fixture_names_the_remedy(
     pytester: pytest.Pytester, run: Run, options: tuple[str, ...], test: str, told: list[str]
 ) -> None:
     pytester.makepyfile(test)
@@ -202,7 +207,7 @@ def test_what_cannot_be_says_what_to_do(
     result.stdout.fnmatch_lines([f"*{words}*" for words in told])
 
 
-def test_an_old_pytest_asyncio_disturbs_nobody_who_does_not_ask_for_a_manager(
+def test_an_old_pytest_asyncio_disturbs_only_tests_that_ask_for_a_manager(
     pytester: pytest.Pytester, run: Run
 ) -> None:
     pytester.makepyfile(
@@ -215,10 +220,10 @@ def test_an_old_pytest_asyncio_disturbs_nobody_who_does_not_ask_for_a_manager(
             pluginmanager.register(ModuleType("old"), "asyncio")
         """,
         test_old="""
-        def test_without(redlock_nodes):
+        def test_a_test_without_a_manager_passes(redlock_nodes):
             pass
 
-        def test_with(redlock):
+        def test_a_test_with_a_manager_fails(redlock):
             pass
         """,
     )
@@ -244,17 +249,17 @@ def test_the_nodes_are_chosen_by_marker_then_command_line_then_settings(
 
         @pytest.mark.redlock(count=1)
         class TestNodes:
-            def test_unmarked(self, redlock_nodes):
+            def test_an_unmarked_test_gets_the_configured_nodes(self, redlock_nodes):
                 assert (type(redlock_nodes).__name__, len(redlock_nodes)) == ({unmarked!r}, 1)
 
             @pytest.mark.redlock(nodes="memory", count=2)
-            def test_marked(self, redlock_nodes):
+            def test_a_marked_test_gets_the_nodes_of_its_marker(self, redlock_nodes):
                 assert (type(redlock_nodes).__name__, len(redlock_nodes)) == ("MemoryNodes", 2)
     """)
     run(*options).assert_outcomes(passed=2)
 
 
-def test_a_setting_that_cannot_be_is_told_at_once(run: Run) -> None:
+def test_an_invalid_setting_is_refused_at_once(run: Run) -> None:
     result = run("-o", "redlock_nodes=docker")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*redlock_nodes must be memory or local, not 'docker'"])
@@ -266,10 +271,10 @@ def test_a_session_that_asks_for_no_fixture_imports_nothing_of_the_library(
     pytester.makepyfile("""
         import sys
 
-        def test_nothing(request):
+        def test_nothing_of_the_library_is_imported(request):
             assert request.config.pluginmanager.hasplugin("pytest_aioredlock_ng")
-            loaded = {name for name in sys.modules if name.split(".")[0] in ("aioredlock_ng", "redis", "hiredis")}
-            assert loaded == set()
+            loaded = {name.split(".")[0] for name in sys.modules}
+            assert loaded & {"aioredlock_ng", "redis", "hiredis"} == set()
     """)
     run(*PYTEST_ASYNCIO, *ANYIO).assert_outcomes(passed=1)
 
@@ -282,7 +287,7 @@ def test_the_entry_point_is_the_module_by_its_own_name() -> None:
     assert (ROOT / "pytest_aioredlock_ng.py").is_file()
 
 
-def test_a_manager_for_threads_in_a_test_without_a_loop(
+def test_a_test_without_a_loop_gets_a_manager_for_threads(
     pytester: pytest.Pytester, run: Run
 ) -> None:
     pytester.makepyfile("""
@@ -291,26 +296,26 @@ def test_a_manager_for_threads_in_a_test_without_a_loop(
         from aioredlock_ng import LockLost
         from aioredlock_ng.testing import lose_at
 
-        def test_threads(sync_redlock, redlock_nodes):
+        def test_a_lock_excludes_another_thread(sync_redlock, redlock_nodes):
             with sync_redlock.lock("a") as lease:
-                found = []
-                thread = threading.Thread(target=lambda: found.append(sync_redlock.lock("a").try_acquire()))
+                found, other = [], sync_redlock.lock("a")
+                thread = threading.Thread(target=lambda: found.append(other.try_acquire()))
                 thread.start()
                 thread.join()
                 assert found == [None]
 
-        def test_time_passes(sync_redlock, redlock_nodes):
+        def test_a_lease_expires_when_time_is_advanced(sync_redlock, redlock_nodes):
             lease = sync_redlock.lock("a").acquire()
             redlock_nodes.advance(11)
             with pytest.raises(LockLost):
                 lease.check()
 
-        def test_lost_at_a_check(sync_redlock):
+        def test_a_lock_is_lost_at_a_check(sync_redlock):
             with lose_at("a", "checked"), pytest.raises(LockLost), sync_redlock.lock("a") as lease:
                 lease.check()
 
         @pytest.mark.redlock(nodes="local", count=1, ttl=3.0)
-        def test_real_servers_and_options_where_marked(sync_redlock):
+        def test_a_marked_test_gets_real_servers_and_options(sync_redlock):
             with sync_redlock.lock("a") as lease:
                 assert (lease.ttl, lease.nodes) == (3.0, (1, 1))
     """)

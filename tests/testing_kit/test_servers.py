@@ -1,6 +1,4 @@
-"""Servers of a test's own: they come up ready, fail loudly, suffer what they are told to, and never
-outlive us.
-"""
+"""Servers of a test: they start ready, fail loudly, take faults, and never outlive the test run."""
 
 from __future__ import annotations
 
@@ -112,7 +110,7 @@ def test_a_chosen_port_that_is_taken_meanwhile_is_chosen_anew(
     assert start_server().port == free
 
 
-def test_what_a_server_is_asked_before_its_start_is_refused() -> None:
+def test_a_call_of_a_server_before_its_start_is_refused() -> None:
     server = LocalServer()
     for ask in (
         lambda: server.port,
@@ -190,7 +188,9 @@ async def test_nodes_serve_an_async_with_too() -> None:
         assert all(url.startswith("unix://") for url in nodes.urls)
 
 
-def test_when_one_node_cannot_start_none_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_node_keeps_running_when_one_of_them_cannot_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     nodes = LocalNodes(3)
     start, pids = LocalServer.start, []
 
@@ -209,7 +209,7 @@ def test_when_one_node_cannot_start_none_stays(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_no_nodes_are_refused(count: int) -> None:
+def test_an_empty_set_of_nodes_is_refused(count: int) -> None:
     with pytest.raises(ConfigurationError, match="count must be at least 1"):
         LocalNodes(count)
 

@@ -31,20 +31,20 @@ pytestmark = [pytest.mark.virtual_time, pytest.mark.full]
 DIFFERENT = {
     # They use the engine itself, which belongs to the thread.
     "test_leases_that_were_renewed_are_not_kept_when_they_are_over",
-    "test_where_no_fence_is_left_the_nodes_are_asked",
-    "test_who_is_cancelled_as_it_is_passed_on_leaves_it_to_the_next",
-    "test_the_last_one_cancelled_as_it_is_passed_on_leaves_no_key",
+    "test_a_grant_with_no_fence_left_is_not_passed_on",
+    "test_a_task_cancelled_as_a_grant_is_passed_on_leaves_it_to_the_next_task",
+    "test_the_last_task_cancelled_as_a_grant_is_passed_on_leaves_no_key",
     "test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed",
     # Another loop may use the manager.
     "test_use_from_another_loop_is_refused_and_says_loop",
     # What a call has changed, or what is reported of it, comes a step later.
-    "test_outside_of_any_task_nobody_is_taken_for_the_holder",
+    "test_code_outside_of_any_task_is_not_taken_for_the_holder",
     "test_a_shorter_ttl_counts_before_any_node_has_confirmed_it",
-    "test_a_cancelled_wait_is_told_once",
+    "test_a_cancelled_wait_is_reported_once",
     # A caller that was interrupted amid the grant counts as one that released.
-    "test_a_lease_that_nobody_was_given_is_not_told_to_be_released",
-    "test_a_lease_that_was_granted_while_its_manager_closed_is_not_told",
-    "test_the_loss_of_a_lease_that_nobody_was_given_is_not_told",
+    "test_a_lease_that_no_caller_received_is_not_reported_as_released",
+    "test_a_lease_that_was_granted_while_its_manager_closed_is_not_reported",
+    "test_the_loss_of_a_lease_that_no_caller_received_is_not_reported",
 }
 
 

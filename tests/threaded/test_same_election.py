@@ -31,7 +31,7 @@ DIFFERENT = {
     # An event, and the end of a wait, reach the engine's loop a step later. The tests below wait
     # for this step.
     "test_resign_stops_the_wait_of_a_candidate",
-    "test_the_events_of_a_term_tell_its_cause",
+    "test_the_events_of_a_term_name_the_cause_of_its_end",
 }
 
 for _module in (test_terms, test_watching):

@@ -37,7 +37,7 @@ def _no_container_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
         ("local", TWO, True, "local"),
     ],
 )
-def test_the_first_that_is_there_or_the_one_that_is_forced(
+def test_the_first_available_or_the_forced_back_end_is_chosen(
     forced: str | None, given: str, engine: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(NODES_ENV, given)
@@ -48,7 +48,7 @@ def test_the_first_that_is_there_or_the_one_that_is_forced(
 @pytest.mark.parametrize(
     ("forced", "words"), [("urls", NODES_ENV), ("docker", "no Docker engine answers")]
 )
-def test_what_is_forced_and_not_there_is_an_error(
+def test_a_forced_back_end_that_is_missing_is_an_error(
     forced: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(NODES_ENV, raising=False)
@@ -57,7 +57,7 @@ def test_what_is_forced_and_not_there_is_an_error(
         choose(forced)
 
 
-def test_without_an_engine_at_its_address_none_answers(
+def test_docker_does_not_answer_without_an_engine_at_its_address(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
@@ -96,7 +96,9 @@ def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         pytest.param("docker", "-n0", marks=pytest.mark.containers),
     ],
 )
-def test_a_run_says_what_its_nodes_are_and_uses_them(forced: str, processes: str) -> None:
+def test_the_header_of_a_run_names_its_nodes_and_the_run_uses_them(
+    forced: str, processes: str
+) -> None:
     with LocalServer() as given:
         done = run(f"--nodes={forced}", processes, **{NODES_ENV: given.url})
         used = b"cmdstat_evalsha" in given.command("INFO", "commandstats")

@@ -22,7 +22,7 @@ def on_a_virtual_loop(body: object) -> None:
         loop.close()
 
 
-def test_failed_work_begins_again_and_later_each_time_until_it_returns() -> None:
+def test_failed_work_begins_again_after_growing_pauses_until_it_returns() -> None:
     heard: list[Event] = []
     words: list[str] = []
     begun: list[float] = []

@@ -1,6 +1,4 @@
-"""What a channel does with answers that are late or too many, over a transport that only notes what
-is written.
-"""
+"""A channel with late and surplus answers, over a transport that records all writes."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ class Asker:
 
 
 class Transport:
-    """Keeps what is written."""
+    """Records all writes."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -55,7 +53,7 @@ class Transport:
 
 
 class Line:
-    """A channel with its transport, and what it told its node."""
+    """A channel with its transport, and the reports to its node."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.transport = Transport()
@@ -89,7 +87,7 @@ class Line:
 
 
 class Clock:
-    """Goes on when told."""
+    """A clock that tests set."""
 
     now = 100.0
 
@@ -118,7 +116,7 @@ async def test_a_silent_server_counts_as_answering_only_once_it_answers_a_questi
         assert line.channel.silent
     await asyncio.sleep(0)
     assert line.take_written() == [PROBE]
-    # What is asked meanwhile brings no second probe.
+    # A request in the meantime causes no second probe.
     line.channel.ask(Asker(clock.now))
     await asyncio.sleep(0)
     assert line.take_written() == [QUESTION]
@@ -148,7 +146,7 @@ async def test_a_ping_that_the_connection_does_not_outlive_is_no_answer() -> Non
     assert (line.channel.silent, line.silences, line.closed) == (True, [], ["cut"])
 
 
-async def test_an_answer_too_many_closes_its_own_connection_and_keeps_no_other_from_being_written() -> (
+async def test_a_surplus_answer_closes_its_own_connection_and_disturbs_no_other_connection() -> (
     None
 ):
     troubles: list[dict[str, Any]] = []
@@ -159,7 +157,7 @@ async def test_an_answer_too_many_closes_its_own_connection_and_keeps_no_other_f
     before, asked, other = Asker(), Asker(), Asker()
     broken.channel.ask(before)
     await asyncio.sleep(0)
-    # In the tick in which both are asked something, the one answers twice what it was asked before.
+    # In the tick in which both get a request, one answers its earlier request twice.
     broken.channel.ask(asked)
     well.channel.ask(other)
     broken.receive(b"+one\r\n+two\r\n")
@@ -173,9 +171,7 @@ async def test_an_answer_too_many_closes_its_own_connection_and_keeps_no_other_f
     assert (other.replies, well.closed) == ([b"answer"], [])
 
 
-async def test_who_waits_until_all_is_answered_does_not_wait_for_a_connection_that_is_gone() -> (
-    None
-):
+async def test_drain_does_not_wait_for_a_connection_that_is_closed() -> None:
     line = Line(Outbox(asyncio.get_running_loop(), Clock()))
     asker = Asker()
     line.channel.ask(asker)
@@ -385,7 +381,7 @@ TRACKED = MUTEX.watching(KEY, (b"token",))
 @pytest.mark.parametrize(
     "answer", [b"+OK\r\n", b"-ERR no tracking\r\n", b":1\r\n", b"*1\r\n:1\r\n"]
 )
-async def test_what_is_answered_to_caching_is_no_answer_to_the_tracked_command(
+async def test_the_answer_to_caching_is_no_answer_to_the_tracked_command(
     answer: bytes,
 ) -> None:
     line = Line(Outbox(asyncio.get_running_loop(), Clock()))
@@ -400,7 +396,7 @@ async def test_what_is_answered_to_caching_is_no_answer_to_the_tracked_command(
     assert (tracked.replies, after.replies, line.closed) == ([ALL_OURS], [b"after"], [])
 
 
-async def test_a_tracked_command_for_all_nodes_stays_behind_its_caching_whatever_is_sent_as_one() -> (
+async def test_a_tracked_command_for_all_nodes_stays_behind_its_caching_among_joined_calls() -> (
     None
 ):
     outbox = Outbox(asyncio.get_running_loop(), Clock())

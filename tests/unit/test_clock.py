@@ -1,5 +1,6 @@
-"""The clock that everything else rests on: it goes on during suspend, as the servers' does, and
-nobody can set it back.
+"""The clock of all deadlines.
+
+It goes on during suspend, as the clocks of servers do, and no user can set it back.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from aioredlock_ng import Redlock
 from aioredlock_ng import _clock as clock
 
 
-def test_it_is_boot_time_where_there_is_such_a_clock() -> None:
+def test_the_clock_is_boot_time_where_the_system_has_that_clock() -> None:
     wanted = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     before, now, after = time.clock_gettime(wanted), clock.boottime(), time.clock_gettime(wanted)
     assert before <= now <= after
@@ -32,7 +33,7 @@ def test_it_is_boot_time_where_there_is_such_a_clock() -> None:
         ("win32", {}, None),
     ],
 )
-def test_it_is_the_systems_clock_that_goes_on_while_the_machine_sleeps(
+def test_the_clock_of_each_system_goes_on_while_the_machine_sleeps(
     platform: str, clocks: dict[str, int], chosen: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)
@@ -47,6 +48,6 @@ def test_it_is_the_systems_clock_that_goes_on_while_the_machine_sleeps(
     assert now == (-1.0 if chosen is None else chosen)
 
 
-def test_managers_use_it_and_no_deadline_comes_from_the_wall_clock() -> None:
+def test_managers_use_the_boot_time_clock_by_default() -> None:
     assert inspect.signature(Redlock).parameters["clock"].default is clock.boottime
     assert Redlock(["redis://a"])._clock is clock.boottime

@@ -21,7 +21,7 @@ draws = st.floats(0, 1, exclude_max=True)
 
 
 @pytest.mark.parametrize("n", range(1, 10))
-def test_a_verdict_is_what_no_further_answer_can_change(n: int) -> None:
+def test_a_verdict_is_final_once_no_further_answer_can_change_it(n: int) -> None:
     quorum = quorum_of(n)
     assert 2 * quorum > n
     assert 2 * (quorum - 1) <= n
@@ -65,7 +65,7 @@ def test_the_least_ttl_survives_a_round_that_takes_all_its_time(
 
 
 @given(seconds, seconds, draws)
-def test_renewals_come_at_about_a_third(started: float, ttl: float, draw: float) -> None:
+def test_renewals_come_at_about_a_third_of_the_ttl(started: float, ttl: float, draw: float) -> None:
     share = (validity.renew_at(started, ttl, draw) - started) / ttl
     assert 0.29 < share < 0.34
 
@@ -110,7 +110,7 @@ def test_a_message_of_any_bytes_can_be_read_or_is_none(payload: bytes) -> None:
         ([None, votes.Unsent("down"), GRANTED], b"a"),
     ],
 )
-def test_the_key_that_most_refusals_are_about_is_the_one_waited_for(
+def test_a_set_waits_for_the_key_that_most_refusals_name(
     replies: list[votes.Reply], expected: bytes
 ) -> None:
     assert votes.blocking_key(replies, (b"a", b"b", b"c")) == expected
@@ -135,7 +135,7 @@ REPLIES = [
 
 
 @pytest.mark.parametrize(("reply", "outcome", "owed"), REPLIES)
-def test_every_reply_has_a_meaning_and_only_a_certain_no_is_owed_no_release(
+def test_every_reply_has_an_outcome_and_only_a_certain_refusal_needs_no_release(
     reply: votes.Reply, outcome: votes.Outcome, owed: bool
 ) -> None:
     vote = votes.acquire_vote("node", reply)
@@ -146,7 +146,7 @@ def test_every_reply_has_a_meaning_and_only_a_certain_no_is_owed_no_release(
     assert votes.is_granted(reply) is (outcome is votes.Outcome.GRANTED)
 
 
-def test_a_holders_remaining_time_is_told_in_seconds_and_endless_as_none() -> None:
+def test_the_remaining_time_of_a_holder_is_in_seconds_or_none_without_expiry() -> None:
     assert votes.acquire_vote("node", Refused(1.5, 1, 0)).remaining == 1.5
     assert votes.acquire_vote("node", Refused(None, 1, 0)).remaining is None
 
@@ -168,14 +168,16 @@ def test_an_illegal_move_raises_and_leaves_the_state_as_it_was(first: Phase, sec
 @pytest.mark.parametrize(
     ("phase", "left"), [(Phase.RELEASED, 0.0), (Phase.LOST, 0.0), (Phase.ABANDONED, 4.0)]
 )
-def test_what_remains_after_the_end(phase: Phase, left: float) -> None:
+def test_the_remaining_time_of_an_ended_lease_depends_on_its_phase(
+    phase: Phase, left: float
+) -> None:
     state = LeaseState(0.0, 10.0, 9.0, None)
     state.end(phase)
     assert state.remaining(5.0) == left
     assert state.remaining(50.0) == 0.0
 
 
-def test_the_shortest_ttl_is_that_of_what_the_nodes_may_have_executed_last() -> None:
+def test_the_shortest_ttl_is_that_of_the_renewals_that_may_have_been_executed_last() -> None:
     state = LeaseState(0.0, 10.0, 10.0, None)
     assert state.shortest_ttl == 10.0
     longer, shorter, last = (
@@ -201,7 +203,7 @@ def test_a_lease_never_outlives_max_hold(deadline: float, ends_at: float) -> Non
     st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(1.0, 30.0), st.booleans()), max_size=8),
     st.randoms(),
 )
-def test_a_lease_never_outlives_what_the_nodes_may_have_executed_last(
+def test_a_lease_never_outlives_a_renewal_that_may_have_been_executed_last(
     steps: list[tuple[float, float, bool]], order
 ) -> None:  # type: ignore[no-untyped-def]
     now, state = 0.0, LeaseState(0.0, 10.0, 10.0, None)

@@ -1,4 +1,7 @@
-"""Who is asked together and who alone; the order on each connection is the outbox's business."""
+"""Requests to all nodes together and to single nodes.
+
+The order on each connection is tested with the outbox.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ SINK = cast("Sink", object())
 
 
 class Asked:
-    """An outbox and five nodes that note who was asked how."""
+    """An outbox and five nodes that record joint and single requests."""
 
     def __init__(self, present: Sequence[int]) -> None:
         self.together = 0
@@ -38,7 +41,9 @@ class Asked:
 
 
 @pytest.mark.parametrize("present", [[0, 1, 2, 3, 4], [4, 2, 0, 1], [3]])
-def test_exactly_those_that_are_there_are_asked_together(present: list[int]) -> None:
+def test_a_request_to_exactly_the_connected_nodes_is_sent_to_all_together(
+    present: list[int],
+) -> None:
     asked = Asked(present)
     asked.fleet.ask_some(SINK, sorted(present))
     assert (asked.together, asked.alone) == (1, [])
@@ -53,13 +58,13 @@ def test_exactly_those_that_are_there_are_asked_together(present: list[int]) -> 
         ([], "nobody"),
     ],
 )
-def test_others_are_asked_one_by_one(indexes: list[int], why: str) -> None:
+def test_a_request_to_other_nodes_is_sent_one_by_one(indexes: list[int], why: str) -> None:
     asked = Asked([0, 1, 2, 3])
     asked.fleet.ask_some(SINK, indexes)
     assert (asked.together, asked.alone) == (0, indexes), why
 
 
-def test_who_is_there_is_known_after_one_has_left_and_come_back() -> None:
+def test_the_connected_nodes_are_known_after_a_node_has_left_and_come_back() -> None:
     asked = Asked([0, 1, 2, 3, 4])
     asked.fleet.present(2, False)
     asked.fleet.ask_some(SINK, [0, 1, 3, 4])

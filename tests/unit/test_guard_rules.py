@@ -1,4 +1,4 @@
-"""What is done about each kind of marker, as a full table; and what markers say."""
+"""The step for each kind of marker as a full table, and the reading of markers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_marker_is_read_for_the_process_that_is_there(marker: bytes, trust: Tr
 
 
 @pytest.mark.parametrize("named", [MINE, OTHER, NO_RUN_ID])
-def test_who_may_not_know_which_process_it_is_takes_the_markers_word_and_goes_on_naming_it(
+def test_a_client_that_may_not_read_the_run_id_adopts_the_run_id_of_the_marker(
     named: bytes,
 ) -> None:
     read = read_marker(named + b":60000", 4000, NO_RUN_ID + b":1", NOW, NOW)
@@ -79,7 +79,7 @@ def test_who_may_not_know_which_process_it_is_takes_the_markers_word_and_goes_on
     assert read_marker(b"rubbish", 4000, NO_RUN_ID + b":1", NOW, NOW).run_id == NO_RUN_ID
 
 
-def test_a_marker_that_names_no_process_is_a_foreign_one_for_who_knows_it() -> None:
+def test_a_marker_without_a_run_id_is_foreign_to_a_client_that_knows_the_run_id() -> None:
     assert read_marker(NO_RUN_ID + b":60000", 4000, MINE + b":1", NOW, NOW).trust is Trust.FOREIGN
 
 
@@ -89,14 +89,14 @@ def test_only_a_marker_of_this_process_is_ever_trusted(marker: bytes) -> None:
     assert read.trust is not Trust.TRUSTED or marker.startswith(MINE + b":")
 
 
-def test_what_is_left_is_told_by_the_nodes_time_and_ours() -> None:
+def test_the_rest_of_a_quarantine_follows_from_the_time_of_the_node_and_our_own_time() -> None:
     read = read_marker(MINE + b":60000:5000", 4000, MINE + b":1", NOW, NOW)
     assert read.left(NOW) == 1.0
     assert read.left(NOW + 0.4) == pytest.approx(0.6)
     assert read.left(NOW + 5) == 0.0
 
 
-def test_a_late_answer_shortens_nobodys_quarantine() -> None:
+def test_a_late_answer_shortens_no_quarantine() -> None:
     read = read_marker(MINE + b":60000:6500", 4000, MINE + b":1", at=NOW, answered=NOW + 3)
     assert read.left(NOW + 3) == 2.5
     assert step(read) is None
@@ -139,7 +139,7 @@ def test_founding_must_have_been_read_within_a_second() -> None:
 
 
 @pytest.mark.parametrize("trust", [Trust.WAITING, Trust.FOUNDING])
-def test_who_has_waited_is_trusted(trust: Trust) -> None:
+def test_a_node_that_has_waited_is_trusted(trust: Trust) -> None:
     assert step(reading(trust, left=0.0), None, reading(Trust.TRUSTED)) == Step(
         Trust.TRUSTED, GUARD
     )
@@ -230,7 +230,7 @@ def test_a_witness_leaves_the_process_that_it_knew_alone() -> None:
     assert steps([here, None, here], [Memory(MINE, NOW - 1e6)] * 3) == [None] * 3
 
 
-def test_who_knew_it_too_long_ago_is_no_witness() -> None:
+def test_a_client_with_too_old_a_memory_is_no_witness() -> None:
     assert steps([reading(Trust.NONE)], [OLD]) == [Step(Trust.FOUNDING, GUARD)]
     assert steps([reading(Trust.FOUNDING)], [OLD]) == [Step(Trust.TRUSTED, GUARD)]
     assert steps([reading(Trust.TRUSTED)], [OLD]) == [None]
@@ -286,9 +286,7 @@ def test_another_process_is_believed_once_it_has_waited_as_its_marker_says() -> 
 
 
 def test_a_node_that_restarts_again_and_again_keeps_no_set_from_being_founded_for_ever() -> None:
-    """Processes that were never trusted granted nothing, so only the one that was trusted is
-    remembered.
-    """
+    """A process that was never trusted granted nothing. Only the trusted process is remembered."""
     memory: Memory | None = Memory(OTHER, NOW)
     for second in range(61):
         memory = remembered(
@@ -298,7 +296,7 @@ def test_a_node_that_restarts_again_and_again_keeps_no_set_from_being_founded_fo
     assert found == [Step(Trust.FOUNDING, GUARD)]
 
 
-def test_all_forgot_is_known_where_every_node_answers_and_none_is_as_a_memory_has_it() -> None:
+def test_all_forgot_needs_an_answer_of_every_node_and_no_node_that_kept_its_memory() -> None:
     lost, young, kept = (
         reading(Trust.WAITING),
         reading(Trust.TRUSTED),
@@ -316,7 +314,7 @@ def test_all_forgot_is_known_where_every_node_answers_and_none_is_as_a_memory_ha
     )
 
 
-def test_a_new_set_names_who_is_missing_and_says_nothing_of_forgetting() -> None:
+def test_the_message_about_a_new_set_names_the_missing_nodes_and_no_lost_memory() -> None:
     words = new_set_words([("127.0.0.1:7203", "connection refused")], 61.0)
     assert (
         words

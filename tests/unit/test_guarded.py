@@ -1,6 +1,4 @@
-"""`Redlock.guard`: how names are made of a call's arguments, what it refuses when it decorates, and
-what its callers see.
-"""
+"""`Redlock.guard`: the names made of arguments, the refusals at decoration, the errors of calls."""
 
 from __future__ import annotations
 
@@ -87,7 +85,7 @@ texts = st.text(alphabet=":|ab", max_size=6)
 
 @pytest.mark.parametrize("separator", [":", "::", ":|:", "a"])
 @given(one=st.tuples(texts, texts), other=st.tuples(texts, texts))
-def test_two_calls_never_mean_one_name(
+def test_two_different_calls_never_have_the_same_name(
     separator: str, one: tuple[str, str], other: tuple[str, str]
 ) -> None:
     def made(pair: tuple[str, str]) -> str | None:
@@ -102,7 +100,7 @@ def test_two_calls_never_mean_one_name(
     assert (names[0] is None) == ((one[0] + separator).find(separator) < len(one[0]))
 
 
-def test_a_value_that_contains_what_ends_it_is_refused() -> None:
+def test_a_value_that_contains_its_own_separator_is_refused() -> None:
     assert name("{user_id}:{day}", "a", "b:c") == "a:b:c"
     with pytest.raises(
         ConfigurationError, match=r"\{day\}'\) of report\(\): the value 'a:b' of \{user_id\}"
@@ -132,16 +130,16 @@ def test_a_value_without_a_text_that_names_it_is_refused(
     assert f"{template} has no value for the name" in str(caught.value)
 
 
-def test_a_text_that_looks_like_an_address_is_a_text() -> None:
+def test_a_text_in_the_form_of_an_address_is_a_text() -> None:
     assert name("{user_id}", "<meet at 0xcafe>") == "<meet at 0xcafe>"
 
 
-def test_a_call_that_cannot_be_is_refused_like_any_call() -> None:
+def test_a_call_with_a_missing_argument_is_refused_like_any_call() -> None:
     with pytest.raises(TypeError, match=r"report\(\) missing a required argument: 'user_id'"):
         name("{user_id}")
 
 
-# What is refused at decoration
+# Refusals at decoration
 
 
 @pytest.fixture
@@ -168,9 +166,7 @@ def redlock() -> Redlock:
         (report, "a lock needs a name"),
     ],
 )
-def test_a_template_that_cannot_be_is_refused_at_once(
-    redlock: Redlock, template: Any, told: str
-) -> None:
+def test_an_invalid_template_is_refused_at_once(redlock: Redlock, template: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         redlock.guard(template)(report)
 
@@ -183,7 +179,7 @@ def test_collected_arguments_name_no_lock(redlock: Redlock, template: str) -> No
         redlock.guard(template)(job)
 
 
-def test_what_is_no_coroutine_function_is_refused(redlock: Redlock) -> None:
+def test_a_function_that_is_no_coroutine_function_is_refused(redlock: Redlock) -> None:
     def plain() -> None: ...
 
     async def stream() -> AsyncIterator[int]:
@@ -215,16 +211,14 @@ def test_what_is_no_coroutine_function_is_refused(redlock: Redlock) -> None:
         ({"limit": 2, "ttl": 0}, "ttl"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused_at_once(
-    redlock: Redlock, options: Any, told: str
-) -> None:
+def test_an_invalid_option_is_refused_at_once(redlock: Redlock, options: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         redlock.guard("job", **options)
     with pytest.raises(TypeError, match="timeout"):
         redlock.guard("job", timeout=1)  # type: ignore[call-arg]
 
 
-def test_a_guarded_function_looks_as_before(redlock: Redlock) -> None:
+def test_a_guarded_function_keeps_its_name_and_signature(redlock: Redlock) -> None:
     guarded = redlock.guard("{user_id}")(report)
     assert inspect.iscoroutinefunction(guarded)
     assert inspect.signature(guarded) == inspect.signature(report)
@@ -249,7 +243,7 @@ def test_fastapi_sees_the_parameters_of_a_guarded_route(redlock: Redlock) -> Non
     ]
 
 
-async def test_a_call_before_open_says_so(redlock: Redlock) -> None:
+async def test_a_call_before_open_raises_redlock_closed(redlock: Redlock) -> None:
     guarded = redlock.guard("{user_id}")(report)
     with pytest.raises(RedlockClosed, match="not open"):
         await guarded(1)
@@ -344,7 +338,7 @@ async def test_shared_calls_run_at_the_same_time_and_beside_no_other_call(rig: R
     assert rig.clean
 
 
-def test_shared_excludes_what_readers_cannot_have() -> None:
+def test_shared_excludes_options_that_readers_cannot_have() -> None:
     redlock = Redlock(["redis://127.0.0.1:1"])
     for options, told in (
         ({"limit": 2}, "shared and limit exclude each other"),
@@ -359,7 +353,9 @@ def test_shared_excludes_what_readers_cannot_have() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_it_excludes_the_lock_of_the_same_name_and_passes_options_on(rig: Rig) -> None:
+async def test_a_guarded_function_excludes_the_lock_of_its_name_and_passes_options_on(
+    rig: Rig,
+) -> None:
     one, other = await rig.process(), await rig.process()
 
     @other.redlock.guard("job:{number}", blocking_timeout=0, ttl=7)
@@ -404,7 +400,7 @@ async def test_methods_and_functions_of_classes_are_guarded(rig: Rig) -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_lost_lock_cancels_the_call_and_tells_its_caller(rig: Rig) -> None:
+async def test_a_lost_lock_cancels_the_call_and_raises_lock_lost_to_its_caller(rig: Rig) -> None:
     process, ends = await rig.process(), []
 
     @process.redlock.guard("job")

@@ -1,4 +1,4 @@
-"""What is sent as one: everything once, in the order in which it was asked."""
+"""Joined requests: each is sent once, in order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ asked = st.builds(command, st.integers(0, 5), st.sampled_from([b"a", b"b"]), st.
 
 
 @given(st.lists(asked, max_size=3 * MOST))
-def test_everything_is_asked_once_and_in_its_order(commands: list[Request]) -> None:
+def test_every_joined_request_is_sent_once_and_in_its_order(commands: list[Request]) -> None:
     askers = [Asker(command) for command in commands]
     requests = joined(list(askers))
     flat = [
@@ -70,7 +70,7 @@ def test_everything_is_asked_once_and_in_its_order(commands: list[Request]) -> N
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40), st.binary(max_size=40), st.integers(0, 1))
-def test_one_hand_over_is_packed_as_several_are(
+def test_one_hand_over_is_packed_as_several_hand_overs_are(
     key: bytes, given_up: bytes, token: bytes, kind: int
 ) -> None:
     release = KINDS[kind].releasing((key,), given_up, 1.0)
@@ -82,7 +82,7 @@ def test_one_hand_over_is_packed_as_several_are(
     assert form.fill_hand_over(release.blanks, acquire.blanks) == several
 
 
-def test_who_takes_is_told_before_who_has_given() -> None:
+def test_the_acquire_of_a_hand_over_is_answered_before_its_release() -> None:
     order: list[Asker] = []
     giving, taking = Asker(command(2, b"a", 0), order), Asker(command(0, b"a", 0), order)
     (request,) = joined([giving, taking])
@@ -90,7 +90,7 @@ def test_who_takes_is_told_before_who_has_given() -> None:
     assert order == [taking, giving]
 
 
-def test_what_is_left_over_goes_alone() -> None:
+def test_a_call_left_over_from_full_joints_is_sent_alone() -> None:
     acquires = [Asker(command(0, b"%d" % index, 0)) for index in range(MOST + 1)]
     requests = joined(list(acquires))
     assert [isinstance(request, Joint) for request in requests] == [True, False]

@@ -1,4 +1,4 @@
-"""Labels that are made for each call: what `owner` may be, and what the label is."""
+"""Labels of single calls: the values that `owner` accepts, and the resulting labels."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ def positional(request: object, /) -> str:
         ("{a}{b}", "put a separator"),
         (
             7,
-            "owner must be a text like 'job {job_id}', a function that returns the label, or None .*; got 7$",
+            (
+                "owner must be a text like 'job {job_id}', a function that returns the label, "
+                "or None .*; got 7$"
+            ),
         ),
         (False, "got False; for no labels, make the manager with owner=False"),
         (str, "owner must be a text .*; got <class 'str'>"),
@@ -81,7 +84,7 @@ def positional(request: object, /) -> str:
         (dict.fromkeys, "does not show its parameters|positional-only"),
     ],
 )
-def test_an_owner_that_cannot_be_is_refused_before_any_call(owner: Any, told: str) -> None:
+def test_an_invalid_owner_is_refused_before_any_call(owner: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         label_template(owner)
 
@@ -93,7 +96,7 @@ def test_a_text_that_cannot_be_a_label_is_refused(owner: Any, text: str) -> None
         label(owner, id=text)
 
 
-def test_a_value_without_the_attribute_or_the_format_is_told_by_name() -> None:
+def test_a_value_without_the_attribute_or_the_format_is_named() -> None:
     with pytest.raises(
         ConfigurationError, match=r"owner '\{id.x\}': \{id.x\} has no value for the label: .* 'x'"
     ):
@@ -125,8 +128,11 @@ async def report(user_id: object, *more: object, urgent: bool = False) -> None: 
 def test_an_owner_that_does_not_fit_the_function_is_refused_at_decoration(
     redlock: Redlock, owner: str | Callable[..., str]
 ) -> None:
-    told = r"guard\('report:\{user_id\}'\) of report\(\): owner: \{(usr|more)\} names no parameter; there are: user_id, urgent"
-    with pytest.raises(ConfigurationError, match=told):
+    words = (
+        r"guard\('report:\{user_id\}'\) of report\(\): owner: "
+        r"\{(usr|more)\} names no parameter; there are: user_id, urgent"
+    )
+    with pytest.raises(ConfigurationError, match=words):
         redlock.guard("report:{user_id}", owner=owner)(report)
 
 

@@ -13,7 +13,7 @@ from aioredlock_ng._threaded.latch import Latch
 PATIENCE = 30.0
 
 
-def test_it_wakes_every_thread_and_every_task_that_waits() -> None:
+def test_a_latch_wakes_every_thread_and_every_task_that_waits() -> None:
     latch: Latch[int] = Latch()
     begun = threading.Barrier(5)
 
@@ -37,7 +37,7 @@ def test_it_wakes_every_thread_and_every_task_that_waits() -> None:
 
 
 @pytest.mark.parametrize("error", [None, ValueError("first")])
-def test_the_first_outcome_stays(error: ValueError | None) -> None:
+def test_the_first_outcome_of_a_latch_stays(error: ValueError | None) -> None:
     latch: Latch[str] = Latch()
     if error is None:
         latch.set_result("first")

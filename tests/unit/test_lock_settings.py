@@ -1,6 +1,4 @@
-"""Settings of a lock: `Redlock.lock` keeps those of the names that it has seen, and never mixes
-them up.
-"""
+"""Settings of locks: `Redlock.lock` keeps the settings of known names and never mixes them up."""
 
 from __future__ import annotations
 

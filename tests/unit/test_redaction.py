@@ -82,7 +82,7 @@ def test_texts_without_a_secret_are_left_as_they_are() -> None:
 @pytest.mark.parametrize(
     "secret", ["script", "user", "command", "loading", "readonly", "unknown", "NOSCRIPT", "noperm"]
 )
-def test_a_password_that_is_a_word_of_servers_does_not_change_what_a_refusal_means(
+def test_a_password_that_is_a_word_of_servers_does_not_change_the_meaning_of_a_refusal(
     secret: str,
 ) -> None:
     redact = Redaction([secret])
@@ -92,7 +92,10 @@ def test_a_password_that_is_a_word_of_servers_does_not_change_what_a_refusal_mea
         "@user_script: 1: -READONLY You can't write against a read only replica.",
         "ERR unknown command 'EVALSHA', with args beginning with: ",
         "NOPERM this user has no permissions to run the 'getex' command",
-        "ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:1.",
+        (
+            "ERR The user executing the script can't run this command or subcommand "
+            "script: 1, on @user_script:1."
+        ),
     ):
         said = redact(words)
         assert missing_right(said) == missing_right(words)
@@ -104,7 +107,7 @@ def test_a_password_that_is_a_word_of_servers_does_not_change_what_a_refusal_mea
         assert redact(f"ERR bad: AUTH u {secret}") == f"ERR bad: AUTH u {HIDDEN}"
 
 
-def test_a_password_that_is_a_usual_value_of_info_does_not_change_what_a_server_is() -> None:
+def test_a_password_that_is_a_usual_value_of_info_does_not_change_the_kind_of_a_server() -> None:
     lines = [
         "redis_version:6.0.16",
         "server_name:redis",

@@ -1,4 +1,4 @@
-"""Replies that do not fit their script: whatever a server says, nothing above the channel meets it."""
+"""Replies that do not fit their script: no reply of a server raises above the channel."""
 
 from __future__ import annotations
 
@@ -456,8 +456,8 @@ def test_a_reply_is_decoded_into_the_record_of_its_script(
     assert type(read) is Garbled if record is None else read == record
 
 
-def test_no_record_is_allocated_for_what_goes_well() -> None:
-    """These are most of all replies: each lease is released, and each long one is renewed."""
+def test_no_record_is_allocated_for_a_successful_reply() -> None:
+    """Most replies report success: each lease is released, and each long lease is renewed."""
     release, extend = COMMANDS["release"][0], COMMANDS["extend"][0]
     for name in ("acquire", "acquire_guarded", "confirm"):
         assert COMMANDS[name][0].read(1) is GRANTED
@@ -497,7 +497,7 @@ def test_states_of_keys_are_asked_for_by_the_keys_of_one_lease() -> None:
 
 
 class Asker:
-    """Asks one command, and keeps what it is told."""
+    """Sends one command and keeps its replies."""
 
     def __init__(self, command: Command) -> None:
         self.command = command
@@ -512,7 +512,7 @@ class Asker:
 
 
 class Transport:
-    """Takes what is written."""
+    """Discards all writes."""
 
     def set_protocol(self, _protocol: object) -> None: ...
 
@@ -522,7 +522,7 @@ class Transport:
 
 
 class Line:
-    """A channel whose server says what a test wants."""
+    """A channel whose server gives the replies of a test."""
 
     def __init__(self) -> None:
         outbox = Outbox(cast("Any", _Loop()), lambda: 0.0)
@@ -561,7 +561,7 @@ class _Loop:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_whatever_a_server_answers_to_a_script_is_read_or_counts_as_unknown(name: str) -> None:
+def test_every_answer_of_a_server_to_a_script_is_read_or_counts_as_unknown(name: str) -> None:
     @given(reply=nearly | anything)
     def fuzz(reply: Any) -> None:
         for command in COMMANDS[name]:
@@ -649,7 +649,7 @@ own_parts = st.lists(
 
 
 @pytest.mark.parametrize("kind", JOINT)
-def test_of_commands_sent_as_one_each_gets_a_reply_that_fits_or_none(kind: str) -> None:
+def test_each_of_several_commands_sent_as_one_gets_a_fitting_reply_or_none(kind: str) -> None:
     @given(reply=own_parts | nearly | anything)
     def fuzz(reply: Any) -> None:
         runner.run(told(reply))
@@ -664,7 +664,7 @@ def test_of_commands_sent_as_one_each_gets_a_reply_that_fits_or_none(kind: str) 
             records = RECORDS[asker.command.script.name]
             assert len(asker.heard) <= 1
             assert all(type(said) in {Garbled, Unsent} | records for said in asker.heard)
-        # A part that does not fit leaves unknown what the script has done for every call.
+        # A part that does not fit leaves the outcome of every call unknown.
         unknown = [type(said) is Garbled for asker in askers for said in asker.heard]
         assert unknown in ([False] * len(unknown), [True] * len(askers))
         owed = [command for command in JOINT[kind] if command.owed_until is not None]
@@ -720,7 +720,7 @@ def test_a_reply_with_more_parts_than_commands_is_garbled_for_all_of_them() -> N
 def test_a_hand_over_whose_reply_is_garbled_in_part_is_garbled_for_both_its_calls(
     reply: Any,
 ) -> None:
-    """A call that is missing in an honest reply was not executed; in such a reply it may have been."""
+    """A call missing in a correct reply was not executed. A garbled reply leaves that open."""
 
     async def told() -> None:
         line = Line()
@@ -779,7 +779,7 @@ def test_a_push_of_another_length_does_no_harm(length: int) -> None:
 
 
 @given(reply=anything)
-def test_the_words_about_a_reply_show_nothing_that_is_in_it(reply: Any) -> None:
+def test_the_message_about_a_garbled_reply_shows_nothing_of_its_content(reply: Any) -> None:
     for command in COMMANDS["inspect"]:
         assert "s3cr3t" not in str(garbled(command, [reply, b"s3cr3t"]))
         assert "s3cr3t" not in str(garbled(command, b"s3cr3t"))

@@ -35,7 +35,7 @@ def test_no_bytes_make_a_message_raise(payload: bytes) -> None:
 
 
 @given(st.integers(-1, 10**9), st.integers(1, 10**6), st.binary(min_size=1))
-def test_a_message_is_read_as_it_was_written_whatever_the_key_is(
+def test_a_message_is_read_as_it_was_written_for_every_key(
     milliseconds: int, line: int, key: bytes
 ) -> None:
     member = member_of(MANAGER, line, 0.1, notified=True)
@@ -50,7 +50,7 @@ def test_a_message_is_read_as_it_was_written_whatever_the_key_is(
         *(b"0: m k", b"5:1 m k", b"0:-1 m k", b"0:9007199254740993 m k"),
     ],
 )
-def test_what_this_library_does_not_send_is_no_message(payload: bytes) -> None:
+def test_a_payload_that_this_library_does_not_send_is_no_message(payload: bytes) -> None:
     assert message_of(payload) is None
 
 
@@ -70,7 +70,7 @@ def test_no_claim_has_a_ticket_that_scores_cannot_count(ticket: int) -> None:
     assert float(counted) == counted
 
 
-def test_an_offer_is_told_from_tokens_and_from_other_keys_of_the_library() -> None:
+def test_an_offer_is_distinguished_from_tokens_and_from_other_keys_of_the_library() -> None:
     assert is_offer(OFFER + claim_of(1, b"m"))
     assert is_offer(OFFER)
     for value in (b"", b"token", OWN_KEYS, b"x" + OFFER, OFFER[:-1]):
@@ -89,7 +89,7 @@ def test_a_minority_of_the_nodes_neither_adds_waiters_nor_hides_them(
 
 @given(st.binary(max_size=30), st.binary(max_size=30))
 def test_no_bytes_make_an_offer_or_a_claim_raise(value: bytes, claim: bytes) -> None:
-    """The in-memory server reads what other clients wrote."""
+    """The in-memory server reads values that other clients wrote."""
     assert admits(OFFER + value, claim) in (True, False)
     assert not admits(value, claim) or is_offer(value)
     assert 0 <= grace_of(value) <= 3_600_000
@@ -112,7 +112,7 @@ def test_a_member_in_memory_has_the_grace_that_the_scripts_read(member: bytes, g
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.binary(min_size=1), st.binary(min_size=1))
-def test_of_two_waiters_each_offer_admits_the_first_and_one_alone_admits_the_second(
+def test_each_offer_to_two_waiters_admits_the_first_and_only_one_admits_the_second(
     one: int, two: int, member: bytes, other: bytes
 ) -> None:
     if member == other:

@@ -1,4 +1,4 @@
-"""What a waiter knows of the nodes, and the one rule of waking."""
+"""The knowledge of a waiter about the nodes, and the one rule of waking."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_waiter_asks_once_a_quorum_of_nodes_that_can_grant_may_do_so(
         assert outlook.next_at(now) == min((at for at in usable if at > now), default=inf)
 
 
-def test_a_refused_attempt_ends_what_was_known_and_keeps_the_entries() -> None:
+def test_a_refused_attempt_clears_the_known_state_and_keeps_the_entries() -> None:
     node = Outlook(3, 2).nodes[0]
     node.free_at, node.answered_at, node.rank, node.entered, node.tracked = 1.0, 1.0, 0, True, True
     node.refused(votes=False)

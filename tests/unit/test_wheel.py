@@ -1,4 +1,4 @@
-"""The timer wheel: never late, at most one slot early, and silent about what was taken back."""
+"""The timer wheel is never late, at most one slot early, and silent about discarded items."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.virtual_time
 WIDTH = 0.02
 
 
-async def test_nothing_is_late_nor_more_than_a_slot_early() -> None:
+async def test_no_item_is_late_or_more_than_a_slot_early() -> None:
     loop = asyncio.get_running_loop()
     fired: dict[float, float] = {}
     wheel: Wheel[float] = Wheel(
@@ -28,7 +28,7 @@ async def test_nothing_is_late_nor_more_than_a_slot_early() -> None:
         assert instant - WIDTH - 1e-6 <= at <= instant + 1e-6
 
 
-async def test_what_was_discarded_or_stopped_is_not_handed_over() -> None:
+async def test_a_discarded_or_stopped_item_is_not_handed_over() -> None:
     loop = asyncio.get_running_loop()
     fired: list[str] = []
     wheel: Wheel[str] = Wheel(loop, loop.time, WIDTH, fired.extend)
@@ -101,7 +101,7 @@ async def test_items_that_come_and_go_never_wake_the_loop_and_seldom_set_the_tim
     assert wheel.armed <= 1.0 / 0.04 + 1, "twice per span would do"
 
 
-async def test_the_last_that_came_and_went_wakes_the_loop_once_and_no_more() -> None:
+async def test_the_last_item_that_came_and_went_wakes_the_loop_only_once() -> None:
     loop = asyncio.get_running_loop()
     wheel = Counting(loop, loop.time, WIDTH, lambda due: None)
     wheel.add(0.0, loop.time() + 0.1).discard(0.0)
@@ -110,7 +110,7 @@ async def test_the_last_that_came_and_went_wakes_the_loop_once_and_no_more() -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_what_stays_is_handed_over_in_time_whatever_comes_and_goes_around_it(
+async def test_an_item_that_stays_is_handed_over_in_time_among_items_that_come_and_go(
     seed: int,
 ) -> None:
     loop, draw = asyncio.get_running_loop(), Random(seed)

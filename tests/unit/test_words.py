@@ -1,4 +1,4 @@
-"""What users give and get: names, options, errors."""
+"""The words of users and for users: names, options, errors."""
 
 from __future__ import annotations
 
@@ -126,9 +126,7 @@ def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -
 
 
 def test_a_max_ttl_that_must_be_milliseconds_is_refused() -> None:
-    """It would be written to the nodes, and lengthen for everybody how long one that forgot must
-    wait.
-    """
+    """The value would be written to the nodes and lengthen every quarantine."""
     assert Options(max_ttl=86_400).guard_ms == 86_400_000
     for max_ttl in (86_400.001, 6e7, 10**300):
         with pytest.raises(
@@ -268,7 +266,7 @@ def test_the_environment_names_numbers(name: str) -> None:
     ],
     ids=str,
 )
-def test_an_unusable_value_of_the_environment_is_told_by_its_variable(
+def test_an_unusable_value_of_the_environment_is_named_by_its_variable(
     variables: dict[str, str], named: list[str], words: str
 ) -> None:
     environ = {
@@ -282,7 +280,7 @@ def test_an_unusable_value_of_the_environment_is_told_by_its_variable(
     assert rest.startswith(words) or words in rest
 
 
-def test_what_was_given_is_not_blamed_on_the_environment() -> None:
+def test_an_error_about_an_argument_does_not_name_the_environment() -> None:
     environ = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK_NG_TTL": "9"}
     with pytest.raises(ConfigurationError, match=r"^drift_factor must be"):
         Redlock.from_env(environ, drift_factor=0.9)
@@ -294,18 +292,18 @@ def test_what_was_given_is_not_blamed_on_the_environment() -> None:
     "environ",
     [None, "AIOREDLOCK_NG_NODES=redis://h", ["redis://h"], {"AIOREDLOCK_NG_NODES": ["redis://h"]}],
 )
-def test_what_is_no_environment_is_refused(environ: Any) -> None:
+def test_an_invalid_environment_is_refused(environ: Any) -> None:
     with pytest.raises(
         ConfigurationError, match=r"^environ must be a mapping|^AIOREDLOCK_NG_NODES must be a str"
     ):
         Redlock.from_env(environ)
 
 
-def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(
+def test_a_misspelt_variable_is_named_in_the_log_with_the_variable_that_was_meant(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     nodes = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK": "x", "PATH": "/bin"}
-    # What `aioredlock-ng run` sets for its child is no slip of the pen.
+    # A variable that `aioredlock-ng run` sets for its child is no misspelling.
     Redlock.from_env(
         nodes
         | dict.fromkeys(
@@ -321,7 +319,10 @@ def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(
     redlock = Redlock.from_env(nodes | {"AIOREDLOCK_NG_NODE_TIMOUT": "0.5"})
     assert redlock._options.node_timeout == 0.1
     assert caplog.messages == [
-        "AIOREDLOCK_NG_NODE_TIMOUT is not a setting and was not read; did you mean AIOREDLOCK_NG_NODE_TIMEOUT?"
+        (
+            "AIOREDLOCK_NG_NODE_TIMOUT is not a setting and was not read; "
+            "did you mean AIOREDLOCK_NG_NODE_TIMEOUT?"
+        )
     ]
 
 

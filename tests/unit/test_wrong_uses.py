@@ -22,15 +22,24 @@ ASYNC_LINES: list[tuple[Any, str]] = [
     ),
     (
         FOR_COROUTINES.semaphore("a", 4),
-        "`async with redlock.semaphore('a', 4):`, or `lease = await redlock.semaphore('a', 4).acquire()`",
+        (
+            "`async with redlock.semaphore('a', 4):`, or "
+            "`lease = await redlock.semaphore('a', 4).acquire()`"
+        ),
     ),
     (
         FOR_COROUTINES.rwlock("a").read(),
-        "`async with redlock.rwlock('a').read():`, or `lease = await redlock.rwlock('a').read().acquire()`",
+        (
+            "`async with redlock.rwlock('a').read():`, or "
+            "`lease = await redlock.rwlock('a').read().acquire()`"
+        ),
     ),
     (
         FOR_COROUTINES.rwlock("a").write(),
-        "`async with redlock.rwlock('a').write():`, or `lease = await redlock.rwlock('a').write().acquire()`",
+        (
+            "`async with redlock.rwlock('a').write():`, or "
+            "`lease = await redlock.rwlock('a').write().acquire()`"
+        ),
     ),
     (
         FOR_COROUTINES.election("a"),

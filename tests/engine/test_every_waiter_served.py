@@ -1,5 +1,6 @@
-"""Random tasks of two processes that want random sets and slots, by seed: each is served or told,
-and nothing is left.
+"""Random tasks of two processes that acquire random sets and slots, by seed.
+
+Each task gets its lock or an error, and no key is left.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ ACTIONS = (
 )
 
 
-def assert_nobody_is_forgotten(process: Process) -> None:
-    """A task that waits is behind another of its line, or asks, or has a place that will wake it."""
+def assert_every_waiter_will_wake(process: Process) -> None:
+    """Check that each waiting task has a task before it, a request under way, or a place."""
     lines = process.redlock.engine().lines
     for line in lines._all():
         if line.contender is not None:
@@ -91,12 +92,14 @@ def assert_no_slot_is_held_twice(leases: list[Lease]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, seed: int) -> None:
+async def test_every_waiter_is_served_through_failures_of_the_waiters_before_it(
+    rig: Rig, seed: int
+) -> None:
     await play(rig, random.Random(seed), some_lock, key_of_lock, ACTIONS)
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_nobody_is_forgotten_at_a_semaphore_whatever_happens_to_those_before(
+async def test_every_waiter_for_a_slot_is_served_through_failures_of_the_waiters_before_it(
     rig: Rig, seed: int
 ) -> None:
     # A client that deletes keys lets two processes have one slot until the loss is noticed.
@@ -158,14 +161,14 @@ async def play(
             case "start":
                 rig.start(*down())
         await asyncio.sleep(rng.choice((0.0005, 0.001, 0.002, 0.01)))
-        # Those behind go on one tick after a refusal.
+        # The waiters behind go on one tick after a refusal.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         for future in [future for future in waiting if future.done()]:
             settle(future)
         check(leases)
-        assert_nobody_is_forgotten(process)
-        assert_nobody_is_forgotten(other)
+        assert_every_waiter_will_wake(process)
+        assert_every_waiter_will_wake(other)
     rig.start(*down())
     while waiting or leases:
         for lease in leases:
@@ -176,8 +179,8 @@ async def play(
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for future in done:
                 settle(future)
-        assert_nobody_is_forgotten(process)
-        assert_nobody_is_forgotten(other)
+        assert_every_waiter_will_wake(process)
+        assert_every_waiter_will_wake(other)
     await asyncio.sleep(1.0)
     assert_nothing_is_left(process)
     assert_nothing_is_left(other)
@@ -197,7 +200,7 @@ async def test_a_lease_taken_past_the_line_keeps_its_names_though_the_head_of_th
     behind = asyncio.ensure_future(process.lock("a", "c").acquire())
     await asyncio.sleep(5.0)
     assert not behind.done()
-    assert_nobody_is_forgotten(process)
+    assert_every_waiter_will_wake(process)
     await passing.release()
     async with asyncio.timeout(NODE_TIMEOUT):
         await (await behind).release()

@@ -1,5 +1,6 @@
-"""No waiter sleeps beside a free lock: random holds, overlapping names, cancellations and faults of
-one node, by seed.
+"""No waiter sleeps beside a free lock.
+
+The runs have random holds, overlapping names, cancellations and faults of one node, by seed.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ LASTS = 2.0
 """Seconds of a run."""
 
 STEP = 0.005
-"""Seconds between two looks at the servers."""
+"""Seconds between two inspections of the servers."""
 
 LONGEST = 0.5
-"""Seconds that a waiter may be beside a lock that is free on a well quorum: attempts that meet the node timeout, the
-back-off after one that reached no quorum, and names that are kept for a set. Of 1,200 seeds none
-has more than 0.33.
+"""Seconds that a waiter may sleep beside a lock that is free on a quorum of healthy nodes.
+
+Attempts that meet the node timeout, the back-off after an attempt without a quorum, and names
+reserved for a set take time. No run of 1,200 seeds has more than 0.33.
 """
 
 NAMES = "abcd"
@@ -71,8 +73,8 @@ class Waiting:
     """One acquisition that has not ended.
 
     Attributes:
-        keys: What it wants.
-        free_since: Since when a well quorum has had none of its keys; None: one is taken.
+        keys: The keys of the acquisition.
+        free_since: The time since which its keys are free on a healthy quorum, or None.
     """
 
     keys: tuple[bytes, ...]
@@ -85,7 +87,7 @@ class Crowd:
     """One seed's run.
 
     Attributes:
-        longest: The longest time for which a waiter was beside a free lock, and what it wanted.
+        longest: The longest time of a waiter beside a free lock, and the keys of that waiter.
         acquired: How many leases there were.
     """
 
@@ -184,7 +186,7 @@ class Crowd:
             await asyncio.sleep(lasts)
             if fault == "slow":
                 rig.ways[index] = WAY
-                # What is under way still takes as long as it did.
+                # Requests under way still take as long as before.
                 await asyncio.sleep(2 * NODE_TIMEOUT)
             elif fault == "hung":
                 rig.resume(index)
@@ -202,7 +204,7 @@ class Crowd:
         )
 
     async def look(self, rig: Rig, end: float) -> None:
-        """Measure how long waiters are beside what is free."""
+        """Measure how long waiters sleep beside a free lock."""
         now = asyncio.get_running_loop().time
         while now() < end or self.waiting:
             await asyncio.sleep(STEP)
@@ -240,7 +242,7 @@ async def test_late_grants_that_make_a_majority_free_wake_a_waiter(rig: Rig) -> 
 
 @virtual
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_late_refusals_whose_holder_is_nearly_over_bring_the_alarm_forward(rig: Rig) -> None:
+async def test_late_refusals_with_a_short_remaining_time_bring_the_alarm_forward(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", on=[0, 1])
     rig.occupy(b"a", 0.4, on=[3, 4])
@@ -259,7 +261,7 @@ async def test_late_refusals_whose_holder_is_nearly_over_bring_the_alarm_forward
 
 
 @virtual
-async def test_a_name_that_a_set_cannot_use_is_left_to_those_behind_it_after_two_seconds(
+async def test_a_name_that_a_set_cannot_use_is_left_to_other_waiters_after_two_seconds(
     rig: Rig,
 ) -> None:
     process = await rig.process()
@@ -299,7 +301,7 @@ async def test_a_waiter_refused_for_an_attempt_of_its_own_process_wakes_when_tha
 
 
 @virtual
-async def test_a_node_that_reports_no_change_completes_the_quorum_at_a_look_of_the_timer(
+async def test_a_node_that_reports_no_change_completes_the_quorum_at_a_timed_request(
     rig: Rig,
 ) -> None:
     process = await rig.process()
@@ -308,7 +310,7 @@ async def test_a_node_that_reports_no_change_completes_the_quorum_at_a_look_of_t
     await asyncio.sleep(0.1)
     rig.servers[0].forget_trackers()
     rig.vacate(b"a", on=[0, 1])
-    # A look leaves out a node that tracks the key and has answered in the five seconds before.
+    # A timed request skips a node that tracks the key and answered in the last five seconds.
     async with asyncio.timeout(1.5 * REFRESH_EVERY):
         lease = await waiting
     await lease.release()

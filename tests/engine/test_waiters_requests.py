@@ -1,5 +1,6 @@
-"""How often waiters look at their queues, and that each waiter finds out in time that all before it
-are gone.
+"""The requests of waiters to their queues.
+
+Waiters send few requests, and each waiter learns in time that all waiters before it have gone.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Line = list[tuple["Process", "asyncio.Future[Lease]"]]
 
 
 def longest(rank: int) -> float:
-    """Seconds between two looks of a waiter with so many before it."""
+    """Return the longest time in seconds between two requests of a waiter of this rank."""
     return REFRESH_EVERY + min(rank, MOST_AHEAD) * QUEUE_LIFE
 
 
@@ -53,14 +54,14 @@ async def close(line: Line) -> None:
         await process.redlock.aclose()
 
 
-async def test_the_further_behind_a_waiter_is_the_less_often_it_looks(rig: Rig) -> None:
+async def test_a_waiter_further_back_in_the_queue_sends_fewer_requests(rig: Rig) -> None:
     rig.occupy(KEY, ttl=6000)
     line = await waiters(rig, 12)
     asked = [process.questions() for process, _ in line]
     await asyncio.sleep(2000)
     looks = [sum(command.script.name == "stand" for command in each) / 3 for each in asked]
     for rank, count in enumerate(looks):
-        # A node that tracks the key is looked at less often by the first.
+        # The first waiter sends fewer requests to a node that tracks the key.
         assert (
             2000 / longest(rank) * (0.3 if rank == 0 else 1) - 1
             <= count
@@ -71,7 +72,7 @@ async def test_the_further_behind_a_waiter_is_the_less_often_it_looks(rig: Rig) 
         each.cancel()
 
 
-async def test_the_second_looks_and_does_not_ask_when_a_lease_ends_that_was_renewed(
+async def test_waiters_make_no_further_attempt_while_the_holder_renews_its_lease(
     rig: Rig,
 ) -> None:
     holder = await rig.process(ttl=TTL)
@@ -85,7 +86,7 @@ async def test_the_second_looks_and_does_not_ask_when_a_lease_ends_that_was_rene
 
 
 @pytest.mark.parametrize("dead", range(4))
-async def test_a_waiter_follows_though_all_before_it_died_together_with_the_holder(
+async def test_a_waiter_gets_the_lock_although_the_holder_and_all_waiters_before_it_died(
     rig: Rig, dead: int
 ) -> None:
     holder = await rig.process(ttl=TTL)
@@ -106,8 +107,8 @@ async def test_a_waiter_follows_though_all_before_it_died_together_with_the_hold
     await close(line[:dead])
 
 
-async def test_after_a_hand_over_the_second_knows_when_the_lock_expires(rig: Rig) -> None:
-    """It was the third when it came, and the look of the new first lets the nodes notify it."""
+async def test_after_a_hand_over_the_second_waiter_knows_when_the_lock_expires(rig: Rig) -> None:
+    """The waiter was the third at first. The request of the new first lets the nodes notify it."""
     holder = await rig.process()
     lease = await holder.lock("a").acquire()
     line = await waiters(rig, 3, ttl=TTL)
@@ -123,7 +124,7 @@ async def test_after_a_hand_over_the_second_knows_when_the_lock_expires(rig: Rig
     await close(line[:2])
 
 
-async def test_the_second_learns_of_renewals_without_a_look(rig: Rig) -> None:
+async def test_the_second_waiter_learns_of_renewals_with_few_requests_of_its_own(rig: Rig) -> None:
     holder = await rig.process(ttl=TTL)
     await holder.lock("a").acquire()
     line = await waiters(rig, 3)
@@ -136,7 +137,9 @@ async def test_the_second_learns_of_renewals_without_a_look(rig: Rig) -> None:
         each.cancel()
 
 
-async def test_a_stopped_first_does_not_hide_a_shorter_life_from_the_second(rig: Rig) -> None:
+async def test_a_stopped_first_waiter_does_not_hide_a_shorter_ttl_from_the_second_waiter(
+    rig: Rig,
+) -> None:
     holder = await rig.process()
     lease = await holder.lock("a", ttl=30, min_hold=1.0).acquire()
     line = await waiters(rig, 3)
@@ -150,7 +153,9 @@ async def test_a_stopped_first_does_not_hide_a_shorter_life_from_the_second(rig:
     await (await line[0][1]).release()
 
 
-async def test_a_stopped_first_does_not_hide_the_expiry_from_a_new_second(rig: Rig) -> None:
+async def test_a_stopped_first_waiter_does_not_hide_the_expiry_from_a_new_second_waiter(
+    rig: Rig,
+) -> None:
     holder = await rig.process(ttl=TTL)
     await holder.lock("a").acquire()
     line = await waiters(rig, 3)
@@ -167,7 +172,7 @@ async def test_a_stopped_first_does_not_hide_the_expiry_from_a_new_second(rig: R
     await holder.redlock.aclose()
 
 
-async def test_a_look_shows_a_waiter_that_it_is_the_first_since_those_before_it_died(
+async def test_a_request_shows_a_waiter_that_it_is_the_first_after_all_before_it_died(
     rig: Rig,
 ) -> None:
     holder = await rig.process(ttl=TTL)
@@ -201,7 +206,7 @@ async def test_a_waiter_behind_processes_that_crash_again_and_again_is_the_secon
 
 
 @pytest.mark.parametrize("after", [15, 25, 45, 65])
-async def test_a_release_wakes_the_last_of_a_queue_however_long_those_before_it_have_been_dead(
+async def test_a_release_wakes_the_last_waiter_however_long_the_others_have_been_dead(
     rig: Rig, after: int
 ) -> None:
     holder = await rig.process()
@@ -220,7 +225,7 @@ async def test_a_release_wakes_the_last_of_a_queue_however_long_those_before_it_
     await close(line[:3])
 
 
-async def test_a_waiter_without_messages_polls_whatever_its_place(rig: Rig) -> None:
+async def test_a_waiter_without_messages_polls_at_every_rank(rig: Rig) -> None:
     rig.occupy(KEY, ttl=600)
     line = await waiters(rig, 3)
     silent = await silent_process(rig)
