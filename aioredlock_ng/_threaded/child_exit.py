@@ -1,13 +1,13 @@
 """Run a function at the end of a child process of `multiprocessing`.
 
-A child that was forked does not run the `atexit` functions of its parent.
+Such a child does not run `atexit` functions, unless its start method is "spawn".
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ The exit functions may still use locks."""
 
 
 def at_end_of_child(function: Callable[[], object]) -> None:
-    """Call `function` when this process ends, if the process is a child of `multiprocessing`.
+    """Call `function` at the end of this process, if `atexit` functions do not run there.
 
     Before Python 3.13, other non-daemon threads may still run at this moment, and may hold locks.
     So `function` is not called if another non-daemon thread runs.
@@ -30,8 +30,18 @@ def at_end_of_child(function: Callable[[], object]) -> None:
     # import them.
     process = sys.modules.get("multiprocessing.process")
     util = sys.modules.get("multiprocessing.util")
-    if process is not None and util is not None and process.parent_process() is not None:
+    if process is None or util is None or process.parent_process() is None:
+        return
+    # The functions of `Finalize` run before those of `atexit`. A spawned child needs no `Finalize`,
+    # and a lock must stay usable in the program's own `atexit` functions.
+    if _start_method(process.current_process()) != "spawn":
         util.Finalize(None, _if_alone, (function,), exitpriority=_AFTER_ALL_OTHERS)
+
+
+def _start_method(child: Any) -> str:
+    """Return the start method of this child: that of its class, or the default of the program."""
+    own = getattr(child, "_start_method", None)
+    return str(own or sys.modules["multiprocessing"].get_start_method())
 
 
 def _if_alone(function: Callable[[], object]) -> None:

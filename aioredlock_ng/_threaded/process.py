@@ -50,6 +50,7 @@ class PerProcess(Generic[M]):
         self._begun = begun
         self._opened: Opened[M] | None = None
         self._closed = not opens_itself
+        self._closings = 0
         # A signal handler may use the manager while the interrupted thread has the lock. So the
         # lock is reentrant.
         self._opening = threading.RLock()
@@ -128,6 +129,7 @@ class PerProcess(Generic[M]):
         self._opening = threading.RLock()
 
     def _begin(self, *, again: bool) -> Opened[M]:
+        closings = self._closings
         # Refuse a closed manager without taking `_opening`. A sink that waited for this lock would
         # block the engine. The thread that has the lock may itself wait for the engine.
         self._refuse_closed(again=again)
@@ -150,6 +152,10 @@ class PerProcess(Generic[M]):
                 here = self.here
                 if here is None:
                     self._opened, self._closed = opened, False
+                    # A signal handler may have called `close`, which did not find this manager.
+                    if self._closings != closings:
+                        self._closed = True
+                        raise _not_open()
                     return opened
                 opened.begin_close()
                 return here
@@ -161,9 +167,7 @@ class PerProcess(Generic[M]):
 
     def _refuse_closed(self, *, again: bool) -> None:
         if self._closed and not again and self.here is None:
-            raise RedlockClosed(
-                "this Redlock is not open, or is closed again; call open(), or make a new one"
-            )
+            raise _not_open()
 
     def _begin_close(self) -> Opened[M] | None:
         """Begin to close this process's manager, and return it. Return None if there is none."""
@@ -171,6 +175,7 @@ class PerProcess(Generic[M]):
         # thread. If that thread waited for the lock, it could wait for ever. A signal handler may
         # interrupt the code that has the lock, and then wait for the engine's thread.
         self._closed = True
+        self._closings += 1
         opened = self._of_this_process()
         if opened is not None:
             opened.begin_close()
@@ -184,6 +189,12 @@ class PerProcess(Generic[M]):
         with self._opening:
             if self._opened is closed:
                 self._opened = None
+
+
+def _not_open() -> RedlockClosed:
+    return RedlockClosed(
+        "this Redlock is not open, or is closed again; call open(), or make a new one"
+    )
 
 
 def _prepare_end() -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 import dis
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aioredlock_ng
+from aioredlock_ng import RedlockClosed
 from aioredlock_ng.sync import Lock, Redlock
 from tests.sync.test_locks import keys_of, wait_until
 
@@ -51,7 +53,7 @@ class Interrupted(Exception):
 
 
 class Interrupt:
-    """Raises an exception at the n-th line that this thread runs.
+    """Runs a signal handler at the n-th line that this thread runs.
 
     Python calls signal handlers between two lines, too. A trace function hits each of them.
 
@@ -59,9 +61,10 @@ class Interrupt:
         at: The number of the line.
         everywhere: Count the lines of Python's own library, too, and not only those of the package.
         spared: Tells which lines do not count.
+        handler: The signal handler. By default it raises an exception.
 
     Attributes:
-        raised: Whether it has raised the exception.
+        raised: Whether the handler has run.
     """
 
     def __init__(
@@ -70,7 +73,9 @@ class Interrupt:
         *,
         everywhere: bool = False,
         spared: Callable[[FrameType], bool] = lambda frame: False,
+        handler: Callable[[], object] | None = None,
     ) -> None:
+        self._handler = handler
         self._left = at
         self._everywhere = everywhere
         self._spared = spared
@@ -103,7 +108,9 @@ class Interrupt:
             self._left -= 1
             if self._left == 0:
                 self.raised = True
-                raise Interrupted
+                if self._handler is None:
+                    raise Interrupted
+                self._handler()
         return self._line
 
 
@@ -190,6 +197,28 @@ def test_a_manager_whose_opening_was_interrupted_at_any_line_can_be_opened_and_c
         assert redlock.open().lock("other", blocking_timeout=10).acquire().release()
         redlock.close()
         wait_until(lambda: not engine_threads())
+
+
+@pytest.mark.slow
+def test_a_handler_that_closes_a_manager_at_any_line_of_its_first_use_leaves_it_closed(
+    three_nodes: NodeSet,
+) -> None:
+    def spared(frame: FrameType) -> bool:
+        return f"{PACKAGE}/_threaded" not in frame.f_code.co_filename
+
+    def close() -> None:
+        redlock.close()
+
+    for interrupt in interrupts(spared=spared, handler=close):
+        redlock = Redlock(three_nodes.urls, node_timeout=1.0)
+        with interrupt, suppress(RedlockClosed):
+            redlock.lock("order", blocking_timeout=10).acquire()
+        if not interrupt.raised:
+            redlock.close()
+        with pytest.raises(RedlockClosed):
+            redlock.lock("other").acquire()
+        wait_until(lambda: not engine_threads())
+        assert not any(keys_of(three_nodes, "order"))
 
 
 @pytest.mark.slow

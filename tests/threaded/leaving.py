@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import multiprocessing
 import sys
 import threading
@@ -70,6 +71,19 @@ def leave_a_thread(kind: str, urls: list[str]) -> None:
         finished.set()
     # The functions of the library have run by then.
     kept.append(util.Finalize(None, finished.set, exitpriority=-1_000_000))
+
+
+def leave_to_atexit(kind: str, urls: list[str]) -> None:
+    """Use a lock in an exit function of the program."""
+    redlock = aioredlock_ng.sync.Redlock(urls, ttl=40.0)
+    lease = redlock.lock("a").acquire()
+
+    def last() -> None:
+        with redlock.lock("b"):
+            lease.check()
+        say("held in atexit")
+
+    atexit.register(last)
 
 
 if __name__ == "__main__":

@@ -50,3 +50,8 @@ def test_a_thread_that_goes_on_after_the_main_function_of_a_child_keeps_its_lock
 ) -> None:
     assert said_by(three_nodes, "leave_a_thread", method, "sync") == "held to the end\n"
     assert three_nodes.left() == [set()] * 3
+
+
+def test_a_spawned_child_can_use_its_locks_in_its_exit_functions(three_nodes: NodeSet) -> None:
+    assert said_by(three_nodes, "leave_to_atexit", "spawn", "sync") == "held in atexit\n"
+    assert three_nodes.left() == [set()] * 3
