@@ -1,4 +1,8 @@
-"""`python -m benchmarks`: runs the scenarios asked for, prints, writes, and ends with 1 when a bar is missed."""
+"""Run `python -m benchmarks`: measure the chosen scenarios and report them.
+
+The command prints tables and writes a JSON file, the tables and plots. It ends with status 1 if a
+bar is missed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Who is measured, and in which environment each runs; it never installs anything into the environment of the caller."""
+"""List the measured clients, and the environment of each.
+
+A client with requirements runs in a virtual environment of its own. Nothing is installed into the
+environment of the caller.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ _DISTUTILS: Final = "setuptools<80"
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client and how to run its driver.
+    """Describe one client and how to run its driver.
 
     Attributes:
         name: As in tables and on the command line.
@@ -62,7 +66,9 @@ class Client:
     source: Path = ROOT
 
     def command(self) -> list[str]:
-        """Return the command line of the driver, without its task; creates the environment when it is missing.
+        """Return the command line of the driver, without its task.
+
+        The environment of the client is created if it is missing.
 
         Raises:
             subprocess.CalledProcessError: The requirements could not be installed.
@@ -71,7 +77,10 @@ class Client:
         return [str(python), str(_DRIVERS / self.driver)]
 
     def variables(self) -> dict[str, str]:
-        """Return the environment variables of the driver: the checkout is importable only where it is what runs."""
+        """Return the environment variables of the driver.
+
+        The checkout is on `PYTHONPATH` only for clients that run in the caller's environment.
+        """
         variables = {
             key: value for key, value in os.environ.items() if not key.startswith("PYTHON")
         }
@@ -158,7 +167,7 @@ ALL: Final = (
         "one node only: a fifth of the work and no majority",
     ),
 )
-"""Everybody, in the order in which they take turns."""
+"""All clients, in the order in which they take turns."""
 
 
 def named(names: list[str]) -> list[Client]:
@@ -173,7 +182,11 @@ def named(names: list[str]) -> list[Client]:
 
 
 def labelled(path: Path, taken: Iterable[str]) -> str:
-    """Return what the tables call a tree of the library: its commit, else its folder's name."""
+    """Return the name of a tree of the library in the tables.
+
+    The name is the commit of the tree. It is the name of the folder if the folder is not the root
+    of a repository.
+    """
     label = path.resolve().name
     with contextlib.suppress(OSError):
         asked = ["git", "-C", str(path), "rev-parse", "--show-toplevel", "--short", "HEAD"]

@@ -1,4 +1,4 @@
-"""Virtual environments of those who must not share ours, and the library as it was at another commit."""
+"""Make virtual environments for other libraries, and unpack the library at an older commit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _FOLDER: Final = ROOT / ".cache" / "bench-envs"
 
 
 def python_with(name: str, requirements: Sequence[str]) -> Path:
-    """Return the interpreter of an environment that has these packages, made by the running Python when missing.
+    """Return the interpreter of an environment that contains these packages.
 
-    One process at a time makes what is missing.
+    The environment is made with the running Python if it is missing. A file lock ensures that only
+    one process makes environments at a time.
 
     Raises:
         subprocess.CalledProcessError: They could not be installed.
@@ -53,7 +54,7 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
 
 
 def unpacked(commit: str, folder: Path) -> Path:
-    """Put a commit's package into `folder`; the checkout stays as it is."""
+    """Extract the package of a commit into `folder`. The checkout does not change."""
     archive = subprocess.run(
         ["git", "-C", str(ROOT), "archive", commit, "aioredlock_ng"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""One driver process: starts it, walks it through its phases, ends it; it never waits without a limit."""
+"""Start a driver process, run its phases and end it. Every wait has a limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _END_SECONDS = 5.0
 
 
 class DriverFailed(RuntimeError):
-    """The driver ended or said nothing in time; the message holds the end of its error output."""
+    """The driver ended, or printed nothing in time.
+
+    The message holds the end of its error output.
+    """
 
 
 class Driver:
@@ -58,11 +61,11 @@ class Driver:
         return self._process.pid
 
     def ready(self) -> dict[str, Any]:
-        """Wait until the driver is connected and return what it says of itself."""
+        """Wait until the driver is connected, and return its first line."""
         return self.line(_CONNECT_SECONDS)
 
     def phase(self, seconds: float) -> dict[str, Any]:
-        """Let the next phase begin and return its figures.
+        """Start the next phase and return its figures.
 
         Args:
             seconds: The phase's own length.
@@ -71,7 +74,7 @@ class Driver:
         return self.line(seconds + _EXTRA_SECONDS)
 
     def begin(self) -> None:
-        """Let the next phase begin."""
+        """Start the next phase."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -95,7 +98,7 @@ class Driver:
         return answer
 
     def close(self) -> None:
-        """End the process, in good order if it can."""
+        """End the process. A process that ignores the end of its stdin is killed."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.close()
@@ -142,7 +145,10 @@ def run_client(
     *,
     servers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run one client through a single phase; `options` are for ours alone, `every` and `servers` are those of `drivers.load`.
+    """Run one client through a single phase.
+
+    `options` are arguments of `Redlock`, so they are for our clients only. `every` and `servers`
+    are described in `drivers.load`.
 
     Returns:
         The phase's figures, or `{"failed": why}`: a client that cannot run is a finding, not the

@@ -1,4 +1,4 @@
-"""The cases of `crowd` by name, with their durations and bars; nothing here measures."""
+"""The cases of `crowd` by name, with their durations and bars."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Shape:
 
     @property
     def text(self) -> str:
-        """It in words."""
+        """The number of processes and waiters and the hold, for tables."""
         return f"{self.processes} x {self.waiters}, {self.hold * 1e3:g} ms"
 
 
@@ -63,18 +63,18 @@ SHAPES: Final = {
     "semaphore": Shape(4, 16, 0.005, 4.0, 1.0, "asyncio-semaphore", limit=8),
     "semaphore-hung": Shape(4, 16, 0.005, 4.0, 1.0, "semaphore", hung=True, limit=8),
 }
-"""Crowds. A share means something over several rounds only, so large crowds have long windows."""
+"""The crowds by name. Large crowds have long windows, because a share needs several rounds."""
 
 OTHERS: Final = ("killed", "handover", "woken", "herd")
-"""Cases that are no mere crowd."""
+"""Cases with other measurements than those of a plain crowd."""
 
 CASES: Final = (*SHAPES, *OTHERS)
-"""All, in the order in which they run."""
+"""All cases, in the order in which they run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a figure must reach or must not pass.
+    """The lowest or highest allowed value of a figure.
 
     Attributes:
         figure: Its key in the summary.
@@ -159,11 +159,11 @@ BARS: Final[dict[str, tuple[Limit, ...]]] = {
         Limit("connections", "connections per node", 1.0),
     ),
 }
-"""The bars by case; those of a hung node have a fifth of slack."""
+"""The bars by case. The bars of `hung` are a fifth looser."""
 
 
 def chosen(names: Iterable[str]) -> list[str]:
-    """Return these cases and their bases, in order; all cases if there are no names."""
+    """Return these cases and their bases, in order. Return all cases if there are no names."""
     wanted = set(names) or set(CASES)
     while not (bases := {SHAPES[name].base for name in wanted if name in SHAPES} - {""}) <= wanted:
         wanted |= bases

@@ -1,4 +1,4 @@
-"""Figures of a crowd from the reports of its processes; pure functions."""
+"""Compute the figures of a crowd from the reports of its processes, with pure functions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 Hold = tuple[float, float]
-"""When a process got the lock, and when it began to give it back."""
+"""The times at which a process got the lock and began to release it."""
 
 
 class Process(TypedDict):
-    """What one process says of its window.
+    """The report of one process about its window.
 
     Attributes:
         seconds: Its length.
@@ -54,7 +54,7 @@ class Process(TypedDict):
 
 
 class Figures(TypedDict):
-    """What a crowd did.
+    """The figures of a crowd.
 
     Attributes:
         rate: Acquisitions per second of all processes.
@@ -97,9 +97,10 @@ _WIRE_ONLY = {
 
 
 def wire_only(commandstats: str) -> int:
-    """Return how many commands surely came over the wire, by a server's `INFO commandstats`.
+    """Return the number of commands that certainly came over the wire.
 
-    A server counts calls of scripts too, so its count of `get` or `publish` says nothing.
+    The argument is a server's `INFO commandstats`. A server also counts the commands that scripts
+    call. So its count of `get` or `publish` cannot be used.
     """
     total = 0
     for line in commandstats.splitlines():
@@ -147,7 +148,7 @@ def crowd(processes: Sequence[Process], waiters: int, nodes: int, served: int) -
 
 
 def gaps(holds: Iterable[Hold], since: float, until: float) -> list[float]:
-    """Return the lengths of the stretches without a holder between two times, in order."""
+    """Return the lengths of the periods without a holder between two times, in order."""
     found = []
     free = since
     for got, left in sorted(holds):
@@ -162,14 +163,14 @@ def gaps(holds: Iterable[Hold], since: float, until: float) -> list[float]:
 
 
 def longest_gap(holds: Iterable[Hold], since: float, until: float) -> float:
-    """Return the longest of `gaps`; 0 if somebody had it all the time."""
+    """Return the longest of `gaps`, 0 if there is none."""
     return max(gaps(holds, since, until), default=0.0)
 
 
 def most_inside(holds: Iterable[Hold]) -> int:
     """Return the largest number of holds at the same time.
 
-    One that ends when another begins is over.
+    A hold that ends when another begins does not overlap with it.
     """
     changes = sorted(change for got, left in holds for change in ((got, 1), (left, -1)))
     inside = most = 0
@@ -180,7 +181,10 @@ def most_inside(holds: Iterable[Hold]) -> int:
 
 
 def reached(holds: Iterable[Hold], count: int, since: float) -> float | None:
-    """Return the seconds from `since` until `count` holds overlap for the first time; None if they never do."""
+    """Return the seconds from `since` until `count` holds overlap for the first time.
+
+    Return None if so many holds never overlap.
+    """
     # Of equal times an end comes first, as in `most_inside`.
     changes = sorted(change for got, left in holds for change in ((got, 1), (left, -1)))
     inside = 0

@@ -1,7 +1,7 @@
-"""Holds leases of aioredlock_ng while its event loop does nothing but block; it counts the leases that are left.
+"""Hold leases of aioredlock_ng while the event loop blocks, and count the lost leases.
 
-The task: `urls`, `leases`, `ttl`, `thread`, `seconds`. It prints one JSON line when all leases are
-held, and after a line on stdin it blocks and prints another one.
+The task has `urls`, `leases`, `ttl`, `thread` and `seconds`. The driver prints one JSON line when
+all leases are held. After a line on stdin it blocks the loop and prints a second JSON line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Drives python-redis-lock, threads on one node, through waiting lines only; speaks as `load.py` does."""
+"""Drive python-redis-lock with threads that wait for one lock on the first node.
+
+The driver reads and prints the same lines as the drivers of `load.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import redis_lock
 
 
 def main() -> None:
-    """Run the phases asked for."""
+    """Run the phases of the task."""
     task = json.loads(sys.argv[1])
     client = redis.Redis.from_url(task["urls"][0], max_connections=500)
     versions = {name: version(name) for name in ("python-redis-lock", "redis", "hiredis")}

@@ -1,9 +1,9 @@
-"""Holds thousands of leases and measures what keeping them alive costs; stdlib only, and it never renews one itself.
+"""Hold thousands of leases and measure the cost of their renewal, with the stdlib only.
 
-The task: `urls`, `leases`, `ttl`, `settle`, `seconds`, `probe_seconds`. It prints one JSON line
-when all leases are held, then, after a line on stdin each time, one with the process's CPU time in
-a window without any probe, and one with the event loop's stalls in a second window, in which a
-timer of one millisecond watches it.
+The task has `urls`, `leases`, `ttl`, `settle`, `seconds` and `probe_seconds`. The driver prints one
+JSON line when all leases are held. After a line on stdin it prints the CPU time of the process in a
+window without a probe. After another line it prints the stalls of the event loop in a second
+window. In this window a timer of one millisecond measures the stalls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _CLOSE_SECONDS = 10.0
 
 
 class _Probe:
-    """A timer that notes by how much it was late, and how much CPU this thread used in the latest of those gaps."""
+    """Record by how much a timer is late.
+
+    `busy` is the most CPU time that this thread used between two ticks.
+    """
 
     def __init__(self) -> None:
         self.stalls: list[float] = []

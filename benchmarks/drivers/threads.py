@@ -1,9 +1,10 @@
-"""The loop that drives every client with blocking calls alike; stdlib only, for any Python since 3.9.
+"""Drive every client with blocking calls in the same loop, on any Python since 3.9.
 
-A driver is a process, and speaks as those of `load.py` do. Its task has `urls`, `coroutines` (here
-the number of threads), `phases` and `ttl`. A phase has a `name` and `seconds`. In a phase every
-thread takes and releases a lock of its own name, again and again. The window opens after every
-thread has done its first cycle. Cycles that end inside of it are counted.
+A driver is a process, and reads and prints the same lines as the drivers of `load.py`. Its task has
+`urls`, `coroutines` (here the number of threads), `phases` and `ttl`. A phase has a `name` and
+`seconds`. In a phase every thread acquires and releases a lock of its own name in a loop. The
+window opens after every thread has done its first cycle. Cycles that end inside the window are
+counted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _WARM_UP_SECONDS = 0.2
 
 
 class Phase:
-    """The threads of one phase and what they saw.
+    """The threads of one phase and their figures.
 
     Args:
         client: What the driver's `connect` returned, with the blocking methods `acquire(key)` and
@@ -102,7 +103,7 @@ class Phase:
 
 
 def main(connect: Callable[[dict[str, Any]], Any]) -> None:
-    """Run a driver: connect, run the phases asked for, print, end.
+    """Run a driver: connect, run the phases of the task, print, end.
 
     Args:
         connect: Given the task, returns the client with its connections made as far as it makes

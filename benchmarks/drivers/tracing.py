@@ -1,4 +1,4 @@
-"""Record the holds of a process so that they outlive SIGKILL; for any Python since 3.9."""
+"""Record the holds of a process in a file that survives SIGKILL, on any Python since 3.9."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOLDS = 1 << 18
 
 
 class Trace:
-    """The holds of this process, in a mapped file that is named by its process id.
+    """The holds of this process, in a mapped file with the process id as its name.
 
     Args:
         folder: Where the file is made.
@@ -41,7 +41,7 @@ class Trace:
 def traced(folder: Path, pid: int) -> list[tuple[float, float]]:
     """Return the begin and the end of each hold of a process, in order.
 
-    An unfinished hold ends at 0. A process without a file has not begun, so it has no holds.
+    An unfinished hold ends at 0. A process without a file has no holds.
     """
     path = folder / str(pid)
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Has the library wait for locks that others hold and end."""
+"""Wait with the library for locks that other clients hold and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`python -m benchmarks.flash_sale`: everybody sells in turn; prints, writes, draws, and ends with 1 when a bar is missed."""
+"""Run `python -m benchmarks.flash_sale`: measure the shop with every lock, in turns.
+
+The command prints tables and writes figures and a plot. It ends with status 1 if a bar is missed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""HTTP buyers: many connections, each of which asks again as soon as it is answered, and what they saw.
+"""Simulate HTTP buyers: many connections that send the next request after each answer.
 
-It speaks as much of HTTP/1.1 as it needs: a request without a body, an answer whose length is told.
+This module implements a part of HTTP/1.1 only. A request has no body, and an answer has a
+Content-Length.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _TRIES: Final = 20
 
 
 class Buyer(asyncio.Protocol):
-    """One connection, at most one request under way."""
+    """One connection, with at most one pending request."""
 
     def __init__(self, crowd: Crowd) -> None:
         self.crowd = crowd
@@ -60,7 +61,7 @@ class Buyer(asyncio.Protocol):
         self.crowd.answered(self, int(head[9:12]), asked)
 
     async def worker(self) -> bytes:
-        """Ask which of the shop's processes has this connection.
+        """Return the name of the shop's process that has this connection.
 
         Raises:
             ValueError: It does not say.
@@ -76,14 +77,14 @@ class Buyer(asyncio.Protocol):
         return rest.partition(b"\r\n")[0].strip()
 
     def hang_up(self) -> None:
-        """Close the connection and expect nothing more of it."""
+        """Close the connection."""
         self.asked = 0.0
         if self.transport is not None:
             self.transport.abort()
 
 
 class Crowd:
-    """All connections and what they saw in one phase.
+    """The connections and the figures of one phase.
 
     Args:
         port: Of the shop, on loopback.
@@ -98,7 +99,9 @@ class Crowd:
         self._begin({"path": "/", "requests": 0, "patience": 1.0})
 
     async def connect(self, workers: int = 1) -> None:
-        """Open the connections, so that the shop's processes have equal shares, as behind a balancer.
+        """Open the connections, with equal shares for the shop's processes.
+
+        A load balancer would give equal shares too.
 
         Args:
             workers: How many processes there are; each tells its own by the header X-Worker.
@@ -162,7 +165,7 @@ class Crowd:
         }
 
     def answered(self, buyer: Buyer, status: int, asked: float) -> None:
-        """Note an answer; the connection asks again."""
+        """Record an answer, and send the next request of the connection."""
         now = time.perf_counter()
         if not self.open:
             return
@@ -173,7 +176,7 @@ class Crowd:
         self._next(buyer)
 
     def broke(self, buyer: Buyer) -> None:
-        """Note a connection that the shop closed instead of answering; another buyer comes."""
+        """Record a connection that the shop closed without an answer, and replace the buyer."""
         if self.open:
             self.broken += 1
             self.last_answer = time.perf_counter()
@@ -199,7 +202,7 @@ class Crowd:
             buyer.ask()
 
     def _sweep(self) -> None:
-        """Hang up where patience is over."""
+        """Close the connections of buyers whose patience is over, and replace the buyers."""
         late = time.perf_counter() - self.patience
         for buyer in list(self.buyers):
             if buyer.asked and buyer.asked < late:
@@ -233,7 +236,7 @@ def _request(path: str) -> bytes:
 
 
 def _length(head: bytes) -> int:
-    """The length of the body.
+    """Return the length of the body.
 
     Raises:
         ValueError: The answer says it in another way than by Content-Length.

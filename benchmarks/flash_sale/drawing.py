@@ -1,4 +1,7 @@
-"""Draws the sale's figures: `drawing.py FLASH_SALE.json OUT.png`; it runs where matplotlib is, and nothing of the library."""
+"""Draw the figures of the sale: `drawing.py FLASH_SALE.json OUT.png`.
+
+This program runs in an environment that contains matplotlib but not the library.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _NO_SERVER = ("no lock", "asyncio.Lock")
 
 
 def main(source: Path, target: Path) -> None:
-    """Draw the longer sale: what was sold, how long buyers waited, what the lock servers were asked."""
+    """Draw the sales, the waits of buyers and the commands to lock servers of the longer sale."""
     document = json.loads(source.read_text(encoding="utf-8"))
     sale = document["sales"][-1]["name"]
     names = [each["name"] for each in document["contestants"]]

@@ -1,4 +1,7 @@
-"""Who takes part in the sale, and in which environment each runs; it never installs anything into the caller's."""
+"""List the locks of the sale, and the environment of each.
+
+Nothing is installed into the environment of the caller.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ _SERVER: Final = (
     "hiredis==3.5.0",
 )
 WEB: Final = ("redis==8.1.0", "anyio==4.16.0")
-"""What most contestants need beside the web server."""
+"""The requirements of most contestants beside the web server."""
 
 _DISTUTILS: Final = "setuptools<80"
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One lock and how the shop uses it.
+    """One lock and its use by the shop.
 
     Attributes:
         name: As on the command line and in the tables.
@@ -51,12 +54,14 @@ class Contestant:
 
     @property
     def environment(self) -> str:
-        """The name of its environment: those that need the same share one."""
+        """The name of the environment. Contestants with the same requirements share one."""
         return "web" if self.requirements == WEB else f"web-{self.name}"
 
 
 def python(contestant: Contestant, *, here: bool = False) -> Path:
-    """Return the interpreter of a contestant's environment, made when it is missing; `here`: the running one instead.
+    """Return the interpreter of a contestant's environment, or the running one with `here`.
+
+    The environment is made if it is missing.
 
     Raises:
         subprocess.CalledProcessError: The requirements could not be installed.
@@ -67,7 +72,10 @@ def python(contestant: Contestant, *, here: bool = False) -> Path:
 
 
 def variables() -> dict[str, str]:
-    """Return the environment variables of the programs: the checkout can be imported, the caller's settings cannot."""
+    """Return the environment variables of the programs.
+
+    The checkout can be imported, and Python's variables of the caller are left out.
+    """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     return kept | {"PYTHONPATH": str(ROOT)}
 
@@ -104,17 +112,18 @@ ALL: Final = (
     Contestant("ours, 3 nodes", "ours", 3, polls=False),
     OURS,
 )
-"""Everybody, in the order in which they take turns."""
+"""All contestants, in the order in which they take turns."""
 
 
 def named(names: list[str]) -> list[Contestant]:
-    """Return the contestants whose names begin like one of these, in the order of `ALL`.
+    """Return the contestants whose names begin with one of these, in the order of `ALL`.
 
     Raises:
         ValueError: A name is nobody's.
     """
     if unknown := [name for name in names if not any(each.name.startswith(name) for each in ALL)]:
         raise ValueError(
-            f"nobody is called {', '.join(unknown)}; there are: {'; '.join(each.name for each in ALL)}"
+            f"nobody is called {', '.join(unknown)}; there are: "
+            f"{'; '.join(each.name for each in ALL)}"
         )
     return [each for each in ALL if each.name.startswith(tuple(names))]

@@ -1,7 +1,4 @@
-"""One turn: fresh servers, a fresh shop, a crowd; and the figures of it.
-
-It judges nothing and compares with nobody.
-"""
+"""Run one turn with fresh servers, a fresh shop and a crowd, and return its figures."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _WARM_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Sale:
-    """What is to be sold, and to whom.
+    """The items and the buyers of one sale.
 
     Attributes:
         name: As in the figures.
@@ -51,7 +48,10 @@ class Sale:
 
 
 class _Buyers(Driver):
-    """The crowd's process; its pipes are closed by the threads that read them, when it has ended."""
+    """The process of the crowd.
+
+    The threads that read its pipes close them when the process has ended.
+    """
 
     def _read(self) -> None:
         super()._read()
@@ -65,7 +65,7 @@ class _Buyers(Driver):
 
 
 def take_turn(contestant: Contestant, sale: Sale, *, here: bool = False) -> dict[str, Any]:
-    """Run one sale; `here`: in the running Python's environment instead of the contestant's own.
+    """Run one sale, with `here` in the running Python's environment.
 
     Returns:
         Its figures, or `{"failed": why}`: who cannot run is a finding, not the end of the run.

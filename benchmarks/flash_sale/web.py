@@ -1,4 +1,4 @@
-"""The shop's processes: uvicorn with several workers, from its start to what each worker noted at its end."""
+"""Run the shop's processes: uvicorn with several workers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TIED: Final = (
 
 
 class ShopFailed(RuntimeError):
-    """The shop did not open, or closed early; the message ends with its last words."""
+    """The shop did not open, or closed early. The message ends with the end of its log."""
 
 
 class Web:
@@ -74,11 +74,11 @@ class Web:
         self.port = free_port()
 
     def cpu_seconds(self) -> float:
-        """CPU seconds of all workers since their start; on Linux only, else 0."""
+        """Return the CPU seconds of all workers since their start. Only Linux has them."""
         return sum(_cpu_seconds(int(note.name)) for note in self._noted())
 
     def stop(self) -> list[dict[str, Any]]:
-        """End the shop in good order and return what its workers noted."""
+        """End the shop, and return the notes of its workers."""
         process = self._process
         if process is not None and process.poll() is None:
             process.terminate()
@@ -98,11 +98,13 @@ class Web:
             while len(self._noted()) < self._workers:
                 if (why := self._notes / "failed").exists():
                     raise ShopFailed(
-                        f"the shop cannot open: {json.loads(why.read_text(encoding='utf-8'))['error']}"
+                        "the shop cannot open: "
+                        f"{json.loads(why.read_text(encoding='utf-8'))['error']}"
                     )
                 if process.poll() is not None or time.monotonic() > end:
                     raise ShopFailed(
-                        f"the shop did not open: {self._log.read_text(errors='replace').strip()[-1500:]}"
+                        "the shop did not open: "
+                        f"{self._log.read_text(errors='replace').strip()[-1500:]}"
                     )
                 time.sleep(0.02)
         except BaseException:

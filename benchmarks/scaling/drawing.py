@@ -1,4 +1,7 @@
-"""Draws the study's figures: `drawing.py SCALING.json FOLDER`; it runs where matplotlib is, and nothing of the library."""
+"""Draw the figures of the study: `drawing.py SCALING.json FOLDER`.
+
+This program runs in an environment that contains matplotlib but not the library.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6D31")
 
 
 def main(source: Path, folder: Path) -> None:
-    """Draw all and print the files written."""
+    """Draw all figures, and print the written files."""
     document = json.loads(source.read_text(encoding="utf-8"))
     simulated, calculated = document["simulated"], document["calculated"]
     figures = {

@@ -1,4 +1,4 @@
-"""What is simulated: latency by distance and nodes, contention on one lock, a mix of hot and cold names, rising load."""
+"""Simulate latency, contention, a mix of hot and cold names, and rising load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TASKS = 5
 def latency(
     network: str, nodes: int, condition: str, costs: Mapping[str, float], size: tuple[int, int]
 ) -> dict[str, Any]:
-    """Acquisitions that nobody disputes, one after the other.
+    """Simulate acquisitions without contention, one after the other.
 
     Args:
         network: How far apart things are.
@@ -60,7 +60,7 @@ def latency(
 def contention(
     network: str, nodes: int, processes: int, costs: Mapping[str, float], most: tuple[int, float]
 ) -> dict[str, Any]:
-    """Processes that all want one lock all the time, and give it back at once.
+    """Simulate processes that contend for one lock, with holds of 0.
 
     Args:
         network: How far apart things are.
@@ -110,7 +110,9 @@ def mix(
     costs: Mapping[str, float],
     seconds: float,
 ) -> dict[str, Any]:
-    """Processes of five tasks each in one zone; each takes a lock, gives it back at once, and thinks for 20 ms.
+    """Simulate processes of five tasks each in one zone.
+
+    Each task acquires a lock, releases it at once, and sleeps for 20 ms on average.
 
     Args:
         pick: Draws whether it is the hot one, and the name.
@@ -153,7 +155,9 @@ def mix(
 def load(
     nodes: int, rate: float, processes: int, costs: Mapping[str, float], seconds: float
 ) -> dict[str, Any]:
-    """Acquisitions of names that nobody else wants, begun at random moments at a given rate, in one zone.
+    """Simulate acquisitions without contention at a given rate, in one zone.
+
+    The acquisitions begin at random times.
 
     Args:
         nodes: How many there are.
@@ -196,7 +200,7 @@ def _second_rounds(fleet: Fleet) -> int:
 
 
 def _percentiles(times: Sequence[float]) -> dict[str, float | None]:
-    """Median and 99th percentile in seconds; None of nothing."""
+    """Return the median and the 99th percentile in seconds, None for too few values."""
     if len(times) < 2:
         return {"count": len(times), "p50": None, "p99": None}
     cuts = statistics.quantiles(times, n=100, method="inclusive")

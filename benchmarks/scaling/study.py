@@ -1,4 +1,4 @@
-"""The whole study as data: what is measured, simulated and calculated, in full or in a size that takes seconds."""
+"""Run the whole study, in full or in a size that takes seconds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["FULL", "QUICK", "Size", "run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much is done.
+    """The size of the study.
 
     Attributes:
         names: Locks per measurement of a command, and of memory.
@@ -106,7 +106,7 @@ QUICK = Size(
 
 
 def run(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
-    """Do all of it.
+    """Measure, simulate and calculate.
 
     Args:
         size: How much.

@@ -1,4 +1,4 @@
-"""Four processes that want the same lock: how fast it goes round, in equal shares, and never to two at once."""
+"""Measure four processes that contend for one lock: rate, shares and overlaps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _CASES: Final = (
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure ours in every case; aioredlock, which hardly moves here, for a short time in the first."""
+    """Measure ours in every case, and aioredlock in the first case.
+
+    aioredlock runs for a short time only, because it gets the lock about once per second.
+    """
     outcome = Outcome(
         f"Contention between {_PROCESSES} processes, one lock, hold 0",
         (
@@ -55,7 +58,8 @@ def run(settings: Settings) -> Outcome:
                 continue
             for waiters, hung, _ in _CASES if client.name == "ours" else _CASES[:1]:
                 settings.say(
-                    f"contention: round {number + 1}/{settings.rounds}, {client.name}, {waiters} waiters each"
+                    f"contention: round {number + 1}/{settings.rounds}, {client.name}, {waiters} "
+                    "waiters each"
                 )
                 about = {"round": number, "client": client.name, "waiters": waiters, "hung": hung}
                 seconds = settings.seconds(1.5, 1.0) if client.name == "ours" else _PEER_SECONDS

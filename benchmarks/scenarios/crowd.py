@@ -1,4 +1,4 @@
-"""Measure crowds of processes on one lock: the price of waiting, and of dead and stopped waiters."""
+"""Measure crowds of processes on one lock: the cost of waiting, and of dead and stopped waiters."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _PAUSE: Final = 0.03
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure every chosen case; this checkout and the other trees take turns."""
+    """Measure every chosen case. This checkout and the other trees take turns."""
     sources = {"ours": Client("ours", _DRIVER)}
     for path in settings.libraries:
         sources[labelled(path, sources)] = Client("ours", _DRIVER, source=path.resolve())
@@ -111,7 +111,7 @@ def _task(
 
 
 def _started(driver: Driver, processes: int, source: Path | None) -> list[int]:
-    """Wait until all are ready; return their process ids.
+    """Wait until all processes are ready, and return their process ids.
 
     Raises:
         DriverFailed: One is not, or has imported another tree of the library.
@@ -150,7 +150,10 @@ def _figures(driver: Driver, processes: int, seconds: float) -> list[Process]:
 
 
 def _wired(nodes: LocalNodes, hung: int | None = None) -> int:
-    """Return how many commands surely came over the wire; a hung node cannot be asked."""
+    """Return the number of commands that certainly came over the wire.
+
+    A hung node is left out, because it does not answer.
+    """
     return sum(
         wire_only(node.command("INFO", "commandstats").decode())
         for index, node in enumerate(nodes)
@@ -195,7 +198,9 @@ def _traces(folder: Path, pids: Iterable[int]) -> dict[int, list[Hold]]:
 
 
 def _stopped(folder: Path, pids: Iterable[int], count: int) -> list[int]:
-    """Stop `count` processes that do not hold the lock, and return them; a holder runs on.
+    """Stop `count` processes that do not hold the lock, and return their ids.
+
+    A process that holds the lock is resumed.
 
     Raises:
         DriverFailed: There are not so many.

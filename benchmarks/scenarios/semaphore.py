@@ -1,4 +1,7 @@
-"""Measure semaphores beside those of other libraries: rate, holders at once, fairness, commands and lost slots."""
+"""Measure semaphores beside those of other libraries.
+
+The figures are the rate, the holders at the same time, fairness, commands and lost slots.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ _TTL: Final = 10.0
 _IDEAL: Final = _LIMIT / _HOLD
 
 _LOST: Final = 4
-"""Slots that the killed process holds. The others show that the survivors still work."""
+"""Slots that the killed process holds. The other slots show that the survivors still work."""
 _SURVIVORS: Final = 16
 _LONG_HOLD: Final = 0.5
-"""Seconds. Even the slowest peer then keeps every free slot in use."""
+"""Hold of the survivors in seconds. With it even the slowest client uses every free slot."""
 _TTL_OF_THE_KILLED: Final = 2.0
 _TAKEN_SECONDS: Final = 10.0
 _AGAIN_WITHIN: Final = _TTL_OF_THE_KILLED + 0.2
@@ -73,7 +76,10 @@ class Turn:
         return "ours" if self.client is SEMAPHORE else self.client.name
 
     def commands(self, nodes: LocalNodes) -> int:
-        """Return the number of commands that all nodes have read from this client, without those of scripts."""
+        """Return the number of commands that all nodes have read from this client.
+
+        Commands that scripts call do not count.
+        """
         if not self.sent:
             return sum(wire_only(node.command("INFO", "commandstats").decode()) for node in nodes)
         return calls(nodes, self.sent) + calls(nodes, self.in_pairs)
@@ -96,20 +102,32 @@ TURNS: Final = (
 )
 
 _NOTES: Final = (
-    "the other libraries ask one node, ours asks five; commands: per acquisition and node, without those of scripts",
-    "inside: most holders at the same time, by the clock of the machine; slowest: share of the slowest waiter",
-    f"killed: from SIGKILL of a holder of {_LOST} slots, ttl {_TTL_OF_THE_KILLED:g} s, until others hold the first, and all",
-    "killed: each use of steindamm's keys puts off their expiry; the slots of redis-semaphore-async have no ttl",
+    (
+        "the other libraries ask one node, ours asks five; commands: "
+        "per acquisition and node, without those of scripts"
+    ),
+    (
+        "inside: most holders at the same time, by the clock of the machine; slowest: "
+        "share of the slowest waiter"
+    ),
+    (
+        f"killed: from SIGKILL of a holder of {_LOST} slots, ttl {_TTL_OF_THE_KILLED:g} s, until "
+        "others hold the first, and all"
+    ),
+    (
+        "killed: each use of steindamm's keys puts off their expiry; "
+        "the slots of redis-semaphore-async have no ttl"
+    ),
 )
 
 
 def run(settings: Settings, turns: Sequence[Turn] = TURNS) -> Outcome:
-    """Measure every client under the same load, and after a holder is killed.
-
-    The clients take turns.
-    """
+    """Measure every client under the same load, and after a holder is killed."""
     outcome = Outcome(
-        f"Semaphore with {_LIMIT} slots, {_PROCESSES} x {_WAITERS} waiters, hold {_HOLD * 1e3:g} ms",
+        (
+            f"Semaphore with {_LIMIT} slots, {_PROCESSES} x {_WAITERS} waiters, hold "
+            f"{_HOLD * 1e3:g} ms"
+        ),
         (
             *(
                 "client",
@@ -174,7 +192,10 @@ def _loaded(turn: Turn, seconds: float) -> dict[str, Any]:
 
 
 def _killed(turn: Turn, seconds: float) -> dict[str, Any]:
-    """Kill a holder, and return the seconds until others held its first slot, and all; None for never."""
+    """Kill a holder, and return the seconds until others held its first slot, and all slots.
+
+    None means never.
+    """
     with ExitStack() as stack:
         nodes = stack.enter_context(LocalNodes(turn.nodes))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-"))

@@ -1,4 +1,7 @@
-"""pottery's AIORedlock, a lock object per buyer, as its README shows; it waits for ever, which is its default."""
+"""Guard with pottery's AIORedlock, one lock object per buyer, as its README shows.
+
+An acquire waits without a limit, which is its default.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _CONNECTIONS = 100
 
 @asynccontextmanager
 async def opened(urls: Sequence[str]) -> AsyncIterator[Guard]:
-    """Give the guard."""
+    """Yield the guard."""
     logging.getLogger("pottery").setLevel(logging.CRITICAL)
     pools = [
         BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None)

@@ -1,4 +1,4 @@
-"""How a lock of the old kind asks again: at once, after a fixed sleep, or after a random one; it knows no lock."""
+"""Retry at once, after a fixed sleep, or after a random sleep."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Waiting"]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """When to ask again, and how often.
+    """The pause between two tries, and the number of tries.
 
     Attributes:
         delay: Seconds between two tries; 0: at once.
@@ -30,7 +30,7 @@ class Waiting:
     tries: int | None = None
 
     async def until(self, attempt: Callable[[], Awaitable[bool]]) -> None:
-        """Try until `attempt` says yes.
+        """Try until `attempt` returns True.
 
         Raises:
             Refused: It never did within `tries`.
