@@ -12,6 +12,7 @@ import aioredlock_ng
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 _PROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+_SOURCE = _PROJECT["urls"]["Source"].rstrip("/")
 
 project = "aioredlock_ng"
 author = "aioredlock_ng contributors"
@@ -41,7 +42,7 @@ html_theme_options = {
     "navigation_with_keys": True,
     # `source_repository` would be a warning while its host is a placeholder: the theme knows three
     # hosts.
-    "source_view_link": f"{_PROJECT['urls']['Source'].rstrip('/')}/blob/main/docs/{{filename}}?plain=1",
+    "source_view_link": f"{_SOURCE}/blob/main/docs/{{filename}}?plain=1",
     "top_of_page_buttons": ["view"],
 }
 
@@ -66,7 +67,10 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!aioredlock_ng\b)\w+(\.\w+)+"),
     (
         "py:.*",
-        r"[A-Z]|aioredlock_ng\..*\._\w+|Any|Callable|Iterable|Mapping|Metric|Node|OnLost|Path|Redis|RedisCluster|Retry|Self|Sequence|TracebackType|Unpack|ViewOptions",
+        (
+            r"[A-Z]|aioredlock_ng\..*\._\w+|Any|Callable|Iterable|Mapping|Metric|Node|OnLost|Path"
+            r"|Redis|RedisCluster|Retry|Self|Sequence|TracebackType|Unpack|ViewOptions"
+        ),
     ),
 ]
 autodoc_member_order = "bysource"
