@@ -37,14 +37,14 @@ BETWEEN = (
     "tests/threaded",
 )
 
-# On the virtual loop nothing goes over a connection, and no loop but our own is run.
+# On the virtual loop there are no connections, and a session cannot choose the loop.
 NO_WIRE = "virtual_time"
 
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True
-# uv would otherwise fetch an interpreter that is not at hand.
+# Without this setting uv downloads missing interpreters.
 os.environ["UV_PYTHON_DOWNLOADS"] = "never"
 
 
@@ -95,7 +95,7 @@ def _suite(
         f"not {marker}" for marker in ("containers", "full", "once", without) if marker
     )
     chosen = ("--numprocesses=auto", "--dist=worksteal", "--nodes=local", "-m", marked)
-    # Every version of a server is tried by the suite itself: here something else varies.
+    # The suite itself runs on every version of a server. Here something else varies.
     one = {"AIOREDLOCK_NG_TEST_ONE_SERVER": "1"}
     session.run("python", *python, "-m", "pytest", *chosen, *options, *session.posargs, env=one)
 

@@ -41,8 +41,8 @@ __all__ = [
 
 _DRIVERS: Final = Path(__file__).parent / "drivers"
 
-# aioredlock and aioredis import distutils, which Python 3.12 dropped and older setuptools still
-# bring.
+# aioredlock and aioredis import distutils. Python 3.12 removed it, but older versions of setuptools
+# contain it.
 _DISTUTILS: Final = "setuptools<80"
 
 
@@ -191,7 +191,7 @@ def labelled(path: Path, taken: Iterable[str]) -> str:
     with contextlib.suppress(OSError):
         asked = ["git", "-C", str(path), "rev-parse", "--show-toplevel", "--short", "HEAD"]
         said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
-        # A folder inside of another repository would get the name of its commit.
+        # A folder inside another repository would get the commit of that repository.
         if len(said) == 2 and Path(said[0]).resolve() == path.resolve():
             label = said[1]
     return f"{label} ({path.resolve().name})" if label in taken else label

@@ -29,8 +29,8 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
     Raises:
         subprocess.CalledProcessError: They could not be installed.
     """
-    # The folder's name changes with what goes in, so that an environment is either complete or not
-    # there.
+    # The name of the folder depends on the requirements. So an environment with that name is either
+    # complete or missing.
     wanted = "\n".join((sys.version, *requirements))
     digest = hashlib.sha256(wanted.encode()).hexdigest()[:10]
     folder = _FOLDER / f"{name}-{sys.version_info.major}.{sys.version_info.minor}-{digest}"
@@ -39,7 +39,7 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
         _FOLDER.mkdir(parents=True, exist_ok=True)
         with (_FOLDER.parent / "environments.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # Another process may have made it meanwhile.
+            # Another process may have made the environment meanwhile.
             if not complete.exists():
                 print(f"making the environment of {name}: {', '.join(requirements)}", flush=True)
                 make = [

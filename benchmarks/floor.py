@@ -34,7 +34,7 @@ __all__ = ["Bare", "Floor"]
 
 _MARKER, _FENCES = "aioredlock_ng:marker", "aioredlock_ng:fences"
 _SLOTS = 16_384
-# Stands for each node's run_id in what is sent to all; as long as one.
+# A placeholder of the same length for the run_id of each node.
 _RUN_ID = os.urandom(20).hex()
 _GUARD = ":60000"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .clients import Client
 
 _CONNECT_SECONDS = 30.0
-# Beyond a phase's own seconds: first cycles, grace for stuck ones, cancelling them.
+# Seconds in addition to a phase: first cycles, the wait for stuck ones, and their cancellation.
 _EXTRA_SECONDS = 40.0
 _END_SECONDS = 5.0
 

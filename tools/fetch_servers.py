@@ -28,7 +28,7 @@ def main() -> None:
     Packages without a wheel for this platform are printed. They are an error on a CI machine with
     Linux only.
     """
-    # Together: each of them waits for the index most of the time.
+    # The downloads run in parallel, because each of them mostly waits for the index.
     with ThreadPoolExecutor() as threads:
         fetched = list(threads.map(_fetched, SERVERS, SERVERS.values()))
     missing = [package for package, there in zip(SERVERS, fetched, strict=True) if not there]

@@ -100,8 +100,8 @@ _CROWD: Final = (
 _SLACK: Final = 1.2
 
 _SEMAPHORE: Final = (
-    # Eight slots for 5 ms each serve 1,600 holders a second at most. The sleep of a holder takes
-    # longer.
+    # Eight slots with holds of 5 ms serve at most 1,600 holders per second. The sleep of a holder
+    # takes a little longer than 5 ms.
     Limit("rate", "holders per second", 0.85 * 1_600, least=True),
     Limit("ratio", "rate / that of semaphores of asyncio", 0.85, least=True),
     Limit("most_inside", "holders at the same time", 8.0),

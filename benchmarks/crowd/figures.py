@@ -81,7 +81,7 @@ class Figures(TypedDict):
     errors: int
 
 
-# A script cannot call these, so that each call came over the wire.
+# Scripts cannot call these commands, so each call came over the wire.
 _WIRE_ONLY = {
     "eval",
     "evalsha",
@@ -185,7 +185,7 @@ def reached(holds: Iterable[Hold], count: int, since: float) -> float | None:
 
     Return None if so many holds never overlap.
     """
-    # Of equal times an end comes first, as in `most_inside`.
+    # At equal times an end comes first, as in `most_inside`.
     changes = sorted(change for got, left in holds for change in ((got, 1), (left, -1)))
     inside = 0
     for at, change in changes:

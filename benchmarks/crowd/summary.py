@@ -153,10 +153,10 @@ def _crowd(
     summary: dict[str, Any] = {figure: median(row[figure] for row in mine) for figure in _FIGURES}
     summary["ratio"] = paired_ratio(rates(name), rates(base)) if base else None
     summary["handoff_ms"] = None if summary["handoff"] is None else summary["handoff"] * 1e3
-    # Rows about locks have none.
+    # Rows about locks lack this figure.
     inside = [row["most_inside"] for row in mine if row.get("most_inside") is not None]
     summary["most_inside"] = max(inside, default=None)
-    # Whose failures a median would hide.
+    # A median would hide failures.
     summary["errors"] = sum(row["errors"] for row in mine)
     return summary
 
@@ -210,7 +210,7 @@ def _shown(value: float | None, factor: float, digits: int) -> str:
 
 def _set_bars(outcome: Outcome, name: str, summary: dict[str, Any]) -> None:
     for limit in BARS.get(name, ()):
-        # A machine without redis-cli cannot delete from outside.
+        # The case needs redis-cli for its deletions.
         if limit.figure == "deleted_over" and summary[limit.figure] is None:
             continue
         bar = at_least if limit.least else at_most

@@ -29,7 +29,7 @@ async def _drive(task: dict[str, Any]) -> None:
     await asyncio.gather(*(take() for _ in range(_AT_ONCE)))
     _say({"ready": True, "held": sum(lease.valid for lease in leases)})
     await asyncio.to_thread(sys.stdin.readline)
-    # The loop must block here, as by a synchronous call in a coroutine.
+    # The loop must block here, as a synchronous call in a coroutine would block it.
     time.sleep(task["seconds"])  # noqa: ASYNC251
     _say({"lost": sum(lease.lost for lease in leases)})
 

@@ -111,7 +111,7 @@ async def _work(task: dict[str, Any], index: int, gate: int) -> None:
     _say({"ready": True, "index": index, "pid": os.getpid(), "library": str(_home(task))})
     loop = asyncio.get_running_loop()
     begin = asyncio.Event()
-    # Nothing is ever written there: the end of it reaches all processes in the same instant.
+    # Nothing is written to this pipe. Its end reaches all processes at the same time.
     loop.add_reader(gate, begin.set)
     await begin.wait()
     loop.remove_reader(gate)
@@ -128,7 +128,7 @@ async def _connected(task: dict[str, Any]) -> Any:
     from aioredlock_ng import Redlock
 
     redlock = await Redlock(task["urls"], ttl=task["ttl"]).open()
-    # The first acquisition makes what is made once.
+    # The first acquisition creates connections and scripts, which must not count.
     async with redlock.lock(f"own:{os.getpid()}"):
         pass
     return Client(redlock, task.get("limit", 0))
@@ -143,7 +143,7 @@ def _home(task: dict[str, Any]) -> Path:
 
 
 def _say(line: dict[str, Any]) -> None:
-    # One write for the line: the processes share the pipe.
+    # The processes share the pipe, so each line must be a single write.
     os.write(1, (json.dumps(line) + "\n").encode())
 
 
@@ -152,7 +152,7 @@ def _child(task: dict[str, Any], index: int, gate: int, parent: int) -> None:
     try:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        # The parent may be gone before prctl.
+        # The parent may have ended before the call of prctl.
         if os.getppid() == parent:
             asyncio.run(_work(task, index, gate))
     except BaseException as error:
@@ -164,7 +164,7 @@ def _child(task: dict[str, Any], index: int, gate: int, parent: int) -> None:
 def main() -> None:
     """Fork the processes, start them, and kill the remaining ones at the end."""
     task = json.loads(sys.argv[1])
-    # Before the library is imported, which happens once for all of them.
+    # The library is imported once for all processes. The reader must be replaced before.
     hiredis.Reader = Counted  # type: ignore[misc]
     _home(task)
     gate, opener = os.pipe()
@@ -182,7 +182,8 @@ def main() -> None:
             sys.stdin.readline()
     finally:
         for child in children:
-            # Not yet waited for, so the number is still its own. A stopped process dies of it too.
+            # The process was not waited for, so its id is still valid. SIGKILL ends a stopped
+            # process too.
             os.kill(child, signal.SIGKILL)
         for child in children:
             os.waitpid(child, 0)

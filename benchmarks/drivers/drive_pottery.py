@@ -13,8 +13,8 @@ import load
 from pottery import AIORedlock
 from redis.asyncio import BlockingConnectionPool, Redis
 
-# aioredlock's own upper limit per node; without one, pottery's clients run out of connections with
-# an error.
+# This is the upper limit of aioredlock per node. Without a limit pottery's clients fail because
+# they run out of connections.
 _CONNECTIONS = 100
 
 

@@ -31,7 +31,7 @@ def main() -> None:
             return
         _say(_phase(client, task, phase))
     sys.stdout.flush()
-    # Threads that still wait must not keep the process.
+    # Waiting threads would keep the process alive.
     os._exit(0)
 
 
@@ -39,7 +39,7 @@ def _phase(client: redis.Redis, task: dict[str, Any], phase: dict[str, Any]) -> 
     running, recording = threading.Event(), threading.Event()
     running.set()
     turns = [0] * task["coroutines"]
-    # Changed by whoever holds the lock, so by one thread at a time.
+    # Only the holder of the lock changes these values, so one thread at a time.
     seen: dict[str, Any] = {"last": -1, "same": 0, "released": 0.0, "all": 0}
     delays: list[float] = []
 

@@ -20,7 +20,7 @@ class Client(OneNode):
         self._limit = task["limit"]
 
     async def acquire(self, key: str) -> AsyncSemaphore:
-        # A `max_sleep` of 0 is no limit.
+        # With a `max_sleep` of 0 the semaphore waits without a limit.
         semaphore = AsyncSemaphore.create(
             name=key,
             capacity=self._limit,

@@ -40,7 +40,7 @@ async def _wait(task: dict[str, Any]) -> None:
             async with lock:
                 served += 1
 
-        # The first asks the nodes, and with it everything is made that is made once.
+        # The first waiter creates everything that is created only once, and asks the nodes.
         first = asyncio.create_task(wait())
         await asyncio.sleep(0.3)
         gc.collect()

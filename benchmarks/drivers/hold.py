@@ -81,7 +81,7 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
     )
 
     if not await loop.run_in_executor(None, sys.stdin.readline):
-        # Whoever started this is gone.
+        # The parent process is gone.
         return
     await asyncio.sleep(task["settle"])
     started, cpu = time.perf_counter(), _cpu_seconds()
@@ -97,7 +97,7 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
     )
 
     if not await loop.run_in_executor(None, sys.stdin.readline):
-        # Whoever started this is gone.
+        # The parent process is gone.
         return
     probe = _Probe()
     await asyncio.sleep(task["probe_seconds"])

@@ -44,7 +44,7 @@ class Line:
         self.running = True
         self.recording = False
         self.turns = [0] * waiters
-        # When each that still waits has asked; 0 while it does not wait.
+        # The time at which each waiter began to wait, 0 while it does not wait.
         self.since = [0.0] * waiters
         self.taken = 0
         self.same = 0
@@ -59,7 +59,7 @@ class Line:
         self.waits = array("d")
         self.register: Any = None
         if phase.get("register"):
-            # Only ours is watched, and runs where the checkout can be imported.
+            # Only our client uses the register, and it runs where the checkout can be imported.
             from tests.support.register import Register
 
             self.register = Register(Path(phase["register"]))
@@ -134,7 +134,7 @@ class Line:
         self.closes()
         closed = time.perf_counter()
         seconds, cpu = closed - opened, _cpu_seconds() - cpu
-        # A waiter that is never served would otherwise be in no figure.
+        # A waiter that is not served would otherwise be missing from the figures.
         waiting = max((closed - since for since in self.since if since), default=0.0)
         _, stuck = await asyncio.wait(tasks, timeout=self.phase.get("grace", _GRACE_SECONDS))
         for task in stuck:

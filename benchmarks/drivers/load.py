@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# A window that does not open: the client is stuck in its very first cycle.
+# A client that takes longer is stuck in its first cycle.
 _FIRST_CYCLE_SECONDS = 20.0
-# How long a cycle may still take after the window has closed before it counts as stuck.
+# A cycle counts as stuck if it takes longer than this after the window has closed.
 _GRACE_SECONDS = 1.5
 _CLOSE_SECONDS = 3.0
 _INFO_SECONDS = 10.0
@@ -168,7 +168,7 @@ def main(connect: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
     """
     asyncio.run(_drive(connect, json.loads(sys.argv[1])))
     sys.stdout.flush()
-    # A peer that hangs on a dead node in its own clean-up must not keep the process.
+    # A client may hang in its clean-up because of a dead node. It must not keep the process alive.
     os._exit(0)
 
 
@@ -186,7 +186,7 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
     loop = asyncio.get_running_loop()
     for phase in task["phases"]:
         if not await loop.run_in_executor(None, sys.stdin.readline):
-            # Whoever started this is gone.
+            # The parent process is gone.
             return
         loop_of_phase: Any = (
             Line(client, len(keys), phase) if "same" in phase else Loop(client, keys, phase)

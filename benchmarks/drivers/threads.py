@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# A thread that does not get so far is stuck in its first cycle, or in its last one.
+# A thread that takes longer is stuck in its first cycle, or in its last one.
 _FIRST_CYCLE_SECONDS = 20.0
 _GRACE_SECONDS = 3.0
 _WARM_UP_SECONDS = 0.2
@@ -125,7 +125,7 @@ def main(connect: Callable[[dict[str, Any]], Any]) -> None:
             return
         _say(Phase(client, keys, phase).run())
     sys.stdout.flush()
-    # A thread that is stuck must not keep the process.
+    # A stuck thread must not keep the process alive.
     os._exit(0)
 
 

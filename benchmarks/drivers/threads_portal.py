@@ -22,7 +22,7 @@ class Client:
     """
 
     def __init__(self, task: dict[str, Any]) -> None:
-        # The process ends without closing it.
+        # The process ends without closing the portal.
         self._open = ExitStack()
         self._portal = self._open.enter_context(start_blocking_portal())
         self._redlock = Redlock(task["urls"], ttl=task["ttl"])

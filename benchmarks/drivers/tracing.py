@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["Trace", "traced"]
 
-# Sixteen bytes each; a sparse file.
+# A hold takes sixteen bytes. The file is sparse.
 _HOLDS = 1 << 18
 
 
@@ -29,7 +29,7 @@ class Trace:
     def got(self) -> int:
         """Begin a hold, and return its place in the file."""
         place, self._next = self._next, min(self._next + 2, len(self._times) - 2)
-        # A full file keeps its last entry to itself.
+        # In a full file every further hold overwrites the last entry.
         self._times[place] = time.perf_counter()
         return place
 

@@ -23,8 +23,8 @@ __all__ = ["Connect", "Wait", "main"]
 Wait = Callable[[str], Awaitable[Awaitable[float]]]
 Connect = Callable[[list[str]], AbstractAsyncContextManager[Wait]]
 
-# Takes the lock that it is told, on all nodes, and then releases it; says when a majority may be
-# free.
+# For each name on stdin the program acquires the lock on all nodes, and later releases it. It
+# prints the time at which a majority may be free.
 _RELEASER = """
 import sys, time
 import redis

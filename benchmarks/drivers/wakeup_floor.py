@@ -53,7 +53,7 @@ class _Waiter:
         self._granted: asyncio.Future[float] | None = None
 
     async def wait(self, name: str) -> asyncio.Future[float]:
-        # Refused by every node, whose servers track the key from here on.
+        # All nodes refuse this acquire. Their servers track the key from here on.
         self.floor.acquire(name, _TTL_MS)
         await asyncio.sleep(0.04)
         self._name, self._told = name, 0

@@ -32,8 +32,8 @@ async def connect(urls: list[str]) -> AsyncIterator[wakeup.Wait]:
                 await asyncio.sleep(0.001)
             while any(node.pending for node in redlock.nodes):  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.001)
-            # Longer than the 20 ms in which a wake-up that follows an attempt is taken for one of
-            # many.
+            # The pause must be longer than 20 ms. A wake-up that follows an attempt within 20 ms
+            # counts as one of many.
             await asyncio.sleep(0.03)
             return task
 

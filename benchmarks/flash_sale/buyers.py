@@ -35,7 +35,7 @@ async def _work(task: dict[str, Any]) -> None:
     loop = asyncio.get_running_loop()
     for phase in task["phases"]:
         if not await loop.run_in_executor(None, sys.stdin.readline):
-            # Whoever started this is gone.
+            # The parent process is gone.
             return
         _say(await crowd.phase(phase))
 

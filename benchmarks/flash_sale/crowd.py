@@ -30,7 +30,7 @@ class Buyer(asyncio.Protocol):
         self.told: asyncio.Future[bytes] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is none of asyncio's classes.
+        # The transport of uvloop is not a subclass of asyncio's class.
         self.transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -107,7 +107,8 @@ class Crowd:
             workers: How many processes there are; each tells its own by the header X-Worker.
         """
         share, seen = -(-self.connections // workers), Counter[bytes]()
-        # Who accepts is up to the kernel: it is tried until it comes out even, but not for ever.
+        # The kernel decides which process accepts a connection. Connections are opened until the
+        # shares are equal, but the number of tries is limited.
         tries = _TRIES * self.connections
         while len(self.buyers) < self.connections:
             await self._arrive()
@@ -142,7 +143,7 @@ class Crowd:
             await asyncio.sleep(_SWEEP_SECONDS)
             self._sweep()
         self.open = False
-        # All answered: the last answer is the end. Cut off: now is.
+        # If all requests were answered, the phase ends with the last answer. Else it ends now.
         now = time.perf_counter()
         unfinished = [now - buyer.asked for buyer in self.buyers if buyer.asked]
         end = now if unfinished or wanted["requests"] is None else self.last_answer
@@ -155,8 +156,8 @@ class Crowd:
             "sold_within": self.last_sale - self.begun if self.last_sale else 0.0,
             "answers": {str(status): len(times) for status, times in sorted(self.answers.items())},
             "answer": _summary(answered),
-            # Who waits in vain is not to improve the figures of those who do not: he counts by how
-            # long he has waited.
+            # A buyer without an answer counts with the time of the wait. Otherwise a shop that does
+            # not answer would have better figures.
             "wait": _summary([*answered, *([self.patience] * self.timeouts), *unfinished]),
             "timeouts": self.timeouts,
             "broken": self.broken,

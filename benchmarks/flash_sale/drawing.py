@@ -18,7 +18,8 @@ mpl.rcParams.update(
     {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True}
 )
 
-# Okabe and Ito's colours, which those who see no red or no green can tell apart.
+# These are the colours of Okabe and Ito. People with a colour vision deficiency can distinguish
+# them.
 _OURS, _POLLS, _NONE = "#D55E00", "#0072B2", "#999999"
 _NO_SERVER = ("no lock", "asyncio.Lock")
 

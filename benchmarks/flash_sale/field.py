@@ -15,8 +15,8 @@ from benchmarks.environments import ROOT, python_with
 
 __all__ = ["ALL", "ONE_BY_ONE", "OURS", "WEB", "Contestant", "named", "python", "variables"]
 
-# One web server for all: the fastest that uvicorn offers, so that it hides as little of the locks
-# as can be.
+# All contestants use the same web server. It is the fastest set-up of uvicorn, so that the figures
+# depend on the locks as much as possible.
 _SERVER: Final = (
     "fastapi==0.165.0",
     "uvicorn==0.54.0",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading", "Watch", "over_the_wire", "read"]
 
-# What we ourselves ask.
+# These are commands of the measurement itself.
 _OURS: Final = {"info", "monitor", "ping"}
 _SEEN: Final = re.compile(rb'^\+[\d.]+ \[\d+ (\S+)\] "(\w+)"')
 
@@ -113,7 +113,7 @@ class Watch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What the server wrote before is read to its end.
+        # Output that the server wrote before is read to its end.
         self._socket.shutdown(socket.SHUT_WR)
         self._thread.join(10.0)
         self._lines.close()

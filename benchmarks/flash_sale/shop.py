@@ -98,7 +98,7 @@ def create_app() -> FastAPI:
                     *(_used(guard, f"warm:{os.getpid()}:{number // 2}") for number in range(_WARM))
                 )
             shops.append(Shop(guard, till))
-            # Whole at once: whoever waits for it must never read half of it.
+            # The file is replaced atomically, because its reader must not read half of it.
             _write(note, {})
             yield
             _write(note, {"answers": shops[0].answers, "first_error": shops[0].first_error})

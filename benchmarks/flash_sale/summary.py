@@ -17,7 +17,7 @@ FASTER: Final = 5.0
 FEWER: Final = 0.2
 
 _MEDIANS: Final = ("requests_per_second", "sales_per_second", "sold", "sold_out", "refused")
-# What must never happen is summed, so that no median hides it.
+# Failures are summed, because a median would hide them.
 _SUMS: Final = ("timeouts", "failed_requests", "oversold")
 
 COLUMNS: Final = (
@@ -115,8 +115,8 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
             continue
         pollers = [row for row in mine if row["polls"] and row["sales_per_second"]]
         found += _against(sale, ours, "the best polling lock", pollers)
-        # One node is a fifth of the work and no majority: those that promise as much are judged
-        # beside.
+        # A lock on one node does a fifth of the work and has no majority. So the locks on five
+        # nodes are compared too.
         found += _against(
             sale,
             ours,

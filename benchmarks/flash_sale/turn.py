@@ -83,7 +83,7 @@ def _turn(stack: ExitStack, contestant: Contestant, sale: Sale, here: bool) -> d
     if contestant.nodes:
         nodes = list(stack.enter_context(LocalNodes(contestant.nodes)))
     with ExitStack() as watching:
-        # While it starts, each worker uses its locks.
+        # Each worker acquires locks while it starts, so the watches see its commands.
         watches = [watching.enter_context(Watch(node.socket_path)) for node in nodes]
         urls, shops, crowds = (
             [node.url for node in nodes],

@@ -32,8 +32,7 @@ _HEALTH_SECONDS: Final = 60
 _STOP_SECONDS: Final = 20.0
 
 
-# The kernel ends the shop, its workers included, when whoever started it is gone, however that
-# happened.
+# The kernel ends the shop and its workers when the parent process ends for any reason.
 _TIED: Final = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 )
@@ -128,7 +127,7 @@ class Web:
             "--lifespan": "on",
             "--log-level": "warning",
             "--timeout-graceful-shutdown": _GRACE_SECONDS,
-            # A worker that is busy asking for a lock is not to be taken for a dead one.
+            # A worker that is busy with a lock must not count as dead.
             "--timeout-worker-healthcheck": _HEALTH_SECONDS,
         }
         words = [str(word) for pair in options.items() for word in pair]
@@ -160,7 +159,7 @@ def _kill(pid: int) -> None:
 
 def _cpu_seconds(pid: int) -> float:
     try:
-        # The name, in brackets, may hold anything.
+        # The name of the process is in brackets, and may contain any characters.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return 0.0

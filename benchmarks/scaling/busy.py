@@ -48,15 +48,15 @@ class Tally(list[tuple[object, ...]]):
 
     def start(self) -> None:
         """Reset all counts."""
-        # Some of their votes were counted, the others would be.
+        # A part of the votes of these attempts came before, so the attempts do not count.
         self._before.update(self.votes)
         self.commands: Counter[str] = Counter()
         self.votes = Counter()
         self.pushes = 0
 
     def append(self, entry: tuple[object, ...]) -> None:
-        # Of a server: when, its name, whose, the script, the first key, the first argument, the
-        # reply.
+        # An entry of a server has the time, the server, the client, the script, the first key, the
+        # first argument and the reply.
         if len(entry) != 7:
             return
         script, reply = str(entry[3]), entry[6]

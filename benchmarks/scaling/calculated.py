@@ -32,7 +32,7 @@ def calculate(measured: dict[str, Any], simulated: dict[str, Any]) -> dict[str, 
         how: commands["acquire"][how] + commands["release"][how] for how in ("single", "pipelined")
     }
     most = 1e6 * SHARE / pair["single"]
-    # A renewal reaches every node once for each lease and third of the ttl.
+    # Each lease is renewed on every node three times per ttl.
     renewals = {str(ttl): 3 * commands["extend"]["pipelined"] / ttl for ttl in _TTLS}
     held = memory["lock"] + memory["tracked"]
     asks, pushes = _per_waiting_process(simulated["contention"])

@@ -17,7 +17,8 @@ mpl.rcParams.update(
     {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True}
 )
 
-# Okabe and Ito's colours, which those who see no red or no green can tell apart.
+# These are the colours of Okabe and Ito. People with a colour vision deficiency can distinguish
+# them.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6D31")
 
 

@@ -182,7 +182,7 @@ class Fleet:
 
     def _run(self, seconds: float, stop: Callable[[], bool]) -> None:
         until = self.world.now + seconds
-        # In slices, for a world takes a great many events for a loop without end.
+        # The world runs in slices. It would take a long run with many events for an endless loop.
         while self.world.now < until and not stop():
             self.world.run(min(until, self.world.now + 0.02), lambda: False)
 

@@ -175,7 +175,7 @@ def measure_pushes(watchers: Sequence[int], names: int) -> dict[str, float]:
             fence = time.time_ns() // 1000
             rig.wire.ask_all([call.packed for call in rig.acquire(b"a" * 32, fence)], 50)
             for wire in wires:
-                # What a refused acquire reads is tracked, as a waiter's look at its place is.
+                # A refused acquire reads the key, so the server tracks the key for this connection.
                 wire.ask_all(
                     [
                         part
@@ -186,7 +186,7 @@ def measure_pushes(watchers: Sequence[int], names: int) -> dict[str, float]:
                 )
                 wire.pushes = 0
             before = used(nodes[0])[0]
-            # One at a time: a herd is woken by one release.
+            # The releases are sent one at a time, because one release wakes many waiters.
             rig.wire.ask_all([call.packed for call in rig.release(b"a" * 32)], 1)
             found[str(count)] = (used(nodes[0])[0] - before) * 1e6 / names
             for wire in wires:

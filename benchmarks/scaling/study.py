@@ -146,7 +146,7 @@ def _measured(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     measured["locks"] = many
     measured["memory"] = measure_memory(many, max(size.watchers))
     say("measuring the client")
-    # In turn, for the machine's mood changes.
+    # The node counts take turns, because the speed of the machine changes.
     runs = [
         {nodes: measure_client(nodes, size.cycles) for nodes in size.nodes}
         for _ in range(size.rounds)
@@ -175,7 +175,7 @@ def _simulated(
                 )
     hand_overs, seconds = size.hand_overs
     for processes in size.contenders:
-        # With many, each hand-over is a great deal to simulate.
+        # The simulation of a hand-over is slow with many processes.
         enough = hand_overs // (1 if processes <= 20 else 2), seconds
         add(
             "contention",

@@ -36,7 +36,7 @@ class Wire:
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), _PATIENCE)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Pushes count as replies to nobody: they are told apart by their type.
+        # Pushes are not replies. Their type tells them apart.
         self._reader = hiredis.Reader()
         self.pushes = 0
         self.send(pack(("HELLO", "3")) + pack(("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP")))

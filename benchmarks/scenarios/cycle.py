@@ -28,7 +28,7 @@ _CLIENT_CPU_AT_MOST: Final = 1.6
 _SERVER_CPU_AT_MOST: Final = 1.8
 _SEMAPHORE_AT_LEAST: Final = 1 / 1.15
 
-# At a thousand coroutines a peer's cycle takes more than a second: a window must hold several.
+# With a thousand coroutines some cycles take more than a second. A window must contain several.
 _LONG_WINDOW: Final = 2.5
 
 

@@ -44,7 +44,7 @@ processors.
 _SETTLED: Final = 3.0
 """Seconds after which every candidate has its place in the queue."""
 
-# Each line is an instant of the clock that all processes of a machine share.
+# Each printed time is of a clock that all processes of a machine share.
 _CANDIDATE: Final = """
 import asyncio, json, sys, time
 from aioredlock_ng import Redlock
@@ -86,8 +86,8 @@ def run(settings: Settings) -> Outcome:
     outcome = Outcome("Leader election, five nodes", ("figure", "median", "worst"))
     for number in range(settings.rounds):
         settings.say(f"election: round {number + 1}/{settings.rounds}")
-        # The floor has servers of its own: it writes a marker that the recovery guard would not
-        # trust.
+        # The floor writes a marker that the recovery guard does not trust, so it has servers of its
+        # own.
         with LocalNodes(5) as nodes:
             trip = asyncio.run(floor_trip(nodes.urls))
             with distant(nodes.urls, _DISTANCE, range(5)) as urls:
@@ -189,7 +189,7 @@ def _candidates(urls: Sequence[str]) -> Iterator[tuple[_Process, _Process]]:
         with closing(_Process(urls, _TTL)) as second:
             time.sleep(_SETTLED / 2)
             yield first, second
-    # What a killed one left behind expires.
+    # The keys of a killed process expire in this time.
     time.sleep(_TTL)
 
 

@@ -20,8 +20,8 @@ _COROUTINES: Final = 4
 _NODES: Final = 5
 _SLOW_MILLISECONDS: Final = 5
 
-# The floor and the bare client have no timeouts, and redis-py's Lock has one node: a fault of a
-# minority says nothing here.
+# The floor and the bare client have no timeouts, and redis-py's Lock has one node. A fault of a
+# minority cannot be measured with them.
 _NOT_HERE: Final = ("bare", "floor", "redis-py")
 
 
@@ -179,7 +179,7 @@ def _row(summary: dict[str, Any]) -> tuple[str, ...]:
     def shown(value: float | None, factor: float = 1e3, digits: int = 3) -> str:
         return "-" if value is None else f"{value * factor:,.{digits}f}"
 
-    # A client with a cycle that never ended has no median worth comparing.
+    # If a cycle never ended, the median of the others cannot be compared.
     ratio = (
         "hangs" if summary["p50"] is None and summary["stuck"] else shown(summary["ratio"], 1, 2)
     )

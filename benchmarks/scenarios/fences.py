@@ -94,7 +94,7 @@ def run(settings: Settings) -> Outcome:
         {number: row["cycle"]["p50"] for number, row in _by_round(outcome.raw, way, 1).items()}
         for way in _WAYS
     ]
-    # A second round trip would double it.
+    # A second round trip would double the p50.
     outcome.bars.append(
         at_most(
             "cycle p50 at 1 coroutine, with both / without",

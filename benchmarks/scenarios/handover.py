@@ -20,7 +20,7 @@ _WAITERS: Final = 100
 _HOLD: Final = 0.005
 _HUNG: Final = 0.8
 
-# What each client sends; commands that its scripts run on the server are none of it.
+# Commands that each client sends, without the commands that its scripts run on the server.
 _SENT: Final = {"python-redis-lock": ("evalsha", "set", "blpop")}
 
 

@@ -99,7 +99,7 @@ def measured(driver: Client, seconds: float, count: Callable[[LocalNodes], int])
                 sent, began = count(nodes), time.monotonic()
                 time.sleep(seconds)
                 rate = (count(nodes) - sent) / (time.monotonic() - began)
-                # One is the holder's, one is ours that asks.
+                # One connection belongs to the holder, and one to this measurement.
                 connections = max(int(node.info()["connected_clients"]) for node in nodes) - 2
                 crowd.begin()
                 holder.begin()

@@ -75,8 +75,7 @@ def run(settings: Settings) -> Outcome:
         }
         outcome.medians.append(summary)
         outcome.rows.append(_row(case, summary))
-    # CPU time, because another process that runs in between lengthens the wall time of one of the
-    # two.
+    # CPU time is compared, because another process may lengthen the wall time of one import.
     over = paired_ratio(*(_by_round(outcome.raw, case, "cpu") for case in (_FIRST, _REDIS)))
     outcome.bars.append(
         at_most(

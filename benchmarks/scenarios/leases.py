@@ -66,8 +66,7 @@ def run(settings: Settings) -> Outcome:
 
 
 def _held(settings: Settings, driver_file: str) -> dict[str, Any]:
-    # Five seconds on, every lease has been renewed three times and the burst of taking them has
-    # spread.
+    # After five seconds every lease has been renewed three times, and the renewals are spread.
     settle, seconds, probe = (
         settings.seconds(5.0, 2.0),
         settings.seconds(20.0, 5.0),

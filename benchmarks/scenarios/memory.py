@@ -43,7 +43,7 @@ def run(settings: Settings) -> Outcome:
         ),
     )
     settings.say(f"memory: one node hung for {seconds:.0f} s under load")
-    # record: false, because the loop's own lists would grow as well.
+    # With `record` the lists of the loop would grow as well.
     healthy_seconds = settings.seconds(3.0, 1.0)
     phases = [
         {"name": "healthy", "seconds": healthy_seconds, "record": False},
@@ -100,7 +100,7 @@ def _resident_bytes(pid: int) -> int:
     try:
         words = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
     except FileNotFoundError:
-        # No /proc: macOS.
+        # macOS has no /proc.
         done = subprocess.run(
             ["ps", "-o", "rss=", "-p", str(pid)], check=True, capture_output=True, text=True
         )

@@ -80,8 +80,7 @@ def run(settings: Settings) -> Outcome:
 
 def _measured(case: _Case, seconds: float) -> dict[str, Any]:
     (redis_py,) = named(["redis-py"])
-    # The window of a process must not begin with its first turn. One side may be kept out until
-    # then.
+    # The window must not wait for the first acquisition of a process, because one side may starve.
     window = {"open": 0.0, "warmup": 1.0, "seconds": seconds}
     phase = {"name": "line", "same": "mixed", "hold": _HOLD, "pause": case.pause} | window
     with contextlib.ExitStack() as stack:

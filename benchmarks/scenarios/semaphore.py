@@ -88,10 +88,10 @@ class Turn:
 TURNS: Final = (
     Turn(SEMAPHORE, 5),
     Turn(STEINDAMM, sent=("evalsha", "blpop", "lpush", "expire", "multi", "exec")),
-    # LTRIM goes out with PEXPIRE.
+    # The client sends LTRIM together with PEXPIRE.
     Turn(PY_REDIS_SEMAPHORE, sent=("evalsha", "blpop", "lpush", "ltrim"), in_pairs=("ltrim",)),
-    # Its only script releases redis-py's lock and calls GET once. The calls of GET thus count
-    # EVALSHA too.
+    # The only script releases redis-py's lock and calls GET once. So the calls of GET include those
+    # of EVALSHA.
     Turn(
         REDIS_SEMAPHORE_ASYNC,
         sent=(
@@ -210,7 +210,7 @@ def _killed(turn: Turn, seconds: float) -> dict[str, Any]:
         _await_holds(path, pids[0], _LOST)
         survivors.begin()
         _await_holds(path, pids[1], _LIMIT - _LOST)
-        # By now a client with renewal has renewed.
+        # A client with renewal has renewed at this point.
         time.sleep(_TTL_OF_THE_KILLED / 2)
         os.kill(victim.pid, signal.SIGKILL)
         killed = time.perf_counter()
@@ -218,11 +218,11 @@ def _killed(turn: Turn, seconds: float) -> dict[str, Any]:
         time.sleep(seconds)
         theirs = _holds(path, pids[1:], time.perf_counter())
         os.kill(survivors.pid, signal.SIGKILL)
-    # A holder beyond the limit would pass for a slot that came back.
+    # A holder beyond the limit would look like a slot that is held again.
     told = before <= _LIMIT
     return {
         "inside_before": before,
-        # Survivors that acquire nothing at all would be another failure than a lost slot.
+        # Survivors that acquire nothing have another failure than a lost slot.
         "acquired_after": sum(got > killed for got, _ in theirs),
         "first_again": reached(theirs, _LIMIT - _LOST + 1, killed) if told else None,
         "all_again": reached(theirs, _LIMIT, killed) if told else None,
@@ -239,7 +239,7 @@ def _task(
         "seconds": seconds,
         "trace": folder,
     }
-    # A window that waited for its first acquisition would leave out the starving processes.
+    # Processes that starve would be left out if the window waited for their first acquisition.
     phase |= {"open": 0.0, "warmup": 0.5}
     return {
         "urls": nodes.urls,
@@ -281,7 +281,7 @@ def _summarise(outcome: Outcome, turn: Turn, watched: float) -> None:
         key: median(row[key] for row in loaded) for key in ("rate", "slowest", "wait", "commands")
     }
     summary["inside"] = max((row["inside"] for row in loaded), default=None)
-    # One round without the slot is a "never". A median of the other rounds would hide it.
+    # If one round has no value, the summary has none. A median would hide this round.
     for key in ("first_again", "all_again"):
         came = [row[key] for row in killed]
         summary[key] = median(came) if came and None not in came else None

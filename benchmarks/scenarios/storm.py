@@ -107,7 +107,7 @@ def _faults(nodes: LocalNodes, over: threading.Event, done: list[str]) -> None:
                 nodes.resume(index)
             elif kind != "flush":
                 nodes.restart(index)
-        # Somewhat more than the guard time after what makes nodes forget: else nobody would ever
-        # get a lock.
+        # The pause is a little longer than the guard time. Otherwise no client could acquire a
+        # lock.
         over.wait(0.2 if kind == "hang" else 2.5)
     nodes.restore()

@@ -72,7 +72,7 @@ def otel_sdk() -> Chosen:
     from aioredlock_ng.telemetry.otel import OpenTelemetrySink
 
     exporter, tracers = InMemorySpanExporter(), TracerProvider()
-    # None is dropped, so that none is free.
+    # The queue must hold every span, because a dropped span costs nothing.
     tracers.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=1 << 20))
     meters = MeterProvider([InMemoryMetricReader()])
 
@@ -143,7 +143,7 @@ def in_memory(options: dict[str, Any]) -> list[Any]:
     """
     from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
 
-    # When the collector comes round depends on all that was ever made.
+    # The garbage collector runs after a number of allocations, which differs between runs.
     gc.disable()
     options |= {"clock": asyncio.get_running_loop().time, "rng": random.Random(1)}
     return [

@@ -78,7 +78,7 @@ def _module(name: str) -> ModuleType | None:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # The part is not there; that something which it needs is not installed is another matter.
+        # Only a missing module is ignored. A missing dependency of the module is an error.
         if error.name is not None and (name + ".").startswith(error.name + "."):
             return None
         raise
@@ -166,7 +166,7 @@ def _docstring_read(
     """
     read: list[str] = []
     inside, before = False, ""
-    # Napoleon takes what is before a colon there for a type.
+    # Napoleon would read the text before a colon as a type.
     typeless = what in ("attribute", "data", "property")
     for line in lines:
         if fence := FENCE.fullmatch(line):

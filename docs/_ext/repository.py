@@ -73,7 +73,7 @@ def _page_read(app: Sphinx, docname: str, content: list[str]) -> None:
 
 def _file_included(app: Sphinx, path: Path, _: str, content: list[str]) -> None:
     at = Path(os.path.normpath(app.srcdir / path)).parent.relative_to(ROOT).as_posix()
-    # What MyST passes for the page's name is the last part of it only.
+    # MyST passes only the last part of the page's name.
     content[0] = rewrite(
         content[0],
         "" if at == "." else at,

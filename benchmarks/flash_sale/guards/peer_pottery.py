@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["opened"]
 
-# Without a bound its clients run out of connections with an error.
+# Without a limit pottery's clients fail because they run out of connections.
 _CONNECTIONS = 100
 
 

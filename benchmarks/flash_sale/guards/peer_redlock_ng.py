@@ -27,7 +27,7 @@ async def opened(urls: Sequence[str]) -> AsyncIterator[Guard]:
 
     @asynccontextmanager
     async def guard(name: str) -> AsyncIterator[None]:
-        # Its own `async with` enters the body without the lock.
+        # `async with` of this library enters the body even without the lock.
         lock = await redlock.acquire(name, int(LIFE * 1000))
         if lock is None:
             raise Refused("None")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["opened"]
 
-# Without a bound it would open a connection per waiter, and more.
+# Without a limit redis-py would open a connection per waiter, and more.
 _CONNECTIONS = 100
 
 
