@@ -51,12 +51,12 @@ class Client:
     """Describe one client and how to run its driver.
 
     Attributes:
-        name: As in tables and on the command line.
+        name: The name in tables and on the command line.
         driver: The file in `drivers/`.
-        requirements: Installed from PyPI into an environment of its own; empty: runs in the
-            caller's.
-        note: What a reader of its figures must know.
-        source: The tree of the library that it imports, where it runs in the caller's environment.
+        requirements: Packages from PyPI for an environment of its own. A client without
+            requirements runs in the caller's environment.
+        note: An explanation for readers of its figures.
+        source: The tree of the library for a client in the caller's environment.
     """
 
     name: str

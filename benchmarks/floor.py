@@ -120,7 +120,7 @@ class Floor:
         """Connect to every node and load the scripts.
 
         Args:
-            urls: Plain `redis://host:port` addresses; nothing else in them is looked at.
+            urls: Plain `redis://host:port` addresses. Other parts of a URL are ignored.
         """
         loop = asyncio.get_running_loop()
         wires = []
@@ -141,11 +141,12 @@ class Floor:
 
         Args:
             key: The Redis key.
-            ttl_ms: Its life in milliseconds.
-            future: What to return; None: a new one.
+            ttl_ms: The ttl in milliseconds.
+            future: The future to complete and return. None for a new one.
 
         Returns:
-            A future of (key, token), done when a quorum has granted; never done when it does not.
+            A future of (key, token), done when a quorum has granted the key. Without a quorum it
+            is never done.
         """
         token = self._tokens.pop() if self._tokens else self._fresh()
         self._last = fence = max(self._last + 1, time.time_ns() // 1000)
@@ -166,9 +167,9 @@ class Floor:
         """Renew many leases by one command per node.
 
         Args:
-            grants: What `acquire` gave.
-            ttl_ms: Their new life in milliseconds.
-            answered: Called with the reply of each node.
+            grants: The results of `acquire`.
+            ttl_ms: The new ttl in milliseconds.
+            answered: Callback for the reply of each node.
         """
         words: list[str | int] = ["EVALSHA", self._extend_sha, len(grants)]
         words.extend(key for key, _ in grants)

@@ -23,11 +23,11 @@ class Settings:
     """The choices of the command line.
 
     Attributes:
-        rounds: How often everybody takes a turn.
-        quick: Short windows: figures for tuning, not for claims.
-        clients: Who takes part.
-        say: Tells the user what is going on.
-        cases: The cases of `crowd` that run; empty: all.
+        rounds: Number of turns of each client.
+        quick: True for short windows, whose figures are for tuning and not for claims.
+        clients: The clients that take part.
+        say: Callback that shows the progress to the user.
+        cases: The cases of `crowd` that run. Empty for all cases.
         libraries: Further source trees of the library that `crowd` and `cycle` measure.
     """
 
@@ -48,10 +48,10 @@ class Bar:
     """A limit that a figure must keep, and the measured figure.
 
     Attributes:
-        text: What is promised, with its unit.
-        value: What was measured; None: nothing, so not kept.
-        limit: The bar.
-        least: Whether the value must be at least the limit; else at most.
+        text: The name of the figure, with its unit.
+        value: The measured value. None if nothing was measured.
+        limit: The limit.
+        least: True if the value must be at least the limit, else at most.
     """
 
     text: str
@@ -92,9 +92,9 @@ class Grid:
     """One table.
 
     Attributes:
-        title: Its title.
-        columns: Its head.
-        rows: Its cells, ready to print.
+        title: The title.
+        columns: The head.
+        rows: The cells as text.
     """
 
     title: str
@@ -109,12 +109,12 @@ class Outcome:
     Attributes:
         title: The table's title.
         columns: The table's head.
-        rows: The table, ready to print.
-        raw: Every round as it was measured.
-        medians: What the table and the bars were made from.
-        bars: The promises.
-        notes: What a reader must know.
-        further: Tables with other columns, printed after the first.
+        rows: The cells of the table as text.
+        raw: The figures of every round.
+        medians: The medians from which the table and the bars are made.
+        bars: The bars.
+        notes: Explanations for readers of the tables.
+        further: Tables with other columns, printed after the first one.
     """
 
     title: str

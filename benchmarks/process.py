@@ -34,9 +34,9 @@ class Driver:
     """A running driver, usable with `with`.
 
     Args:
-        command: Its command line without the task.
-        variables: Its environment variables.
-        task: Its task; see `drivers.load`.
+        command: The command line without the task.
+        variables: The environment variables.
+        task: The task, see `drivers.load`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Driver:
         """Start the next phase and return its figures.
 
         Args:
-            seconds: The phase's own length.
+            seconds: The length of the phase.
         """
         self.begin()
         return self.line(seconds + _EXTRA_SECONDS)
@@ -83,10 +83,10 @@ class Driver:
         """Return the next JSON line of the driver.
 
         Args:
-            timeout: Seconds to wait for it.
+            timeout: Seconds to wait for the line.
 
         Raises:
-            DriverFailed: None came.
+            DriverFailed: The driver ended, or printed no line in time.
         """
         try:
             text = self._lines.get(timeout=timeout)
@@ -151,8 +151,8 @@ def run_client(
     are described in `drivers.load`.
 
     Returns:
-        The phase's figures, or `{"failed": why}`: a client that cannot run is a finding, not the
-        end of the run.
+        The figures of the phase, or `{"failed": why}`. A client that cannot run does not end the
+        benchmark.
     """
     task = {
         "urls": urls,

@@ -70,7 +70,7 @@ def write_json(path: Path, about: Mapping[str, Any], outcomes: Mapping[str, Outc
 
     Args:
         path: The file.
-        about: The machine, the versions and how the run was asked for.
+        about: The machine, the versions and the options of the run.
         outcomes: By scenario.
     """
     document = {

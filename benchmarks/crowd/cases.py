@@ -16,17 +16,16 @@ class Shape:
     """A crowd on one lock, or on one semaphore.
 
     Attributes:
-        processes: How many.
-        waiters: Tasks of each.
-        hold: Seconds that each keeps the lock.
-        seconds: How long it is watched.
-        quick: The same in a quick run.
-        base: The case that its rate is compared with; "" for none.
-        hung: Whether one node is stopped throughout.
-        alone: An `asyncio.Lock` in place of the library; with a limit, an `asyncio.Semaphore` in
-            each process, which has
-            its share of the limit.
-        limit: Of the semaphore; 0 for a lock.
+        processes: Number of processes.
+        waiters: Number of waiting tasks in each process.
+        hold: Seconds for which each task keeps the lock.
+        seconds: Length of the window.
+        quick: Length of the window in a quick run.
+        base: The case whose rate is the base of the ratio. "" for none.
+        hung: True if one node is stopped throughout.
+        alone: True for an `asyncio.Lock` in place of the library. With a limit, each process has
+            an `asyncio.Semaphore` with its share of the limit.
+        limit: Limit of the semaphore. 0 for a lock.
     """
 
     processes: int
@@ -77,10 +76,10 @@ class Limit:
     """The lowest or highest allowed value of a figure.
 
     Attributes:
-        figure: Its key in the summary.
-        text: Its name for readers.
-        limit: The bar.
-        least: Whether it must be reached.
+        figure: The key of the figure in the summary.
+        text: The name of the figure in the tables.
+        limit: The limit.
+        least: True if the figure must be at least the limit, else at most.
     """
 
     figure: str

@@ -29,15 +29,15 @@ class Process(TypedDict):
     """The report of one process about its window.
 
     Attributes:
-        seconds: Its length.
-        acquired: Acquisitions within.
-        acquired_in_all: Those before and after it too.
-        longest_wait: Seconds; a wait that the window's end cuts off counts too.
-        leases: Leases granted, by the library's own count.
-        attempts: Attempts, by the same.
-        replies: Replies read, each of which answers one command.
-        pushes: Messages that nobody asked for.
-        handoff: Seconds from a release to the next acquisition in the process, p50, if any.
+        seconds: Length of the window.
+        acquired: Acquisitions in the window.
+        acquired_in_all: Acquisitions in the window, before it and after it.
+        longest_wait: Longest wait in seconds. An unfinished wait at the end counts too.
+        leases: Granted leases, counted by the library.
+        attempts: Attempts, counted by the library.
+        replies: Replies that the process has read. Each command has one reply.
+        pushes: Messages that are not replies.
+        handoff: Seconds from a release to the next acquisition in the process, p50, or None.
         errors: Acquisitions and releases that failed.
     """
 
@@ -61,11 +61,12 @@ class Figures(TypedDict):
         attempts: Attempts per acquisition.
         commands: Commands per acquisition and node that answers.
         pushes: Pushes per acquisition and node that answers.
-        share_least: The slowest process's part of its fair share.
-        share_most: The fastest one's.
+        share_least: Acquisitions of the slowest process, divided by the mean.
+        share_most: Acquisitions of the fastest process, divided by the mean.
         wait: The longest wait in seconds.
-        wait_rounds: The same in rounds, in which every waiter could have had one turn.
-        handoff: Seconds, p50; None with several processes, which do not see all hand-overs.
+        wait_rounds: The longest wait in rounds. In a round each waiter could be served once.
+        handoff: Seconds, p50. None with several processes, because a process sees its own
+            hand-overs only.
         errors: Acquisitions and releases that failed.
     """
 
@@ -115,12 +116,12 @@ def crowd(processes: Sequence[Process], waiters: int, nodes: int, served: int) -
     """Return the figures of a crowd.
 
     Args:
-        processes: What each saw.
-        waiters: Tasks of each.
-        nodes: How many nodes answered.
-        served: Commands on the wire for all acquisitions, by the servers' count. It misses
-            commands that scripts call too. The processes' count misses commands without a
-            reply. The larger one stands.
+        processes: The report of each process.
+        waiters: Waiting tasks of each process.
+        nodes: Number of nodes that answered.
+        served: Commands on the wire for all acquisitions, counted by the servers. This count
+            misses commands that scripts call too. The count of the processes misses commands
+            without a reply. The larger count is used.
     """
     acquired = [process["acquired"] for process in processes]
     total, in_all = sum(acquired), sum(process["acquired_in_all"] for process in processes)
@@ -200,7 +201,7 @@ def switches(traces: Mapping[int, Iterable[Hold]], since: float) -> list[float]:
 
     Args:
         traces: The holds of each process.
-        since: What was got earlier does not count.
+        since: Releases of holds that began earlier do not count.
     """
     merged = sorted(
         (got, left, process) for process, holds in traces.items() for got, left in holds

@@ -55,9 +55,8 @@ def main(connect: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
     """Run a driver: connect, hold, measure, print, end.
 
     Args:
-        connect: Given the task, returns a client with `hold(count)`, `valid()`, `lost()` (reasons
-            and how many of each),
-            `close()` and `versions`.
+        connect: Given the task, returns a client with `hold(count)`, `valid()`, `lost()` (the
+            number of lost leases by reason), `close()` and `versions`.
     """
     asyncio.run(_drive(connect, json.loads(sys.argv[1])))
     sys.stdout.flush()

@@ -29,9 +29,9 @@ class Line:
     """The waiters of one phase and their figures.
 
     Args:
-        client: What the driver's `connect` returned: `acquire(key)` and `release(handle)` give
-            awaitables.
-        waiters: How many coroutines.
+        client: The result of the driver's `connect`. Its `acquire(key)` and `release(handle)`
+            return awaitables.
+        waiters: Number of coroutines.
         phase: The phase's JSON.
     """
 

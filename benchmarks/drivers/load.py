@@ -51,8 +51,8 @@ class Loop:
     """The coroutines of one phase and their figures.
 
     Args:
-        client: What the driver's `connect` returned: `acquire(key)` and `release(handle)` give
-            awaitables.
+        client: The result of the driver's `connect`. Its `acquire(key)` and `release(handle)`
+            return awaitables.
         keys: One name per coroutine.
         phase: The phase's JSON.
     """
@@ -163,7 +163,7 @@ def main(connect: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
     """Run a driver: connect, run the phases of the task, print, end.
 
     Args:
-        connect: Given the task, returns the client with its connections made as far as it makes
+        connect: Given the task, returns the client. The client has its connections, if it makes
             them beforehand.
     """
     asyncio.run(_drive(connect, json.loads(sys.argv[1])))

@@ -33,7 +33,7 @@ class Phase:
     """The threads of one phase and their figures.
 
     Args:
-        client: What the driver's `connect` returned, with the blocking methods `acquire(key)` and
+        client: The result of the driver's `connect`, with the blocking methods `acquire(key)` and
             `release(handle)`.
         keys: One name per thread.
         phase: The phase's JSON.
@@ -106,7 +106,7 @@ def main(connect: Callable[[dict[str, Any]], Any]) -> None:
     """Run a driver: connect, run the phases of the task, print, end.
 
     Args:
-        connect: Given the task, returns the client with its connections made as far as it makes
+        connect: Given the task, returns the client. The client has its connections, if it makes
             them beforehand.
     """
     task = json.loads(sys.argv[1])

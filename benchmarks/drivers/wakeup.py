@@ -62,9 +62,9 @@ def main(connect: Connect) -> None:
     """Run each way of ending a lock and print the delays.
 
     Args:
-        connect: A context of the client at these addresses: called with the name of a lock that is
-            held, it returns once
-            its waiter sleeps, and what it returns tells when that one ran, by `time.perf_counter`.
+        connect: A context manager of the client for these URLs. It yields a function, which takes
+            the name of a held lock and returns once its waiter sleeps. The returned awaitable
+            gives the time of `time.perf_counter` at which the waiter ran.
     """
     asyncio.run(_run(json.loads(sys.argv[1]), connect))
 

@@ -64,7 +64,7 @@ class Buyer(asyncio.Protocol):
         """Return the name of the shop's process that has this connection.
 
         Raises:
-            ValueError: It does not say.
+            ValueError: The answer has no header X-Worker.
         """
         assert self.transport is not None
         self.told = asyncio.get_running_loop().create_future()
@@ -87,8 +87,8 @@ class Crowd:
     """The connections and the figures of one phase.
 
     Args:
-        port: Of the shop, on loopback.
-        connections: How many ask at once.
+        port: Port of the shop on loopback.
+        connections: Number of connections.
     """
 
     def __init__(self, port: int, connections: int) -> None:
@@ -104,7 +104,7 @@ class Crowd:
         A load balancer would give equal shares too.
 
         Args:
-            workers: How many processes there are; each tells its own by the header X-Worker.
+            workers: Number of the shop's processes. Each sends its name in the header X-Worker.
         """
         share, seen = -(-self.connections // workers), Counter[bytes]()
         # The kernel decides which process accepts a connection. Connections are opened until the
@@ -124,9 +124,9 @@ class Crowd:
         """Run one phase and return its figures, times in seconds.
 
         Args:
-            wanted: `path`; `requests` (how many in all; None: no limit); `seconds` (its end at the
-                latest); `patience`
-                (seconds that a buyer waits for an answer before he hangs up).
+            wanted: `path`, `requests` (the number of requests, None for no limit), `seconds` (the
+                longest duration) and `patience` (seconds after which a buyer closes the
+                connection).
         """
         self._begin(wanted)
         cpu = time.process_time()
@@ -240,7 +240,7 @@ def _length(head: bytes) -> int:
     """Return the length of the body.
 
     Raises:
-        ValueError: The answer says it in another way than by Content-Length.
+        ValueError: The answer has no Content-Length.
     """
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")

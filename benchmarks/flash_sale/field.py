@@ -35,13 +35,13 @@ class Contestant:
     """One lock and its use by the shop.
 
     Attributes:
-        name: As on the command line and in the tables.
+        name: The name on the command line and in the tables.
         guard: The module of `guards`.
-        nodes: How many lock servers it gets.
-        settings: For `opened` of that module.
-        polls: Whether those who wait ask again and again.
-        workers: How many processes the shop has at most; None: as many as the sale.
-        requirements: Of its environment, beside the web server's.
+        nodes: Number of lock servers.
+        settings: Arguments for `opened` of that module.
+        polls: True if waiting buyers poll the lock.
+        workers: The largest number of the shop's processes. None for that of the sale.
+        requirements: Packages of its environment, beside those of the web server.
     """
 
     name: str
@@ -119,7 +119,7 @@ def named(names: list[str]) -> list[Contestant]:
     """Return the contestants whose names begin with one of these, in the order of `ALL`.
 
     Raises:
-        ValueError: A name is nobody's.
+        ValueError: No contestant has a name that begins like this.
     """
     if unknown := [name for name in names if not any(each.name.startswith(name) for each in ALL)]:
         raise ValueError(

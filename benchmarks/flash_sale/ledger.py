@@ -33,8 +33,8 @@ class Reading:
     """The counters of one server, or the difference of two readings.
 
     Attributes:
-        calls: By the command's name.
-        cpu: Seconds.
+        calls: Number of calls by command.
+        cpu: CPU time in seconds.
     """
 
     calls: Mapping[str, int]

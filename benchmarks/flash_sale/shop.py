@@ -48,8 +48,8 @@ class Shop:
     The shop awaits between the read and the write. Only the guard keeps other buyers out.
 
     Args:
-        guard: Entered before and left after each try.
-        till: Where the stock is.
+        guard: The lock, which each buyer acquires.
+        till: The stock.
     """
 
     def __init__(self, guard: Guard, till: Till) -> None:

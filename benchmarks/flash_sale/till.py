@@ -37,7 +37,7 @@ class Till(asyncio.Protocol):
         """Connect to `redis://host:port`.
 
         Raises:
-            OSError: Nobody listens there.
+            OSError: No server listens there.
         """
         parts = urlsplit(url)
         where = parts.hostname or "", parts.port or 6379
@@ -49,7 +49,7 @@ class Till(asyncio.Protocol):
 
         Raises:
             ConnectionError: The server is gone.
-            hiredis.HiredisError: It refused.
+            hiredis.HiredisError: The server refused the command.
         """
         return int(await self._ask(_GET) or 0)
 
@@ -58,9 +58,9 @@ class Till(asyncio.Protocol):
 
         Raises:
             ConnectionError: The server is gone.
-            hiredis.HiredisError: It refused.
+            hiredis.HiredisError: The server refused the command.
 
-        Safety: cancelled, it may have been written all the same.
+        Safety: a cancelled call may have written the number.
         """
         text = b"%d" % left
         await self._ask(b"*3\r\n$3\r\nSET\r\n$5\r\nstock\r\n$%d\r\n%b\r\n" % (len(text), text))

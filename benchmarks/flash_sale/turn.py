@@ -29,13 +29,13 @@ class Sale:
     """The items and the buyers of one sale.
 
     Attributes:
-        name: As in the figures.
-        stock: Items.
-        requests: How many in all; None: as many as the time allows.
-        seconds: The end at the latest.
-        patience: Seconds after which a buyer hangs up.
-        buyers: How many ask at once.
-        workers: The shop's processes.
+        name: The name in the figures.
+        stock: Number of items.
+        requests: Number of requests. None for as many as the time allows.
+        seconds: The longest duration.
+        patience: Seconds after which a buyer closes the connection.
+        buyers: Number of buyers at the same time.
+        workers: Number of the shop's processes.
     """
 
     name: str
@@ -68,7 +68,8 @@ def take_turn(contestant: Contestant, sale: Sale, *, here: bool = False) -> dict
     """Run one sale, with `here` in the running Python's environment.
 
     Returns:
-        Its figures, or `{"failed": why}`: who cannot run is a finding, not the end of the run.
+        The figures, or `{"failed": why}`. A contestant that cannot run does not end the
+        benchmark.
     """
     try:
         with ExitStack() as stack:

@@ -46,11 +46,11 @@ class Web:
     """A running shop, usable with `with`.
 
     Args:
-        contestant: Whose guard it uses.
+        contestant: The contestant, which has the guard.
         urls: The lock servers.
-        stock: The URL of the server that has the stock.
-        workers: Processes.
-        python: The interpreter that has what it needs.
+        stock: The URL of the server with the stock.
+        workers: Number of processes.
+        python: The interpreter of the contestant's environment.
     """
 
     def __init__(

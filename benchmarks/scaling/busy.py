@@ -35,9 +35,9 @@ class Tally(list[tuple[object, ...]]):
     """Count the work of the servers, in place of the world's log.
 
     Attributes:
-        commands: By script.
-        pushes: Connections that were notified of a changed key.
-        votes: Nodes that granted, by attempt.
+        commands: Number of commands by script.
+        pushes: Number of notified connections.
+        votes: Number of nodes that granted the lock, by attempt.
     """
 
     def __init__(self) -> None:
@@ -77,11 +77,11 @@ class BusyServer(Server):
     """A server that needs time for each command.
 
     Args:
-        costs: Seconds per script (of `extend` and `watch`: per key), and under "push" for each
-            connection that is notified.
+        costs: Seconds per script, or per key for `extend` and `watch`. The key "push" has the
+            seconds for each notified connection.
 
     Attributes:
-        busy: Seconds that it has worked.
+        busy: Seconds for which the server has worked.
     """
 
     def __init__(self, world: World, index: int, tally: Tally, costs: Mapping[str, float]) -> None:

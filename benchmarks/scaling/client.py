@@ -17,11 +17,11 @@ def measure_client(nodes: int, cycles: int) -> float:
     """Acquire and release names without contention, with a hundred coroutines.
 
     Args:
-        nodes: How many real servers.
-        cycles: How many acquisitions, after half as many for warming up.
+        nodes: Number of real servers.
+        cycles: Number of acquisitions, after half as many for the warm-up.
 
     Returns:
-        Microseconds of CPU of the client's process for each.
+        Microseconds of CPU of the client's process per acquisition.
     """
     with LocalNodes(nodes) as servers:
         return asyncio.run(_measure(servers.urls, cycles))

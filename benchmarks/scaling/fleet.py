@@ -35,12 +35,12 @@ class Network:
     """The distance between processes and nodes.
 
     Args:
-        least: Seconds one way to the nearest node.
-        most: Seconds one way to the farthest.
-        spread: Seconds of an exponential distribution on top.
-        node_timeout: What a user would set there.
-        lost: Late messages are lost and sent again after 0.2 s or more; else they take up to a
-            hundred times longer.
+        least: Seconds of one way to the nearest node.
+        most: Seconds of one way to the farthest node.
+        spread: Mean of an exponential distribution that is added, in seconds.
+        node_timeout: The `node_timeout` that a user would set.
+        lost: True if late messages are lost and sent again after 0.2 s or more. Otherwise they
+            take up to a hundred times longer.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Member:
     """One process with its manager.
 
     Args:
-        fleet: Whose.
-        index: Which.
+        fleet: The fleet of the process.
+        index: The number of the process.
 
     Attributes:
-        redlock: Its manager, at its defaults but for `ttl` and `node_timeout`.
-        rng: Of its workload.
+        redlock: The manager. Its options are the defaults, except `ttl` and `node_timeout`.
+        rng: Random numbers of its workload.
     """
 
     def __init__(self, fleet: Fleet, index: int) -> None:
@@ -116,14 +116,15 @@ class Fleet:
     """The processes, the servers and the network between them.
 
     Args:
-        processes: How many.
-        nodes: How many servers.
-        network: How far apart.
-        costs: Seconds that a server needs; see `BusyServer`.
+        seed: Seed of all random numbers.
+        processes: Number of processes.
+        nodes: Number of servers.
+        network: The distance between processes and nodes.
+        costs: Seconds that a server needs, see `BusyServer`.
 
     Attributes:
-        counting: True while what happens counts.
-        over: True when all shall come to an end.
+        counting: True in the measured time.
+        over: True when all processes must end.
     """
 
     def __init__(
@@ -151,13 +152,13 @@ class Fleet:
         """Let every process run these coroutines at once, until `over`.
 
         Args:
-            seconds: How long at most.
-            works: Coroutine functions that end by themselves or soon after `over`.
-            warm_up: Seconds before, which are not counted.
-            enough: Ends it earlier.
+            seconds: The longest measured time.
+            works: Coroutine functions that return, at the latest soon after `over`.
+            warm_up: Seconds before the measured time.
+            enough: Ends the measured time earlier when it returns True.
 
         Returns:
-            The seconds that were counted.
+            The measured seconds.
         """
         self.works = works
         self.begun.open()

@@ -16,7 +16,7 @@ def write_page(page: Path, parts: dict[str, str]) -> None:
     """Replace the text between the marks of the page.
 
     Raises:
-        ValueError: A mark is missing, or is nobody's.
+        ValueError: A mark is missing, or no part belongs to a mark.
     """
     text = page.read_text(encoding="utf-8")
     marks = re.findall(r"<!-- scaling:(\w+):begin -->", text)

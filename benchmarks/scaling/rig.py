@@ -26,8 +26,8 @@ class Rig:
     """One server with a trusted marker, and the commands for it.
 
     Args:
-        server: Running, and nobody else's.
-        names: How many locks a round takes.
+        server: A running server without other clients.
+        names: Number of locks in a round.
     """
 
     def __init__(self, server: LocalServer, names: int) -> None:

@@ -29,11 +29,11 @@ def latency(
     """Simulate acquisitions without contention, one after the other.
 
     Args:
-        network: How far apart things are.
-        nodes: How many there are.
+        network: The name of the network.
+        nodes: Number of nodes.
         condition: One of `CONDITIONS`.
-        costs: Of the servers.
-        size: Processes, each placed elsewhere, and acquisitions of each.
+        costs: Costs of the servers.
+        size: Number of processes, each at another place, and of acquisitions of each.
     """
     processes, each = size
     times: list[float] = []
@@ -63,12 +63,12 @@ def contention(
     """Simulate processes that contend for one lock, with holds of 0.
 
     Args:
-        network: How far apart things are.
-        nodes: How many there are.
-        processes: How many want it.
-        costs: Of the servers.
-        most: Hand-overs, and seconds, after which it is enough; as many seconds again are for
-            warming up.
+        network: The name of the network.
+        nodes: Number of nodes.
+        processes: Number of processes.
+        costs: Costs of the servers.
+        most: The largest number of hand-overs and the longest time in seconds. The warm-up takes
+            a quarter of this time.
     """
     turns: list[str] = []
     fleet = Fleet(2, processes, nodes, NETWORKS[network], costs)
@@ -115,11 +115,11 @@ def mix(
     Each task acquires a lock, releases it at once, and sleeps for 20 ms on average.
 
     Args:
-        pick: Draws whether it is the hot one, and the name.
-        nodes: How many there are.
-        processes: How many.
-        costs: Of the servers.
-        seconds: How long, after half as long for warming up.
+        pick: Draws a name, and whether the name is the hot one.
+        nodes: Number of nodes.
+        processes: Number of processes.
+        costs: Costs of the servers.
+        seconds: The measured time, after a warm-up of half this time.
     """
     times: dict[bool, list[float]] = {False: [], True: []}
     fleet = Fleet(3, processes, nodes, NETWORKS["one zone"], costs)
@@ -160,11 +160,11 @@ def load(
     The acquisitions begin at random times.
 
     Args:
-        nodes: How many there are.
-        rate: Acquisitions a second of all processes together.
-        processes: How many.
-        costs: Of the servers.
-        seconds: How long, after half as long for warming up.
+        nodes: Number of nodes.
+        rate: Acquisitions per second of all processes together.
+        processes: Number of processes.
+        costs: Costs of the servers.
+        seconds: The measured time, after a warm-up of half this time.
     """
     times: list[float] = []
     fleet = Fleet(4, processes, nodes, NETWORKS["one zone"], costs)

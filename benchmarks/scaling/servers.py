@@ -29,14 +29,14 @@ def measure_commands(names: int, rounds: int) -> tuple[dict[str, dict[str, float
 
     Args:
         names: Locks per round.
-        rounds: How often; the least is returned, for other work on the machine only adds.
+        rounds: Number of rounds. The least value counts, because other work on the machine only
+            adds CPU time.
 
     Returns:
-        Per command: `script`, what the server counts for the script itself; `pipelined`, with
-        reading and writing, fifty
-        commands in one packet; `single`, each command in a packet of its own, from fifty
-        connections in turn. And the
-        largest factor by which rounds of one figure differ.
+        Three figures per command, and the largest factor by which rounds of one figure differ.
+        `script` is the server's own count for the script. `pipelined` contains reading and
+        writing, with fifty commands in one packet. `single` has each command in a packet of its
+        own, from fifty connections in turn.
     """
     with LocalNodes(1) as nodes, ExitStack() as stack:
         rig = Rig(nodes[0], names)

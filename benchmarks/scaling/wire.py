@@ -30,7 +30,7 @@ class Wire:
     The server does not notify the connection of its own changes.
 
     Args:
-        port: Of a server on loopback.
+        port: Port of a server on loopback.
     """
 
     def __init__(self, port: int) -> None:
@@ -50,8 +50,8 @@ class Wire:
         """Wait for `count` replies. Pushes are counted and not returned.
 
         Raises:
-            RuntimeError: The server refused something.
-            ConnectionResetError: It hung up.
+            RuntimeError: The server refused a command.
+            ConnectionResetError: The server closed the connection.
         """
         replies: list[Any] = []
         while len(replies) < count:

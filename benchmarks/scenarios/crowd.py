@@ -114,7 +114,7 @@ def _started(driver: Driver, processes: int, source: Path | None) -> list[int]:
     """Wait until all processes are ready, and return their process ids.
 
     Raises:
-        DriverFailed: One is not, or has imported another tree of the library.
+        DriverFailed: A process is not ready, or imported another tree of the library.
     """
     said = [_line(driver, 30.0) for _ in range(processes)]
     for line in said:
@@ -203,7 +203,7 @@ def _stopped(folder: Path, pids: Iterable[int], count: int) -> list[int]:
     A process that holds the lock is resumed.
 
     Raises:
-        DriverFailed: There are not so many.
+        DriverFailed: Fewer processes wait.
     """
     stopped: list[int] = []
     for pid in pids:

@@ -198,8 +198,8 @@ def _killed(urls: Sequence[str], *, phase: float) -> float:
 
     Args:
         urls: The nodes.
-        phase: Share of the time between two renewals at which it ends, so that rounds differ in
-            what is left of its lease.
+        phase: Share of the time between two renewals after which the leader is killed. So the
+            remaining time of its lease differs between rounds.
     """
     with _candidates(urls) as (first, second):
         time.sleep(phase * _TTL / 3)

@@ -84,9 +84,9 @@ def measured(driver: Client, seconds: float, count: Callable[[LocalNodes], int])
     """Let one process hold the lock while another waits with a thousand tasks.
 
     Args:
-        driver: Whose both are.
-        seconds: How long.
-        count: Returns how many commands the nodes have had.
+        driver: The driver of both processes.
+        seconds: The measured time.
+        count: Returns the number of commands that the nodes have read.
     """
     with LocalNodes(5) as nodes:
         task = {"urls": nodes.urls, "ttl": 10.0, "same": "herd", "waiters": _WAITERS}

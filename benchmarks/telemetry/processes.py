@@ -27,9 +27,9 @@ class Subject:
     """A measured kind of sink and version of the package.
 
     Attributes:
-        name: As the table has it.
-        kind: Which sink; a key of `driver.KINDS`.
-        source: The folder that holds the package.
+        name: The name in the table.
+        kind: The sink, a key of `driver.KINDS`.
+        source: The folder that contains the package.
     """
 
     name: str

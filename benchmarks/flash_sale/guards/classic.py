@@ -34,8 +34,8 @@ class GetSetLock:
     Args:
         redis: The one node.
         name: The key.
-        life: Seconds.
-        clock: Seconds since 1970, as every client has its own.
+        life: Ttl in seconds.
+        clock: Returns the seconds since 1970. Every client has a clock of its own.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class TimeValueLock:
     Args:
         redis: The one node.
         name: The key.
-        life: Whole seconds.
-        clock: Seconds since 1970.
+        life: Ttl in whole seconds.
+        clock: Returns the seconds since 1970.
     """
 
     def __init__(

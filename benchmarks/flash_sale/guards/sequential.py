@@ -37,7 +37,7 @@ class SequentialRedlock:
     Args:
         nodes: A client per node.
         name: The key.
-        life: Seconds.
+        life: Ttl in seconds.
     """
 
     def __init__(self, nodes: Sequence[Redis], name: str, life: float) -> None:

@@ -20,9 +20,9 @@ class Waiting:
     """The pause between two tries, and the number of tries.
 
     Attributes:
-        delay: Seconds between two tries; 0: at once.
-        random_pause: Each sleep is random, between delay / 2 and delay.
-        tries: How many tries in all; None: no limit.
+        delay: Seconds between two tries. 0 for no pause.
+        random_pause: True for random sleeps between delay / 2 and delay.
+        tries: Number of tries. None for no limit.
     """
 
     delay: float = 0.0
@@ -33,7 +33,7 @@ class Waiting:
         """Try until `attempt` returns True.
 
         Raises:
-            Refused: It never did within `tries`.
+            Refused: `attempt` returned False in all `tries`.
         """
         tried = 0
         while not await attempt():
