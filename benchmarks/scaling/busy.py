@@ -27,7 +27,7 @@ _EACH: dict[str, tuple[tuple[str, ...], int]] = {
 }
 """The scripts and the number of shared keys of commands with several calls.
 
-Such a command is charged as much as its calls one by one. A real server needs less.
+A command with several calls is charged as much as its calls one by one. A real server needs less.
 """
 
 

@@ -218,7 +218,7 @@ def _bases(app: Sphinx, name: str, thing: type, options: object, bases: list[typ
 def _signature(
     app: Sphinx, what: str, name: str, thing: object, options: object, signature: str, returned: str
 ) -> tuple[str, str] | None:
-    """What users never make shows no arguments."""
+    """Hide the arguments of classes that users do not construct."""
     made = what == "exception" or (what == "class" and "ade by `" in (inspect.getdoc(thing) or ""))
     return ("", "") if made and signature else None
 
@@ -274,7 +274,7 @@ def _module_around(node: nodes.Element) -> str:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive, and what reads docstrings before and after napoleon does."""
+    """Register the directive, and the hooks that convert docstrings around napoleon."""
     app.add_directive("public", Public)
     app.add_post_transform(Unambiguous)
     app.connect("missing-reference", _name_unknown)

@@ -58,7 +58,7 @@ def parse(source: str) -> tuple[dict[str, str], list[Message | Note]]:
     """Return the participants, key to label, and what happens, in order.
 
     Raises:
-        DiagramError: A line is none of those that are known, or names nobody.
+        DiagramError: A line is not supported, or names an unknown participant.
     """
     lines = [line.strip() for line in source.splitlines() if line.strip()]
     if not lines or lines[0] != "sequenceDiagram":
