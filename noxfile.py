@@ -1,7 +1,8 @@
-"""The suite in other surroundings than a developer's: other Pythons, the oldest redis-py, other loops, the built wheel.
+"""Run the suite on other Pythons, the oldest redis-py, other event loops and the built wheel.
 
-`make test-all` runs these sessions between `make test` and the rest of the suite. They run on local servers, so that none needs
-Docker. The session "image" needs it, and runs on demand only. Cases that are marked `full` are left out here.
+`make test-all` runs these sessions between `make test` and the rest of the suite. They run on local
+servers, so they do not need Docker. Only the session "image" needs Docker, and it runs on demand
+only. Cases that are marked `full` are left out here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ HERE = f"{sys.version_info.major}.{sys.version_info.minor}" + "t" * bool(
     sysconfig.get_config_var("Py_GIL_DISABLED")
 )
 
-# What a surrounding can change: connections and loops. The decisions below them are the same everywhere.
+# A session can change connections and loops. The code above them behaves the same everywhere.
 CONTRACT, BASIC = "tests/contract", "tests/integration/test_basic.py"
 ON_THE_WIRE = (CONTRACT, BASIC, "tests/integration/test_cancellation.py")
 FAULTS = ("tests/integration/test_cut_connections.py", "tests/integration/test_node_kinds.py")
@@ -36,19 +37,22 @@ BETWEEN = (
     "tests/threaded",
 )
 
-# On the virtual loop nothing goes over a connection, and no loop but our own is run.
+# On the virtual loop there are no connections, and a session cannot choose the loop.
 NO_WIRE = "virtual_time"
 
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True
-# uv would otherwise fetch an interpreter that is not at hand.
+# Without this setting uv downloads missing interpreters.
 os.environ["UV_PYTHON_DOWNLOADS"] = "never"
 
 
 def _interpreters() -> dict[str, str]:
-    """Find a working CPython of each version, on `PATH` or among pyenv's (whose shims may refuse to run)."""
+    """Find a working CPython of each version, on `PATH` or among those of pyenv.
+
+    The shims of pyenv may refuse to run, so its interpreters are tried directly.
+    """
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = {HERE: getattr(sys, "_base_executable", None) or sys.executable}
     for version in (*VERSIONS, FREE_THREADED):
@@ -91,7 +95,7 @@ def _suite(
         f"not {marker}" for marker in ("containers", "full", "once", without) if marker
     )
     chosen = ("--numprocesses=auto", "--dist=worksteal", "--nodes=local", "-m", marked)
-    # Every version of a server is tried by the suite itself: here something else varies.
+    # The suite itself runs on every version of a server. Here something else varies.
     one = {"AIOREDLOCK_NG_TEST_ONE_SERVER": "1"}
     session.run("python", *python, "-m", "pytest", *chosen, *options, *session.posargs, env=one)
 
@@ -103,7 +107,8 @@ def _on(python: str, version: str, *paths: str, without: str = "") -> None:
         _suite(session, *paths, without=without)
 
 
-# What is the same on the oldest and on the newest is the same on those between, but for connections, loops and threads.
+# The versions between the oldest and the newest run only the tests of connections, loops and
+# threads. Other code would fail on the oldest or on the newest version too.
 _ENDS = (next(iter(PYTHONS)), next(reversed(PYTHONS)))
 for _version, _python in PYTHONS.items():
     if _python != OURS and _version in _ENDS:
@@ -118,7 +123,10 @@ if FREE_THREADED in _FOUND and HERE != FREE_THREADED:
 
 @nox.session(name="image", python=OURS, default=False)
 def image(session: nox.Session) -> None:
-    """Containers of the image AIOREDLOCK_NG_TEST_IMAGE, redis:7 by default. It fails if the image cannot be pulled."""
+    """Run on containers of the image AIOREDLOCK_NG_TEST_IMAGE, redis:7 by default.
+
+    The session fails if the image cannot be pulled.
+    """
     _install(session)
     session.run(
         *(
@@ -138,7 +146,10 @@ def image(session: nox.Session) -> None:
 
 @nox.session(name="redis-oldest", python=OURS)
 def redis_oldest(session: nox.Session) -> None:
-    """The oldest redis-py and hiredis that the package claims to work with; every other session has the newest."""
+    """Run with the oldest redis-py and hiredis that the package supports.
+
+    Every other session has the newest versions.
+    """
     _install(session, "redis[hiredis]==5.3.*", "hiredis==3.2.*")
     _suite(
         session,
@@ -154,7 +165,7 @@ def redis_oldest(session: nox.Session) -> None:
 
 @nox.session(name="uvloop", python=NEWEST)
 def uvloop(session: nox.Session) -> None:
-    """The loop with transports of its own."""
+    """Run on uvloop, which has transports of its own."""
     _install(session, "uvloop")
     _suite(
         session,
@@ -169,15 +180,15 @@ def uvloop(session: nox.Session) -> None:
 
 @nox.session(name="debug", python=OURS)
 def debug(session: nox.Session) -> None:
-    """Asyncio's debug mode, and Python's own development mode."""
+    """Run in asyncio's debug mode and Python's development mode."""
     _install(session)
-    # Not by PYTHONDEVMODE, which the processes that tests start would inherit: they are tested as users run them.
+    # The processes that tests start would inherit PYTHONDEVMODE. They must run as users run them.
     _suite(session, "--loop=debug", *ON_THE_WIRE, *FAULTS, python=("-X", "dev"))
 
 
 @nox.session(name="eager", python=EAGER or NEWEST)
 def eager(session: nox.Session) -> None:
-    """Tasks that start at once instead of at the next tick, which Python has since 3.12."""
+    """Run with eager tasks, which start at once. Python has them since 3.12."""
     if not EAGER:
         session.skip("no CPython 3.12 or newer on this machine")
     _install(session)
@@ -192,9 +203,9 @@ def eager(session: nox.Session) -> None:
 
 @nox.session(name="wheel", python=OURS)
 def wheel(session: nox.Session) -> None:
-    """The wheel in an environment of its own, with the checkout's package out of the way.
+    """Run on the built wheel in an environment of its own, without the checkout's package.
 
-    AIOREDLOCK_NG_TEST_WHEELS names the folder of a wheel that is built already.
+    AIOREDLOCK_NG_TEST_WHEELS names the folder of a wheel that was built before.
     """
     build = Path(session.create_tmp()).resolve()
     shutil.rmtree(build)
@@ -218,7 +229,7 @@ def wheel(session: nox.Session) -> None:
     where = session.run("python", "-c", "import aioredlock_ng as a; print(a.__file__)", silent=True)
     if "site-packages" not in str(where):
         session.error(f"the wheel is not what is imported: {where}")
-    # What a wheel can be wrong about: a file that is missing, a script that has changed, something that is not imported.
+    # A wheel can lack a file, contain a changed script, or fail to export a name.
     installed = (
         "tests/structure/test_exports.py",
         "tests/structure/test_scripts.py",

@@ -1,1 +1,4 @@
-"""Measures the library beside its peers and beside the speed limit, on real servers; never part of the wheel."""
+"""Benchmarks of the library, beside other libraries and a bare client, on real servers.
+
+The wheel of the library does not contain this package.
+"""

@@ -1,4 +1,8 @@
-"""`python -m benchmarks`: runs the scenarios asked for, prints, writes, and ends with 1 when a bar is missed."""
+"""Run `python -m benchmarks`: measure the chosen scenarios and report them.
+
+The command prints tables and writes a JSON file, the tables and plots. It ends with status 1 if a
+bar is missed.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +31,12 @@ def main() -> int:
         The exit status: 0 when every bar of every scenario that ran was kept, else 1.
     """
     asked = _parser().parse_args()
-    # A log has no width of its own, and a table squeezed into 80 columns cannot be read.
+    # Without a terminal rich assumes 80 columns, which are too few for the tables.
     console = Console(width=None if sys.stdout.isatty() else 132)
     clients = named(
         asked.clients or (list(_QUICK_CLIENTS) if asked.quick else [client.name for client in ALL])
     )
-    # Environments are made beforehand, so that no pip runs beside a measurement.
+    # pip must not run beside a measurement, so all environments are made first.
     if set(asked.only or SCENARIOS) != {"crowd"}:
         for client in clients:
             client.command()

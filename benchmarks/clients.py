@@ -1,4 +1,8 @@
-"""Who is measured, and in which environment each runs; it never installs anything into the environment of the caller."""
+"""List the measured clients, and the environment of each.
+
+A client with requirements runs in a virtual environment of its own. Nothing is installed into the
+environment of the caller.
+"""
 
 from __future__ import annotations
 
@@ -37,22 +41,22 @@ __all__ = [
 
 _DRIVERS: Final = Path(__file__).parent / "drivers"
 
-# aioredlock and aioredis import distutils, which Python 3.12 dropped and older setuptools still
-# bring.
+# aioredlock and aioredis import distutils. Python 3.12 removed it, but older versions of setuptools
+# contain it.
 _DISTUTILS: Final = "setuptools<80"
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client and how to run its driver.
+    """Describe one client and how to run its driver.
 
     Attributes:
-        name: As in tables and on the command line.
+        name: The name in tables and on the command line.
         driver: The file in `drivers/`.
-        requirements: Installed from PyPI into an environment of its own; empty: runs in the
-            caller's.
-        note: What a reader of its figures must know.
-        source: The tree of the library that it imports, where it runs in the caller's environment.
+        requirements: Packages from PyPI for an environment of its own. A client without
+            requirements runs in the caller's environment.
+        note: An explanation for readers of its figures.
+        source: The tree of the library for a client in the caller's environment.
     """
 
     name: str
@@ -62,7 +66,9 @@ class Client:
     source: Path = ROOT
 
     def command(self) -> list[str]:
-        """Return the command line of the driver, without its task; creates the environment when it is missing.
+        """Return the command line of the driver, without its task.
+
+        The environment of the client is created if it is missing.
 
         Raises:
             subprocess.CalledProcessError: The requirements could not be installed.
@@ -71,7 +77,10 @@ class Client:
         return [str(python), str(_DRIVERS / self.driver)]
 
     def variables(self) -> dict[str, str]:
-        """Return the environment variables of the driver: the checkout is importable only where it is what runs."""
+        """Return the environment variables of the driver.
+
+        The checkout is on `PYTHONPATH` only for clients that run in the caller's environment.
+        """
         variables = {
             key: value for key, value in os.environ.items() if not key.startswith("PYTHON")
         }
@@ -158,7 +167,7 @@ ALL: Final = (
         "one node only: a fifth of the work and no majority",
     ),
 )
-"""Everybody, in the order in which they take turns."""
+"""All clients, in the order in which they take turns."""
 
 
 def named(names: list[str]) -> list[Client]:
@@ -173,12 +182,16 @@ def named(names: list[str]) -> list[Client]:
 
 
 def labelled(path: Path, taken: Iterable[str]) -> str:
-    """Return what the tables call a tree of the library: its commit, else its folder's name."""
+    """Return the name of a tree of the library in the tables.
+
+    The name is the commit of the tree. It is the name of the folder if the folder is not the root
+    of a repository.
+    """
     label = path.resolve().name
     with contextlib.suppress(OSError):
         asked = ["git", "-C", str(path), "rev-parse", "--show-toplevel", "--short", "HEAD"]
         said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
-        # A folder inside of another repository would get the name of its commit.
+        # A folder inside another repository would get the commit of that repository.
         if len(said) == 2 and Path(said[0]).resolve() == path.resolve():
             label = said[1]
     return f"{label} ({path.resolve().name})" if label in taken else label

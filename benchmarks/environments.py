@@ -1,4 +1,4 @@
-"""Virtual environments of those who must not share ours, and the library as it was at another commit."""
+"""Make virtual environments for other libraries, and unpack the library at an older commit."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ _FOLDER: Final = ROOT / ".cache" / "bench-envs"
 
 
 def python_with(name: str, requirements: Sequence[str]) -> Path:
-    """Return the interpreter of an environment that has these packages, made by the running Python when missing.
+    """Return the interpreter of an environment that contains these packages.
 
-    One process at a time makes what is missing.
+    The environment is made with the running Python if it is missing. A file lock ensures that only
+    one process makes environments at a time.
 
     Raises:
         subprocess.CalledProcessError: They could not be installed.
     """
-    # The folder's name changes with what goes in, so that an environment is either complete or not
-    # there.
+    # The name of the folder depends on the requirements. So an environment with that name is either
+    # complete or missing.
     wanted = "\n".join((sys.version, *requirements))
     digest = hashlib.sha256(wanted.encode()).hexdigest()[:10]
     folder = _FOLDER / f"{name}-{sys.version_info.major}.{sys.version_info.minor}-{digest}"
@@ -38,7 +39,7 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
         _FOLDER.mkdir(parents=True, exist_ok=True)
         with (_FOLDER.parent / "environments.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # Another process may have made it meanwhile.
+            # Another process may have made the environment meanwhile.
             if not complete.exists():
                 print(f"making the environment of {name}: {', '.join(requirements)}", flush=True)
                 make = [
@@ -53,7 +54,7 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
 
 
 def unpacked(commit: str, folder: Path) -> Path:
-    """Put a commit's package into `folder`; the checkout stays as it is."""
+    """Extract the package of a commit into `folder`. The checkout does not change."""
     archive = subprocess.run(
         ["git", "-C", str(ROOT), "archive", commit, "aioredlock_ng"],
         capture_output=True,

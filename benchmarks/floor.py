@@ -1,15 +1,16 @@
-"""The floor: the least a Python client of this protocol can do, to know the speed limit; it never keeps anybody safe.
+"""Provide the floor, a bare client that shows the highest speed of Python for this protocol.
 
-It sends the library's own scripts, one per lock, over one connection per node, reads with hiredis,
-and answers at quorum. It has no leases, no timeouts, no validity, no clean-up, no reconnecting, and
-does not look at an error twice. What it does have is every known trick for speed but one (the
-library asks several things in one command): commands are packed once and the same bytes go to all
-nodes, what is asked for in one loop tick leaves in one write, a reply costs no task, future or
-timer, tokens come from a buffer.
+The floor sends the library's own scripts, one per lock, over one connection per node. It reads
+replies with hiredis, and an acquire is done at a quorum. The floor protects nothing. It has no
+leases, timeouts, validity, clean-up or reconnects, and it fails at the first error.
 
-`Bare` is the same client with the commands of the Redlock text: `SET key token NX PX ttl`, and a
-compare-and-delete script. It has no fences and no recovery guard. No client of the Redlock
-algorithm asks for less.
+The floor saves work in several ways. A command is packed once for all nodes. All commands of one
+loop tick leave in one write. A reply needs no task, future or timer, and tokens come from a buffer.
+Unlike the library, the floor does not put several requests into one command.
+
+`Bare` is the same client with the commands of the Redlock text. It sends `SET key token NX PX ttl`
+and a compare-and-delete script. It has no fences and no recovery guard. No client of the Redlock
+algorithm sends less.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = ["Bare", "Floor"]
 
 _MARKER, _FENCES = "aioredlock_ng:marker", "aioredlock_ng:fences"
 _SLOTS = 16_384
-# Stands for each node's run_id in what is sent to all; as long as one.
+# A placeholder of the same length for the run_id of each node.
 _RUN_ID = os.urandom(20).hex()
 _GUARD = ":60000"
 
@@ -51,7 +52,7 @@ Grant = tuple[str, str]
 
 
 class _Round:
-    """One command to all nodes: counts the answers that mean yes and resolves at quorum."""
+    """Count the positive answers to one command, and complete the future at a quorum."""
 
     __slots__ = ("future", "missing", "result", "yes")
 
@@ -73,7 +74,7 @@ class _Round:
 
 
 class _Wire(asyncio.BufferedProtocol):
-    """One connection: bytes in, replies to whoever is first in line."""
+    """One connection. Replies go to the pending callbacks in the order of the commands."""
 
     def __init__(self) -> None:
         self._buffer = bytearray(65536)
@@ -99,7 +100,7 @@ class _Wire(asyncio.BufferedProtocol):
 
 
 class Floor:
-    """Five connections and what is waiting to be written to all of them."""
+    """Connections to all nodes, and the commands of the current loop tick."""
 
     def __init__(self, wires: Sequence[_Wire]) -> None:
         self.wires = wires
@@ -119,7 +120,7 @@ class Floor:
         """Connect to every node and load the scripts.
 
         Args:
-            urls: Plain `redis://host:port` addresses; nothing else in them is looked at.
+            urls: Plain `redis://host:port` addresses. Other parts of a URL are ignored.
         """
         loop = asyncio.get_running_loop()
         wires = []
@@ -140,11 +141,12 @@ class Floor:
 
         Args:
             key: The Redis key.
-            ttl_ms: Its life in milliseconds.
-            future: What to return; None: a new one.
+            ttl_ms: The ttl in milliseconds.
+            future: The future to complete and return. None for a new one.
 
         Returns:
-            A future of (key, token), done when a quorum has granted; never done when it does not.
+            A future of (key, token), done when a quorum has granted the key. Without a quorum it
+            is never done.
         """
         token = self._tokens.pop() if self._tokens else self._fresh()
         self._last = fence = max(self._last + 1, time.time_ns() // 1000)
@@ -156,7 +158,7 @@ class Floor:
         )
 
     def release(self, grant: Grant) -> asyncio.Future[Grant]:
-        """Give a key back on all nodes; the future is done when a quorum has deleted it."""
+        """Delete a key on all nodes. The future is done when a quorum has deleted the key."""
         return self._ask(grant, ("EVALSHA", self._release_sha, 1, *grant))
 
     def extend(
@@ -165,9 +167,9 @@ class Floor:
         """Renew many leases by one command per node.
 
         Args:
-            grants: What `acquire` gave.
-            ttl_ms: Their new life in milliseconds.
-            answered: Called with the reply of each node.
+            grants: The results of `acquire`.
+            ttl_ms: The new ttl in milliseconds.
+            answered: Callback for the reply of each node.
         """
         words: list[str | int] = ["EVALSHA", self._extend_sha, len(grants)]
         words.extend(key for key, _ in grants)
@@ -176,7 +178,7 @@ class Floor:
         self._send(_pack(tuple(words)), answered)
 
     async def listen(self, wire: _Wire, protocol: asyncio.BufferedProtocol) -> None:
-        """Have the server tell of changes, and `protocol` read what it sends."""
+        """Turn on client tracking, and let `protocol` read what the server sends."""
         assert wire.transport is not None
         done: asyncio.Future[object] = self._loop.create_future()
         wire.pending += [id, done.set_result]
@@ -225,7 +227,7 @@ class Floor:
         self._asked.clear()
 
     def _data(self, data: bytes) -> Iterable[bytes]:
-        """Return what each node gets of this."""
+        """Return the bytes for each node, with the run id of that node."""
         return [data.replace(_RUN_ID.encode(), run_id) for run_id in self._run_ids]
 
     def _fresh(self) -> str:
@@ -235,7 +237,7 @@ class Floor:
         return self._tokens.pop()
 
     async def _found(self, wire: _Wire) -> bytes:
-        """Make a node vote: read who it is, and say that its memory can be trusted."""
+        """Return the run id of a node, and write the marker that makes the node trusted."""
         info: asyncio.Future[bytes] = self._loop.create_future()
         done: asyncio.Future[object] = self._loop.create_future()
         assert wire.transport is not None
@@ -261,12 +263,12 @@ class Floor:
 
 
 class Bare(Floor):
-    """The floor with plain commands: no fences, no recovery guard, no renewals."""
+    """The floor with plain commands, without fences, recovery guard and renewals."""
 
     def acquire(
         self, key: str, ttl_ms: int, future: asyncio.Future[Grant] | None = None
     ) -> asyncio.Future[Grant]:
-        """Ask all nodes for a key with a fresh token; see `Floor.acquire`."""
+        """Ask all nodes for a key with a fresh token, like `Floor.acquire`."""
         token = self._tokens.pop() if self._tokens else self._fresh()
         return self._ask((key, token), ("SET", key, token, "NX", "PX", ttl_ms), future, b"OK")
 

@@ -1,4 +1,4 @@
-"""What the figures were taken on; it never names a path, a user or a host."""
+"""Describe the machine and the versions of a run, without paths, users and host names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = ("aioredlock-ng", "redis", "hiredis", "anyio")
 
 
 def describe() -> dict[str, Any]:
-    """Return the machine and the versions of what ran on it."""
+    """Return the machine and the versions of the software."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),

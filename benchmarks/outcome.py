@@ -1,4 +1,7 @@
-"""What a scenario hands back: raw rounds, a table, bars; it never measures and never prints."""
+"""Hold the results of a scenario: raw rounds, tables and bars.
+
+This module neither measures nor prints.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,14 @@ __all__ = ["Bar", "Grid", "Outcome", "Settings", "at_least", "at_most", "median"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line asked for.
+    """The choices of the command line.
 
     Attributes:
-        rounds: How often everybody takes a turn.
-        quick: Short windows: figures for tuning, not for claims.
-        clients: Who takes part.
-        say: Tells the user what is going on.
-        cases: The cases of `crowd` that run; empty: all.
+        rounds: Number of turns of each client.
+        quick: True for short windows, whose figures are for tuning and not for claims.
+        clients: The clients that take part.
+        say: Callback that shows the progress to the user.
+        cases: The cases of `crowd` that run. Empty for all cases.
         libraries: Further source trees of the library that `crowd` and `cycle` measure.
     """
 
@@ -36,19 +39,19 @@ class Settings:
     libraries: Sequence[Path] = ()
 
     def seconds(self, full: float, quick: float) -> float:
-        """Return the length of a window: `full`, or `quick` in a quick run."""
+        """Return the length of a window, `full` or `quick`."""
         return quick if self.quick else full
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A promise and whether it was kept.
+    """A limit that a figure must keep, and the measured figure.
 
     Attributes:
-        text: What is promised, with its unit.
-        value: What was measured; None: nothing, so not kept.
-        limit: The bar.
-        least: Whether the value must be at least the limit; else at most.
+        text: The name of the figure, with its unit.
+        value: The measured value. None if nothing was measured.
+        limit: The limit.
+        least: True if the value must be at least the limit, else at most.
     """
 
     text: str
@@ -58,13 +61,13 @@ class Bar:
 
     @property
     def kept(self) -> bool:
-        """Whether the promise was kept."""
+        """True if the figure keeps the limit. False if nothing was measured."""
         if self.value is None:
             return False
         return self.value >= self.limit if self.least else self.value <= self.limit
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for the JSON file."""
+        """Return the bar for the JSON file."""
         sign = ">=" if self.least else "<="
         return {
             "bar": self.text,
@@ -75,12 +78,12 @@ class Bar:
 
 
 def at_least(text: str, value: float | None, limit: float) -> Bar:
-    """Return the bar that a value must reach."""
+    """Return a bar whose value must be at least `limit`."""
     return Bar(text, value, limit, least=True)
 
 
 def at_most(text: str, value: float | None, limit: float) -> Bar:
-    """Return the bar that a value must not pass."""
+    """Return a bar whose value must be at most `limit`."""
     return Bar(text, value, limit, least=False)
 
 
@@ -89,9 +92,9 @@ class Grid:
     """One table.
 
     Attributes:
-        title: Its title.
-        columns: Its head.
-        rows: Its cells, ready to print.
+        title: The title.
+        columns: The head.
+        rows: The cells as text.
     """
 
     title: str
@@ -101,17 +104,17 @@ class Grid:
 
 @dataclass(slots=True)
 class Outcome:
-    """One scenario's results.
+    """The results of one scenario.
 
     Attributes:
         title: The table's title.
         columns: The table's head.
-        rows: The table, ready to print.
-        raw: Every round as it was measured.
-        medians: What the table and the bars were made from.
-        bars: The promises.
-        notes: What a reader must know.
-        further: Tables with other columns, printed after the first.
+        rows: The cells of the table as text.
+        raw: The figures of every round.
+        medians: The medians from which the table and the bars are made.
+        bars: The bars.
+        notes: Explanations for readers of the tables.
+        further: Tables with other columns, printed after the first one.
     """
 
     title: str
@@ -125,22 +128,23 @@ class Outcome:
 
     @property
     def grids(self) -> list[Grid]:
-        """Every table of it that has rows, in order."""
+        """All tables that have rows, in order."""
         return [
             grid for grid in (Grid(self.title, self.columns, self.rows), *self.further) if grid.rows
         ]
 
 
 def median(values: Iterable[float | None]) -> float | None:
-    """Return the median of what is there, None when nothing is."""
+    """Return the median of the values that are not None. Return None if all are None."""
     there = [value for value in values if value is not None]
     return statistics.median(there) if there else None
 
 
 def paired_ratio(ours: dict[int, float], theirs: dict[int, float]) -> float | None:
-    """Return the median over rounds of ours / theirs, each ratio taken within one round.
+    """Return the median over rounds of ours / theirs.
 
-    Neighbours in time share the machine's mood, so the ratio is steadier than that of two medians.
+    Each ratio is taken within one round. The speed of a machine changes with time, so the ratio of
+    neighbouring measurements is steadier than the ratio of two medians.
 
     Args:
         ours: Figures by round.

@@ -1,6 +1,6 @@
-"""Draws a JSON file of results as PNG files beside it: `plots.py FILE`; it never shows a figure that is not in the file.
+"""Draw the results of a JSON file as PNG files beside it: `plots.py FILE`.
 
-It runs in an environment of its own, which has matplotlib and nothing of the library.
+This program runs in an environment of its own, which contains matplotlib but not the library.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FAULTS = ("hung", "slow", "killed")
 
 
 def main(document: Path) -> None:
-    """Draw what there is and print the files written, one a line."""
+    """Draw the scenarios that have plots, and print the written files, one per line."""
     scenarios = json.loads(document.read_text(encoding="utf-8"))["scenarios"]
     figures: dict[str, Figure] = {}
     if "cycle" in scenarios:

@@ -1,4 +1,4 @@
-"""One driver process: starts it, walks it through its phases, ends it; it never waits without a limit."""
+"""Start a driver process, run its phases and end it. Every wait has a limit."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ if TYPE_CHECKING:
     from .clients import Client
 
 _CONNECT_SECONDS = 30.0
-# Beyond a phase's own seconds: first cycles, grace for stuck ones, cancelling them.
+# Seconds in addition to a phase: first cycles, the wait for stuck ones, and their cancellation.
 _EXTRA_SECONDS = 40.0
 _END_SECONDS = 5.0
 
 
 class DriverFailed(RuntimeError):
-    """The driver ended or said nothing in time; the message holds the end of its error output."""
+    """The driver ended, or printed nothing in time.
+
+    The message holds the end of its error output.
+    """
 
 
 class Driver:
     """A running driver, usable with `with`.
 
     Args:
-        command: Its command line without the task.
-        variables: Its environment variables.
-        task: Its task; see `drivers.load`.
+        command: The command line without the task.
+        variables: The environment variables.
+        task: The task, see `drivers.load`.
     """
 
     def __init__(
@@ -58,20 +61,20 @@ class Driver:
         return self._process.pid
 
     def ready(self) -> dict[str, Any]:
-        """Wait until the driver is connected and return what it says of itself."""
+        """Wait until the driver is connected, and return its first line."""
         return self.line(_CONNECT_SECONDS)
 
     def phase(self, seconds: float) -> dict[str, Any]:
-        """Let the next phase begin and return its figures.
+        """Start the next phase and return its figures.
 
         Args:
-            seconds: The phase's own length.
+            seconds: The length of the phase.
         """
         self.begin()
         return self.line(seconds + _EXTRA_SECONDS)
 
     def begin(self) -> None:
-        """Let the next phase begin."""
+        """Start the next phase."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -80,10 +83,10 @@ class Driver:
         """Return the next JSON line of the driver.
 
         Args:
-            timeout: Seconds to wait for it.
+            timeout: Seconds to wait for the line.
 
         Raises:
-            DriverFailed: None came.
+            DriverFailed: The driver ended, or printed no line in time.
         """
         try:
             text = self._lines.get(timeout=timeout)
@@ -95,7 +98,7 @@ class Driver:
         return answer
 
     def close(self) -> None:
-        """End the process, in good order if it can."""
+        """End the process. A process that ignores the end of its stdin is killed."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.close()
@@ -142,11 +145,14 @@ def run_client(
     *,
     servers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run one client through a single phase; `options` are for ours alone, `every` and `servers` are those of `drivers.load`.
+    """Run one client through a single phase.
+
+    `options` are arguments of `Redlock`, so they are for our clients only. `every` and `servers`
+    are described in `drivers.load`.
 
     Returns:
-        The phase's figures, or `{"failed": why}`: a client that cannot run is a finding, not the
-        end of the run.
+        The figures of the phase, or `{"failed": why}`. A client that cannot run does not end the
+        benchmark.
     """
     task = {
         "urls": urls,

@@ -1,4 +1,7 @@
-"""Prints the tables and bars, writes the JSON file and has it drawn; it never computes a figure."""
+"""Print tables and bars, and write the JSON file, the tables and the plots.
+
+This module computes no figures.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _PLOTS_NEED: Final = ("matplotlib==3.10.7",)
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
-    """Print one scenario's tables and notes."""
+    """Print the tables and notes of one scenario."""
     for grid in outcome.grids:
         _print_grid(console, grid)
     for note in outcome.notes:
@@ -53,7 +56,7 @@ def _print_grid(console: Console, grid: Grid) -> None:
 
 
 def print_bars(console: Console, bars: Sequence[Bar]) -> None:
-    """Print every bar with what was measured."""
+    """Print every bar with its measured value."""
     table = Table(title="Bars", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("bar", "measured", "must be", ""):
         table.add_column(column, justify="left" if column == "bar" else "right")
@@ -63,11 +66,11 @@ def print_bars(console: Console, bars: Sequence[Bar]) -> None:
 
 
 def write_json(path: Path, about: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
-    """Write everything that was measured.
+    """Write all measurements to a JSON file.
 
     Args:
         path: The file.
-        about: The machine, the versions and how the run was asked for.
+        about: The machine, the versions and the options of the run.
         outcomes: By scenario.
     """
     document = {
@@ -115,7 +118,7 @@ def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cells(bar: Bar) -> tuple[str, str]:
-    """Return what was measured and what it must be."""
+    """Return the measured value and the limit of a bar."""
     measured = (
         "nothing"
         if bar.value is None
@@ -127,9 +130,9 @@ def _cells(bar: Bar) -> tuple[str, str]:
 
 
 def draw_plots(document: Path) -> list[Path]:
-    """Draw a JSON file as PNG files beside it.
+    """Draw the plots of a JSON file as PNG files beside it.
 
-    matplotlib is large and needed here only, so it has an environment of its own.
+    matplotlib is large and needed only here, so it has an environment of its own.
 
     Returns:
         The files written.

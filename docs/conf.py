@@ -12,6 +12,7 @@ import aioredlock_ng
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 _PROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+_SOURCE = _PROJECT["urls"]["Source"].rstrip("/")
 
 project = "aioredlock_ng"
 author = "aioredlock_ng contributors"
@@ -39,9 +40,9 @@ html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_theme_options = {
     "navigation_with_keys": True,
-    # `source_repository` would be a warning while its host is a placeholder: the theme knows three
-    # hosts.
-    "source_view_link": f"{_PROJECT['urls']['Source'].rstrip('/')}/blob/main/docs/{{filename}}?plain=1",
+    # The theme supports three hosts. It would warn about `source_repository`, which is a
+    # placeholder.
+    "source_view_link": f"{_SOURCE}/blob/main/docs/{{filename}}?plain=1",
     "top_of_page_buttons": ["view"],
 }
 
@@ -54,19 +55,22 @@ copybutton_copy_empty_lines = False
 # Links to headings, as GitHub names them.
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
-# Dashes only: quotes stay as they are written.
+# Only dashes are converted. Quotes stay as they are written.
 smartquotes_action = "D"
 
 # Single backticks in docstrings: a link where the name is ours, else code.
 default_role = "py:obj"
-# Of other people's names no page is at hand while the site is built. Ours must all be found.
+# Pages for names of other projects cannot be found without a network. All our names must be found.
 nitpick_ignore_regex = [
     # A name in backticks may go over the end of a line.
     ("py:obj", "(?s:.*)"),
     ("py:.*", r"(?!aioredlock_ng\b)\w+(\.\w+)+"),
     (
         "py:.*",
-        r"[A-Z]|aioredlock_ng\..*\._\w+|Any|Callable|Iterable|Mapping|Metric|Node|OnLost|Path|Redis|RedisCluster|Retry|Self|Sequence|TracebackType|Unpack|ViewOptions",
+        (
+            r"[A-Z]|aioredlock_ng\..*\._\w+|Any|Callable|Iterable|Mapping|Metric|Node|OnLost|Path"
+            r"|Redis|RedisCluster|Retry|Self|Sequence|TracebackType|Unpack|ViewOptions"
+        ),
     ),
 ]
 autodoc_member_order = "bysource"
@@ -74,7 +78,7 @@ autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 # The source page of a name opens the module that the name is imported from.
 viewcode_follow_imported_members = True
-# A default's value may be this machine's: `os.environ` has all of it.
+# The value of a default may come from this machine, as that of `os.environ` does.
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 autodoc_inherit_docstrings = False

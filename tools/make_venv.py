@@ -1,7 +1,8 @@
-"""Makes a virtual environment and installs into it, from nothing but Python's standard library and a package index.
+"""Make a virtual environment and install into it, with Python's standard library only.
 
-Debian's Python comes without ensurepip, and an old pip knows no dependency groups: `uv` is fetched
-by whichever pip there is, or by the newest pip's own wheel, which runs as it is.
+Debian's Python comes without ensurepip, and an old pip knows no dependency groups. So `uv` does the
+installing. It is fetched by the available pip, or by the wheel of the newest pip, which runs
+without installation.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from pathlib import Path
 
 INDEX = "https://pypi.org/simple/pip/"
 WHEEL = re.compile(
-    r'href="(?P<url>[^"#]*/pip-(?P<version>[\d.]+)-py3-none-any\.whl)#sha256=(?P<sha256>[0-9a-f]{64})"'
+    r'href="(?P<url>[^"#]*/pip-(?P<version>[\d.]+)-py3-none-any\.whl)'
+    r'#sha256=(?P<sha256>[0-9a-f]{64})"'
 )
 
 
 def main() -> None:
-    """Make the environment `sys.argv[1]` and run `uv pip install` with the rest of the arguments in it."""
+    """Make the environment `sys.argv[1]`, and run `uv pip install` there with the rest."""
     folder, *wanted = sys.argv[1:]
     python = Path(folder) / ("Scripts" if os.name == "nt" else "bin") / "python"
     has_pip = importlib.util.find_spec("ensurepip") is not None

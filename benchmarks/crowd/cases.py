@@ -1,4 +1,4 @@
-"""The cases of `crowd` by name, with their durations and bars; nothing here measures."""
+"""The cases of `crowd` by name, with their durations and bars."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ class Shape:
     """A crowd on one lock, or on one semaphore.
 
     Attributes:
-        processes: How many.
-        waiters: Tasks of each.
-        hold: Seconds that each keeps the lock.
-        seconds: How long it is watched.
-        quick: The same in a quick run.
-        base: The case that its rate is compared with; "" for none.
-        hung: Whether one node is stopped throughout.
-        alone: An `asyncio.Lock` in place of the library; with a limit, an `asyncio.Semaphore` in
-            each process, which has
-            its share of the limit.
-        limit: Of the semaphore; 0 for a lock.
+        processes: Number of processes.
+        waiters: Number of waiting tasks in each process.
+        hold: Seconds for which each task keeps the lock.
+        seconds: Length of the window.
+        quick: Length of the window in a quick run.
+        base: The case whose rate is the base of the ratio. "" for none.
+        hung: True if one node is stopped throughout.
+        alone: True for an `asyncio.Lock` in place of the library. With a limit, each process has
+            an `asyncio.Semaphore` with its share of the limit.
+        limit: Limit of the semaphore. 0 for a lock.
     """
 
     processes: int
@@ -41,7 +40,7 @@ class Shape:
 
     @property
     def text(self) -> str:
-        """It in words."""
+        """The number of processes and waiters and the hold, for tables."""
         return f"{self.processes} x {self.waiters}, {self.hold * 1e3:g} ms"
 
 
@@ -63,24 +62,24 @@ SHAPES: Final = {
     "semaphore": Shape(4, 16, 0.005, 4.0, 1.0, "asyncio-semaphore", limit=8),
     "semaphore-hung": Shape(4, 16, 0.005, 4.0, 1.0, "semaphore", hung=True, limit=8),
 }
-"""Crowds. A share means something over several rounds only, so large crowds have long windows."""
+"""The crowds by name. Large crowds have long windows, because a share needs several rounds."""
 
 OTHERS: Final = ("killed", "handover", "woken", "herd")
-"""Cases that are no mere crowd."""
+"""Cases with other measurements than those of a plain crowd."""
 
 CASES: Final = (*SHAPES, *OTHERS)
-"""All, in the order in which they run."""
+"""All cases, in the order in which they run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a figure must reach or must not pass.
+    """The lowest or highest allowed value of a figure.
 
     Attributes:
-        figure: Its key in the summary.
-        text: Its name for readers.
-        limit: The bar.
-        least: Whether it must be reached.
+        figure: The key of the figure in the summary.
+        text: The name of the figure in the tables.
+        limit: The limit.
+        least: True if the figure must be at least the limit, else at most.
     """
 
     figure: str
@@ -100,8 +99,8 @@ _CROWD: Final = (
 _SLACK: Final = 1.2
 
 _SEMAPHORE: Final = (
-    # Eight slots for 5 ms each serve 1,600 holders a second at most. The sleep of a holder takes
-    # longer.
+    # Eight slots with holds of 5 ms serve at most 1,600 holders per second. The sleep of a holder
+    # takes a little longer than 5 ms.
     Limit("rate", "holders per second", 0.85 * 1_600, least=True),
     Limit("ratio", "rate / that of semaphores of asyncio", 0.85, least=True),
     Limit("most_inside", "holders at the same time", 8.0),
@@ -159,11 +158,11 @@ BARS: Final[dict[str, tuple[Limit, ...]]] = {
         Limit("connections", "connections per node", 1.0),
     ),
 }
-"""The bars by case; those of a hung node have a fifth of slack."""
+"""The bars by case. The bars of `hung` are a fifth looser."""
 
 
 def chosen(names: Iterable[str]) -> list[str]:
-    """Return these cases and their bases, in order; all cases if there are no names."""
+    """Return these cases and their bases, in order. Return all cases if there are no names."""
     wanted = set(names) or set(CASES)
     while not (bases := {SHAPES[name].base for name in wanted if name in SHAPES} - {""}) <= wanted:
         wanted |= bases

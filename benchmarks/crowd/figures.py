@@ -1,4 +1,4 @@
-"""Figures of a crowd from the reports of its processes; pure functions."""
+"""Compute the figures of a crowd from the reports of its processes, with pure functions."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = [
 ]
 
 Hold = tuple[float, float]
-"""When a process got the lock, and when it began to give it back."""
+"""The times at which a process got the lock and began to release it."""
 
 
 class Process(TypedDict):
-    """What one process says of its window.
+    """The report of one process about its window.
 
     Attributes:
-        seconds: Its length.
-        acquired: Acquisitions within.
-        acquired_in_all: Those before and after it too.
-        longest_wait: Seconds; a wait that the window's end cuts off counts too.
-        leases: Leases granted, by the library's own count.
-        attempts: Attempts, by the same.
-        replies: Replies read, each of which answers one command.
-        pushes: Messages that nobody asked for.
-        handoff: Seconds from a release to the next acquisition in the process, p50, if any.
+        seconds: Length of the window.
+        acquired: Acquisitions in the window.
+        acquired_in_all: Acquisitions in the window, before it and after it.
+        longest_wait: Longest wait in seconds. An unfinished wait at the end counts too.
+        leases: Granted leases, counted by the library.
+        attempts: Attempts, counted by the library.
+        replies: Replies that the process has read. Each command has one reply.
+        pushes: Messages that are not replies.
+        handoff: Seconds from a release to the next acquisition in the process, p50, or None.
         errors: Acquisitions and releases that failed.
     """
 
@@ -54,18 +54,19 @@ class Process(TypedDict):
 
 
 class Figures(TypedDict):
-    """What a crowd did.
+    """The figures of a crowd.
 
     Attributes:
         rate: Acquisitions per second of all processes.
         attempts: Attempts per acquisition.
         commands: Commands per acquisition and node that answers.
         pushes: Pushes per acquisition and node that answers.
-        share_least: The slowest process's part of its fair share.
-        share_most: The fastest one's.
+        share_least: Acquisitions of the slowest process, divided by the mean.
+        share_most: Acquisitions of the fastest process, divided by the mean.
         wait: The longest wait in seconds.
-        wait_rounds: The same in rounds, in which every waiter could have had one turn.
-        handoff: Seconds, p50; None with several processes, which do not see all hand-overs.
+        wait_rounds: The longest wait in rounds. In a round each waiter could be served once.
+        handoff: Seconds, p50. None with several processes, because a process sees its own
+            hand-overs only.
         errors: Acquisitions and releases that failed.
     """
 
@@ -81,7 +82,7 @@ class Figures(TypedDict):
     errors: int
 
 
-# A script cannot call these, so that each call came over the wire.
+# Scripts cannot call these commands, so each call came over the wire.
 _WIRE_ONLY = {
     "eval",
     "evalsha",
@@ -97,9 +98,10 @@ _WIRE_ONLY = {
 
 
 def wire_only(commandstats: str) -> int:
-    """Return how many commands surely came over the wire, by a server's `INFO commandstats`.
+    """Return the number of commands that certainly came over the wire.
 
-    A server counts calls of scripts too, so its count of `get` or `publish` says nothing.
+    The argument is a server's `INFO commandstats`. A server also counts the commands that scripts
+    call. So its count of `get` or `publish` cannot be used.
     """
     total = 0
     for line in commandstats.splitlines():
@@ -114,12 +116,12 @@ def crowd(processes: Sequence[Process], waiters: int, nodes: int, served: int) -
     """Return the figures of a crowd.
 
     Args:
-        processes: What each saw.
-        waiters: Tasks of each.
-        nodes: How many nodes answered.
-        served: Commands on the wire for all acquisitions, by the servers' count. It misses
-            commands that scripts call too. The processes' count misses commands without a
-            reply. The larger one stands.
+        processes: The report of each process.
+        waiters: Waiting tasks of each process.
+        nodes: Number of nodes that answered.
+        served: Commands on the wire for all acquisitions, counted by the servers. This count
+            misses commands that scripts call too. The count of the processes misses commands
+            without a reply. The larger count is used.
     """
     acquired = [process["acquired"] for process in processes]
     total, in_all = sum(acquired), sum(process["acquired_in_all"] for process in processes)
@@ -147,7 +149,7 @@ def crowd(processes: Sequence[Process], waiters: int, nodes: int, served: int) -
 
 
 def gaps(holds: Iterable[Hold], since: float, until: float) -> list[float]:
-    """Return the lengths of the stretches without a holder between two times, in order."""
+    """Return the lengths of the periods without a holder between two times, in order."""
     found = []
     free = since
     for got, left in sorted(holds):
@@ -162,14 +164,14 @@ def gaps(holds: Iterable[Hold], since: float, until: float) -> list[float]:
 
 
 def longest_gap(holds: Iterable[Hold], since: float, until: float) -> float:
-    """Return the longest of `gaps`; 0 if somebody had it all the time."""
+    """Return the longest of `gaps`, 0 if there is none."""
     return max(gaps(holds, since, until), default=0.0)
 
 
 def most_inside(holds: Iterable[Hold]) -> int:
     """Return the largest number of holds at the same time.
 
-    One that ends when another begins is over.
+    A hold that ends when another begins does not overlap with it.
     """
     changes = sorted(change for got, left in holds for change in ((got, 1), (left, -1)))
     inside = most = 0
@@ -180,8 +182,11 @@ def most_inside(holds: Iterable[Hold]) -> int:
 
 
 def reached(holds: Iterable[Hold], count: int, since: float) -> float | None:
-    """Return the seconds from `since` until `count` holds overlap for the first time; None if they never do."""
-    # Of equal times an end comes first, as in `most_inside`.
+    """Return the seconds from `since` until `count` holds overlap for the first time.
+
+    Return None if so many holds never overlap.
+    """
+    # At equal times an end comes first, as in `most_inside`.
     changes = sorted(change for got, left in holds for change in ((got, 1), (left, -1)))
     inside = 0
     for at, change in changes:
@@ -196,7 +201,7 @@ def switches(traces: Mapping[int, Iterable[Hold]], since: float) -> list[float]:
 
     Args:
         traces: The holds of each process.
-        since: What was got earlier does not count.
+        since: Releases of holds that began earlier do not count.
     """
     merged = sorted(
         (got, left, process) for process, holds in traces.items() for got, left in holds

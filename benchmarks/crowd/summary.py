@@ -1,4 +1,4 @@
-"""Medians, tables and bars of `crowd` from its raw rows; it measures nothing."""
+"""Compute medians, tables and bars of `crowd` from its raw rows."""
 
 from __future__ import annotations
 
@@ -80,13 +80,22 @@ _OTHERS: Final[dict[str, tuple[tuple[str, str, float, int], ...]]] = {
 
 _NOTES: Final = (
     "crowd: processes x waiters of each, and how long each holds the lock",
-    "/ alone: rate against one process with one waiter and the same hold; at 5 ms an asyncio.Lock or Semaphore",
+    (
+        "/ alone: rate against one process with one waiter and the same hold; "
+        "at 5 ms an asyncio.Lock or Semaphore"
+    ),
     "attempts: per acquisition; commands, pushes: per acquisition and node, as processes read them",
     "commands: those that only the wire can bring, by the servers' count, where these are more",
     "least, most: what the slowest and the fastest process got, where a fair share is 1",
-    "wait: the longest, unfinished ones included; rounds: turns of everybody meanwhile, at this rate",
+    (
+        "wait: the longest, unfinished ones included; rounds: "
+        "turns of everybody meanwhile, at this rate"
+    ),
     "inside: most holders of a semaphore with a limit of 8 at the same time",
-    "killed: a victim did not have the lock; if its attempt was granted just then, its ttl of 2 s shows",
+    (
+        "killed: a victim did not have the lock; if its attempt was granted just then, its ttl of "
+        "2 s shows"
+    ),
 )
 
 
@@ -144,10 +153,10 @@ def _crowd(
     summary: dict[str, Any] = {figure: median(row[figure] for row in mine) for figure in _FIGURES}
     summary["ratio"] = paired_ratio(rates(name), rates(base)) if base else None
     summary["handoff_ms"] = None if summary["handoff"] is None else summary["handoff"] * 1e3
-    # Rows about locks have none.
+    # Rows about locks lack this figure.
     inside = [row["most_inside"] for row in mine if row.get("most_inside") is not None]
     summary["most_inside"] = max(inside, default=None)
-    # Whose failures a median would hide.
+    # A median would hide failures.
     summary["errors"] = sum(row["errors"] for row in mine)
     return summary
 
@@ -160,7 +169,7 @@ def _other(name: str, mine: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _woken(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the p50 of each way, and what it is of its limit."""
+    """Return the p50 of each way to end a lock, also divided by its limit."""
 
     def p50(delays: Sequence[float]) -> float | None:
         return statistics.median(delays) * 1e3 if delays else None
@@ -201,7 +210,7 @@ def _shown(value: float | None, factor: float, digits: int) -> str:
 
 def _set_bars(outcome: Outcome, name: str, summary: dict[str, Any]) -> None:
     for limit in BARS.get(name, ()):
-        # A machine without redis-cli cannot delete from outside.
+        # The case needs redis-cli for its deletions.
         if limit.figure == "deleted_over" and summary[limit.figure] is None:
             continue
         bar = at_least if limit.least else at_most

@@ -1,1 +1,5 @@
-"""Programs that put load on the nodes, one process each; never imported by the library, or by one another save `load`."""
+"""Programs that put load on the nodes, each in a process of its own.
+
+The library does not import these programs. Drivers share `load`, `line`, `threads`, `hold`,
+`wakeup`, `one_node` and `tracing`.
+"""

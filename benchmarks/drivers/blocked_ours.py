@@ -1,7 +1,7 @@
-"""Holds leases of aioredlock_ng while its event loop does nothing but block; it counts the leases that are left.
+"""Hold leases of aioredlock_ng while the event loop blocks, and count the lost leases.
 
-The task: `urls`, `leases`, `ttl`, `thread`, `seconds`. It prints one JSON line when all leases are
-held, and after a line on stdin it blocks and prints another one.
+The task has `urls`, `leases`, `ttl`, `thread` and `seconds`. The driver prints one JSON line when
+all leases are held. After a line on stdin it blocks the loop and prints a second JSON line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def _drive(task: dict[str, Any]) -> None:
     await asyncio.gather(*(take() for _ in range(_AT_ONCE)))
     _say({"ready": True, "held": sum(lease.valid for lease in leases)})
     await asyncio.to_thread(sys.stdin.readline)
-    # The loop must block here, as by a synchronous call in a coroutine.
+    # The loop must block here, as a synchronous call in a coroutine would block it.
     time.sleep(task["seconds"])  # noqa: ASYNC251
     _say({"lost": sum(lease.lost for lease in leases)})
 

@@ -1,10 +1,11 @@
-"""Many processes that want one lock: forks them, lets all begin at once, and leaves none behind.
+"""Fork many processes that want one lock, start them at the same time, and end them all.
 
-The task: `urls`, `processes`, `coroutines` (waiters of each), `ttl`, `phase` (see `line.py`), maybe
-`limit` (a semaphore in place of the lock) and `alone` (an `asyncio.Lock`, or an
-`asyncio.Semaphore`, in each process in place of the library).
-Every process prints one line when it is ready and one with its figures. A line on stdin lets all
-begin. The end of stdin kills the remaining processes.
+The task has `urls`, `processes`, `coroutines` (waiters of each process), `ttl` and `phase` (see
+`line.py`). With `limit` the processes use a semaphore instead of a lock. With `alone` each process
+uses an `asyncio.Lock` or an `asyncio.Semaphore` instead of the library.
+
+Every process prints one line when it is ready, and one line with its figures. A line on stdin
+starts all processes. The end of stdin kills the remaining processes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _DIE_WITH_PARENT = 1
 
 
 class Counted(hiredis.Reader):
-    """A reader that counts replies and pushes of the whole process; each command has one reply."""
+    """Count the replies and pushes of the whole process. Each command has one reply."""
 
     replies = 0
     pushes = 0
@@ -46,7 +47,7 @@ class Counted(hiredis.Reader):
 
 
 class Client:
-    """`acquire` and `release` of one open manager."""
+    """Acquire and release leases of one open manager."""
 
     def __init__(self, redlock: Any, limit: int = 0) -> None:
         self._redlock = redlock
@@ -61,7 +62,7 @@ class Client:
         return lease.release()
 
     def counted(self) -> dict[str, int]:
-        """What this process has done so far."""
+        """Return the counts of this process since its start."""
         stats = self._redlock.stats()
         return {
             "leases": stats.acquired,
@@ -75,7 +76,7 @@ class Client:
 
 
 class Alone:
-    """An `asyncio.Lock`, or an `asyncio.Semaphore` with a limit: no nodes, no other process."""
+    """An `asyncio.Lock`, or an `asyncio.Semaphore` with a limit, without any nodes."""
 
     def __init__(self, limit: int = 0) -> None:
         self._lock = asyncio.Semaphore(limit) if limit else asyncio.Lock()
@@ -90,11 +91,11 @@ class Alone:
         return {}
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because there are no connections."""
 
 
 class Crowd(Line):
-    """A line whose costs are counted from the opening of its window to its closing."""
+    """A line that counts its costs from the opening of its window to the closing."""
 
     def opens(self) -> None:
         self._before = self.client.counted()
@@ -110,7 +111,7 @@ async def _work(task: dict[str, Any], index: int, gate: int) -> None:
     _say({"ready": True, "index": index, "pid": os.getpid(), "library": str(_home(task))})
     loop = asyncio.get_running_loop()
     begin = asyncio.Event()
-    # Nothing is ever written there: the end of it reaches all processes in the same instant.
+    # Nothing is written to this pipe. Its end reaches all processes at the same time.
     loop.add_reader(gate, begin.set)
     await begin.wait()
     loop.remove_reader(gate)
@@ -127,7 +128,7 @@ async def _connected(task: dict[str, Any]) -> Any:
     from aioredlock_ng import Redlock
 
     redlock = await Redlock(task["urls"], ttl=task["ttl"]).open()
-    # The first acquisition makes what is made once.
+    # The first acquisition creates connections and scripts, which must not count.
     async with redlock.lock(f"own:{os.getpid()}"):
         pass
     return Client(redlock, task.get("limit", 0))
@@ -142,16 +143,16 @@ def _home(task: dict[str, Any]) -> Path:
 
 
 def _say(line: dict[str, Any]) -> None:
-    # One write for the line: the processes share the pipe.
+    # The processes share the pipe, so each line must be a single write.
     os.write(1, (json.dumps(line) + "\n").encode())
 
 
 def _child(task: dict[str, Any], index: int, gate: int, parent: int) -> None:
-    """Be one process of the crowd; never returns."""
+    """Run one process of the crowd. This function never returns."""
     try:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        # The parent may be gone before prctl.
+        # The parent may have ended before the call of prctl.
         if os.getppid() == parent:
             asyncio.run(_work(task, index, gate))
     except BaseException as error:
@@ -161,9 +162,9 @@ def _child(task: dict[str, Any], index: int, gate: int, parent: int) -> None:
 
 
 def main() -> None:
-    """Fork, let begin, kill what is left."""
+    """Fork the processes, start them, and kill the remaining ones at the end."""
     task = json.loads(sys.argv[1])
-    # Before the library is imported, which happens once for all of them.
+    # The library is imported once for all processes. The reader must be replaced before.
     hiredis.Reader = Counted  # type: ignore[misc]
     _home(task)
     gate, opener = os.pipe()
@@ -181,7 +182,8 @@ def main() -> None:
             sys.stdin.readline()
     finally:
         for child in children:
-            # Not yet waited for, so the number is still its own. A stopped process dies of it too.
+            # The process was not waited for, so its id is still valid. SIGKILL ends a stopped
+            # process too.
             os.kill(child, signal.SIGKILL)
         for child in children:
             os.waitpid(child, 0)

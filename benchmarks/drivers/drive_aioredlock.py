@@ -1,4 +1,7 @@
-"""Drives aioredlock in its own environment, in its faster mode: with a given timeout, so that it starts no watchdog."""
+"""Drive aioredlock in its own environment, with a given timeout.
+
+With a given timeout aioredlock starts no watchdog, and is faster.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """`acquire` and `release` of one manager over all nodes."""
+    """Acquire and release locks of one manager over all nodes."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self._manager = Aioredlock(task["urls"], internal_lock_timeout=task["ttl"])

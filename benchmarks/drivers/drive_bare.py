@@ -1,4 +1,4 @@
-"""Drives the bare client of `benchmarks.floor`; it never adds anything to it."""
+"""Drive the bare client of `benchmarks.floor`."""
 
 from __future__ import annotations
 

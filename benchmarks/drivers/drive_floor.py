@@ -1,4 +1,4 @@
-"""Drives the floor client of `benchmarks.floor`; it never adds anything to it."""
+"""Drive the floor client of `benchmarks.floor`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """`acquire` and `release` of the floor: the handle is the key with its token."""
+    """Acquire and release locks of the floor. The handle is the key with its token."""
 
     def __init__(self, floor: Floor, ttl: float) -> None:
         self._floor = floor

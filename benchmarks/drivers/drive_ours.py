@@ -1,4 +1,4 @@
-"""Drives aioredlock_ng as a user would, with every option at its default; it never reaches below the public API."""
+"""Drive aioredlock_ng by its public API, with every option at its default."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """`acquire` and `release` of one open manager; leases renew themselves, which is the default."""
+    """Acquire and release leases of one open manager. By default the leases are renewed."""
 
     def __init__(self, redlock: Redlock) -> None:
         self._redlock = redlock

@@ -1,4 +1,7 @@
-"""Drives pottery's AIORedlock in its own environment; it never gives it more connections than aioredlock takes."""
+"""Drive pottery's AIORedlock in its own environment.
+
+The number of connections per node is limited to that of aioredlock.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ import load
 from pottery import AIORedlock
 from redis.asyncio import BlockingConnectionPool, Redis
 
-# aioredlock's own upper limit per node; without one, pottery's clients run out of connections with
-# an error.
+# This is the upper limit of aioredlock per node. Without a limit pottery's clients fail because
+# they run out of connections.
 _CONNECTIONS = 100
 
 
 class Client:
-    """A lock object per cycle: pottery keeps the token on the object, so that one cannot serve two tasks."""
+    """Make one lock object per cycle.
+
+    pottery keeps the token on the object, so two tasks cannot share an object.
+    """
 
     def __init__(self, task: dict[str, Any]) -> None:
         pools = [

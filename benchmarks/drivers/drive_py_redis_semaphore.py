@@ -1,4 +1,7 @@
-"""Drives the asyncio half of py-redis-semaphore on the first node only, with its default heartbeat and BLPOP."""
+"""Drive the asyncio semaphore of py-redis-semaphore on the first node only.
+
+The semaphore waits with BLPOP, and its heartbeat has the default settings.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from redis_semaphore import Semaphore, SemaphoreConfig
 
 
 class Client(OneNode):
-    """A semaphore object per cycle, because an object has one holder."""
+    """Make one semaphore object per cycle, because an object has one holder."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         super().__init__(task, "py-redis-semaphore")

@@ -1,4 +1,7 @@
-"""Drives python-redis-lock, threads on one node, through waiting lines only; speaks as `load.py` does."""
+"""Drive python-redis-lock with threads that wait for one lock on the first node.
+
+The driver reads and prints the same lines as the drivers of `load.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import redis_lock
 
 
 def main() -> None:
-    """Run the phases asked for."""
+    """Run the phases of the task."""
     task = json.loads(sys.argv[1])
     client = redis.Redis.from_url(task["urls"][0], max_connections=500)
     versions = {name: version(name) for name in ("python-redis-lock", "redis", "hiredis")}
@@ -28,7 +31,7 @@ def main() -> None:
             return
         _say(_phase(client, task, phase))
     sys.stdout.flush()
-    # Threads that still wait must not keep the process.
+    # Waiting threads would keep the process alive.
     os._exit(0)
 
 
@@ -36,7 +39,7 @@ def _phase(client: redis.Redis, task: dict[str, Any], phase: dict[str, Any]) -> 
     running, recording = threading.Event(), threading.Event()
     running.set()
     turns = [0] * task["coroutines"]
-    # Changed by whoever holds the lock, so by one thread at a time.
+    # Only the holder of the lock changes these values, so one thread at a time.
     seen: dict[str, Any] = {"last": -1, "same": 0, "released": 0.0, "all": 0}
     delays: list[float] = []
 

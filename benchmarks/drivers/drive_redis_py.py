@@ -1,4 +1,7 @@
-"""Drives redis-py's own asyncio Lock on the first node only: a fifth of the work; it never stands for a Redlock."""
+"""Drive redis-py's asyncio Lock on the first node only.
+
+A lock on one node does a fifth of the work, and no majority protects it.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Client(OneNode):
-    """A lock object per cycle, as `async with client.lock(name)` makes it.
+    """Make one lock object per cycle, as `async with client.lock(name)` does.
 
-    The task's `sleep` has the seconds between two questions. redis-py's default is 0.1.
+    `sleep` in the task is the time in seconds between two attempts. redis-py's default is 0.1.
     """
 
     def __init__(self, task: dict[str, Any]) -> None:

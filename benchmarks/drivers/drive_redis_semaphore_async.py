@@ -1,4 +1,4 @@
-"""Drives redis-semaphore-async on the first node only; its slots have no ttl."""
+"""Drive redis-semaphore-async on the first node only. Its slots have no ttl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redis_semaphore_async import Semaphore
 
 
 class Client(OneNode):
-    """A semaphore object per cycle."""
+    """Make one semaphore object per cycle."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         super().__init__(task, "redis-semaphore-async")

@@ -1,4 +1,7 @@
-"""Drives redlock-ng's AsyncRedlock in its own environment, as its README shows; it never enters a body without the lock."""
+"""Drive redlock-ng's AsyncRedlock in its own environment, as its README shows.
+
+An acquire that returns None counts as an error, so no cycle runs without the lock.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from redlock import AsyncRedlock, Lock
 
 
 class NotAcquired(Exception):
-    """The peer answered None: it gave up after its retries."""
+    """The library returned None, because it gave up after its retries."""
 
 
 class Client:
-    """`acquire` and `release` of one client; its socket timeout is its default, 0.1 s."""
+    """Acquire and release locks of one client. Its socket timeout is the default, 0.1 s."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self._redlock = AsyncRedlock(task["urls"])

@@ -1,4 +1,4 @@
-"""Drives semaphores of aioredlock_ng, as `drive_ours.py` drives its locks."""
+"""Drive semaphores of aioredlock_ng, as `drive_ours.py` drives its locks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from aioredlock_ng import Lease
 
 LIMIT = 8
-"""Where the task has no `limit`."""
+"""The limit if the task has none."""
 
 
 class Client(drive_ours.Client):
-    """`acquire` and `release` of semaphores."""
+    """Acquire and release slots of semaphores."""
 
     def __init__(self, redlock: Redlock, limit: int) -> None:
         super().__init__(redlock)

@@ -1,4 +1,7 @@
-"""Drives the asyncio semaphore of steindamm on the first node only; it waits with BLPOP and does not renew."""
+"""Drive the asyncio semaphore of steindamm on the first node only.
+
+The semaphore waits with BLPOP. It does not renew its slots.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from steindamm import AsyncSemaphore
 
 
 class Client(OneNode):
-    """A semaphore object per cycle."""
+    """Make one semaphore object per cycle."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         super().__init__(task, "steindamm")
         self._limit = task["limit"]
 
     async def acquire(self, key: str) -> AsyncSemaphore:
-        # A `max_sleep` of 0 is no limit.
+        # With a `max_sleep` of 0 the semaphore waits without a limit.
         semaphore = AsyncSemaphore.create(
             name=key,
             capacity=self._limit,

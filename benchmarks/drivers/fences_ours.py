@@ -1,7 +1,7 @@
-"""Two managers of aioredlock_ng whose wall clocks are apart take turns on shared names; counts second fence rounds.
+"""Count the second fence rounds of two managers whose wall clocks differ.
 
-Reads its task as JSON from `argv[1]`: `urls`, `apart` (seconds), `learn` and `seconds`. Prints one
-JSON line.
+Both managers of aioredlock_ng acquire locks of the same names. The task in `argv[1]` has `urls`,
+`apart` (seconds), `learn` and `seconds`. The driver prints one JSON line.
 """
 
 from __future__ import annotations

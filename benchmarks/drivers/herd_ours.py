@@ -1,4 +1,7 @@
-"""A thousand waiters on one lock that another process keeps; it prints what they weigh and waits to be told to end."""
+"""Let a thousand tasks wait for a lock that another process holds.
+
+The waiting process prints its memory per waiter. Both processes end after a line on stdin.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from aioredlock_ng import Redlock
 
 
 def main() -> None:
-    """Run the driver: hold when asked to, else wait in a crowd."""
+    """Hold the lock, or wait for it with many tasks."""
     task = json.loads(sys.argv[1])
     asyncio.run(_hold(task) if task["holds"] else _wait(task))
 
@@ -37,7 +40,7 @@ async def _wait(task: dict[str, Any]) -> None:
             async with lock:
                 served += 1
 
-        # The first asks the nodes, and with it everything is made that is made once.
+        # The first waiter creates everything that is created only once, and asks the nodes.
         first = asyncio.create_task(wait())
         await asyncio.sleep(0.3)
         gc.collect()

@@ -1,9 +1,9 @@
-"""Holds thousands of leases and measures what keeping them alive costs; stdlib only, and it never renews one itself.
+"""Hold thousands of leases and measure the cost of their renewal, with the stdlib only.
 
-The task: `urls`, `leases`, `ttl`, `settle`, `seconds`, `probe_seconds`. It prints one JSON line
-when all leases are held, then, after a line on stdin each time, one with the process's CPU time in
-a window without any probe, and one with the event loop's stalls in a second window, in which a
-timer of one millisecond watches it.
+The task has `urls`, `leases`, `ttl`, `settle`, `seconds` and `probe_seconds`. The driver prints one
+JSON line when all leases are held. After a line on stdin it prints the CPU time of the process in a
+window without a probe. After another line it prints the stalls of the event loop in a second
+window. In this window a timer of one millisecond measures the stalls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _CLOSE_SECONDS = 10.0
 
 
 class _Probe:
-    """A timer that notes by how much it was late, and how much CPU this thread used in the latest of those gaps."""
+    """Record by how much a timer is late.
+
+    `busy` is the most CPU time that this thread used between two ticks.
+    """
 
     def __init__(self) -> None:
         self.stalls: list[float] = []
@@ -52,9 +55,8 @@ def main(connect: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
     """Run a driver: connect, hold, measure, print, end.
 
     Args:
-        connect: Given the task, returns a client with `hold(count)`, `valid()`, `lost()` (reasons
-            and how many of each),
-            `close()` and `versions`.
+        connect: Given the task, returns a client with `hold(count)`, `valid()`, `lost()` (the
+            number of lost leases by reason), `close()` and `versions`.
     """
     asyncio.run(_drive(connect, json.loads(sys.argv[1])))
     sys.stdout.flush()
@@ -78,7 +80,7 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
     )
 
     if not await loop.run_in_executor(None, sys.stdin.readline):
-        # Whoever started this is gone.
+        # The parent process is gone.
         return
     await asyncio.sleep(task["settle"])
     started, cpu = time.perf_counter(), _cpu_seconds()
@@ -94,7 +96,7 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
     )
 
     if not await loop.run_in_executor(None, sys.stdin.readline):
-        # Whoever started this is gone.
+        # The parent process is gone.
         return
     probe = _Probe()
     await asyncio.sleep(task["probe_seconds"])

@@ -1,4 +1,7 @@
-"""Holds keys by the floor client, renewed in batches spread over a third of the ttl; it never notices a loss by itself."""
+"""Hold keys with the floor client, renewed in batches spread over a third of the ttl.
+
+The driver compares deadlines only, so it does not notice a deleted key.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,11 @@ _AT_ONCE = 200
 
 
 class Client:
-    """Batches of keys; a batch is alive until its deadline, which moves when a quorum has renewed all of it."""
+    """Hold batches of keys.
+
+    A batch is valid until its deadline. The deadline moves when a quorum has renewed the whole
+    batch.
+    """
 
     def __init__(self, floor: Floor, task: dict[str, Any]) -> None:
         self._floor = floor

@@ -1,4 +1,4 @@
-"""Holds leases that aioredlock_ng renews by itself; it never touches them after taking them."""
+"""Hold leases that aioredlock_ng renews in the background."""
 
 from __future__ import annotations
 

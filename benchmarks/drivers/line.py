@@ -1,10 +1,10 @@
-"""Many coroutines that wait for one lock: the closed loop for contention, for any Python since 3.9; it never judges a figure.
+"""Let many coroutines wait for one lock in a closed loop, on any Python since 3.9.
 
-A phase of it has `same` (the lock's name), `hold` (seconds) and maybe `register` (a file that shows
-overlaps between processes), `trace` (a folder for `tracing.py`), `open` and `grace` (seconds to
-wait for the first acquisition, and for the last), `pause` (seconds between a waiter's release and
-its next acquire), beside `name` and `seconds`. A hand-over is an acquisition by a waiter that is
-not the one that held it before.
+A phase has `name`, `seconds`, `same` (the name of the lock) and `hold` (seconds). Optional keys are
+`register` (a file that shows overlaps between processes), `trace` (a folder for `tracing.py`),
+`open` and `grace` (seconds to wait for the first acquisition, and for the last), and `pause`
+(seconds between a waiter's release and its next acquire). A hand-over is an acquisition by another
+waiter than the previous holder.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _OPEN_SECONDS = 5.0
 
 
 class Line:
-    """The waiters of one phase and what they saw.
+    """The waiters of one phase and their figures.
 
     Args:
-        client: What the driver's `connect` returned: `acquire(key)` and `release(handle)` give
-            awaitables.
-        waiters: How many coroutines.
+        client: The result of the driver's `connect`. Its `acquire(key)` and `release(handle)`
+            return awaitables.
+        waiters: Number of coroutines.
         phase: The phase's JSON.
     """
 
@@ -44,7 +44,7 @@ class Line:
         self.running = True
         self.recording = False
         self.turns = [0] * waiters
-        # When each that still waits has asked; 0 while it does not wait.
+        # The time at which each waiter began to wait, 0 while it does not wait.
         self.since = [0.0] * waiters
         self.taken = 0
         self.same = 0
@@ -59,14 +59,14 @@ class Line:
         self.waits = array("d")
         self.register: Any = None
         if phase.get("register"):
-            # Only ours is watched, and runs where the checkout can be imported.
+            # Only our client uses the register, and it runs where the checkout can be imported.
             from tests.support.register import Register
 
             self.register = Register(Path(phase["register"]))
         self.trace = Trace(phase["trace"]) if phase.get("trace") else None
 
     async def worker(self, index: int) -> None:
-        """Wait for the lock, hold it, give it back, until the phase is over."""
+        """Acquire the lock, hold it and release it until the phase is over."""
         clock, register, trace = time.perf_counter, self.register, self.trace
         place = 0
         who = os.getpid() * 1000 + index + 1
@@ -100,7 +100,7 @@ class Line:
                 await asyncio.sleep(0)
 
     def took(self, index: int, arrival: int, asked: float, got: float) -> None:
-        """Note one acquisition."""
+        """Record one acquisition."""
         self.taken += 1
         if arrival < self.latest:
             self.overtaken += self.recording
@@ -122,7 +122,8 @@ class Line:
         """
         tasks = [asyncio.ensure_future(self.worker(index)) for index in range(len(self.turns))]
         begun, open_seconds = time.perf_counter(), self.phase.get("open", _OPEN_SECONDS)
-        while not self.taken and time.perf_counter() - begun < open_seconds:  # noqa: ASYNC110 - checked seldom, set often
+        # An event would have to be set at each acquisition.
+        while not self.taken and time.perf_counter() - begun < open_seconds:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         await asyncio.sleep(self.phase.get("warmup", 0.3))
         opened, cpu = time.perf_counter(), _cpu_seconds()
@@ -133,7 +134,7 @@ class Line:
         self.closes()
         closed = time.perf_counter()
         seconds, cpu = closed - opened, _cpu_seconds() - cpu
-        # A waiter that is never served would otherwise be in no figure.
+        # A waiter that is not served would otherwise be missing from the figures.
         waiting = max((closed - since for since in self.since if since), default=0.0)
         _, stuck = await asyncio.wait(tasks, timeout=self.phase.get("grace", _GRACE_SECONDS))
         for task in stuck:
@@ -161,10 +162,10 @@ class Line:
         }
 
     def opens(self) -> None:
-        """Hook: the window opens."""
+        """Hook that runs when the window opens."""
 
     def closes(self) -> None:
-        """Hook: the window closes."""
+        """Hook that runs when the window closes."""
 
 
 def _summary(values: array[float]) -> dict[str, float] | None:

@@ -1,7 +1,7 @@
-"""Drives the floor client in a waiting line of its own process: one is inside, the others queue; it adds nothing else.
+"""Drive the floor client behind a queue in its own process.
 
-The release of one and the acquire of the next leave in one write, as ours do: the least that
-handing over can cost.
+The release of one waiter and the acquire of the next leave in one write, as in the library. This is
+the lowest possible cost of a hand-over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Grant = tuple[str, str]
 
 
 class Client(drive_floor.Client):
-    """First come, first served, for one name."""
+    """A queue for one name, in the order of arrival."""
 
     def __init__(self, floor: Floor, ttl: float) -> None:
         super().__init__(floor, ttl)

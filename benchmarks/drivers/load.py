@@ -1,17 +1,22 @@
-"""The closed loop that drives every client alike: stdlib only, for any Python since 3.9; it never judges a figure.
+"""Drive every client with the same closed loop, with the stdlib only, on any Python since 3.9.
 
-A driver is a process. It reads its task as JSON from `argv[1]`: `urls`, `coroutines`, `phases`,
-`ttl`. Each phase has a `name`, `seconds`, and maybe `record: false` (only count: nothing of the
-loop's own grows), `warm: false` and `servers` (URLs of those whose CPU time counts); one with
-`same` is a waiting line on one name and belongs to `line.py`. It prints one JSON line when
-connected, then waits for a line on stdin before each phase and prints one JSON line after it. So
-whoever started it can hang or kill a node between two phases.
+A driver is a process. It reads its task as JSON from `argv[1]`, with `urls`, `coroutines`, `phases`
+and `ttl`. A phase has `name` and `seconds`. With `record: false` the loop only counts cycles, so
+that its lists do not grow. `warm: false` opens the window at once. `servers` are the URLs of the
+servers whose CPU time counts. A phase with `same` is a waiting line on one name, and belongs to
+`line.py`.
 
-In a phase every coroutine takes and releases a lock of its own name, again and again; with `every`
-(seconds), only once in so long, all in one and the same instant, so that clients of different speed
-do the same. What ends inside the window is counted. The window opens when every coroutine has done
-its first cycle, so that connecting is in no figure, and the coroutines keep running until it has
-closed, so that no figure has an idle tail in it.
+The driver prints one JSON line when it is connected. It waits for a line on stdin before each
+phase, and prints one JSON line after the phase. So the parent process can hang or kill a node
+between two phases.
+
+In a phase every coroutine acquires and releases a lock of its own name in a loop. With `every`
+(seconds) all coroutines begin a cycle at the same time, once in this interval. So clients of
+different speed do the same work.
+
+A figure counts the cycles that end inside the window. The window opens when every coroutine has
+done its first cycle, so no figure contains the connecting. The coroutines run until the window has
+closed, so no figure contains idle time at the end.
 """
 
 from __future__ import annotations
@@ -34,20 +39,20 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# A window that does not open: the client is stuck in its very first cycle.
+# A client that takes longer is stuck in its first cycle.
 _FIRST_CYCLE_SECONDS = 20.0
-# How long a cycle may still take after the window has closed before it counts as stuck.
+# A cycle counts as stuck if it takes longer than this after the window has closed.
 _GRACE_SECONDS = 1.5
 _CLOSE_SECONDS = 3.0
 _INFO_SECONDS = 10.0
 
 
 class Loop:
-    """The coroutines of one phase and what they saw.
+    """The coroutines of one phase and their figures.
 
     Args:
-        client: What the driver's `connect` returned: `acquire(key)` and `release(handle)` give
-            awaitables.
+        client: The result of the driver's `connect`. Its `acquire(key)` and `release(handle)`
+            return awaitables.
         keys: One name per coroutine.
         phase: The phase's JSON.
     """
@@ -71,7 +76,7 @@ class Loop:
         self.beat = asyncio.get_running_loop().create_future()
 
     async def worker(self, index: int) -> None:
-        """Take and release one lock until the phase is over."""
+        """Acquire and release one lock until the phase is over."""
         clock = time.perf_counter
         acquire, release, key = self.client.acquire, self.client.release, self.keys[index]
         first = True
@@ -101,7 +106,7 @@ class Loop:
                 await self.beat
 
     def go_on(self, now: float) -> None:
-        """Let all coroutines begin, and again after `every` seconds."""
+        """Let all coroutines begin a cycle, and schedule the next one after `every` seconds."""
         loop = asyncio.get_running_loop()
         beat, self.beat = self.beat, loop.create_future()
         beat.set_result(None)
@@ -155,15 +160,15 @@ class Loop:
 
 
 def main(connect: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
-    """Run a driver: connect, run the phases asked for, print, end.
+    """Run a driver: connect, run the phases of the task, print, end.
 
     Args:
-        connect: Given the task, returns the client with its connections made as far as it makes
+        connect: Given the task, returns the client. The client has its connections, if it makes
             them beforehand.
     """
     asyncio.run(_drive(connect, json.loads(sys.argv[1])))
     sys.stdout.flush()
-    # A peer that hangs on a dead node in its own clean-up must not keep the process.
+    # A client may hang in its clean-up because of a dead node. It must not keep the process alive.
     os._exit(0)
 
 
@@ -181,7 +186,7 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
     loop = asyncio.get_running_loop()
     for phase in task["phases"]:
         if not await loop.run_in_executor(None, sys.stdin.readline):
-            # Whoever started this is gone.
+            # The parent process is gone.
             return
         loop_of_phase: Any = (
             Line(client, len(keys), phase) if "same" in phase else Loop(client, keys, phase)
@@ -214,9 +219,9 @@ def _cpu_seconds() -> float:
 
 
 def _server_cpu_seconds(url: str) -> float:
-    """Ask a server for its CPU time.
+    """Return the CPU time of a server.
 
-    The event loop stands still meanwhile, so that nothing is counted beside it.
+    The call blocks the event loop, so that no cycle runs meanwhile.
     """
     parts = urlsplit(url)
     with socket.create_connection(

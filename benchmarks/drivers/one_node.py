@@ -1,4 +1,4 @@
-"""Base of the drivers of clients over redis-py's asyncio; these clients ask the first node only."""
+"""Base of the drivers of clients that use redis-py's asyncio client on the first node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Readers and writers of one lock in one process; it prints how often each came in, and how long writers waited."""
+"""Run readers and writers of one lock in one process.
+
+The driver prints the number of entries of each task, the waits of the writers and the longest
+holds.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
     from aioredlock_ng.rwlock import RWLock
 
 _WARM_UP = 0.5
-"""Seconds before the window. All processes have connected and begun by then."""
+"""Seconds before the window, in which all processes connect and begin."""
 
 
 def main() -> None:
@@ -67,7 +71,7 @@ async def _repeat(
 ) -> tuple[list[float], float]:
     """Enter again and again.
 
-    Return how long each entry inside the window took, and the longest hold.
+    Return the wait of each entry inside the window, and the longest hold.
     """
     waits, longest = [], 0.0
     half = lock.read() if side == "read" else lock.write()

@@ -1,7 +1,7 @@
-"""A TCP proxy in front of one node whose answers arrive late; it never changes, loses or reorders a byte.
+"""Delay the answers of one node by a TCP proxy.
 
-Usage: `slow_proxy.py HOST PORT MILLISECONDS`. It prints the port on which it listens and ends when
-its stdin closes.
+Usage: `slow_proxy.py HOST PORT MILLISECONDS`. The proxy prints the port on which it listens. It
+ends when its stdin closes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 
 
 class _Late:
-    """Writes to a transport what it is given, each piece a fixed time later."""
+    """Write each piece of data to a transport after a fixed delay."""
 
     def __init__(self, transport: asyncio.Transport, delay: float) -> None:
         self._transport = transport
@@ -55,7 +55,10 @@ class _Server(asyncio.Protocol):
 
 
 class _Client(asyncio.Protocol):
-    """The connection from the client; what it sends before the node is connected is kept."""
+    """The connection from the client.
+
+    Data that arrives before the node is connected is kept.
+    """
 
     def __init__(self, host: str, port: int, delay: float) -> None:
         self._address = (host, port)

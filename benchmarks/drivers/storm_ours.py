@@ -1,4 +1,8 @@
-"""Many holders while nodes hang, die and forget; it counts overlaps and fences that did not rise, and prints one JSON line."""
+"""Run many holders while nodes hang, crash and lose their data.
+
+The driver counts overlapping holders and fences that are not greater than the fence before. It
+prints one JSON line.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ NAMES = 12
 
 
 class Book:
-    """Who is inside, by name; and the last fence of each name."""
+    """The number of holders and the last fence of each name."""
 
     def __init__(self) -> None:
         self.inside: Counter[str] = Counter()
@@ -40,7 +44,7 @@ class Book:
 
 
 async def main(task: dict[str, Any], say: Callable[[object], None]) -> None:
-    """Run until enough was acquired, or time is up."""
+    """Run until there are enough acquisitions, or the time is up."""
     book = Book()
     options = {"ttl": task["ttl"], "max_ttl": task["ttl"], **task["options"]}
     managers = [await Redlock(task["urls"], **options).open() for _ in range(MANAGERS)]

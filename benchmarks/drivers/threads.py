@@ -1,9 +1,10 @@
-"""The loop that drives every client with blocking calls alike; stdlib only, for any Python since 3.9.
+"""Drive every client with blocking calls in the same loop, on any Python since 3.9.
 
-A driver is a process, and speaks as those of `load.py` do. Its task has `urls`, `coroutines` (here
-the number of threads), `phases` and `ttl`. A phase has a `name` and `seconds`. In a phase every
-thread takes and releases a lock of its own name, again and again. The window opens after every
-thread has done its first cycle. Cycles that end inside of it are counted.
+A driver is a process, and reads and prints the same lines as the drivers of `load.py`. Its task has
+`urls`, `coroutines` (here the number of threads), `phases` and `ttl`. A phase has a `name` and
+`seconds`. In a phase every thread acquires and releases a lock of its own name in a loop. The
+window opens after every thread has done its first cycle. Cycles that end inside the window are
+counted.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# A thread that does not get so far is stuck in its first cycle, or in its last one.
+# A thread that takes longer is stuck in its first cycle, or in its last one.
 _FIRST_CYCLE_SECONDS = 20.0
 _GRACE_SECONDS = 3.0
 _WARM_UP_SECONDS = 0.2
 
 
 class Phase:
-    """The threads of one phase and what they saw.
+    """The threads of one phase and their figures.
 
     Args:
-        client: What the driver's `connect` returned, with the blocking methods `acquire(key)` and
+        client: The result of the driver's `connect`, with the blocking methods `acquire(key)` and
             `release(handle)`.
         keys: One name per thread.
         phase: The phase's JSON.
@@ -102,10 +103,10 @@ class Phase:
 
 
 def main(connect: Callable[[dict[str, Any]], Any]) -> None:
-    """Run a driver: connect, run the phases asked for, print, end.
+    """Run a driver: connect, run the phases of the task, print, end.
 
     Args:
-        connect: Given the task, returns the client with its connections made as far as it makes
+        connect: Given the task, returns the client. The client has its connections, if it makes
             them beforehand.
     """
     task = json.loads(sys.argv[1])
@@ -124,7 +125,7 @@ def main(connect: Callable[[dict[str, Any]], Any]) -> None:
             return
         _say(Phase(client, keys, phase).run())
     sys.stdout.flush()
-    # A thread that is stuck must not keep the process.
+    # A stuck thread must not keep the process alive.
     os._exit(0)
 
 

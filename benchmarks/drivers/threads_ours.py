@@ -1,4 +1,4 @@
-"""Drives aioredlock_ng.sync as a user would, with every option at its default; it never reaches below the public API."""
+"""Drive aioredlock_ng.sync by its public API, with every option at its default."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ VERSIONS = {"aioredlock-ng": __version__, **{name: version(name) for name in ("r
 
 
 class Client:
-    """`acquire` and `release` of one open manager, which all threads use; leases renew themselves."""
+    """Acquire and release leases of one open manager, which all threads share.
+
+    By default the leases are renewed.
+    """
 
     def __init__(self, redlock: Redlock) -> None:
         self._redlock = redlock

@@ -1,4 +1,4 @@
-"""Drives the asyncio API from threads by anyio's blocking portal, in place of aioredlock_ng.sync."""
+"""Drive the asyncio API from threads by anyio's blocking portal, without aioredlock_ng.sync."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """`acquire` and `release` of one open manager; each call waits for a task of the portal's loop."""
+    """Acquire and release leases of one open manager.
+
+    Each call waits for a task on the loop of the portal.
+    """
 
     def __init__(self, task: dict[str, Any]) -> None:
-        # The process ends without closing it.
+        # The process ends without closing the portal.
         self._open = ExitStack()
         self._portal = self._open.enter_context(start_blocking_portal())
         self._redlock = Redlock(task["urls"], ttl=task["ttl"])

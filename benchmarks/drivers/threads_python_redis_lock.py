@@ -1,4 +1,7 @@
-"""Drives python-redis-lock on one node, in its faster mode: without its renewing thread, and each lock made only once."""
+"""Drive python-redis-lock on one node, without its renewing thread.
+
+Each lock object is made only once. Both choices make the library faster.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import threads
 
 
 class Client:
-    """`acquire` and `release` of one lock per name."""
+    """Acquire and release one lock object per name."""
 
     def __init__(self, client: Any, ttl: float) -> None:
         self._client = client

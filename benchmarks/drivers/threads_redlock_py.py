@@ -1,4 +1,4 @@
-"""Drives redlock-py, which asks the nodes one after the other and never renews a lock."""
+"""Drive redlock-py, which asks the nodes one after the other and does not renew locks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threads
 
 
 class Client:
-    """`acquire` and `release` of one manager, which all threads use."""
+    """Acquire and release locks of one manager, which all threads share."""
 
     def __init__(self, manager: Any, ttl: float) -> None:
         self._manager = manager

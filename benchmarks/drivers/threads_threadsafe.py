@@ -1,4 +1,4 @@
-"""Drives the asyncio API from threads by `asyncio.run_coroutine_threadsafe`, in place of aioredlock_ng.sync."""
+"""Drive the asyncio API from threads by `asyncio.run_coroutine_threadsafe`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """`acquire` and `release` of one open manager; each call waits for a task of the loop of another thread."""
+    """Acquire and release leases of one open manager.
+
+    Each call waits for a task on the loop of another thread.
+    """
 
     def __init__(self, task: dict[str, Any]) -> None:
         self._loop = asyncio.new_event_loop()

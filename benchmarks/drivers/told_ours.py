@@ -1,4 +1,7 @@
-"""Holds a lock whose keys an operator deletes; it prints how soon the body was cancelled, in seconds."""
+"""Hold a lock while its keys are deleted, and print when the body was cancelled.
+
+The delays are in seconds.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _MARKER = "aioredlock_ng:marker"
 
 
 def main() -> None:
-    """Run each of the operator's deeds and print what the bodies saw."""
+    """Delete keys or flush nodes for each sample, and print the delays."""
     asyncio.run(_run(json.loads(sys.argv[1])))
 
 
@@ -46,7 +49,10 @@ async def _run(task: dict[str, Any]) -> None:
             connection.read_response()
 
     def found_again(count: int) -> None:
-        """Let flushed nodes be trusted at once, or each sample would take the guard time."""
+        """Restore the marker of flushed nodes.
+
+        Without the marker each sample would wait for the guard time.
+        """
         for operator, marker in zip(operators[:count], markers, strict=False):
             operator.set(_MARKER, marker)
 
@@ -76,7 +82,10 @@ async def _run(task: dict[str, Any]) -> None:
 async def _hold(
     redlock: Redlock, name: str, strike: Callable[[], None], then: float
 ) -> float | None:
-    """Return how long after the strike the body was cancelled; None when it was not."""
+    """Return the seconds from the strike to the cancellation of the body.
+
+    Return None if the body was not cancelled.
+    """
     delay = None
     try:
         async with redlock.lock(name) as lease:

@@ -1,4 +1,4 @@
-"""Record the holds of a process so that they outlive SIGKILL; for any Python since 3.9."""
+"""Record the holds of a process in a file that survives SIGKILL, on any Python since 3.9."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 __all__ = ["Trace", "traced"]
 
-# Sixteen bytes each; a sparse file.
+# A hold takes sixteen bytes. The file is sparse.
 _HOLDS = 1 << 18
 
 
 class Trace:
-    """The holds of this process, in a mapped file that is named by its process id.
+    """The holds of this process, in a mapped file with the process id as its name.
 
     Args:
         folder: Where the file is made.
@@ -29,7 +29,7 @@ class Trace:
     def got(self) -> int:
         """Begin a hold, and return its place in the file."""
         place, self._next = self._next, min(self._next + 2, len(self._times) - 2)
-        # A full file keeps its last entry to itself.
+        # In a full file every further hold overwrites the last entry.
         self._times[place] = time.perf_counter()
         return place
 
@@ -41,7 +41,7 @@ class Trace:
 def traced(folder: Path, pid: int) -> list[tuple[float, float]]:
     """Return the begin and the end of each hold of a process, in order.
 
-    An unfinished hold ends at 0. A process without a file has not begun, so it has no holds.
+    An unfinished hold ends at 0. A process without a file has no holds.
     """
     path = folder / str(pid)
     if not path.exists():

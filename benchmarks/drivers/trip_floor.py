@@ -1,8 +1,8 @@
-"""Measures the round trip of a bare client to a quorum of the nodes.
+"""Measure the round trip of a bare client to a quorum of the nodes.
 
-It sends plain `SET key token NX PX` and a compare-and-delete in turns. The task: `urls`, `seconds`,
-`pause` (seconds of sleep before each). It prints one line when it is connected. After a line on
-stdin it measures and prints the times.
+The client sends plain `SET key token NX PX` and a compare-and-delete in turns. The task has `urls`,
+`seconds` and `pause` (seconds of sleep before each round trip). The driver prints one line when it
+is connected. After a line on stdin it measures, and prints the times.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class Trips:
         self._quorum = len(wires) // 2 + 1
 
     async def ask(self, *words: str, of: int | None = None) -> Any:
-        """Send to all nodes; return the reply that completes `of` of them, a quorum if None."""
+        """Send a command to all nodes, and return the reply that completes `of` of them.
+
+        `of` is a quorum by default.
+        """
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         missing = of or self._quorum
 

@@ -1,6 +1,6 @@
-"""Waits for locks that others hold and end; it prints how late each waiter ran, in seconds.
+"""Wait for locks that end in several ways, and print the delay of the waiter in seconds.
 
-What waits is given to it.
+The caller of `main` chooses the client that waits.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["Connect", "Wait", "main"]
 Wait = Callable[[str], Awaitable[Awaitable[float]]]
 Connect = Callable[[list[str]], AbstractAsyncContextManager[Wait]]
 
-# Takes the lock that it is told, on all nodes, and then releases it; says when a majority may be
-# free.
+# For each name on stdin the program acquires the lock on all nodes, and later releases it. It
+# prints the time at which a majority may be free.
 _RELEASER = """
 import sys, time
 import redis
@@ -62,9 +62,9 @@ def main(connect: Connect) -> None:
     """Run each way of ending a lock and print the delays.
 
     Args:
-        connect: A context of the client at these addresses: called with the name of a lock that is
-            held, it returns once
-            its waiter sleeps, and what it returns tells when that one ran, by `time.perf_counter`.
+        connect: A context manager of the client for these URLs. It yields a function, which takes
+            the name of a held lock and returns once its waiter sleeps. The returned awaitable
+            gives the time of `time.perf_counter` at which the waiter ran.
     """
     asyncio.run(_run(json.loads(sys.argv[1]), connect))
 
@@ -84,7 +84,10 @@ async def _run(task: dict[str, Any], connect: Connect) -> None:
 
 
 async def _released_by_redis_py(wait: Wait, urls: list[str], samples: int) -> list[float]:
-    """By another process, as its locks are: in this one it would compete for the interpreter with whom it wakes."""
+    """Return the delays after releases by redis-py's Lock in another process.
+
+    In this process redis-py would compete with the waiter for the interpreter.
+    """
     async with contextlib.AsyncExitStack() as stack:
         theirs = await _started(stack, sys.executable, "-c", _RELEASER, *urls)
         delays = []
@@ -125,7 +128,7 @@ async def _deleted_by_redis_cli(wait: Wait, urls: list[str], samples: int, cli: 
 
 
 async def _started(stack: contextlib.AsyncExitStack, *command: str) -> asyncio.subprocess.Process:
-    """A process that answers lines with lines, ended with the stack."""
+    """Start a process that answers each line with a line. The process ends with the stack."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     stack.push_async_callback(_end, process)
@@ -133,7 +136,7 @@ async def _started(stack: contextlib.AsyncExitStack, *command: str) -> asyncio.s
 
 
 def _type(process: asyncio.subprocess.Process, line: str) -> None:
-    """Write it now, not when the loop comes round to it."""
+    """Write a line at once, without waiting for the event loop."""
     assert process.stdin is not None
     os.write(process.stdin.get_extra_info("pipe").fileno(), f"{line}\n".encode())
 

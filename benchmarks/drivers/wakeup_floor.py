@@ -1,4 +1,7 @@
-"""Waits without any lock library: told by a majority of the nodes that a key changed, it asks all, and that is all it does."""
+"""Wait without any lock library.
+
+The driver asks all nodes once a majority of the nodes has notified it of a changed key.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _TTL_MS = 10_000
 
 
 class _Told(asyncio.BufferedProtocol):
-    """A wire of the floor whose server also tells of changes."""
+    """A connection of the floor that also reads notifications."""
 
     def __init__(self, wire: Any, tell: Callable[[], None]) -> None:
         self._wire = wire
@@ -40,7 +43,7 @@ class _Told(asyncio.BufferedProtocol):
 
 
 class _Waiter:
-    """Waits for one lock after the other."""
+    """Wait for one lock after the other."""
 
     def __init__(self, floor: Floor, quorum: int) -> None:
         self.floor = floor
@@ -50,7 +53,7 @@ class _Waiter:
         self._granted: asyncio.Future[float] | None = None
 
     async def wait(self, name: str) -> asyncio.Future[float]:
-        # Refused by every node, whose servers track the key from here on.
+        # All nodes refuse this acquire. Their servers track the key from here on.
         self.floor.acquire(name, _TTL_MS)
         await asyncio.sleep(0.04)
         self._name, self._told = name, 0

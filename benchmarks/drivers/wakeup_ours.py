@@ -1,4 +1,4 @@
-"""Has the library wait for locks that others hold and end."""
+"""Wait with the library for locks that other clients hold and end."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ async def connect(urls: list[str]) -> AsyncIterator[wakeup.Wait]:
 
             attempts = redlock.stats().attempts
             task = asyncio.create_task(waiter())
-            while redlock.stats().attempts == attempts:  # noqa: ASYNC110 - nothing tells
+            # The library has no event for the end of an attempt.
+            while redlock.stats().attempts == attempts:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
-            while any(node.pending for node in redlock.nodes):  # noqa: ASYNC110 - nothing tells
+            while any(node.pending for node in redlock.nodes):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
-            # Longer than the 20 ms in which a wake-up that follows an attempt is taken for one of
-            # many.
+            # The pause must be longer than 20 ms. A wake-up that follows an attempt within 20 ms
+            # counts as one of many.
             await asyncio.sleep(0.03)
             return task
 

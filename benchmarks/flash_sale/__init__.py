@@ -1,1 +1,1 @@
-"""A sale of N items by a web shop on several processes, locked by ours and by others; imports nothing by itself."""
+"""Measure the sale of N items by a web shop with several processes and different locks."""

@@ -1,4 +1,7 @@
-"""`python -m benchmarks.flash_sale`: everybody sells in turn; prints, writes, draws, and ends with 1 when a bar is missed."""
+"""Run `python -m benchmarks.flash_sale`: measure the shop with every lock, in turns.
+
+The command prints tables and writes figures and a plot. It ends with status 1 if a bar is missed.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
     if asked.page and (asked.quick or asked.only or asked.here or asked.no_plots):
         parser.error("--page takes a full run, with its plot")
-    # A log has no width of its own, and a table squeezed into 80 columns cannot be read.
+    # Without a terminal rich assumes 80 columns, which are too few for the tables.
     console = Console(width=None if sys.stdout.isatty() else 180)
     results: Path = (asked.out or _RESULTS) / (
         "flash_sale-quick.json" if asked.quick else "flash_sale.json"
@@ -92,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _measured(asked: argparse.Namespace, console: Console) -> dict[str, Any]:
     contestants = named(asked.only or (_QUICK if asked.quick else [each.name for each in ALL]))
-    # Environments are made beforehand, so that nothing is installed beside a measurement.
+    # pip must not run beside a measurement, so all environments are made first.
     for contestant in (ALL[0], *contestants):
         python(contestant, here=asked.here)
     if not asked.no_plots:
@@ -102,7 +105,7 @@ def _measured(asked: argparse.Namespace, console: Console) -> dict[str, Any]:
     with console.status("") as status:
         for number in range(asked.rounds or (1 if asked.quick else 3)):
             for contestant in contestants:
-                # The longer sale once: a whole round of it takes minutes.
+                # The longer sale runs in the first round only, because a round of it takes minutes.
                 for sale in _sales(asked)[: 1 if number else 2]:
                     status.update(f"round {number + 1}, {contestant.name}, {sale.name}")
                     turns.append(
@@ -128,7 +131,7 @@ def _sales(asked: argparse.Namespace) -> tuple[Sale, Sale]:
     common = {"buyers": asked.buyers, "workers": asked.workers, "patience": asked.patience}
     seconds = asked.seconds or (2.0 if asked.quick else 10.0)
     return (
-        # A fifth of the buyers are to find it sold out.
+        # The stock is four fifths of the requests, so a fifth of the buyers find it sold out.
         Sale(
             f"{asked.requests:,} requests",
             asked.requests * 4 // 5,

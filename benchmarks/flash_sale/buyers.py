@@ -1,8 +1,8 @@
-"""The crowd as a process of its own: it does what it is told, phase by phase, and prints what it saw.
+"""Run the crowd in a process of its own, phase by phase, and print its figures.
 
-It reads its task as JSON from `argv[1]`: `port`, `workers`, `connections`, `phases`; prints one
-JSON line when all are connected, then waits for a line on stdin before each phase and prints one
-JSON line after it. Phases are those of `Crowd.phase`.
+The task in `argv[1]` is JSON with `port`, `workers`, `connections` and `phases`. The process prints
+one JSON line when all buyers are connected. It waits for a line on stdin before each phase, and
+prints one JSON line after the phase. The phases are those of `Crowd.phase`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def _work(task: dict[str, Any]) -> None:
     loop = asyncio.get_running_loop()
     for phase in task["phases"]:
         if not await loop.run_in_executor(None, sys.stdin.readline):
-            # Whoever started this is gone.
+            # The parent process is gone.
             return
         _say(await crowd.phase(phase))
 

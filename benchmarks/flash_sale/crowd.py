@@ -1,6 +1,7 @@
-"""HTTP buyers: many connections, each of which asks again as soon as it is answered, and what they saw.
+"""Simulate HTTP buyers: many connections that send the next request after each answer.
 
-It speaks as much of HTTP/1.1 as it needs: a request without a body, an answer whose length is told.
+This module implements a part of HTTP/1.1 only. A request has no body, and an answer has a
+Content-Length.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _TRIES: Final = 20
 
 
 class Buyer(asyncio.Protocol):
-    """One connection, at most one request under way."""
+    """One connection, with at most one pending request."""
 
     def __init__(self, crowd: Crowd) -> None:
         self.crowd = crowd
@@ -29,7 +30,7 @@ class Buyer(asyncio.Protocol):
         self.told: asyncio.Future[bytes] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is none of asyncio's classes.
+        # The transport of uvloop is not a subclass of asyncio's class.
         self.transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -60,10 +61,10 @@ class Buyer(asyncio.Protocol):
         self.crowd.answered(self, int(head[9:12]), asked)
 
     async def worker(self) -> bytes:
-        """Ask which of the shop's processes has this connection.
+        """Return the name of the shop's process that has this connection.
 
         Raises:
-            ValueError: It does not say.
+            ValueError: The answer has no header X-Worker.
         """
         assert self.transport is not None
         self.told = asyncio.get_running_loop().create_future()
@@ -76,18 +77,18 @@ class Buyer(asyncio.Protocol):
         return rest.partition(b"\r\n")[0].strip()
 
     def hang_up(self) -> None:
-        """Close the connection and expect nothing more of it."""
+        """Close the connection."""
         self.asked = 0.0
         if self.transport is not None:
             self.transport.abort()
 
 
 class Crowd:
-    """All connections and what they saw in one phase.
+    """The connections and the figures of one phase.
 
     Args:
-        port: Of the shop, on loopback.
-        connections: How many ask at once.
+        port: Port of the shop on loopback.
+        connections: Number of connections.
     """
 
     def __init__(self, port: int, connections: int) -> None:
@@ -98,13 +99,16 @@ class Crowd:
         self._begin({"path": "/", "requests": 0, "patience": 1.0})
 
     async def connect(self, workers: int = 1) -> None:
-        """Open the connections, so that the shop's processes have equal shares, as behind a balancer.
+        """Open the connections, with equal shares for the shop's processes.
+
+        A load balancer would give equal shares too.
 
         Args:
-            workers: How many processes there are; each tells its own by the header X-Worker.
+            workers: Number of the shop's processes. Each sends its name in the header X-Worker.
         """
         share, seen = -(-self.connections // workers), Counter[bytes]()
-        # Who accepts is up to the kernel: it is tried until it comes out even, but not for ever.
+        # The kernel decides which process accepts a connection. Connections are opened until the
+        # shares are equal, but the number of tries is limited.
         tries = _TRIES * self.connections
         while len(self.buyers) < self.connections:
             await self._arrive()
@@ -120,9 +124,9 @@ class Crowd:
         """Run one phase and return its figures, times in seconds.
 
         Args:
-            wanted: `path`; `requests` (how many in all; None: no limit); `seconds` (its end at the
-                latest); `patience`
-                (seconds that a buyer waits for an answer before he hangs up).
+            wanted: `path`, `requests` (the number of requests, None for no limit), `seconds` (the
+                longest duration) and `patience` (seconds after which a buyer closes the
+                connection).
         """
         self._begin(wanted)
         cpu = time.process_time()
@@ -139,7 +143,7 @@ class Crowd:
             await asyncio.sleep(_SWEEP_SECONDS)
             self._sweep()
         self.open = False
-        # All answered: the last answer is the end. Cut off: now is.
+        # If all requests were answered, the phase ends with the last answer. Else it ends now.
         now = time.perf_counter()
         unfinished = [now - buyer.asked for buyer in self.buyers if buyer.asked]
         end = now if unfinished or wanted["requests"] is None else self.last_answer
@@ -152,8 +156,8 @@ class Crowd:
             "sold_within": self.last_sale - self.begun if self.last_sale else 0.0,
             "answers": {str(status): len(times) for status, times in sorted(self.answers.items())},
             "answer": _summary(answered),
-            # Who waits in vain is not to improve the figures of those who do not: he counts by how
-            # long he has waited.
+            # A buyer without an answer counts with the time of the wait. Otherwise a shop that does
+            # not answer would have better figures.
             "wait": _summary([*answered, *([self.patience] * self.timeouts), *unfinished]),
             "timeouts": self.timeouts,
             "broken": self.broken,
@@ -162,7 +166,7 @@ class Crowd:
         }
 
     def answered(self, buyer: Buyer, status: int, asked: float) -> None:
-        """Note an answer; the connection asks again."""
+        """Record an answer, and send the next request of the connection."""
         now = time.perf_counter()
         if not self.open:
             return
@@ -173,7 +177,7 @@ class Crowd:
         self._next(buyer)
 
     def broke(self, buyer: Buyer) -> None:
-        """Note a connection that the shop closed instead of answering; another buyer comes."""
+        """Record a connection that the shop closed without an answer, and replace the buyer."""
         if self.open:
             self.broken += 1
             self.last_answer = time.perf_counter()
@@ -199,7 +203,7 @@ class Crowd:
             buyer.ask()
 
     def _sweep(self) -> None:
-        """Hang up where patience is over."""
+        """Close the connections of buyers whose patience is over, and replace the buyers."""
         late = time.perf_counter() - self.patience
         for buyer in list(self.buyers):
             if buyer.asked and buyer.asked < late:
@@ -233,10 +237,10 @@ def _request(path: str) -> bytes:
 
 
 def _length(head: bytes) -> int:
-    """The length of the body.
+    """Return the length of the body.
 
     Raises:
-        ValueError: The answer says it in another way than by Content-Length.
+        ValueError: The answer has no Content-Length.
     """
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")

@@ -1,4 +1,7 @@
-"""Draws the sale's figures: `drawing.py FLASH_SALE.json OUT.png`; it runs where matplotlib is, and nothing of the library."""
+"""Draw the figures of the sale: `drawing.py FLASH_SALE.json OUT.png`.
+
+This program runs in an environment that contains matplotlib but not the library.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,14 @@ mpl.rcParams.update(
     {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True}
 )
 
-# Okabe and Ito's colours, which those who see no red or no green can tell apart.
+# These are the colours of Okabe and Ito. People with a colour vision deficiency can distinguish
+# them.
 _OURS, _POLLS, _NONE = "#D55E00", "#0072B2", "#999999"
 _NO_SERVER = ("no lock", "asyncio.Lock")
 
 
 def main(source: Path, target: Path) -> None:
-    """Draw the longer sale: what was sold, how long buyers waited, what the lock servers were asked."""
+    """Draw the sales, the waits of buyers and the commands to lock servers of the longer sale."""
     document = json.loads(source.read_text(encoding="utf-8"))
     sale = document["sales"][-1]["name"]
     names = [each["name"] for each in document["contestants"]]

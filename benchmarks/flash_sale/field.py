@@ -1,4 +1,7 @@
-"""Who takes part in the sale, and in which environment each runs; it never installs anything into the caller's."""
+"""List the locks of the sale, and the environment of each.
+
+Nothing is installed into the environment of the caller.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from benchmarks.environments import ROOT, python_with
 
 __all__ = ["ALL", "ONE_BY_ONE", "OURS", "WEB", "Contestant", "named", "python", "variables"]
 
-# One web server for all: the fastest that uvicorn offers, so that it hides as little of the locks
-# as can be.
+# All contestants use the same web server. It is the fastest set-up of uvicorn, so that the figures
+# depend on the locks as much as possible.
 _SERVER: Final = (
     "fastapi==0.165.0",
     "uvicorn==0.54.0",
@@ -22,23 +25,23 @@ _SERVER: Final = (
     "hiredis==3.5.0",
 )
 WEB: Final = ("redis==8.1.0", "anyio==4.16.0")
-"""What most contestants need beside the web server."""
+"""The requirements of most contestants beside the web server."""
 
 _DISTUTILS: Final = "setuptools<80"
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One lock and how the shop uses it.
+    """One lock and its use by the shop.
 
     Attributes:
-        name: As on the command line and in the tables.
+        name: The name on the command line and in the tables.
         guard: The module of `guards`.
-        nodes: How many lock servers it gets.
-        settings: For `opened` of that module.
-        polls: Whether those who wait ask again and again.
-        workers: How many processes the shop has at most; None: as many as the sale.
-        requirements: Of its environment, beside the web server's.
+        nodes: Number of lock servers.
+        settings: Arguments for `opened` of that module.
+        polls: True if waiting buyers poll the lock.
+        workers: The largest number of the shop's processes. None for that of the sale.
+        requirements: Packages of its environment, beside those of the web server.
     """
 
     name: str
@@ -51,12 +54,14 @@ class Contestant:
 
     @property
     def environment(self) -> str:
-        """The name of its environment: those that need the same share one."""
+        """The name of the environment. Contestants with the same requirements share one."""
         return "web" if self.requirements == WEB else f"web-{self.name}"
 
 
 def python(contestant: Contestant, *, here: bool = False) -> Path:
-    """Return the interpreter of a contestant's environment, made when it is missing; `here`: the running one instead.
+    """Return the interpreter of a contestant's environment, or the running one with `here`.
+
+    The environment is made if it is missing.
 
     Raises:
         subprocess.CalledProcessError: The requirements could not be installed.
@@ -67,7 +72,10 @@ def python(contestant: Contestant, *, here: bool = False) -> Path:
 
 
 def variables() -> dict[str, str]:
-    """Return the environment variables of the programs: the checkout can be imported, the caller's settings cannot."""
+    """Return the environment variables of the programs.
+
+    The checkout can be imported, and Python's variables of the caller are left out.
+    """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     return kept | {"PYTHONPATH": str(ROOT)}
 
@@ -104,17 +112,18 @@ ALL: Final = (
     Contestant("ours, 3 nodes", "ours", 3, polls=False),
     OURS,
 )
-"""Everybody, in the order in which they take turns."""
+"""All contestants, in the order in which they take turns."""
 
 
 def named(names: list[str]) -> list[Contestant]:
-    """Return the contestants whose names begin like one of these, in the order of `ALL`.
+    """Return the contestants whose names begin with one of these, in the order of `ALL`.
 
     Raises:
-        ValueError: A name is nobody's.
+        ValueError: No contestant has a name that begins like this.
     """
     if unknown := [name for name in names if not any(each.name.startswith(name) for each in ALL)]:
         raise ValueError(
-            f"nobody is called {', '.join(unknown)}; there are: {'; '.join(each.name for each in ALL)}"
+            f"nobody is called {', '.join(unknown)}; there are: "
+            f"{'; '.join(each.name for each in ALL)}"
         )
     return [each for each in ALL if each.name.startswith(tuple(names))]

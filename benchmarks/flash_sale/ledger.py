@@ -1,8 +1,8 @@
-"""What Redis servers say of their work: commands by name, those that came over the wire told from those of scripts, and CPU.
+"""Read the work of Redis servers: commands by name, and CPU time.
 
-A server counts a script's own commands like those that clients send (`total_commands_processed`,
-`commandstats`). Which are which is seen by watching the server while little happens: MONITOR marks
-those of scripts `lua`.
+A server counts the commands of scripts together with those of clients, in
+`total_commands_processed` and in `commandstats`. MONITOR shows which commands belong to scripts,
+because it marks them with `lua`. So a server is watched by MONITOR while there is little load.
 """
 
 from __future__ import annotations
@@ -23,42 +23,45 @@ if TYPE_CHECKING:
 
 __all__ = ["Reading", "Watch", "over_the_wire", "read"]
 
-# What we ourselves ask.
+# These are commands of the measurement itself.
 _OURS: Final = {"info", "monitor", "ping"}
 _SEEN: Final = re.compile(rb'^\+[\d.]+ \[\d+ (\S+)\] "(\w+)"')
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One server's counters, or the difference of two.
+    """The counters of one server, or the difference of two readings.
 
     Attributes:
-        calls: By the command's name.
-        cpu: Seconds.
+        calls: Number of calls by command.
+        cpu: CPU time in seconds.
     """
 
     calls: Mapping[str, int]
     cpu: float
 
     def since(self, before: Reading) -> Reading:
-        """Return what came after another reading."""
+        """Return the difference to an earlier reading."""
         grown = {name: count - before.calls.get(name, 0) for name, count in self.calls.items()}
         return Reading(
             {name: count for name, count in grown.items() if count}, self.cpu - before.cpu
         )
 
     def sent(self, wire: Container[str] | None) -> int:
-        """How many commands came over the wire, when those named `wire` do and no others; None: all do."""
+        """Return the number of commands that came over the wire.
+
+        Only commands in `wire` count. None means that all commands came over the wire.
+        """
         return sum(count for name, count in self.calls.items() if wire is None or name in wire)
 
     @property
     def all(self) -> int:
-        """How many commands ran, those of scripts included."""
+        """The number of all commands, with those of scripts."""
         return sum(self.calls.values())
 
 
 def read(server: LocalServer) -> Reading:
-    """Ask a server."""
+    """Return the counters of a server."""
     info = server.info()
     lines = server.command("INFO", "commandstats").decode().splitlines()
     calls: dict[str, int] = {}
@@ -71,7 +74,10 @@ def read(server: LocalServer) -> Reading:
 
 
 def over_the_wire(watches: Iterable[Watch]) -> set[str] | None:
-    """Return the names of commands that clients were seen to send; None when no script ran, so that all were sent."""
+    """Return the names of commands that clients sent.
+
+    Return None if no script ran, because all commands came over the wire then.
+    """
     seen = list(watches)
     return (
         set().union(*(watch.sent for watch in seen)) if any(watch.inner for watch in seen) else None
@@ -79,7 +85,9 @@ def over_the_wire(watches: Iterable[Watch]) -> set[str] | None:
 
 
 class Watch:
-    """Sees every command of a server while it is entered; costs that server so much that it never runs beside a measurement.
+    """Record every command of a server while the context is open.
+
+    MONITOR slows the server down, so this never runs during a measurement.
 
     Args:
         path: The server's Unix socket.
@@ -105,7 +113,7 @@ class Watch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What the server wrote before is read to its end.
+        # Output that the server wrote before is read to its end.
         self._socket.shutdown(socket.SHUT_WR)
         self._thread.join(10.0)
         self._lines.close()

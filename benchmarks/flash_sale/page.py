@@ -1,4 +1,4 @@
-"""The figures as docs/flash-sale.md shows them, between its marks; it computes nothing."""
+"""Format the figures for docs/flash-sale.md, and write them between the marks of the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLOT = "![Sales per second, waits and commands of every lock](images/flash-sale
 def parts(
     document: dict[str, Any], rows: Sequence[dict[str, Any]], bars: Sequence[Bar]
 ) -> dict[str, str]:
-    """Markdown by the name of its mark."""
+    """Return the Markdown of each mark."""
     return {
         "machine": _machine(document),
         "tables": f"{_PLOT}\n\n{_tables(rows)}",
@@ -33,7 +33,7 @@ def parts(
 
 
 def shown(page: Path, name: str) -> str:
-    """What the page has between two marks.
+    """Return the text between two marks of the page.
 
     Raises:
         ValueError: It has no such marks.
@@ -50,7 +50,7 @@ def shown(page: Path, name: str) -> str:
 
 
 def write(page: Path, new: dict[str, str]) -> None:
-    """Replace what is between the marks.
+    """Replace the text between the marks.
 
     Raises:
         ValueError: A mark is missing.
@@ -67,15 +67,14 @@ def _machine(document: dict[str, Any]) -> str:
     good = [turn for turn in document["turns"] if "failed" not in turn and sum(turn["shares"])]
     each = statistics.median(turn["buyers_cpu"] / sum(turn["shares"]) for turn in good) * 1e6
     return (
-        f"{machine['cores']} cores ({machine['cpu']}), {machine['system']}, CPython {machine['python']}, "
-        f"{machine['server'].partition(' sha=')[0]}; {document['started'][:10]}, "
-        f"load average before the run {machine['load_average'][0]:g}. "
-        f"The crowd has {sale['workers']} workers and {sale['buyers']} buyers at once, "
-        f"who hang up after {sale['patience']:g} s. "
-        "Timeouts, errors and oversold items are sums over "
-        f"{rounds} alternating round{'s' if rounds > 1 else ''}, all other figures are medians of these rounds. "
-        f"The crowd itself took {each:.0f} µs of CPU per request. "
-        "Every round: [flash_sale.json](../benchmarks/results/flash_sale.json)."
+        f"{machine['cores']} cores ({machine['cpu']}), {machine['system']}, CPython "
+        f"{machine['python']}, {machine['server'].partition(' sha=')[0]}; "
+        f"{document['started'][:10]}, load average before the run {machine['load_average'][0]:g}. "
+        f"The crowd has {sale['workers']} workers and {sale['buyers']} buyers at once, who hang up "
+        f"after {sale['patience']:g} s. Timeouts, errors and oversold items are sums over {rounds} "
+        f"alternating round{'s' if rounds > 1 else ''}, all other figures are medians of these "
+        f"rounds. The crowd itself took {each:.0f} µs of CPU per request. Every round: "
+        "[flash_sale.json](../benchmarks/results/flash_sale.json)."
     )
 
 
@@ -94,7 +93,8 @@ def _bars(rows: Sequence[dict[str, Any]], bars: Sequence[Bar]) -> str:
     for bar in bars:
         value = "nothing" if bar.value is None else f"{bar.value:,.3g}"
         lines.append(
-            f"| {bar.text} | {value} | {'≥' if bar.least else '≤'} {bar.limit:g} | {'kept' if bar.kept else '**missed**'} |"
+            f"| {bar.text} | {value} | {'≥' if bar.least else '≤'} {bar.limit:g} | "
+            f"{'kept' if bar.kept else '**missed**'} |"
         )
     return "\n".join([*lines, "", *(f"* {ceiling}." for ceiling in ceilings(rows))])
 

@@ -1,9 +1,10 @@
-"""The web shop: FastAPI, one route, one item; what it sells goes by the guard that it is told to use.
+"""The web shop, a FastAPI application that sells one item under a guard.
 
-uvicorn runs it by `--factory benchmarks.flash_sale.shop:create_app`, told by the environment
-variable `FLASH_SALE`, a JSON object: `guard` (a module of `guards`), `settings`, `urls`, `stock`,
-`folder`. Each worker leaves a file of its name in `folder` when it is ready, and writes into it
-what it did when it ends; one that cannot open leaves the file `failed`.
+uvicorn runs it by `--factory benchmarks.flash_sale.shop:create_app`. The environment variable
+`FLASH_SALE` holds a JSON object with `guard` (a module of `guards`), `settings`, `urls`, `stock`
+and `folder`. Each worker writes a file into `folder` when it is ready. The name of the file is the
+process id. At its end the worker writes the number of its answers into the file. A worker that
+cannot open writes the file `failed`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["FAILED", "NAME", "REFUSED", "SETTINGS", "SOLD", "SOLD_OUT", "Shop", 
 
 SETTINGS: Final = "FLASH_SALE"
 NAME: Final = "item"
-"""The one lock of the sale: everybody wants the same thing."""
+"""The name of the only lock of the sale. All buyers want the same item."""
 
 SOLD: Final = 201
 SOLD_OUT: Final = 410
@@ -42,13 +43,13 @@ _WARM: Final = 100
 
 
 class Shop:
-    """Sells: reads, checks, writes one less.
+    """Sell items: read the stock, check it, write one less.
 
-    It awaits between reading and writing; only the guard keeps others out.
+    The shop awaits between the read and the write. Only the guard keeps other buyers out.
 
     Args:
-        guard: Entered before and left after each try.
-        till: Where the stock is.
+        guard: The lock, which each buyer acquires.
+        till: The stock.
     """
 
     def __init__(self, guard: Guard, till: Till) -> None:
@@ -58,7 +59,7 @@ class Shop:
         self.first_error = ""
 
     async def buy(self) -> int:
-        """Sell one; return the status of the answer."""
+        """Sell one item, and return the status of the answer."""
         try:
             async with self._guard(NAME):
                 left = await self._till.left()
@@ -77,7 +78,7 @@ class Shop:
 
 
 def create_app() -> FastAPI:
-    """Return the shop as the environment wants it."""
+    """Return the shop that the environment variable describes."""
     wanted: dict[str, Any] = json.loads(os.environ[SETTINGS])
     folder = Path(wanted["folder"])
     with _told(folder):
@@ -97,7 +98,7 @@ def create_app() -> FastAPI:
                     *(_used(guard, f"warm:{os.getpid()}:{number // 2}") for number in range(_WARM))
                 )
             shops.append(Shop(guard, till))
-            # Whole at once: whoever waits for it must never read half of it.
+            # The file is replaced atomically, because its reader must not read half of it.
             _write(note, {})
             yield
             _write(note, {"answers": shops[0].answers, "first_error": shops[0].first_error})
@@ -117,7 +118,10 @@ def create_app() -> FastAPI:
 
 
 async def _used(guard: Guard, name: str) -> None:
-    """Take a lock that one other wants: what connects has connected before the sale, and what waits has waited."""
+    """Acquire a lock that one other task wants.
+
+    So all connections exist before the sale, and the code of waiters has run.
+    """
     with suppress(Refused):
         async with guard(name):
             await asyncio.sleep(0.01)
@@ -125,7 +129,10 @@ async def _used(guard: Guard, name: str) -> None:
 
 @contextmanager
 def _told(folder: Path) -> Iterator[None]:
-    """Note why a worker cannot open: uvicorn would start another one, again and again."""
+    """Record the reason why a worker cannot open.
+
+    Without the record uvicorn would restart the worker for ever.
+    """
     try:
         yield
     except Exception as error:

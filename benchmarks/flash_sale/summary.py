@@ -1,4 +1,4 @@
-"""From turns to medians, tables and bars; it measures nothing and prints nothing."""
+"""Compute medians, tables and bars from the turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FASTER: Final = 5.0
 FEWER: Final = 0.2
 
 _MEDIANS: Final = ("requests_per_second", "sales_per_second", "sold", "sold_out", "refused")
-# What must never happen is summed, so that no median hides it.
+# Failures are summed, because a median would hide them.
 _SUMS: Final = ("timeouts", "failed_requests", "oversold")
 
 COLUMNS: Final = (
@@ -39,7 +39,7 @@ COLUMNS: Final = (
 
 
 def medians(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per contestant and sale: medians over its rounds, sums of what must not happen."""
+    """Return one row per contestant and sale: medians over its rounds, and sums of failures."""
     rows = []
     for contestant in ALL:
         for sale in dict.fromkeys(turn["sale"] for turn in turns):
@@ -106,7 +106,7 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
-    """Return the promises, for each sale; none when ours did not take part."""
+    """Return the bars of each sale, or none if ours did not take part."""
     found = []
     for sale in dict.fromkeys(row["sale"] for row in rows):
         mine = [row for row in rows if row["sale"] == sale]
@@ -115,8 +115,8 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
             continue
         pollers = [row for row in mine if row["polls"] and row["sales_per_second"]]
         found += _against(sale, ours, "the best polling lock", pollers)
-        # One node is a fifth of the work and no majority: those that promise as much are judged
-        # beside.
+        # A lock on one node does a fifth of the work and has no majority. So the locks on five
+        # nodes are compared too.
         found += _against(
             sale,
             ours,
@@ -130,7 +130,10 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
 
 
 def ceilings(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Say for each sale what the web server and the stock allow: no lock can be faster against those that poll."""
+    """Return a sentence for each sale about the limit that the web server and the stock set.
+
+    A lock cannot exceed the best polling lock by more than this ratio.
+    """
     found = []
     for sale in dict.fromkeys(row["sale"] for row in rows):
         mine = [row for row in rows if row["sale"] == sale and row["sales_per_second"]]
@@ -141,7 +144,8 @@ def ceilings(rows: Sequence[dict[str, Any]]) -> list[str]:
             if free is not None and pollers:
                 ratio = free["sales_per_second"] / _best(pollers)["sales_per_second"]
                 found.append(
-                    f"{sale}: {how} the shop sells {ratio:.1f} times as much as with the best polling lock"
+                    f"{sale}: {how} the shop sells {ratio:.1f} times as much as with the best "
+                    "polling lock"
                 )
     return found
 

@@ -1,7 +1,7 @@
-"""The stock: one plain number on a Redis server of its own, read and written by two commands; it knows no lock.
+"""The stock of the shop: a number on a Redis server of its own, accessed without a lock.
 
-A bare connection instead of a client library: it is the same for every contestant, whatever client
-that one needs.
+Two commands read and write the number. All contestants use the same bare connection, because their
+client libraries differ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GET: Final = b"*2\r\n$3\r\nGET\r\n$5\r\nstock\r\n"
 
 
 class Till(asyncio.Protocol):
-    """One connection to the server of the stock; made by `connect`."""
+    """One connection to the server of the stock. Use `connect` to make it."""
 
     def __init__(self) -> None:
         self._reader = hiredis.Reader()
@@ -37,7 +37,7 @@ class Till(asyncio.Protocol):
         """Connect to `redis://host:port`.
 
         Raises:
-            OSError: Nobody listens there.
+            OSError: No server listens there.
         """
         parts = urlsplit(url)
         where = parts.hostname or "", parts.port or 6379
@@ -45,22 +45,22 @@ class Till(asyncio.Protocol):
         return till
 
     async def left(self) -> int:
-        """How many items there are.
+        """Return the number of items.
 
         Raises:
             ConnectionError: The server is gone.
-            hiredis.HiredisError: It refused.
+            hiredis.HiredisError: The server refused the command.
         """
         return int(await self._ask(_GET) or 0)
 
     async def put(self, left: int) -> None:
-        """Write how many items are left.
+        """Write the number of items that are left.
 
         Raises:
             ConnectionError: The server is gone.
-            hiredis.HiredisError: It refused.
+            hiredis.HiredisError: The server refused the command.
 
-        Safety: cancelled, it may have been written all the same.
+        Safety: a cancelled call may have written the number.
         """
         text = b"%d" % left
         await self._ask(b"*3\r\n$3\r\nSET\r\n$5\r\nstock\r\n$%d\r\n%b\r\n" % (len(text), text))
@@ -71,7 +71,7 @@ class Till(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is none of asyncio's classes.
+        # The transport of uvloop is not a subclass of asyncio's class.
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:

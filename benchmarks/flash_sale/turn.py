@@ -1,7 +1,4 @@
-"""One turn: fresh servers, a fresh shop, a crowd; and the figures of it.
-
-It judges nothing and compares with nobody.
-"""
+"""Run one turn with fresh servers, a fresh shop and a crowd, and return its figures."""
 
 from __future__ import annotations
 
@@ -29,16 +26,16 @@ _WARM_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Sale:
-    """What is to be sold, and to whom.
+    """The items and the buyers of one sale.
 
     Attributes:
-        name: As in the figures.
-        stock: Items.
-        requests: How many in all; None: as many as the time allows.
-        seconds: The end at the latest.
-        patience: Seconds after which a buyer hangs up.
-        buyers: How many ask at once.
-        workers: The shop's processes.
+        name: The name in the figures.
+        stock: Number of items.
+        requests: Number of requests. None for as many as the time allows.
+        seconds: The longest duration.
+        patience: Seconds after which a buyer closes the connection.
+        buyers: Number of buyers at the same time.
+        workers: Number of the shop's processes.
     """
 
     name: str
@@ -51,7 +48,10 @@ class Sale:
 
 
 class _Buyers(Driver):
-    """The crowd's process; its pipes are closed by the threads that read them, when it has ended."""
+    """The process of the crowd.
+
+    The threads that read its pipes close them when the process has ended.
+    """
 
     def _read(self) -> None:
         super()._read()
@@ -65,10 +65,11 @@ class _Buyers(Driver):
 
 
 def take_turn(contestant: Contestant, sale: Sale, *, here: bool = False) -> dict[str, Any]:
-    """Run one sale; `here`: in the running Python's environment instead of the contestant's own.
+    """Run one sale, with `here` in the running Python's environment.
 
     Returns:
-        Its figures, or `{"failed": why}`: who cannot run is a finding, not the end of the run.
+        The figures, or `{"failed": why}`. A contestant that cannot run does not end the
+        benchmark.
     """
     try:
         with ExitStack() as stack:
@@ -83,7 +84,7 @@ def _turn(stack: ExitStack, contestant: Contestant, sale: Sale, here: bool) -> d
     if contestant.nodes:
         nodes = list(stack.enter_context(LocalNodes(contestant.nodes)))
     with ExitStack() as watching:
-        # While it starts, each worker uses its locks.
+        # Each worker acquires locks while it starts, so the watches see its commands.
         watches = [watching.enter_context(Watch(node.socket_path)) for node in nodes]
         urls, shops, crowds = (
             [node.url for node in nodes],

@@ -1,4 +1,4 @@
-"""The shop's processes: uvicorn with several workers, from its start to what each worker noted at its end."""
+"""Run the shop's processes: uvicorn with several workers."""
 
 from __future__ import annotations
 
@@ -32,26 +32,25 @@ _HEALTH_SECONDS: Final = 60
 _STOP_SECONDS: Final = 20.0
 
 
-# The kernel ends the shop, its workers included, when whoever started it is gone, however that
-# happened.
+# The kernel ends the shop and its workers when the parent process ends for any reason.
 _TIED: Final = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 )
 
 
 class ShopFailed(RuntimeError):
-    """The shop did not open, or closed early; the message ends with its last words."""
+    """The shop did not open, or closed early. The message ends with the end of its log."""
 
 
 class Web:
     """A running shop, usable with `with`.
 
     Args:
-        contestant: Whose guard it uses.
+        contestant: The contestant, which has the guard.
         urls: The lock servers.
-        stock: The URL of the server that has the stock.
-        workers: Processes.
-        python: The interpreter that has what it needs.
+        stock: The URL of the server with the stock.
+        workers: Number of processes.
+        python: The interpreter of the contestant's environment.
     """
 
     def __init__(
@@ -74,11 +73,11 @@ class Web:
         self.port = free_port()
 
     def cpu_seconds(self) -> float:
-        """CPU seconds of all workers since their start; on Linux only, else 0."""
+        """Return the CPU seconds of all workers since their start. Only Linux has them."""
         return sum(_cpu_seconds(int(note.name)) for note in self._noted())
 
     def stop(self) -> list[dict[str, Any]]:
-        """End the shop in good order and return what its workers noted."""
+        """End the shop, and return the notes of its workers."""
         process = self._process
         if process is not None and process.poll() is None:
             process.terminate()
@@ -98,11 +97,13 @@ class Web:
             while len(self._noted()) < self._workers:
                 if (why := self._notes / "failed").exists():
                     raise ShopFailed(
-                        f"the shop cannot open: {json.loads(why.read_text(encoding='utf-8'))['error']}"
+                        "the shop cannot open: "
+                        f"{json.loads(why.read_text(encoding='utf-8'))['error']}"
                     )
                 if process.poll() is not None or time.monotonic() > end:
                     raise ShopFailed(
-                        f"the shop did not open: {self._log.read_text(errors='replace').strip()[-1500:]}"
+                        "the shop did not open: "
+                        f"{self._log.read_text(errors='replace').strip()[-1500:]}"
                     )
                 time.sleep(0.02)
         except BaseException:
@@ -126,7 +127,7 @@ class Web:
             "--lifespan": "on",
             "--log-level": "warning",
             "--timeout-graceful-shutdown": _GRACE_SECONDS,
-            # A worker that is busy asking for a lock is not to be taken for a dead one.
+            # A worker that is busy with a lock must not count as dead.
             "--timeout-worker-healthcheck": _HEALTH_SECONDS,
         }
         words = [str(word) for pair in options.items() for word in pair]
@@ -158,7 +159,7 @@ def _kill(pid: int) -> None:
 
 def _cpu_seconds(pid: int) -> float:
     try:
-        # The name, in brackets, may hold anything.
+        # The name of the process is in brackets, and may contain any characters.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return 0.0

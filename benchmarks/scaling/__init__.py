@@ -1,1 +1,1 @@
-"""What happens at scale: measured on real servers, simulated in virtual time, calculated from both; docs/scaling.md."""
+"""The study of scale for docs/scaling.md: measured, simulated and calculated figures."""

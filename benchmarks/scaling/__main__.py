@@ -1,4 +1,7 @@
-"""`python -m benchmarks.scaling`: measures, simulates, calculates; writes the figures, the plots and the page's tables."""
+"""Run `python -m benchmarks.scaling`: measure, simulate and calculate.
+
+The command writes the figures, the plots and the tables of the page.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _DRAWING_NEEDS: Final = ("matplotlib==3.10.7",)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line; return the exit status."""
+    """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     parser.add_argument(
         "--quick",

@@ -1,4 +1,4 @@
-"""Simulated servers that are as busy as real ones, and a count of what they do; they decide nothing themselves."""
+"""Simulate servers that are as busy as real ones, and count their work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["EPOCH", "BusyServer", "Tally"]
 
 EPOCH = 1.7e9
-"""What wall clocks show, in seconds, when a world begins."""
+"""The time of the wall clocks, in seconds, when a world begins."""
 
 _NAMES = {script.sha: script.name for script in SCRIPTS}
 _EACH: dict[str, tuple[tuple[str, ...], int]] = {
@@ -25,16 +25,19 @@ _EACH: dict[str, tuple[tuple[str, ...], int]] = {
     "release_each": (("release",), 0),
     "hand_over_each": (("release", "acquire_guarded"), 2),
 }
-"""What several calls in one cost: as much as one by one, which is more than they do; and how many keys are none of theirs."""
+"""The scripts and the number of shared keys of commands with several calls.
+
+A command with several calls is charged as much as its calls one by one. A real server needs less.
+"""
 
 
 class Tally(list[tuple[object, ...]]):
-    """Counts what the servers did, in place of the world's log.
+    """Count the work of the servers, in place of the world's log.
 
     Attributes:
-        commands: By script.
-        pushes: Connections that were notified of a changed key.
-        votes: Nodes that granted, by attempt.
+        commands: Number of commands by script.
+        pushes: Number of notified connections.
+        votes: Number of nodes that granted the lock, by attempt.
     """
 
     def __init__(self) -> None:
@@ -44,16 +47,16 @@ class Tally(list[tuple[object, ...]]):
         self.start()
 
     def start(self) -> None:
-        """Count from nothing."""
-        # Some of their votes were counted, the others would be.
+        """Reset all counts."""
+        # A part of the votes of these attempts came before, so the attempts do not count.
         self._before.update(self.votes)
         self.commands: Counter[str] = Counter()
         self.votes = Counter()
         self.pushes = 0
 
     def append(self, entry: tuple[object, ...]) -> None:
-        # Of a server: when, its name, whose, the script, the first key, the first argument, the
-        # reply.
+        # An entry of a server has the time, the server, the client, the script, the first key, the
+        # first argument and the reply.
         if len(entry) != 7:
             return
         script, reply = str(entry[3]), entry[6]
@@ -66,19 +69,19 @@ class Tally(list[tuple[object, ...]]):
                 self.votes[arguments[0]] += 1
 
     def splits(self, quorum: int) -> int:
-        """Attempts that some nodes granted, but no quorum."""
+        """Return the number of attempts that some nodes granted, but no quorum."""
         return sum(votes < quorum for votes in self.votes.values())
 
 
 class BusyServer(Server):
-    """A server that takes its time.
+    """A server that needs time for each command.
 
     Args:
-        costs: Seconds per script (of `extend` and `watch`: per key), and under "push" for each
-            connection that is notified.
+        costs: Seconds per script, or per key for `extend` and `watch`. The key "push" has the
+            seconds for each notified connection.
 
     Attributes:
-        busy: Seconds that it has worked.
+        busy: Seconds for which the server has worked.
     """
 
     def __init__(self, world: World, index: int, tally: Tally, costs: Mapping[str, float]) -> None:
@@ -95,7 +98,7 @@ class BusyServer(Server):
         return end
 
     def execute(self, end: End, words: list[bytes]) -> bytes:
-        """See `Server`; the reply waits for the server to be done."""
+        """Execute a command as `Server` does. The reply is delayed until the server is done."""
         reply = super().execute(end, words)
         script = _NAMES.get(words[1], "") if words[0] == b"EVALSHA" else ""
         scripts, own = _EACH.get(script, ((script,), 0))
@@ -104,12 +107,12 @@ class BusyServer(Server):
         return reply
 
     def push(self) -> None:
-        """A connection is notified."""
+        """Record that a connection is notified."""
         self._tally.pushes += 1
         self._work(self._costs.get("push", 0.0))
 
     def when_done(self, call: Callable[[bytes], None], data: bytes) -> None:
-        """Call once everything that was asked is done."""
+        """Call back once the server has done all earlier work."""
         self.world.at(max(self.world.now, self._busy_until), call, data)
 
     def _work(self, seconds: float) -> None:
@@ -133,7 +136,7 @@ class _BusyEnd(End):
 
 
 class _Later:
-    """Stands for the connection: what the server says leaves once it is done."""
+    """Delay the answers on a connection until the server is done."""
 
     def __init__(self, server: BusyServer, connection: Connection) -> None:
         self._server = server

@@ -1,4 +1,7 @@
-"""Calculated: where each resource runs out, from what was measured and simulated; nothing here is assumed but what it names."""
+"""Calculate the limit of each resource from the measured and the simulated figures.
+
+The constants of this module are the only assumptions.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,11 @@ from typing import Any
 __all__ = ["SHARE", "calculate"]
 
 SHARE = 0.5
-"""Of one core of each server: Redis executes commands on one, and above this latency grows and a burst finds no room."""
+"""Share of one core of each server that may be used.
+
+Redis executes commands on one core. Above this share the latency grows, and there is no room for a
+burst.
+"""
 
 _CLIENTS = (10, 100, 1_000, 10_000, 100_000)
 _RESOURCES = (1, 1_000, 10_000, 100_000, 1_000_000)
@@ -19,13 +26,13 @@ _DOWN = (0.01, 0.001)
 
 
 def calculate(measured: dict[str, Any], simulated: dict[str, Any]) -> dict[str, Any]:
-    """Everything that follows."""
+    """Return all calculated figures."""
     commands, memory = measured["commands"], measured["memory"]
     pair = {
         how: commands["acquire"][how] + commands["release"][how] for how in ("single", "pipelined")
     }
     most = 1e6 * SHARE / pair["single"]
-    # A renewal reaches every node once for each lease and third of the ttl.
+    # Each lease is renewed on every node three times per ttl.
     renewals = {str(ttl): 3 * commands["extend"]["pipelined"] / ttl for ttl in _TTLS}
     held = memory["lock"] + memory["tracked"]
     asks, pushes = _per_waiting_process(simulated["contention"])
@@ -92,7 +99,10 @@ def calculate(measured: dict[str, Any], simulated: dict[str, Any]) -> dict[str, 
 
 
 def _no_majority(nodes: int, down: float) -> float:
-    """How likely it is that too few nodes are up, if each is down for a share of time, independently."""
+    """Return the probability that too few nodes are up.
+
+    Each node is down for a share of time, independently of the others.
+    """
     bears = (nodes - 1) // 2
     return sum(
         math.comb(nodes, dead) * down**dead * (1 - down) ** (nodes - dead)
@@ -101,7 +111,10 @@ def _no_majority(nodes: int, down: float) -> float:
 
 
 def _per_waiting_process(contention: list[dict[str, Any]]) -> tuple[float, float]:
-    """How often each asks the lead node in vain between two hand-overs, and how often it is told that the key is gone."""
+    """Return the refused requests and the pushes of each process per hand-over.
+
+    A process sends the requests to the lead node, which notifies it of a deleted key.
+    """
     most = max(contention, key=lambda row: row["processes"])
     asks = max(0.0, most["commands"] - 2 * most["nodes"])
     return asks / most["processes"], most["pushes"] / most["processes"]

@@ -1,4 +1,4 @@
-"""Measured: what an acquisition costs the process that asks, by the number of nodes."""
+"""Measure the CPU time of a client process per acquisition, by the number of nodes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _COROUTINES = 100
 
 
 def measure_client(nodes: int, cycles: int) -> float:
-    """Acquire and release names that nobody disputes, a hundred coroutines at a time.
+    """Acquire and release names without contention, with a hundred coroutines.
 
     Args:
-        nodes: How many real servers.
-        cycles: How many acquisitions, after half as many for warming up.
+        nodes: Number of real servers.
+        cycles: Number of acquisitions, after half as many for the warm-up.
 
     Returns:
-        Microseconds of CPU of the client's process for each.
+        Microseconds of CPU of the client's process per acquisition.
     """
     with LocalNodes(nodes) as servers:
         return asyncio.run(_measure(servers.urls, cycles))

@@ -1,4 +1,7 @@
-"""Draws the study's figures: `drawing.py SCALING.json FOLDER`; it runs where matplotlib is, and nothing of the library."""
+"""Draw the figures of the study: `drawing.py SCALING.json FOLDER`.
+
+This program runs in an environment that contains matplotlib but not the library.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,13 @@ mpl.rcParams.update(
     {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True}
 )
 
-# Okabe and Ito's colours, which those who see no red or no green can tell apart.
+# These are the colours of Okabe and Ito. People with a colour vision deficiency can distinguish
+# them.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6D31")
 
 
 def main(source: Path, folder: Path) -> None:
-    """Draw all and print the files written."""
+    """Draw all figures, and print the written files."""
     document = json.loads(source.read_text(encoding="utf-8"))
     simulated, calculated = document["simulated"], document["calculated"]
     figures = {

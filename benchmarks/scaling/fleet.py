@@ -1,8 +1,8 @@
-"""Simulated: many processes with the real library over simulated networks and servers, in virtual time; it judges nothing.
+"""Simulate many processes that run the real library, in virtual time.
 
-The servers are those of tests/simulation, and each is as busy as a real one: a command occupies it
-for as long as was measured, and its answer comes after those before it. The processes themselves
-take no time.
+The networks and servers are simulated. The servers are those of tests/simulation, and each is as
+busy as a real one. A command occupies the server for the measured time, and its answer leaves after
+the earlier answers. The processes themselves take no time.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ LATE = 0.005
 """Share of messages that come late."""
 
 CLOCKS_APART = 0.005
-"""Seconds by which wall clocks are wrong either way: what NTP keeps without effort."""
+"""Seconds by which wall clocks are fast or slow. NTP keeps this bound easily."""
 
 
 class Network:
-    """How far apart things are.
+    """The distance between processes and nodes.
 
     Args:
-        least: Seconds one way to the nearest node.
-        most: Seconds one way to the farthest.
-        spread: Seconds of an exponential distribution on top.
-        node_timeout: What a user would set there.
-        lost: Late messages are lost and sent again after 0.2 s or more; else they take up to a
-            hundred times longer.
+        least: Seconds of one way to the nearest node.
+        most: Seconds of one way to the farthest node.
+        spread: Mean of an exponential distribution that is added, in seconds.
+        node_timeout: The `node_timeout` that a user would set.
+        lost: True if late messages are lost and sent again after 0.2 s or more. Otherwise they
+            take up to a hundred times longer.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Network:
         self._tail, self._loss = (0.0, LATE) if lost else (LATE, 0.0)
 
     def profile(self, rng: Random) -> Profile:
-        """The way between a process and a node, wherever they are."""
+        """Return the way between a process and a node at random places."""
         return Profile(rng.uniform(self.least, self.most), self.spread, self._tail, self._loss)
 
 
@@ -60,19 +60,19 @@ NETWORKS = {
     "across zones": Network(0.0005, 0.002, 0.0004, 0.1),
     "across continents": Network(0.01, 0.08, 0.003, 0.5, lost=True),
 }
-"""The ranges are those of tests/simulation/plan.py."""
+"""The networks by name. The ranges are those of tests/simulation/plan.py."""
 
 
 class Member:
     """One process with its manager.
 
     Args:
-        fleet: Whose.
-        index: Which.
+        fleet: The fleet of the process.
+        index: The number of the process.
 
     Attributes:
-        redlock: Its manager, at its defaults but for `ttl` and `node_timeout`.
-        rng: Of its workload.
+        redlock: The manager. Its options are the defaults, except `ttl` and `node_timeout`.
+        rng: Random numbers of its workload.
     """
 
     def __init__(self, fleet: Fleet, index: int) -> None:
@@ -98,10 +98,10 @@ class Member:
         self.main = self.loop.create_task(self._main())
 
     def greeted(self, address: str) -> None:
-        """A hook of the simulated surroundings; nothing is judged here."""
+        """Do nothing. The simulated surroundings call this hook."""
 
     def adopted(self, loop: ProcessLoop, holding: object) -> None:
-        """See `greeted`."""
+        """Do nothing, see `greeted`."""
 
     async def _main(self) -> None:
         await asyncio.sleep(0.05 * self.rng.random())
@@ -113,17 +113,18 @@ class Member:
 
 
 class Fleet:
-    """Processes, servers and the network between them.
+    """The processes, the servers and the network between them.
 
     Args:
-        processes: How many.
-        nodes: How many servers.
-        network: How far apart.
-        costs: Seconds that a server needs; see `BusyServer`.
+        seed: Seed of all random numbers.
+        processes: Number of processes.
+        nodes: Number of servers.
+        network: The distance between processes and nodes.
+        costs: Seconds that a server needs, see `BusyServer`.
 
     Attributes:
-        counting: True while what happens counts.
-        over: True when all shall come to an end.
+        counting: True in the measured time.
+        over: True when all processes must end.
     """
 
     def __init__(
@@ -148,16 +149,16 @@ class Fleet:
         warm_up: float = 0.0,
         enough: Callable[[], bool] = lambda: False,
     ) -> float:
-        """Let every process do these things at once, until `over`.
+        """Let every process run these coroutines at once, until `over`.
 
         Args:
-            seconds: How long at most.
-            works: Coroutine functions that end by themselves or soon after `over`.
-            warm_up: Seconds before, which are not counted.
-            enough: Ends it earlier.
+            seconds: The longest measured time.
+            works: Coroutine functions that return, at the latest soon after `over`.
+            warm_up: Seconds before the measured time.
+            enough: Ends the measured time earlier when it returns True.
 
         Returns:
-            The seconds that were counted.
+            The measured seconds.
         """
         self.works = works
         self.begun.open()
@@ -171,7 +172,7 @@ class Fleet:
         return self.world.now - since
 
     def end(self) -> None:
-        """Let everybody come to an end: what is not over by itself is cancelled."""
+        """Cancel the processes that still run, and raise the first error of the others."""
         self.over = True
         for member in self.members:
             member.loop.within(member.main.cancel)
@@ -182,7 +183,7 @@ class Fleet:
 
     def _run(self, seconds: float, stop: Callable[[], bool]) -> None:
         until = self.world.now + seconds
-        # In slices, for a world takes a great many events for a loop without end.
+        # The world runs in slices. It would take a long run with many events for an endless loop.
         while self.world.now < until and not stop():
             self.world.run(min(until, self.world.now + 0.02), lambda: False)
 
@@ -191,7 +192,7 @@ class Fleet:
 
 
 class _Gate:
-    """What the members of several loops wait for."""
+    """A gate for which the members of several loops wait."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
@@ -205,7 +206,7 @@ class _Gate:
         return future.__await__()
 
     def open(self) -> None:
-        """Let all go on."""
+        """Open the gate for all members."""
         self._open = True
         for future in self._waiting:
             if not future.done():
@@ -214,7 +215,7 @@ class _Gate:
 
 @contextmanager
 def simulated() -> Iterator[None]:
-    """For the time of some fleets: the library in simulated surroundings."""
+    """Run the library in simulated surroundings while the context is open."""
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Words and figures as the page has them, and the page itself; it knows nothing of the study."""
+"""Format figures for the page, and write them between its marks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["both", "ms", "number", "rare", "size", "table", "write_page"]
 
 
 def write_page(page: Path, parts: dict[str, str]) -> None:
-    """Replace what is between the marks of the page.
+    """Replace the text between the marks of the page.
 
     Raises:
-        ValueError: A mark is missing, or is nobody's.
+        ValueError: A mark is missing, or no part belongs to a mark.
     """
     text = page.read_text(encoding="utf-8")
     marks = re.findall(r"<!-- scaling:(\w+):begin -->", text)
@@ -40,7 +40,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def ms(seconds: float | None) -> str:
-    """Milliseconds in three digits."""
+    """Return milliseconds with three digits."""
     if seconds is None:
         return "-"
     value = seconds * 1e3
@@ -48,7 +48,7 @@ def ms(seconds: float | None) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits at most."""
+    """Return a number with three digits at most."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
@@ -57,7 +57,7 @@ def both(row: dict[str, Any]) -> str:
 
 
 def rare(share: float) -> str:
-    """A share of time, and what it is in a year."""
+    """Return a share of time as a time per year."""
     seconds = share * 365 * 86_400
     for unit, large in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0)):
         if seconds >= large:

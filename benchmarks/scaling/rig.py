@@ -1,4 +1,4 @@
-"""One real server and the library's own commands for it, packed; and what it says that they cost it."""
+"""Pack the library's commands for one real server, and read their cost from the server."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _GUARD_MS = 60_000
 
 
 class Rig:
-    """One server with a trusted marker, and what is to be asked of it.
+    """One server with a trusted marker, and the commands for it.
 
     Args:
-        server: Running, and nobody else's.
-        names: How many locks a round takes.
+        server: A running server without other clients.
+        names: Number of locks in a round.
     """
 
     def __init__(self, server: LocalServer, names: int) -> None:
@@ -41,20 +41,20 @@ class Rig:
         self.wipe()
 
     def wipe(self) -> None:
-        """Forget all locks and counters."""
+        """Delete all locks and counters, and write the marker again."""
         self.wire.ask("FLUSHALL")
         self.wire.ask("SET", MARKER_KEY, self.kind.own_marker)
 
     def key(self, number: int) -> tuple[bytes, ...]:
-        """One lock's keys: a name of usual length."""
+        """Return the keys of one lock, with a name of usual length."""
         return (b"orders:%09d" % number,)
 
     def slot(self, number: int) -> tuple[bytes, ...]:
-        """One lock's fence counter; neighbours have different ones."""
+        """Return the fence counter of one lock. Neighbours have different counters."""
         return (b"%d" % (number % SLOTS),)
 
     def acquire(self, token: bytes, fence: int, kind: LockKind | None = None) -> list[Command]:
-        """The first round of an acquire, for each lock."""
+        """Return the first round of an acquire, for each lock."""
         kind = kind or self.kind
         ttl = b"%d" % _TTL
         return [
@@ -63,25 +63,25 @@ class Rig:
         ]
 
     def release(self, token: bytes) -> list[Command]:
-        """A release of each lock."""
+        """Return a release of each lock."""
         return [self.kind.releasing(self.key(n), token, 0.0) for n in range(self.names)]
 
     def confirm(self, token: bytes, fence: int) -> list[Command]:
-        """The second round of an acquire, for each lock."""
+        """Return the second round of an acquire, for each lock."""
         return [
             self.kind.confirming(self.key(n), self.slot(n), token, fence + n)
             for n in range(self.names)
         ]
 
     def repair(self, token: bytes, fence: int) -> list[Command]:
-        """Each lock set again."""
+        """Return a repair of each lock."""
         return [
             self.kind.repairing_of(self.key(n), self.slot(n), token, _TTL, fence + n)
             for n in range(self.names)
         ]
 
     def batches(self, script: Script, token: bytes, size: int = BATCH) -> list[Command]:
-        """Renewals or looks, many locks in one command as the library sends them."""
+        """Return renewals or checks, with many locks in one command as the library sends them."""
         calls = []
         first: tuple[int, ...] = (_TTL,) if script is self.kind.extend else ()
         for start in range(0, self.names, size):
@@ -91,7 +91,7 @@ class Rig:
 
 
 def used(server: LocalServer) -> tuple[float, float]:
-    """Seconds of CPU since its start, and microseconds within scripts."""
+    """Return the seconds of CPU since the server's start, and the microseconds within scripts."""
     info = server.info()
     fields = dict(
         pair.split("=") for pair in _statistics(server).get("cmdstat_evalsha", "usec=0").split(",")

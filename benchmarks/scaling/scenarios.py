@@ -1,4 +1,4 @@
-"""What is simulated: latency by distance and nodes, contention on one lock, a mix of hot and cold names, rising load."""
+"""Simulate latency, contention, a mix of hot and cold names, and rising load."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _TASKS = 5
 def latency(
     network: str, nodes: int, condition: str, costs: Mapping[str, float], size: tuple[int, int]
 ) -> dict[str, Any]:
-    """Acquisitions that nobody disputes, one after the other.
+    """Simulate acquisitions without contention, one after the other.
 
     Args:
-        network: How far apart things are.
-        nodes: How many there are.
+        network: The name of the network.
+        nodes: Number of nodes.
         condition: One of `CONDITIONS`.
-        costs: Of the servers.
-        size: Processes, each placed elsewhere, and acquisitions of each.
+        costs: Costs of the servers.
+        size: Number of processes, each at another place, and of acquisitions of each.
     """
     processes, each = size
     times: list[float] = []
@@ -60,15 +60,15 @@ def latency(
 def contention(
     network: str, nodes: int, processes: int, costs: Mapping[str, float], most: tuple[int, float]
 ) -> dict[str, Any]:
-    """Processes that all want one lock all the time, and give it back at once.
+    """Simulate processes that contend for one lock, with holds of 0.
 
     Args:
-        network: How far apart things are.
-        nodes: How many there are.
-        processes: How many want it.
-        costs: Of the servers.
-        most: Hand-overs, and seconds, after which it is enough; as many seconds again are for
-            warming up.
+        network: The name of the network.
+        nodes: Number of nodes.
+        processes: Number of processes.
+        costs: Costs of the servers.
+        most: The largest number of hand-overs and the longest time in seconds. The warm-up takes
+            a quarter of this time.
     """
     turns: list[str] = []
     fleet = Fleet(2, processes, nodes, NETWORKS[network], costs)
@@ -110,14 +110,16 @@ def mix(
     costs: Mapping[str, float],
     seconds: float,
 ) -> dict[str, Any]:
-    """Processes of five tasks each in one zone; each takes a lock, gives it back at once, and thinks for 20 ms.
+    """Simulate processes of five tasks each in one zone.
+
+    Each task acquires a lock, releases it at once, and sleeps for 20 ms on average.
 
     Args:
-        pick: Draws whether it is the hot one, and the name.
-        nodes: How many there are.
-        processes: How many.
-        costs: Of the servers.
-        seconds: How long, after half as long for warming up.
+        pick: Draws a name, and whether the name is the hot one.
+        nodes: Number of nodes.
+        processes: Number of processes.
+        costs: Costs of the servers.
+        seconds: The measured time, after a warm-up of half this time.
     """
     times: dict[bool, list[float]] = {False: [], True: []}
     fleet = Fleet(3, processes, nodes, NETWORKS["one zone"], costs)
@@ -153,14 +155,16 @@ def mix(
 def load(
     nodes: int, rate: float, processes: int, costs: Mapping[str, float], seconds: float
 ) -> dict[str, Any]:
-    """Acquisitions of names that nobody else wants, begun at random moments at a given rate, in one zone.
+    """Simulate acquisitions without contention at a given rate, in one zone.
+
+    The acquisitions begin at random times.
 
     Args:
-        nodes: How many there are.
-        rate: Acquisitions a second of all processes together.
-        processes: How many.
-        costs: Of the servers.
-        seconds: How long, after half as long for warming up.
+        nodes: Number of nodes.
+        rate: Acquisitions per second of all processes together.
+        processes: Number of processes.
+        costs: Costs of the servers.
+        seconds: The measured time, after a warm-up of half this time.
     """
     times: list[float] = []
     fleet = Fleet(4, processes, nodes, NETWORKS["one zone"], costs)
@@ -196,7 +200,7 @@ def _second_rounds(fleet: Fleet) -> int:
 
 
 def _percentiles(times: Sequence[float]) -> dict[str, float | None]:
-    """Median and 99th percentile in seconds; None of nothing."""
+    """Return the median and the 99th percentile in seconds, None for too few values."""
     if len(times) < 2:
         return {"count": len(times), "p50": None, "p99": None}
     cuts = statistics.quantiles(times, n=100, method="inclusive")

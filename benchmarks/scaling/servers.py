@@ -1,4 +1,4 @@
-"""Measured: what each of the library's commands costs a real server in processor time, and what it keeps in memory."""
+"""Measure the CPU time and the memory that the library's commands need on a real server."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def measure_commands(names: int, rounds: int) -> tuple[dict[str, dict[str, float
 
     Args:
         names: Locks per round.
-        rounds: How often; the least is returned, for other work on the machine only adds.
+        rounds: Number of rounds. The least value counts, because other work on the machine only
+            adds CPU time.
 
     Returns:
-        Per command: `script`, what the server counts for the script itself; `pipelined`, with
-        reading and writing, fifty
-        commands in one packet; `single`, each command in a packet of its own, from fifty
-        connections in turn. And the
-        largest factor by which rounds of one figure differ.
+        Three figures per command, and the largest factor by which rounds of one figure differ.
+        `script` is the server's own count for the script. `pipelined` contains reading and
+        writing, with fifty commands in one packet. `single` has each command in a packet of its
+        own, from fifty connections in turn.
     """
     with LocalNodes(1) as nodes, ExitStack() as stack:
         rig = Rig(nodes[0], names)
@@ -70,7 +70,7 @@ def measure_commands(names: int, rounds: int) -> tuple[dict[str, dict[str, float
 
 
 def _in_turn(wires: Sequence[Wire], calls: Sequence[bytes]) -> list[Any]:
-    """Each connection has one command under way, as many processes with one request each."""
+    """Send commands with one pending command per connection, as many processes would."""
     replies = []
     for start in range(0, len(calls), len(wires)):
         part = calls[start : start + len(wires)]
@@ -84,7 +84,10 @@ def _in_turn(wires: Sequence[Wire], calls: Sequence[bytes]) -> list[Any]:
 def _round(
     rig: Rig, send: Callable[[Sequence[bytes]], list[Any]]
 ) -> dict[str, tuple[float, float]]:
-    """Each command once for every lock: microseconds of CPU with the network, and of the script alone."""
+    """Run each command once for every lock.
+
+    Return the microseconds of CPU with the network, and of the script alone.
+    """
     found = {}
     for name, calls, good in _steps(rig):
         cpu, script = used(rig.server)
@@ -100,9 +103,17 @@ def _round(
 
 
 def _steps(rig: Rig) -> Iterator[tuple[str, list[Command], Callable[[Command, Any], bool]]]:
-    """What is asked in turn, each on the state that the one before has left, and how a right answer looks."""
-    one: Callable[[Command, Any], bool] = lambda _, reply: reply == 1  # noqa: E731
-    every: Callable[[Command, Any], bool] = lambda call, reply: reply == len(call.keys)  # noqa: E731
+    """Yield the commands in order, with a check of the replies.
+
+    Each step runs on the state that the step before has left.
+    """
+
+    def one(call: Command, reply: Any) -> bool:
+        return bool(reply == 1)
+
+    def every(call: Command, reply: Any) -> bool:
+        return bool(reply == len(call.keys))
+
     rig.wipe()
     fence = time.time_ns() // 1000
     yield "acquire", rig.acquire(b"a" * 32, fence), one
@@ -119,7 +130,10 @@ def _steps(rig: Rig) -> Iterator[tuple[str, list[Command], Callable[[Command, An
 def measure_batches(
     sizes: Sequence[int], names: int, *, all_servers: bool
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Measure batches of several sizes, on the default server or on all versions at hand: microseconds of CPU per lock."""
+    """Measure batches of several sizes, in microseconds of CPU per lock.
+
+    The batches run on the default server, or on all versions at hand.
+    """
     default = find_server()
     found: dict[str, dict[str, dict[str, float]]] = {}
     for version in at_hand():
@@ -149,7 +163,7 @@ def _batch(rig: Rig, script: Script, size: int) -> float:
 
 
 def measure_pushes(watchers: Sequence[int], names: int) -> dict[str, float]:
-    """Measure what a release costs that so many connections want to hear of: microseconds of server CPU per release."""
+    """Measure releases that notify many connections, in microseconds of CPU per release."""
     found = {}
     with LocalNodes(1) as nodes, ExitStack() as stack:
         rig = Rig(nodes[0], names)
@@ -161,7 +175,7 @@ def measure_pushes(watchers: Sequence[int], names: int) -> dict[str, float]:
             fence = time.time_ns() // 1000
             rig.wire.ask_all([call.packed for call in rig.acquire(b"a" * 32, fence)], 50)
             for wire in wires:
-                # What a refused acquire reads is tracked, as a waiter's look at its place is.
+                # A refused acquire reads the key, so the server tracks the key for this connection.
                 wire.ask_all(
                     [
                         part
@@ -172,7 +186,7 @@ def measure_pushes(watchers: Sequence[int], names: int) -> dict[str, float]:
                 )
                 wire.pushes = 0
             before = used(nodes[0])[0]
-            # One at a time: a herd is woken by one release.
+            # The releases are sent one at a time, because one release wakes many waiters.
             rig.wire.ask_all([call.packed for call in rig.release(b"a" * 32)], 1)
             found[str(count)] = (used(nodes[0])[0] - before) * 1e6 / names
             for wire in wires:
@@ -183,7 +197,11 @@ def measure_pushes(watchers: Sequence[int], names: int) -> dict[str, float]:
 
 
 def measure_memory(locks: int, connections: int) -> dict[str, float]:
-    """Measure what a server keeps: bytes per lock, per tracked key of a connection, per connection, and for all counters."""
+    """Measure the memory of a server in bytes.
+
+    The figures are bytes per lock, per tracked key of a connection, per connection, and for all
+    counters.
+    """
     with LocalNodes(1) as nodes, ExitStack() as stack:
         server = nodes[0]
         rig = Rig(server, locks)

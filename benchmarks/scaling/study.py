@@ -1,4 +1,4 @@
-"""The whole study as data: what is measured, simulated and calculated, in full or in a size that takes seconds."""
+"""Run the whole study, in full or in a size that takes seconds."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ __all__ = ["FULL", "QUICK", "Size", "run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much is done.
+    """The size of the study.
 
     Attributes:
-        names: Locks per measurement of a command, and of memory.
-        rounds: Measurements of each command and of the client, of which the least counts.
-        watchers: Connections that a release is pushed to.
-        batches: Leases per command.
-        all_servers: Batches on all server versions at hand.
-        cycles: Acquisitions by which the client is measured.
-        nodes: How many nodes.
-        networks: Between them.
-        conditions: Of them.
-        latency: Processes, and acquisitions of each.
-        contenders: Processes that want one lock.
-        hand_overs: Hand-overs, and simulated seconds, after which it is enough.
-        shares: Of acquisitions that are of the one hot name.
-        resources: Names to draw from.
-        mix: Processes, and simulated seconds.
-        loads: Acquisitions a second as a share of what a server's core can do.
+        names: Locks per measurement of a command, and per measurement of memory.
+        rounds: Measurements of each command and of the client. The least value counts.
+        watchers: Numbers of connections that a release notifies.
+        batches: Numbers of leases per command.
+        all_servers: True for batches on all available server versions.
+        cycles: Acquisitions per measurement of the client.
+        nodes: Numbers of nodes.
+        networks: Names of networks.
+        conditions: Conditions of the nodes.
+        latency: Number of processes, and acquisitions of each.
+        contenders: Numbers of processes that contend for one lock.
+        hand_overs: The largest number of hand-overs, and the longest simulated time in seconds.
+        shares: Shares of acquisitions on the hot name.
+        resources: Numbers of names.
+        mix: Number of processes, and simulated seconds.
+        loads: Acquisitions per second as a share of the limit of a server's core.
     """
 
     names: tuple[int, int]
@@ -106,11 +106,11 @@ QUICK = Size(
 
 
 def run(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
-    """Do all of it.
+    """Measure, simulate and calculate.
 
     Args:
-        size: How much.
-        say: Told what is going on.
+        size: The size of the study.
+        say: Callback that shows the progress.
     """
     measured = _measured(size, say)
     pushes = {int(count): usec for count, usec in measured["pushes"].items()}
@@ -146,7 +146,7 @@ def _measured(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     measured["locks"] = many
     measured["memory"] = measure_memory(many, max(size.watchers))
     say("measuring the client")
-    # In turn, for the machine's mood changes.
+    # The node counts take turns, because the speed of the machine changes.
     runs = [
         {nodes: measure_client(nodes, size.cycles) for nodes in size.nodes}
         for _ in range(size.rounds)
@@ -175,7 +175,7 @@ def _simulated(
                 )
     hand_overs, seconds = size.hand_overs
     for processes in size.contenders:
-        # With many, each hand-over is a great deal to simulate.
+        # The simulation of a hand-over is slow with many processes.
         enough = hand_overs // (1 if processes <= 20 else 2), seconds
         add(
             "contention",

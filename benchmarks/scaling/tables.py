@@ -1,4 +1,4 @@
-"""Turns the study's figures into the tables of docs/scaling.md; it computes nothing."""
+"""Format the figures of the study as the tables of docs/scaling.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LABELS = {
 
 
 def sections(document: dict[str, Any]) -> dict[str, str]:
-    """Markdown by the name of its mark."""
+    """Return the Markdown of each mark."""
     return {
         "machine": _machine(document),
         "short": "\n".join(f"* {line}" for line in summary(document)),
@@ -58,11 +58,12 @@ def _machine(document: dict[str, Any]) -> str:
     machine = document["machine"]
     load = machine["load_average"][0]
     return (
-        f"Measured on {machine['cores']} cores ({machine['cpu']}), {machine['system']}, CPython {machine['python']}; "
-        f"{machine['server'].partition(' sha=')[0]}; on {document['started'][:10]} in {document['seconds'] / 60:.0f} minutes, "
-        f"with a load average of {load:g} from other work. The figures of one command differed by up to a factor of "
-        f"{document['measured']['spread']:.1f} between rounds. "
-        "Other machines have other figures, in about the same proportions."
+        f"Measured on {machine['cores']} cores ({machine['cpu']}), {machine['system']}, CPython "
+        f"{machine['python']}; {machine['server'].partition(' sha=')[0]}; on "
+        f"{document['started'][:10]} in {document['seconds'] / 60:.0f} minutes, with a load "
+        f"average of {load:g} from other work. The figures of one command differed by up to a "
+        f"factor of {document['measured']['spread']:.1f} between rounds. Other machines have other "
+        "figures, in about the same proportions."
     )
 
 
@@ -83,7 +84,8 @@ def _commands(measured: dict[str, Any]) -> str:
     )
     client = measured["client"]
     head = ["the asking process, CPU in µs", *(f"{nodes} nodes" for nodes in client)]
-    return f"{commands}\n\n{table(head, [['acquire and release', *(f'{usec:.0f}' for usec in client.values())]])}"
+    row = ["acquire and release", *(f"{usec:.0f}" for usec in client.values())]
+    return f"{commands}\n\n{table(head, [row])}"
 
 
 def _batches(measured: dict[str, Any]) -> str:

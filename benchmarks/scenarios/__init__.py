@@ -1,4 +1,4 @@
-"""The scenarios, one module each, by the names that the command line knows; it never runs one by being imported."""
+"""List the scenarios by their names on the command line, one module each."""
 
 from __future__ import annotations
 
@@ -56,4 +56,4 @@ SCENARIOS: Final[dict[str, Callable[[Settings], Outcome]]] = {
     "sync": sync.run,
     "imports": imports.run,
 }
-"""In the order in which they run."""
+"""The scenarios in the order in which they run."""

@@ -1,4 +1,4 @@
-"""Four processes that want the same lock: how fast it goes round, in equal shares, and never to two at once."""
+"""Measure four processes that contend for one lock: rate, shares and overlaps."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PROCESSES: Final = 4
 _LONG_SECONDS: Final = 10.0
 _HUNG: Final = 0.8
 
-# A peer that gets through about once in a second is not worth more of the reader's time.
+# aioredlock acquires the lock about once per second, so it runs for a short time only.
 _PEER_ROUNDS: Final = 3
 _PEER_SECONDS: Final = 3.0
 
-# Waiters per process, one node hung, bar for the sum.
+# Each case has the waiters per process, whether one node hangs, and the bar for the rate.
 _CASES: Final = (
     (25, False, 3000.0),
     (25, True, 3000.0 * _HUNG),
@@ -34,7 +34,10 @@ _CASES: Final = (
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure ours in every case; aioredlock, which hardly moves here, for a short time in the first."""
+    """Measure ours in every case, and aioredlock in the first case.
+
+    aioredlock runs for a short time only, because it gets the lock about once per second.
+    """
     outcome = Outcome(
         f"Contention between {_PROCESSES} processes, one lock, hold 0",
         (
@@ -55,13 +58,14 @@ def run(settings: Settings) -> Outcome:
                 continue
             for waiters, hung, _ in _CASES if client.name == "ours" else _CASES[:1]:
                 settings.say(
-                    f"contention: round {number + 1}/{settings.rounds}, {client.name}, {waiters} waiters each"
+                    f"contention: round {number + 1}/{settings.rounds}, {client.name}, {waiters} "
+                    "waiters each"
                 )
                 about = {"round": number, "client": client.name, "waiters": waiters, "hung": hung}
                 seconds = settings.seconds(1.5, 1.0) if client.name == "ours" else _PEER_SECONDS
                 if client.name == "ours" and not hung and waiters > 1 and number == 0:
-                    # Shares are promised over ten seconds; the other rounds are there for the
-                    # speed.
+                    # The bar of the share is for ten seconds. The other rounds measure the rate
+                    # only.
                     seconds = settings.seconds(_LONG_SECONDS, 2.0)
                 outcome.raw.append(
                     about | _measured(client, waiters, number % 5 if hung else None, seconds)
@@ -114,8 +118,8 @@ def _measured(client: Client, waiters: int, hung: int | None, seconds: float) ->
     total = sum(figures["acquired"] for figures in processes)
     return {
         "seconds": seconds,
-        # The one that held it before may be in another process: every acquisition counts, as no
-        # waiter can take two turns.
+        # The previous holder may be in another process. Every acquisition counts, because a waiter
+        # cannot acquire the lock twice in a row.
         "handovers_per_second": sum(
             figures["acquired"] / figures["seconds"] for figures in processes
         ),

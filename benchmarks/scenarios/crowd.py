@@ -1,4 +1,4 @@
-"""Measure crowds of processes on one lock: the price of waiting, and of dead and stopped waiters."""
+"""Measure crowds of processes on one lock: the cost of waiting, and of dead and stopped waiters."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _LONGEST_WAIT_FOR_FIGURES: Final = 20.0
 _TTL_OF_THE_KILLED: Final = 2.0
 _PROCESSES: Final = 12
 _KILLED: Final = 3
-# As long as the waiter of `woken` sleeps before what it waits for ends.
+# The waiter of `woken` sleeps as long before the lock ends.
 _PAUSE: Final = 0.03
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure every chosen case; this checkout and the other trees take turns."""
+    """Measure every chosen case. This checkout and the other trees take turns."""
     sources = {"ours": Client("ours", _DRIVER)}
     for path in settings.libraries:
         sources[labelled(path, sources)] = Client("ours", _DRIVER, source=path.resolve())
@@ -99,7 +99,7 @@ def _task(
     warmup: float,
 ) -> dict[str, Any]:
     phase = {"name": "crowd", "same": "crowd", "hold": hold, "seconds": seconds}
-    # A window that waited for its first acquisition would leave out the starving processes.
+    # Processes that starve would be left out if the window waited for their first acquisition.
     phase |= {"open": 0.0, "warmup": warmup, "grace": 0.1}
     return {
         "urls": nodes.urls if nodes is not None else [],
@@ -111,10 +111,10 @@ def _task(
 
 
 def _started(driver: Driver, processes: int, source: Path | None) -> list[int]:
-    """Wait until all are ready; return their process ids.
+    """Wait until all processes are ready, and return their process ids.
 
     Raises:
-        DriverFailed: One is not, or has imported another tree of the library.
+        DriverFailed: A process is not ready, or imported another tree of the library.
     """
     said = [_line(driver, 30.0) for _ in range(processes)]
     for line in said:
@@ -150,7 +150,10 @@ def _figures(driver: Driver, processes: int, seconds: float) -> list[Process]:
 
 
 def _wired(nodes: LocalNodes, hung: int | None = None) -> int:
-    """Return how many commands surely came over the wire; a hung node cannot be asked."""
+    """Return the number of commands that certainly came over the wire.
+
+    A hung node is left out, because it does not answer.
+    """
     return sum(
         wire_only(node.command("INFO", "commandstats").decode())
         for index, node in enumerate(nodes)
@@ -195,10 +198,12 @@ def _traces(folder: Path, pids: Iterable[int]) -> dict[int, list[Hold]]:
 
 
 def _stopped(folder: Path, pids: Iterable[int], count: int) -> list[int]:
-    """Stop `count` processes that do not hold the lock, and return them; a holder runs on.
+    """Stop `count` processes that do not hold the lock, and return their ids.
+
+    A process that holds the lock is resumed.
 
     Raises:
-        DriverFailed: There are not so many.
+        DriverFailed: Fewer processes wait.
     """
     stopped: list[int] = []
     for pid in pids:
@@ -217,7 +222,7 @@ def _stopped(folder: Path, pids: Iterable[int], count: int) -> list[int]:
 def _await_stop(pid: int) -> None:
     status = Path(f"/proc/{pid}/stat")
     if not status.exists():
-        # No other way to know: the process is the driver's child.
+        # The state of the process is unknown here, because it is a child of the driver.
         time.sleep(0.005)
         return
     while (
@@ -258,7 +263,7 @@ def _killed(settings: Settings, client: Client) -> dict[str, Any]:
         end = time.perf_counter()
         _figures(driver, len(alive), seconds)
         traces = _traces(folder, pids)
-    # The last hold of a process may have no end: it began, at least.
+    # The last hold of a process may have no end. Then only its start is known.
     holds = [(got, left or got) for mine in traces.values() for got, left in mine]
     return {
         "quiet_gap": longest_gap(holds, quiet, killed),
@@ -292,7 +297,7 @@ def _handover(settings: Settings, client: Client) -> dict[str, Any]:
             traces = _traces(folder, pids)
         after = _trip(nodes, settings.seconds(0.8, 0.3), 0.0)
     delays = sorted(switches(traces, begun + warmup))
-    # One trip of before and one of after: the machine may have slowed down meanwhile.
+    # One trip is measured before and one after, because the machine may slow down meanwhile.
     two_trips = before["p50"] + after["p50"]
     p50 = statistics.median(delays) if delays else None
     return {
@@ -320,5 +325,5 @@ def _woken(settings: Settings, client: Client) -> dict[str, Any]:
 
 def _herd(settings: Settings, client: Client) -> dict[str, Any]:
     driver = Client("ours", "herd_ours.py", source=client.source)
-    # Calls of scripts, as for the code of fc20555: it had no commands beside them.
+    # Only calls of scripts are counted, so that the count is the same for commit fc20555.
     return herd.measured(driver, settings.seconds(10.0, 2.0), calls)

@@ -1,4 +1,7 @@
-"""Acquire and release without contention, from one coroutine to a thousand; no faults, no waiting, no two on one name."""
+"""Measure acquire and release without contention, with 1 to 1,000 coroutines.
+
+There are no faults, and each coroutine has its own name.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,15 @@ _CLIENT_CPU_AT_MOST: Final = 1.6
 _SERVER_CPU_AT_MOST: Final = 1.8
 _SEMAPHORE_AT_LEAST: Final = 1 / 1.15
 
-# At a thousand coroutines a peer's cycle takes more than a second: a window must hold several.
+# With a thousand coroutines some cycles take more than a second. A window must contain several.
 _LONG_WINDOW: Final = 2.5
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure every client at every number of coroutines, taking turns with the other trees of the library."""
+    """Measure every client at every number of coroutines.
+
+    The clients and the other trees of the library take turns.
+    """
     clients = list(settings.clients)
     if OURS in clients:
         clients.append(SEMAPHORE)
@@ -61,7 +67,8 @@ def run(settings: Settings) -> Outcome:
                 )
                 for client in clients:
                     settings.say(
-                        f"cycle: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {client.name}"
+                        f"cycle: round {number + 1}/{settings.rounds}, {coroutines} coroutines, "
+                        f"{client.name}"
                     )
                     figures = run_client(
                         client, nodes.urls, coroutines, seconds, servers=nodes.urls
@@ -84,7 +91,7 @@ def run(settings: Settings) -> Outcome:
 def by_round(
     raw: list[dict[str, Any]], client: str, coroutines: int, *path: str
 ) -> dict[int, float]:
-    """Return one figure of one client by round; rounds without it are left out."""
+    """Return one figure of one client by round. Rounds without the figure are left out."""
     found = {}
     for row in raw:
         if row["client"] == client and row["coroutines"] == coroutines:
@@ -161,7 +168,7 @@ def _rows(medians: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _bars(raw: list[dict[str, Any]], asked: set[str]) -> Iterator[Bar]:
-    """Yield the bars against those who were asked to take part."""
+    """Yield the bars that compare ours with the clients in `asked`."""
 
     def ratio(peer: str, coroutines: int, *path: str) -> float | None:
         return paired_ratio(

@@ -1,4 +1,7 @@
-"""How soon the next candidate leads after a leader was killed or resigned, and the commands of fifty candidates."""
+"""Measure leader elections: the time to the next leader, and the commands of 50 candidates.
+
+A leader is killed, or resigns.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +33,18 @@ _TRIPS: Final = 20
 _PAUSE: Final = 0.1
 """Seconds before each round trip and each resignation.
 
-Code that has just run is several times as fast.
+Candidates are idle before they act. Code that has just run is several times as fast.
 """
 _DISTANCE: Final = 2.0
-"""Milliseconds by which answers come later in a second measurement, as in one region of a cloud.
+"""Milliseconds by which answers come later in a second measurement.
 
-Over loopback, most of the time is the time of the processors.
+The delay is that of one region of a cloud. Over loopback, most of the time is the time of the
+processors.
 """
 _SETTLED: Final = 3.0
 """Seconds after which every candidate has its place in the queue."""
 
-# Each line is an instant of the clock that all processes of a machine share.
+# Each printed time is of a clock that all processes of a machine share.
 _CANDIDATE: Final = """
 import asyncio, json, sys, time
 from aioredlock_ng import Redlock
@@ -82,8 +86,8 @@ def run(settings: Settings) -> Outcome:
     outcome = Outcome("Leader election, five nodes", ("figure", "median", "worst"))
     for number in range(settings.rounds):
         settings.say(f"election: round {number + 1}/{settings.rounds}")
-        # The floor has servers of its own: it writes a marker that the recovery guard would not
-        # trust.
+        # The floor writes a marker that the recovery guard does not trust, so it has servers of its
+        # own.
         with LocalNodes(5) as nodes:
             trip = asyncio.run(floor_trip(nodes.urls))
             with distant(nodes.urls, _DISTANCE, range(5)) as urls:
@@ -140,7 +144,8 @@ def run(settings: Settings) -> Outcome:
         at_most(f"{_CANDIDATES} candidates: commands per second on all nodes", rate, 5)
     )
     outcome.notes.append(
-        f"a round trip: the median time of an acquire of the floor after {_PAUSE:g} s without work, because candidates are idle"
+        f"a round trip: the median time of an acquire of the floor after {_PAUSE:g} s without "
+        "work, because candidates are idle"
     )
     return outcome
 
@@ -158,20 +163,20 @@ class _Process:
         )
 
     def instant(self) -> float:
-        """Return the next instant that it says."""
+        """Return the next time that the process prints."""
         output: IO[str] | None = self.popen.stdout
         assert output is not None
         return float(output.readline())
 
     def resign(self) -> float:
-        """Let it resign, and return the instant before."""
+        """Let the leader resign, and return the time before."""
         assert self.popen.stdin is not None
         self.popen.stdin.write("\n")
         self.popen.stdin.flush()
         return self.instant()
 
     def close(self) -> None:
-        """Kill it if it is still there."""
+        """Kill the process if it still runs."""
         self.popen.kill()
         self.popen.communicate()
 
@@ -184,7 +189,7 @@ def _candidates(urls: Sequence[str]) -> Iterator[tuple[_Process, _Process]]:
         with closing(_Process(urls, _TTL)) as second:
             time.sleep(_SETTLED / 2)
             yield first, second
-    # What a killed one left behind expires.
+    # The keys of a killed process expire in this time.
     time.sleep(_TTL)
 
 
@@ -193,8 +198,8 @@ def _killed(urls: Sequence[str], *, phase: float) -> float:
 
     Args:
         urls: The nodes.
-        phase: Share of the time between two renewals at which it ends, so that rounds differ in
-            what is left of its lease.
+        phase: Share of the time between two renewals after which the leader is killed. So the
+            remaining time of its lease differs between rounds.
     """
     with _candidates(urls) as (first, second):
         time.sleep(phase * _TTL / 3)
@@ -233,7 +238,10 @@ def _idle_rate(seconds: float) -> float:
 
 
 async def floor_trip(urls: Sequence[str]) -> float:
-    """Return the median time of an acquire of the floor: one round trip to a majority, through an event loop that was idle."""
+    """Return the median time of an acquire of the floor, through an idle event loop.
+
+    An acquire of the floor is one round trip to a majority.
+    """
     floor = await Floor.connect(urls)
     trips = []
     for number in range(_TRIPS):

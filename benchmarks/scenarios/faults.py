@@ -1,4 +1,4 @@
-"""A few coroutines while one of five nodes hangs, is slow, or is dead; it never breaks more than a minority."""
+"""Measure a few coroutines while one of five nodes hangs, is slow, or is dead."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ _COROUTINES: Final = 4
 _NODES: Final = 5
 _SLOW_MILLISECONDS: Final = 5
 
-# The floor and the bare client have no timeouts, and redis-py's Lock has one node: a fault of a
-# minority says nothing here.
+# The floor and the bare client have no timeouts, and redis-py's Lock has one node. A fault of a
+# minority cannot be measured with them.
 _NOT_HERE: Final = ("bare", "floor", "redis-py")
 
 
 def run_hung(settings: Settings) -> Outcome:
-    """Stop one node's process (SIGSTOP): it keeps its connections and answers nothing."""
+    """Stop the process of one node by SIGSTOP.
+
+    The node keeps its connections but does not answer.
+    """
     return _run(
         settings,
         "one node hung",
@@ -36,7 +39,10 @@ def run_hung(settings: Settings) -> Outcome:
 
 
 def run_killed(settings: Settings) -> Outcome:
-    """Kill one node's process (SIGKILL): connections to it are reset, new ones refused."""
+    """Kill the process of one node (SIGKILL).
+
+    Connections to the node are reset, and new ones are refused.
+    """
     return _run(
         settings,
         "one node killed",
@@ -46,7 +52,7 @@ def run_killed(settings: Settings) -> Outcome:
 
 
 def run_slow(settings: Settings) -> Outcome:
-    """Let one node's answers arrive 5 ms late."""
+    """Delay the answers of one node by 5 ms."""
     title = f"one node {_SLOW_MILLISECONDS} ms slow"
     return _run(settings, title, 2.0, lambda client, node: _slowed(settings, client, node))
 
@@ -102,7 +108,7 @@ def _run(
 def _broken(
     settings: Settings, client: Client, node: int, fault: Callable[[LocalNodes, int], None]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """One process: a healthy phase, the fault, and a phase that begins with it."""
+    """Run one process through a healthy phase, the fault, and a phase that begins with it."""
     healthy, faulty = settings.seconds(2.0, 0.6), settings.seconds(4.0, 1.5)
     phases = [
         {"name": "healthy", "seconds": healthy},
@@ -116,7 +122,10 @@ def _broken(
 
 
 def _slowed(settings: Settings, client: Client, node: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two processes, one after the other: all nodes direct, then one of them through the proxy."""
+    """Run two processes, one after the other.
+
+    The first reaches all nodes directly. The second reaches one node through the proxy.
+    """
     seconds = settings.seconds(2.0, 0.6)
     phases = [{"name": "cycle", "seconds": seconds}]
     with LocalNodes(_NODES) as nodes:
@@ -170,7 +179,7 @@ def _row(summary: dict[str, Any]) -> tuple[str, ...]:
     def shown(value: float | None, factor: float = 1e3, digits: int = 3) -> str:
         return "-" if value is None else f"{value * factor:,.{digits}f}"
 
-    # A client with a cycle that never ended has no median worth comparing.
+    # If a cycle never ended, the median of the others cannot be compared.
     ratio = (
         "hangs" if summary["p50"] is None and summary["stuck"] else shown(summary["ratio"], 1, 2)
     )

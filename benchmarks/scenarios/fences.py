@@ -1,4 +1,7 @@
-"""What fences and the recovery guard cost: the same client with and without them, and how rare second rounds are."""
+"""Measure the cost of fences and the recovery guard, and the number of second rounds.
+
+The same client runs with and without them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ _WAYS: Final[dict[str, dict[str, Any]]] = {
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure in turns."""
+    """Measure the three configurations in turns."""
     outcome = Outcome(
         "Fences and the recovery guard, five nodes, uncontended cycles",
         ("ours", "coroutines", "cycles/s", "p50 ms", "client CPU µs/cycle"),
@@ -44,7 +47,8 @@ def run(settings: Settings) -> Outcome:
             for coroutines, every in loads:
                 for way, options in _WAYS.items():
                     settings.say(
-                        f"fences: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {way}"
+                        f"fences: round {number + 1}/{settings.rounds}, {coroutines} coroutines, "
+                        f"{way}"
                     )
                     seconds = settings.seconds(2.0, 0.6)
                     figures = run_client(
@@ -90,7 +94,7 @@ def run(settings: Settings) -> Outcome:
         {number: row["cycle"]["p50"] for number, row in _by_round(outcome.raw, way, 1).items()}
         for way in _WAYS
     ]
-    # A second round trip would double it.
+    # A second round trip would double the p50.
     outcome.bars.append(
         at_most(
             "cycle p50 at 1 coroutine, with both / without",
@@ -112,7 +116,8 @@ def run(settings: Settings) -> Outcome:
     )
     if (flat_out := _cpu_ratio(outcome.raw, _COROUTINES, None)) is not None:
         outcome.notes.append(
-            f"flat out, {_COROUTINES} coroutines: client CPU per cycle {flat_out:.2f} of that without; each goes as fast as the"
+            f"flat out, {_COROUTINES} coroutines: client CPU per cycle {flat_out:.2f} of that "
+            "without; each goes as fast as the"
             " servers let it there, and these, busier, share the machine's cores with the client"
         )
     outcome.notes.append(

@@ -1,4 +1,4 @@
-"""A hundred waiters on one lock in one process: how fast it goes round, in which order, and at what cost on the wire."""
+"""Measure a hundred waiters of one process on one lock: rate, order and commands."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WAITERS: Final = 100
 _HOLD: Final = 0.005
 _HUNG: Final = 0.8
 
-# What each client sends; commands that its scripts run on the server are none of it.
+# Commands that each client sends, without the commands that its scripts run on the server.
 _SENT: Final = {"python-redis-lock": ("evalsha", "set", "blpop")}
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure ours with all nodes and with one hung, and the peers, taking turns."""
+    """Measure ours with all nodes and with one hung node, and the peers, in turns."""
     outcome = Outcome(
         f"Handing over, {_WAITERS} waiters on one lock, one process",
         (
@@ -66,13 +66,16 @@ def run(settings: Settings) -> Outcome:
                 if mine:
                     _summarise(outcome, client.name, hung, hold, mine)
     outcome.notes.append(
-        "floor: no lock library, an acquire and a release per hand-over and a queue; what this machine allows"
+        "floor: no lock library, an acquire and a release per hand-over and a queue; "
+        "what this machine allows"
     )
     outcome.notes.append(
-        "hand-off: from release() called to the next waiter running; commands: EVALSHA on all nodes together"
+        "hand-off: from release() called to the next waiter running; commands: "
+        "EVALSHA on all nodes together"
     )
     outcome.notes.append(
-        "python-redis-lock: threads, one node only, in its own environment, SET and BLPOP counted as well"
+        "python-redis-lock: threads, one node only, in its own environment, SET and BLPOP counted "
+        "as well"
     )
     return outcome
 
@@ -80,7 +83,10 @@ def run(settings: Settings) -> Outcome:
 def calls(
     nodes: LocalNodes, commands: Sequence[str] = ("evalsha",), hung: int | None = None
 ) -> int:
-    """Return how often the nodes have run these commands; a hung one cannot be asked."""
+    """Return how often the nodes have run these commands.
+
+    A hung node is left out, because it does not answer.
+    """
     total = 0
     for index, node in enumerate(nodes):
         if index != hung:

@@ -1,4 +1,4 @@
-"""A thousand waiters behind a holder that takes its time: what they cost the servers and the memory; nobody is timed."""
+"""Measure the commands and the memory of a thousand waiters behind a holder."""
 
 from __future__ import annotations
 
@@ -22,10 +22,16 @@ _DRIVER: Final = Client("ours", "herd_ours.py")
 
 
 def run(settings: Settings) -> Outcome:
-    """One process holds, another waits a thousand times; once, as nothing here depends on the machine's mood."""
+    """Let one process hold the lock while another waits with a thousand tasks.
+
+    The scenario runs once, because its figures hardly depend on the speed of the machine.
+    """
     seconds = settings.seconds(10.0, 4.0)
     outcome = Outcome(
-        f"{_WAITERS:,} waiters on one lock that another process keeps for {seconds:.0f} s, five nodes",
+        (
+            f"{_WAITERS:,} waiters on one lock that another process keeps for {seconds:.0f} s, "
+            "five nodes"
+        ),
         (
             "waiting",
             "commands/s in all",
@@ -59,7 +65,8 @@ def run(settings: Settings) -> Outcome:
     )
     outcome.notes.append("commands: EVALSHA on all nodes, the holder's renewals included")
     outcome.notes.append(
-        "memory: tracemalloc's difference for a thousand tasks that wait, tasks and coroutines included"
+        "memory: tracemalloc's difference for a thousand tasks that wait, tasks and coroutines "
+        "included"
     )
     where = f"{_WAITERS:,} waiters"
     outcome.bars.append(
@@ -74,12 +81,12 @@ def run(settings: Settings) -> Outcome:
 
 
 def measured(driver: Client, seconds: float, count: Callable[[LocalNodes], int]) -> dict[str, Any]:
-    """Let one process hold and another wait a thousand times.
+    """Let one process hold the lock while another waits with a thousand tasks.
 
     Args:
-        driver: Whose both are.
-        seconds: How long.
-        count: Returns how many commands the nodes have had.
+        driver: The driver of both processes.
+        seconds: The measured time.
+        count: Returns the number of commands that the nodes have read.
     """
     with LocalNodes(5) as nodes:
         task = {"urls": nodes.urls, "ttl": 10.0, "same": "herd", "waiters": _WAITERS}
@@ -92,7 +99,7 @@ def measured(driver: Client, seconds: float, count: Callable[[LocalNodes], int])
                 sent, began = count(nodes), time.monotonic()
                 time.sleep(seconds)
                 rate = (count(nodes) - sent) / (time.monotonic() - began)
-                # One is the holder's, one is ours that asks.
+                # One connection belongs to the holder, and one to this measurement.
                 connections = max(int(node.info()["connected_clients"]) for node in nodes) - 2
                 crowd.begin()
                 holder.begin()

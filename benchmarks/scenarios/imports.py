@@ -1,4 +1,4 @@
-"""What importing the package costs, over redis.asyncio and beside an older commit, in fresh processes."""
+"""Measure imports in fresh processes, compared with redis.asyncio and an older commit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TIMED: Final = (
 )
 _IMPORT: Final = "import aioredlock_ng"
 _MANAGER: Final = "from aioredlock_ng import Redlock; Redlock(['redis://127.0.0.1'])"
-"""The first manager imports redis-py as well."""
+"""Code that makes a manager. The first manager imports redis-py as well."""
 
 _REDIS, _OURS, _FIRST = "redis.asyncio", "aioredlock_ng", "aioredlock_ng and a manager"
 _OLDER, _OLDER_FIRST = f"aioredlock_ng at {_BEFORE}", f"aioredlock_ng at {_BEFORE} and a manager"
@@ -46,7 +46,10 @@ _STATEMENTS: Final = {
 
 
 def run(settings: Settings) -> Outcome:
-    """Import each in turn, after one round that writes the bytecode and warms the disk's cache."""
+    """Import each module in turn.
+
+    An unmeasured round before writes the bytecode and fills the disk cache.
+    """
     rounds = max(_ROUNDS, settings.rounds)
     settings.say(f"imports: {rounds} rounds")
     outcome = Outcome(
@@ -72,8 +75,7 @@ def run(settings: Settings) -> Outcome:
         }
         outcome.medians.append(summary)
         outcome.rows.append(_row(case, summary))
-    # CPU time, because another process that runs in between lengthens the wall time of one of the
-    # two.
+    # CPU time is compared, because another process may lengthen the wall time of one import.
     over = paired_ratio(*(_by_round(outcome.raw, case, "cpu") for case in (_FIRST, _REDIS)))
     outcome.bars.append(
         at_most(
@@ -91,7 +93,8 @@ def run(settings: Settings) -> Outcome:
             *(_by_round(outcome.raw, case, "cpu") for case in (_FIRST, _OLDER_FIRST))
         )
         outcome.notes.append(
-            f"with a manager made, which imports redis-py: {longer:.2f} times the CPU time of {_BEFORE}"
+            "with a manager made, which imports redis-py: "
+            f"{longer:.2f} times the CPU time of {_BEFORE}"
         )
     return outcome
 

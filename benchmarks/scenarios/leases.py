@@ -1,4 +1,7 @@
-"""Ten thousand leases kept alive: CPU, stalls of the event loop, connections; it never counts the time to take them."""
+"""Measure the renewal of 10,000 leases: CPU time, event loop stalls and connections.
+
+The time to acquire the leases does not count.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _HOLDERS: Final = {"ours": "hold_ours.py", "raw batching": "hold_floor.py"}
 
 
 def run(settings: Settings) -> Outcome:
-    """Hold the leases by the library and by the floor, taking turns."""
+    """Hold the leases with the library and with the floor, in turns."""
     outcome = Outcome(
         f"{_LEASES:,} leases kept alive, ttl {_TTL:.0f} s, renewed at a third of it, five nodes",
         (
@@ -63,8 +66,7 @@ def run(settings: Settings) -> Outcome:
 
 
 def _held(settings: Settings, driver_file: str) -> dict[str, Any]:
-    # Five seconds on, every lease has been renewed three times and the burst of taking them has
-    # spread.
+    # After five seconds every lease has been renewed three times, and the renewals are spread.
     settle, seconds, probe = (
         settings.seconds(5.0, 2.0),
         settings.seconds(20.0, 5.0),
@@ -96,7 +98,10 @@ def _held(settings: Settings, driver_file: str) -> dict[str, Any]:
 
 
 def _seen_by(nodes: LocalNodes) -> tuple[list[int], list[int]]:
-    """Return how many connections and keys each node has, our own connection that asks not counted."""
+    """Return the number of connections and keys of each node.
+
+    The connection that asks does not count.
+    """
     connections, keys = [], []
     for node in nodes:
         lines = node.command("CLIENT", "LIST").decode().splitlines()

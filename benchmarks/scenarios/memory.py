@@ -1,4 +1,4 @@
-"""The memory of our process while a node hangs for a minute under load; it never measures how fast that load is."""
+"""Measure the memory of our process under load while a node hangs for a minute."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ _SAMPLES_PER_SECOND: Final = 4
 
 
 def run(settings: Settings) -> Outcome:
-    """Hang one node under a closed loop and sample the resident memory from outside."""
+    """Hang one node under a closed loop, and sample the resident memory from outside."""
     seconds = settings.seconds(60.0, 12.0)
     settled = settings.seconds(_SETTLED_SECONDS, 3.0)
     outcome = Outcome(
-        f"Memory of our process while one of five nodes hangs for {seconds:.0f} s, {_COROUTINES} coroutines",
+        (
+            f"Memory of our process while one of five nodes hangs for {seconds:.0f} s, "
+            f"{_COROUTINES} coroutines"
+        ),
         (
             "cycles",
             "errors",
@@ -40,7 +43,7 @@ def run(settings: Settings) -> Outcome:
         ),
     )
     settings.say(f"memory: one node hung for {seconds:.0f} s under load")
-    # record: false, because the loop's own lists would grow as well.
+    # With `record` the lists of the loop would grow as well.
     healthy_seconds = settings.seconds(3.0, 1.0)
     phases = [
         {"name": "healthy", "seconds": healthy_seconds, "record": False},
@@ -97,7 +100,7 @@ def _resident_bytes(pid: int) -> int:
     try:
         words = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
     except FileNotFoundError:
-        # No /proc: macOS.
+        # macOS has no /proc.
         done = subprocess.run(
             ["ps", "-o", "rss=", "-p", str(pid)], check=True, capture_output=True, text=True
         )
@@ -106,6 +109,6 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _grown(samples: Sequence[tuple[float, int]], settled: float) -> int:
-    """Return by how much the highest sample after `settled` seconds is above the one at that time."""
+    """Return the growth from the sample at `settled` seconds to the highest later sample."""
     later = [size for at, size in samples if at >= settled]
     return max(later) - later[0]

@@ -1,4 +1,7 @@
-"""Ours beside processes with redis-py's `Lock`, which asks again and again: the turns and the waits of both sides."""
+"""Measure ours and redis-py's `Lock`, which polls, on the same key.
+
+The figures are the acquisitions and the waits of both sides.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _HOLD: Final = 0.002
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Who contends.
+    """Describe the two sides of one case.
 
     Attributes:
         sleep: Seconds between two questions of redis-py.
@@ -69,15 +72,15 @@ def run(settings: Settings) -> Outcome:
         wanted = asdict(case)
         _summarise(outcome, case, [row for row in outcome.raw if wanted.items() <= row.items()])
     outcome.notes.append(
-        "redis-py has one process with one waiter; each waiter asks again after its release and the pause"
+        "redis-py has one process with one waiter; each waiter asks again after its release and "
+        "the pause"
     )
     return outcome
 
 
 def _measured(case: _Case, seconds: float) -> dict[str, Any]:
     (redis_py,) = named(["redis-py"])
-    # The window of a process must not begin with its first turn. One side may be kept out until
-    # then.
+    # The window must not wait for the first acquisition of a process, because one side may starve.
     window = {"open": 0.0, "warmup": 1.0, "seconds": seconds}
     phase = {"name": "line", "same": "mixed", "hold": _HOLD, "pause": case.pause} | window
     with contextlib.ExitStack() as stack:
@@ -113,7 +116,7 @@ def _measured(case: _Case, seconds: float) -> dict[str, Any]:
 
 
 def _longest(figures: dict[str, Any]) -> float:
-    """Return the longest wait, that of a waiter that was not served included."""
+    """Return the longest wait, with the unfinished wait of a waiter that was not served."""
     served = figures["wait"]["max"] if figures["wait"] else 0.0
     return max(float(served), float(figures["waiting"]))
 

@@ -1,4 +1,4 @@
-"""Readers beside writers: what a writer costs the readers, how long it waits, and whether a side starves."""
+"""Measure readers and writers of one lock: rate of reads, waits of writers and shares."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ _EVERY: Final = 0.1
 _READERS: Final = 200
 _SIDE: Final = 50
 _LONGER: Final = 4
-"""How many times longer the crowd runs.
+"""Factor by which the crowd runs longer.
 
-A writer has two turns per second, and a share of few turns is coarse.
+A writer enters about twice per second, so a short window gives a coarse share.
 """
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure readers with and without a writer, both sides in a crowd, and reads of one process in each round."""
+    """Measure the four cases in each round.
+
+    The cases are readers alone, readers beside a writer, readers and writers in a crowd, and reads
+    of one process that holds a grant.
+    """
     outcome = Outcome("A read-write lock, five nodes", ("figure", "median", "worst"))
     seconds = settings.seconds(5.0, 2.0)
     for number in range(settings.rounds):

@@ -1,4 +1,7 @@
-"""Measure semaphores beside those of other libraries: rate, holders at once, fairness, commands and lost slots."""
+"""Measure semaphores beside those of other libraries.
+
+The figures are the rate, the holders at the same time, fairness, commands and lost slots.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ _TTL: Final = 10.0
 _IDEAL: Final = _LIMIT / _HOLD
 
 _LOST: Final = 4
-"""Slots that the killed process holds. The others show that the survivors still work."""
+"""Slots that the killed process holds. The other slots show that the survivors still work."""
 _SURVIVORS: Final = 16
 _LONG_HOLD: Final = 0.5
-"""Seconds. Even the slowest peer then keeps every free slot in use."""
+"""Hold of the survivors in seconds. With it even the slowest client uses every free slot."""
 _TTL_OF_THE_KILLED: Final = 2.0
 _TAKEN_SECONDS: Final = 10.0
 _AGAIN_WITHIN: Final = _TTL_OF_THE_KILLED + 0.2
@@ -73,7 +76,10 @@ class Turn:
         return "ours" if self.client is SEMAPHORE else self.client.name
 
     def commands(self, nodes: LocalNodes) -> int:
-        """Return the number of commands that all nodes have read from this client, without those of scripts."""
+        """Return the number of commands that all nodes have read from this client.
+
+        Commands that scripts call do not count.
+        """
         if not self.sent:
             return sum(wire_only(node.command("INFO", "commandstats").decode()) for node in nodes)
         return calls(nodes, self.sent) + calls(nodes, self.in_pairs)
@@ -82,10 +88,10 @@ class Turn:
 TURNS: Final = (
     Turn(SEMAPHORE, 5),
     Turn(STEINDAMM, sent=("evalsha", "blpop", "lpush", "expire", "multi", "exec")),
-    # LTRIM goes out with PEXPIRE.
+    # The client sends LTRIM together with PEXPIRE.
     Turn(PY_REDIS_SEMAPHORE, sent=("evalsha", "blpop", "lpush", "ltrim"), in_pairs=("ltrim",)),
-    # Its only script releases redis-py's lock and calls GET once. The calls of GET thus count
-    # EVALSHA too.
+    # The only script releases redis-py's lock and calls GET once. So the calls of GET include those
+    # of EVALSHA.
     Turn(
         REDIS_SEMAPHORE_ASYNC,
         sent=(
@@ -96,20 +102,32 @@ TURNS: Final = (
 )
 
 _NOTES: Final = (
-    "the other libraries ask one node, ours asks five; commands: per acquisition and node, without those of scripts",
-    "inside: most holders at the same time, by the clock of the machine; slowest: share of the slowest waiter",
-    f"killed: from SIGKILL of a holder of {_LOST} slots, ttl {_TTL_OF_THE_KILLED:g} s, until others hold the first, and all",
-    "killed: each use of steindamm's keys puts off their expiry; the slots of redis-semaphore-async have no ttl",
+    (
+        "the other libraries ask one node, ours asks five; commands: "
+        "per acquisition and node, without those of scripts"
+    ),
+    (
+        "inside: most holders at the same time, by the clock of the machine; slowest: "
+        "share of the slowest waiter"
+    ),
+    (
+        f"killed: from SIGKILL of a holder of {_LOST} slots, ttl {_TTL_OF_THE_KILLED:g} s, until "
+        "others hold the first, and all"
+    ),
+    (
+        "killed: each use of steindamm's keys puts off their expiry; "
+        "the slots of redis-semaphore-async have no ttl"
+    ),
 )
 
 
 def run(settings: Settings, turns: Sequence[Turn] = TURNS) -> Outcome:
-    """Measure every client under the same load, and after a holder is killed.
-
-    The clients take turns.
-    """
+    """Measure every client under the same load, and after a holder is killed."""
     outcome = Outcome(
-        f"Semaphore with {_LIMIT} slots, {_PROCESSES} x {_WAITERS} waiters, hold {_HOLD * 1e3:g} ms",
+        (
+            f"Semaphore with {_LIMIT} slots, {_PROCESSES} x {_WAITERS} waiters, hold "
+            f"{_HOLD * 1e3:g} ms"
+        ),
         (
             *(
                 "client",
@@ -174,7 +192,10 @@ def _loaded(turn: Turn, seconds: float) -> dict[str, Any]:
 
 
 def _killed(turn: Turn, seconds: float) -> dict[str, Any]:
-    """Kill a holder, and return the seconds until others held its first slot, and all; None for never."""
+    """Kill a holder, and return the seconds until others held its first slot, and all slots.
+
+    None means never.
+    """
     with ExitStack() as stack:
         nodes = stack.enter_context(LocalNodes(turn.nodes))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-"))
@@ -189,7 +210,7 @@ def _killed(turn: Turn, seconds: float) -> dict[str, Any]:
         _await_holds(path, pids[0], _LOST)
         survivors.begin()
         _await_holds(path, pids[1], _LIMIT - _LOST)
-        # By now a client with renewal has renewed.
+        # A client with renewal has renewed at this point.
         time.sleep(_TTL_OF_THE_KILLED / 2)
         os.kill(victim.pid, signal.SIGKILL)
         killed = time.perf_counter()
@@ -197,11 +218,11 @@ def _killed(turn: Turn, seconds: float) -> dict[str, Any]:
         time.sleep(seconds)
         theirs = _holds(path, pids[1:], time.perf_counter())
         os.kill(survivors.pid, signal.SIGKILL)
-    # A holder beyond the limit would pass for a slot that came back.
+    # A holder beyond the limit would look like a slot that is held again.
     told = before <= _LIMIT
     return {
         "inside_before": before,
-        # Survivors that acquire nothing at all would be another failure than a lost slot.
+        # Survivors that acquire nothing have another failure than a lost slot.
         "acquired_after": sum(got > killed for got, _ in theirs),
         "first_again": reached(theirs, _LIMIT - _LOST + 1, killed) if told else None,
         "all_again": reached(theirs, _LIMIT, killed) if told else None,
@@ -218,7 +239,7 @@ def _task(
         "seconds": seconds,
         "trace": folder,
     }
-    # A window that waited for its first acquisition would leave out the starving processes.
+    # Processes that starve would be left out if the window waited for their first acquisition.
     phase |= {"open": 0.0, "warmup": 0.5}
     return {
         "urls": nodes.urls,
@@ -260,7 +281,7 @@ def _summarise(outcome: Outcome, turn: Turn, watched: float) -> None:
         key: median(row[key] for row in loaded) for key in ("rate", "slowest", "wait", "commands")
     }
     summary["inside"] = max((row["inside"] for row in loaded), default=None)
-    # One round without the slot is a "never". A median of the other rounds would hide it.
+    # If one round has no value, the summary has none. A median would hide this round.
     for key in ("first_again", "all_again"):
         came = [row[key] for row in killed]
         summary[key] = median(came) if came and None not in came else None

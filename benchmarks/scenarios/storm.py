@@ -1,4 +1,7 @@
-"""A hundred thousand acquisitions while nodes hang, die, come back empty and are flushed: overlaps and fences; ours only."""
+"""Measure 100,000 acquisitions while nodes hang, crash, lose their data and are flushed.
+
+The scenario counts overlapping holders and fences that do not increase. Only ours runs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _LONGEST: Final = 400.0
 
 
 def run(settings: Settings) -> Outcome:
-    """One long run; more rounds would only repeat it."""
+    """Run once. Further rounds would only repeat the measurement."""
     outcome = Outcome(
         "A storm: five nodes that hang, die, restart empty and are flushed",
         (
@@ -82,7 +85,10 @@ def run(settings: Settings) -> Outcome:
 
 
 def _faults(nodes: LocalNodes, over: threading.Event, done: list[str]) -> None:
-    """One fault after the other; single ones that a majority bears, and bursts that it does not."""
+    """Inject faults until `over` is set.
+
+    Some faults affect a minority of the nodes. A burst affects a majority.
+    """
     luck = random.Random(1)
     while not over.wait(0.7):
         kind = luck.choice(("hang", "restart", "flush", "burst"))
@@ -101,7 +107,7 @@ def _faults(nodes: LocalNodes, over: threading.Event, done: list[str]) -> None:
                 nodes.resume(index)
             elif kind != "flush":
                 nodes.restart(index)
-        # Somewhat more than the guard time after what makes nodes forget: else nobody would ever
-        # get a lock.
+        # The pause is a little longer than the guard time. Otherwise no client could acquire a
+        # lock.
         over.wait(0.2 if kind == "hang" else 2.5)
     nodes.restore()

@@ -1,4 +1,7 @@
-"""Acquire and release by threads without contention, beside the two libraries for threads; every thread its own name."""
+"""Measure acquire and release by threads without contention, beside other libraries.
+
+Every thread has its own name.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _AT_LEAST_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """One client on so many nodes of the five, and the turn of ours that does the same."""
+    """One client on some of the five nodes."""
 
     client: Client
     nodes: int
@@ -52,7 +55,7 @@ _TURNS: Final = (
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure ours and both peers on the same nodes, taking turns."""
+    """Measure ours and the other clients on the same nodes, in turns."""
     outcome = Outcome(
         "Uncontended cycle (acquire + release) by threads, every thread its own name",
         (
@@ -75,7 +78,8 @@ def run(settings: Settings) -> Outcome:
                 for turn in _TURNS:
                     name = turn.client.name
                     settings.say(
-                        f"sync: round {number + 1}/{settings.rounds}, {threads} threads, {name}, {turn.nodes} nodes"
+                        f"sync: round {number + 1}/{settings.rounds}, {threads} threads, {name}, "
+                        f"{turn.nodes} nodes"
                     )
                     urls = nodes.urls[: turn.nodes]
                     figures = run_client(turn.client, urls, threads, settings.seconds(2.0, 0.6))
@@ -91,11 +95,13 @@ def run(settings: Settings) -> Outcome:
         "ours is: our cycles/s on as many nodes, divided by the client's, each round by itself"
     )
     outcome.notes.append(
-        "python-redis-lock: one node only, without its renewing thread; on one node ours keeps fences, queue and renewal"
+        "python-redis-lock: one node only, without its renewing thread; "
+        "on one node ours keeps fences, queue and renewal"
     )
     outcome.notes.append("redlock-py: all five nodes, one after the other; it does not renew")
     outcome.notes.append(
-        "anyio's portal, run_coroutine_threadsafe: our asyncio API from threads; an interrupted call may leave its lease"
+        "anyio's portal, run_coroutine_threadsafe: our asyncio API from threads; "
+        "an interrupted call may leave its lease"
     )
     outcome.notes.extend(
         f"{row['client']}, {row['threads']} threads: {why}"

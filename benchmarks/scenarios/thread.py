@@ -1,4 +1,4 @@
-"""What `thread=True` costs, beside the same manager without it, and what it saves when the event loop blocks."""
+"""Measure the cost of `thread=True`, and the leases that it saves if the event loop blocks."""
 
 from __future__ import annotations
 
@@ -26,13 +26,19 @@ _DRIVER: Final = Path(__file__).parents[1] / "drivers" / "blocked_ours.py"
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure both, taking turns."""
+    """Measure a manager with and without `thread=True`, in turns."""
     outcome = Outcome(
-        "Uncontended cycle with the engine in a thread of its own, five nodes, every coroutine its own name",
+        (
+            "Uncontended cycle with the engine in a thread of its own, five nodes, every coroutine "
+            "its own name"
+        ),
         ("coroutines", "engine", "cycles/s", "p50 ms", "p99 ms", "CPU µs/cycle"),
     )
     blocked = Grid(
-        f"{_LEASES:,} leases, ttl {_TTL:g} s, while the event loop blocks for {_BLOCKED_SECONDS:g} s",
+        (
+            f"{_LEASES:,} leases, ttl {_TTL:g} s, while the event loop blocks for "
+            f"{_BLOCKED_SECONDS:g} s"
+        ),
         ("engine", "held before", "lost"),
     )
     losses = []
@@ -41,7 +47,8 @@ def run(settings: Settings) -> Outcome:
             for coroutines in _COROUTINES:
                 for thread in (False, True):
                     settings.say(
-                        f"thread: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {_named(thread)}"
+                        f"thread: round {number + 1}/{settings.rounds}, {coroutines} coroutines, "
+                        f"{_named(thread)}"
                     )
                     figures = run_client(
                         OURS,

@@ -1,4 +1,7 @@
-"""How soon a body ends whose lock an operator takes away; ours only: no Python peer tells its holder at all."""
+"""Measure the time until a body is cancelled after its lock was deleted.
+
+Only ours runs, because no other Python library notifies a holder of the loss.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _WAYS: Final = {"deleted": "all five keys deleted", "flushed": "FLUSHALL on thre
 
 
 def run(settings: Settings) -> Outcome:
-    """Strike at held locks and time the cancellation of their bodies."""
+    """Delete the keys of held locks, and measure the time until their bodies are cancelled."""
     outcome = Outcome(
         "Telling the holder that its lock is gone, five nodes",
         ("what happens", "samples", "p50 ms", "p99 ms", "lives"),

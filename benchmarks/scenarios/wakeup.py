@@ -1,4 +1,7 @@
-"""How soon a waiter runs after others' locks end: released by redis-py, deleted by redis-cli, expired."""
+"""Measure the time until a waiter runs after the lock of another client ends.
+
+The lock is released by redis-py, deleted by redis-cli, or expires.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _WAYS: Final = {
 
 
 def run(settings: Settings) -> Outcome:
-    """Wait for locks that end in each way, with ours and with no library, taking turns."""
+    """Wait for locks that end in each way, with ours and with the floor, in turns."""
     outcome = Outcome(
         "Waking up, one waiter, five nodes",
         ("client", "lock", "samples", "p50 ms", "p99 ms", "longest ms"),
@@ -61,11 +64,13 @@ def run(settings: Settings) -> Outcome:
         for way, (told, limit) in _WAYS.items():
             _summarise(outcome, client, way, sorted(delays[client][way]), told, limit)
     outcome.notes.append(
-        "redis-py and redis-cli: from the call of the third deletion (by another process), for then a majority may be free"
+        "redis-py and redis-cli: from the call of the third deletion (by another process), for "
+        "then a majority may be free"
     )
     outcome.notes.append("expiry: from the instant when a majority of the keys had expired")
     outcome.notes.append(
-        "floor: no lock library, it asks all nodes once three have told it; what this machine allows"
+        "floor: no lock library, it asks all nodes once three have told it; "
+        "what this machine allows"
     )
     if not cli:
         outcome.notes.append(

@@ -1,1 +1,1 @@
-"""What listening to events costs a client, and what it costs where nobody listens."""
+"""Measure the cost of listening to events, and the cost without a listener."""

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.telemetry`: a client's CPU time per cycle with each kind of sink, in turns; it judges nothing.
+"""Run `python -m benchmarks.telemetry`: measure the CPU time per cycle with each kind of sink.
 
-With `--against COMMIT` an older version of the package, from before there were events, takes its
-turns too, and `--at COMMIT` measures another version than the checkout. `--instructions` compares
-"nobody listens" in both by callgrind's count, which no other load on the machine disturbs.
+The sinks take turns. With `--against COMMIT` an older version of the package, from before there
+were events, takes turns too. `--at COMMIT` measures another version than the checkout.
+`--instructions` compares "nobody listens" in both versions by the instructions that callgrind
+counts. Other load on the machine does not change this count.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _NODES = 5
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command line; return the exit status."""
+    """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.telemetry", description=__doc__)
     parser.add_argument(
         "--rounds", type=int, default=21, help="how often everybody takes a turn (21)"
@@ -89,7 +90,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _time(subjects: Sequence[Subject], rounds: int, cycles: int) -> None:
-    """In turns, and backwards every other time, so that nobody always comes after the same."""
+    """Measure the subjects in turns.
+
+    Every other round runs backwards, so that no subject always follows the same one.
+    """
     took: dict[Subject, list[float]] = {subject: [] for subject in subjects}
     with ExitStack() as stack:
         urls = stack.enter_context(LocalNodes(_NODES)).urls
@@ -101,7 +105,8 @@ def _time(subjects: Sequence[Subject], rounds: int, cycles: int) -> None:
                 took[driver.subject].append(driver.cycles(cycles))
     first = took[subjects[0]]
     print(
-        f"{'':42}{'µs/cycle':>10}{'more':>10}{'ratio':>8}   medians of {rounds} rounds of {cycles} cycles"
+        f"{'':42}{'µs/cycle':>10}{'more':>10}{'ratio':>8}   medians of {rounds} rounds of {cycles} "
+        "cycles"
     )
     for subject in subjects:
         pairs = list(zip(took[subject], first, strict=True))

@@ -1,10 +1,10 @@
-"""One process of the measurement: cycles of a hundred coroutines with one kind of sink; it compares nothing.
+"""Run cycles of a hundred coroutines with one kind of sink.
 
-`python driver.py SINK URL…` prints a line when it is connected. For each number on standard input
-it acquires and releases that many times, and prints the CPU seconds that its process spent on it,
-exporting included. Without a URL the nodes are in its own memory and its clock is a virtual one, so
-that it takes the very same steps each time: for counting instructions. It runs with any version of
-the package that `PYTHONPATH` names, also with one that knows no sinks.
+`python driver.py SINK URL…` prints a line when it is connected. For each number on stdin it
+acquires and releases that many times, and prints the CPU seconds of the process, with the export.
+Without a URL the nodes are in memory and the clock is virtual. So each run takes the same steps,
+and its instructions can be counted. The driver runs with any version of the package on
+`PYTHONPATH`, even with a version without sinks.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ Chosen = tuple[list[Any], "Callable[[], object]"]
 
 
 def off() -> Chosen:
-    """Nobody listens, not even to the log."""
+    """Listen to nothing, not even to the log."""
     logging.getLogger("aioredlock_ng").disabled = True
     return [], int
 
 
 def log() -> Chosen:
-    """The log alone, with everything in it: the default of an application that shows INFO."""
+    """Listen to the log alone, with all records, as an application that shows INFO does."""
     logging.basicConfig(stream=open(os.devnull, "w"), level=logging.DEBUG)  # noqa: SIM115
     return [], int
 
 
 def no_op() -> Chosen:
-    """A sink that does nothing: what making the events costs."""
+    """Listen with a sink that does nothing. This measures the cost of making the events."""
     return [lambda event: None], int
 
 
@@ -55,14 +55,14 @@ def prometheus() -> Chosen:
 
 
 def otel_api() -> Chosen:
-    """No SDK: what an instrumented application costs where nothing collects."""
+    """Listen with OpenTelemetry's API without an SDK, as if nothing collects the telemetry."""
     from aioredlock_ng.telemetry.otel import OpenTelemetrySink
 
     return [OpenTelemetrySink()], int
 
 
 def otel_sdk() -> Chosen:
-    """Every span recorded, in batches, and kept in memory; metrics aggregated."""
+    """Listen with the SDK. It records every span in batches in memory, and aggregates metrics."""
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
     from opentelemetry.sdk.trace import TracerProvider
@@ -72,7 +72,7 @@ def otel_sdk() -> Chosen:
     from aioredlock_ng.telemetry.otel import OpenTelemetrySink
 
     exporter, tracers = InMemorySpanExporter(), TracerProvider()
-    # None is dropped, so that none is free.
+    # The queue must hold every span, because a dropped span costs nothing.
     tracers.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=1 << 20))
     meters = MeterProvider([InMemoryMetricReader()])
 
@@ -84,7 +84,7 @@ def otel_sdk() -> Chosen:
 
 
 def otel_sampled() -> Chosen:
-    """The SDK keeping one trace in a hundred."""
+    """Listen with the SDK, which keeps one trace in a hundred."""
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
     from opentelemetry.sdk.trace import TracerProvider
@@ -112,7 +112,7 @@ KINDS: dict[str, Callable[[], Chosen]] = {
 
 
 async def cycles(redlock: Redlock, each: int) -> None:
-    """Let every coroutine take and release a lock of its own `each` times."""
+    """Let every coroutine acquire and release a lock of its own `each` times."""
 
     async def one(name: str) -> None:
         for _ in range(each):
@@ -123,7 +123,7 @@ async def cycles(redlock: Redlock, each: int) -> None:
 
 
 async def main(kind: str, urls: list[str]) -> None:
-    """Measure as often as asked."""
+    """Measure once for each line on stdin."""
     sinks, flush = KINDS[kind]()
     options: dict[str, Any] = {"sinks": sinks} if sinks else {}
     nodes = urls or in_memory(options)
@@ -137,10 +137,13 @@ async def main(kind: str, urls: list[str]) -> None:
 
 
 def in_memory(options: dict[str, Any]) -> list[Any]:
-    """Five nodes a millisecond away, and in `options` what makes every run the same."""
+    """Return five nodes with a latency of a millisecond.
+
+    The function also adds options that make every run take the same steps.
+    """
     from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
 
-    # When the collector comes round depends on all that was ever made.
+    # The garbage collector runs after a number of allocations, which differs between runs.
     gc.disable()
     options |= {"clock": asyncio.get_running_loop().time, "rng": random.Random(1)}
     return [
@@ -149,7 +152,7 @@ def in_memory(options: dict[str, Any]) -> list[Any]:
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """The loop of the suite whose clock jumps."""
+    """Return the event loop of the test suite whose clock jumps."""
     sys.path.append(str(Path(__file__).parents[2]))
     from tests.support.virtual_loop import VirtualLoop
 

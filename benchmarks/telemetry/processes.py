@@ -1,4 +1,4 @@
-"""Drivers as processes: in turns, for their CPU time, or one at a time under callgrind, for their instructions."""
+"""Run drivers as processes, to measure CPU time in turns or instructions under callgrind."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _COLLECTED: Final = re.compile(r"Collected : (\d+)")
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured.
+    """A measured kind of sink and version of the package.
 
     Attributes:
-        name: As the table has it.
-        kind: Which sink; a key of `driver.KINDS`.
-        source: The folder that holds the package.
+        name: The name in the table.
+        kind: The sink, a key of `driver.KINDS`.
+        source: The folder that contains the package.
     """
 
     name: str
@@ -37,11 +37,11 @@ class Subject:
     source: Path = ROOT
 
     def command(self, urls: Sequence[str]) -> list[str]:
-        """The command line of its driver."""
+        """Return the command line of the driver."""
         return [sys.executable, str(_DRIVER), self.kind, *urls]
 
     def variables(self) -> dict[str, str]:
-        """Its environment; strings hash alike in every process."""
+        """Return the environment of the driver. Strings hash alike in every process."""
         return os.environ | {"PYTHONPATH": str(self.source), "PYTHONHASHSEED": "0"}
 
 
@@ -63,7 +63,7 @@ class Driver:
             )
 
     def cycles(self, number: int) -> float:
-        """Run so many, and return the CPU seconds of one."""
+        """Run `number` cycles, and return the CPU seconds of one."""
         assert self._process.stdin is not None
         print(number, file=self._process.stdin, flush=True)
         return float(self._line()) / number
@@ -85,9 +85,10 @@ class Driver:
 
 
 def instructions(subject: Subject, cycles: int) -> float:
-    """Run a driver under callgrind twice, for `cycles` and twice as many; return the instructions of one cycle between.
+    """Return the instructions of one cycle.
 
-    Its nodes are in its own memory, and count too.
+    A driver runs under callgrind twice, the second time with twice as many cycles. Its nodes are in
+    its own memory, and their instructions count too.
     """
     few, many = (_collected(subject, number) for number in (cycles, 2 * cycles))
     return (many - few) / cycles

@@ -1,8 +1,7 @@
-"""Writes the API reference from `__all__` and docstrings, so that no public name can be missing
-from it.
+"""Write the API reference from `__all__` and the docstrings, so that no public name is missing.
 
-The docstrings are Google style with single backticks and fenced blocks, as the code has them; what
-reStructuredText would read otherwise is put right here, and nowhere else.
+The docstrings are Google style with single backticks and fenced blocks. reStructuredText would
+misread some of this, so this extension converts it.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def _module(name: str) -> ModuleType | None:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # The part is not there; that something which it needs is not installed is another matter.
+        # Only a missing module is ignored. A missing dependency of the module is an error.
         if error.name is not None and (name + ".").startswith(error.name + "."):
             return None
         raise
@@ -129,8 +128,9 @@ def _is_private(thing: type | None) -> bool:
 
 
 def _data(module: ModuleType, name: str, thing: object) -> Iterator[str]:
-    """Document a constant by the string that stands below it, in whichever module of the package it
-    is made.
+    """Document a constant by the string below it.
+
+    The constant may be made in another module of the package.
     """
     yield from ("", f".. py:data:: {module.__name__}.{name}")
     if isinstance(thing, int | float | str) and len(repr(thing)) < SHORT:
@@ -159,12 +159,14 @@ def _data(module: ModuleType, name: str, thing: object) -> Iterator[str]:
 def _docstring_read(
     app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
-    """Turn Markdown's fences into blocks, part errors that share a line, and set off what holds
-    under cancellation.
+    """Convert docstrings before napoleon reads them.
+
+    Fences become blocks, errors that share a line are separated, and the cancellation paragraph is
+    set off.
     """
     read: list[str] = []
     inside, before = False, ""
-    # Napoleon takes what is before a colon there for a type.
+    # Napoleon would read the text before a colon as a type.
     typeless = what in ("attribute", "data", "property")
     for line in lines:
         if fence := FENCE.fullmatch(line):
@@ -199,8 +201,9 @@ def _docstring_converted(
 def _member(
     app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object
 ) -> bool | None:
-    """Leave out methods that one part of the library calls in another, by a line of their
-    docstring.
+    """Leave out methods whose docstring marks them as internal.
+
+    One part of the library calls these methods in another part.
     """
     return True if INTERNAL.search(inspect.getdoc(thing) or "") else None
 
@@ -215,7 +218,7 @@ def _bases(app: Sphinx, name: str, thing: type, options: object, bases: list[typ
 def _signature(
     app: Sphinx, what: str, name: str, thing: object, options: object, signature: str, returned: str
 ) -> tuple[str, str] | None:
-    """What users never make shows no arguments."""
+    """Hide the arguments of classes that users do not construct."""
     made = what == "exception" or (what == "class" and "ade by `" in (inspect.getdoc(thing) or ""))
     return ("", "") if made and signature else None
 
@@ -223,8 +226,9 @@ def _signature(
 def _name_unknown(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
 ) -> nodes.Element | None:
-    """Find a name of ours by its last word: code imports it from where it is made, readers from
-    where it is public.
+    """Find a name of ours by its last word.
+
+    Code imports the name from the module that makes it, and users import it from a public module.
     """
     word = node["reftarget"].rpartition(".")[2] if node.get("refdomain") == "py" else ""
     for name, found in env.domains["py"].objects.items() if word else ():
@@ -258,8 +262,9 @@ class Unambiguous(SphinxPostTransform):
 
 
 def _module_around(node: nodes.Element) -> str:
-    """Return the module of the name that a node is about; the signature of a function does not say
-    it itself.
+    """Return the module of the name that a node is about.
+
+    The node of a function's signature does not have the module itself.
     """
     if module := node.get("py:module"):
         return str(module)
@@ -269,7 +274,7 @@ def _module_around(node: nodes.Element) -> str:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive, and what reads docstrings before and after napoleon does."""
+    """Register the directive, and the hooks that convert docstrings around napoleon."""
     app.add_directive("public", Public)
     app.add_post_transform(Unambiguous)
     app.connect("missing-reference", _name_unknown)

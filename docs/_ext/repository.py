@@ -1,10 +1,9 @@
-"""Makes links that work where the repository is browsed work on the site too; it changes no page's
-file.
+"""Make links that work in the repository work on the site too, without changing the files.
 
-Pages link to what lies beside `docs/` (`../README.md#install`), and the README, shown as a page, to
-what lies below it (`docs/fencing.md`). Both are rewritten as they are read, to the page that shows
-the file. Whatever no page shows is offered for download by MyST, if it exists. `.. programs::
-folder` shows the programs of a folder, whole.
+Pages link to files beside `docs/` (`../README.md#install`). The README is shown as a page, and
+links to files below `docs/` (`docs/fencing.md`). Both kinds of link are rewritten as the files are
+read, to the page that shows the target. MyST offers other targets for download if they exist. `..
+programs:: folder` shows the whole programs of a folder.
 """
 
 from __future__ import annotations
@@ -33,8 +32,9 @@ SHOWN = {
     "benchmarks": "docs/project/benchmarks.md",
     "examples": "docs/project/examples.md",
 }
-"""What a page of the site shows though it lies outside `docs/`; paths from the root of the
-repository.
+"""Files outside `docs/`, and the pages of the site that show them.
+
+The paths start at the root of the repository.
 """
 
 FENCE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)", re.MULTILINE | re.DOTALL)
@@ -73,7 +73,7 @@ def _page_read(app: Sphinx, docname: str, content: list[str]) -> None:
 
 def _file_included(app: Sphinx, path: Path, _: str, content: list[str]) -> None:
     at = Path(os.path.normpath(app.srcdir / path)).parent.relative_to(ROOT).as_posix()
-    # What MyST passes for the page's name is the last part of it only.
+    # MyST passes only the last part of the page's name.
     content[0] = rewrite(
         content[0],
         "" if at == "." else at,

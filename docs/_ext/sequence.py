@@ -1,8 +1,7 @@
-"""Draws a page's Mermaid sequence diagrams as SVG while the site is built, so that reading it needs
-no script and no network.
+"""Draw the Mermaid sequence diagrams of pages as SVG during the build.
 
-It knows what GitHub draws of these lines and nothing else of Mermaid, and says so of any other
-line:
+So the site needs no script and no network. The extension supports the lines below, as GitHub draws
+them. Any other line is an error.
 
     sequenceDiagram
         participant A as holder A
@@ -59,7 +58,7 @@ def parse(source: str) -> tuple[dict[str, str], list[Message | Note]]:
     """Return the participants, key to label, and what happens, in order.
 
     Raises:
-        DiagramError: A line is none of those that are known, or names nobody.
+        DiagramError: A line is not supported, or names an unknown participant.
     """
     lines = [line.strip() for line in source.splitlines() if line.strip()]
     if not lines or lines[0] != "sequenceDiagram":
@@ -159,7 +158,8 @@ def _message(step: Message, x: dict[str, float], y: int) -> list[str]:
 
 def _note(step: Note, x: dict[str, float], y: int) -> list[str]:
     half = _width(step.text) / 2 + 8
-    box = f'<rect class="note" x="{x[step.over] - half:.0f}" y="{y - 18}" width="{2 * half:.0f}" height="28"/>'
+    left, width = f"{x[step.over] - half:.0f}", f"{2 * half:.0f}"
+    box = f'<rect class="note" x="{left}" y="{y - 18}" width="{width}" height="28"/>'
     return [box, _text(x[step.over], y + 1, step.text)]
 
 

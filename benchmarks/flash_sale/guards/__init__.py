@@ -1,8 +1,9 @@
-"""What stands before the shop's till: one module per kind of lock, alike from outside; importing this imports none of them.
+"""The guards of the shop's till, one module per kind of lock.
 
-Each module has `opened(urls, **settings)`, an async context manager that gives a `Guard`. A guard
-is called once per buyer, with the name to lock; what it returns is entered before the stock is read
-and left after it is written.
+Each module has `opened(urls, **settings)`, an async context manager that yields a `Guard`. The shop
+calls the guard once per buyer with the name to lock. It enters the returned context manager before
+it reads the stock, and leaves it after it has written the stock. This package imports none of the
+modules.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Final
 __all__ = ["LIFE", "Guard", "Refused"]
 
 LIFE: Final = 10.0
-"""Seconds that every contestant's lock lives."""
+"""The ttl of every contestant's lock in seconds."""
 
 Guard = Callable[[str], AbstractAsyncContextManager[object]]
 
 
 class Refused(Exception):
-    """The lock gave up on this buyer, by its own rules."""
+    """The lock refused this buyer, for instance after its last retry."""

@@ -1,7 +1,7 @@
-"""The locks of old articles, on one node: SETNX with a timestamp and GETSET, and SET NX EX with the time as value.
+"""The locks of old articles, on one node: SETNX with GETSET, and SET NX EX.
 
-Their known faults are part of them: who is late by the clock takes over, and a value that is a time
-names nobody.
+Both locks store a time as the value, and keep their known faults. A client whose clock is fast
+acquires a lock that has not expired. A time does not identify the holder.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ _CONNECTIONS = 100
 
 
 class GetSetLock:
-    """Value: when the lock expires.
+    """A lock whose value is the time of its expiry.
 
-    Held and expired: GETSET, and it is taken by whom the old value is told.
+    A client that finds an expired value replaces it by GETSET. The client whose GETSET returns the
+    expired value gets the lock.
 
     Args:
         redis: The one node.
         name: The key.
-        life: Seconds.
-        clock: Seconds since 1970, as every client has its own.
+        life: Ttl in seconds.
+        clock: Returns the seconds since 1970. Every client has a clock of its own.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class GetSetLock:
         self._expires = 0.0
 
     async def attempt(self) -> bool:
-        """Try once."""
+        """Try to acquire the lock once."""
         self._expires = self._clock() + self._life
         if await self._redis.setnx(self._name, repr(self._expires)):
             return True
@@ -59,19 +60,21 @@ class GetSetLock:
         return before is None or before == found
 
     async def release(self) -> None:
-        """Delete the key unless its time is over: then it may be another's."""
+        """Delete the key if it has not expired. An expired key may belong to another client."""
         if self._clock() < self._expires:
             await self._redis.delete(self._name)
 
 
 class TimeValueLock:
-    """`SET name time NX EX life`; released when the key still holds that time.
+    """The lock of `SET name time NX EX life`.
+
+    A release deletes the key if its value is still that time.
 
     Args:
         redis: The one node.
         name: The key.
-        life: Whole seconds.
-        clock: Seconds since 1970.
+        life: Ttl in whole seconds.
+        clock: Returns the seconds since 1970.
     """
 
     def __init__(
@@ -84,12 +87,15 @@ class TimeValueLock:
         self._value = b""
 
     async def attempt(self) -> bool:
-        """Try once."""
+        """Try to acquire the lock once."""
         self._value = b"%d" % (self._clock() * 1000)
         return bool(await self._redis.set(self._name, self._value, nx=True, ex=self._life))
 
     async def release(self) -> None:
-        """Compare, then delete: two commands, and what happens between them is not seen."""
+        """Compare the value and delete the key, with two commands.
+
+        The key may change between the two commands.
+        """
         if await self._redis.get(self._name) == self._value:
             await self._redis.delete(self._name)
 
@@ -102,7 +108,7 @@ _KINDS: Final[dict[str, type[GetSetLock | TimeValueLock]]] = {
 
 @asynccontextmanager
 async def opened(urls: Sequence[str], kind: str, **waiting: Any) -> AsyncIterator[Guard]:
-    """Give the guard of one kind; `waiting` is what `Waiting` takes."""
+    """Yield the guard of one kind. `waiting` has the arguments of `Waiting`."""
     pool = BlockingConnectionPool.from_url(urls[0], max_connections=_CONNECTIONS, timeout=None)
     redis, patience, make = Redis(connection_pool=pool), Waiting(**waiting), _KINDS[kind]
 

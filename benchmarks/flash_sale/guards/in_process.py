@@ -1,6 +1,6 @@
-"""asyncio's own lock: what the shop can sell one by one, when taking turns costs nothing.
+"""Guard with an `asyncio.Lock`, for one worker process only.
 
-For one worker process only.
+This guard shows the highest rate at which the shop can sell items one by one.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ __all__ = ["opened"]
 
 @asynccontextmanager
 async def opened(urls: Sequence[str]) -> AsyncIterator[Guard]:
-    """Give a guard that keeps out who comes to the same process; `urls` is not looked at."""
+    """Yield a guard for one process. `urls` is not used."""
     yield defaultdict[str, asyncio.Lock](asyncio.Lock).__getitem__

@@ -1,4 +1,7 @@
-"""No lock: what the shop can do when nobody waits, and what it then sells twice."""
+"""Guard without a lock.
+
+This guard shows the rate of the shop without waiting, and the number of items sold twice.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ __all__ = ["opened"]
 
 @asynccontextmanager
 async def opened(urls: Sequence[str]) -> AsyncIterator[Guard]:
-    """Give a guard that lets everybody pass; `urls` is not looked at."""
+    """Yield a guard that lets all buyers pass. `urls` is not used."""
 
     def guard(name: str) -> AbstractAsyncContextManager[None]:
         return nullcontext()

@@ -1,4 +1,7 @@
-"""aioredlock_ng with every option at its default, as the README shows; it waits for ever, as redis-py's Lock does."""
+"""Guard with aioredlock_ng, with every option at its default, as the README shows.
+
+An acquire waits without a limit, like that of redis-py's Lock.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ __all__ = ["opened"]
 
 @asynccontextmanager
 async def opened(urls: Sequence[str]) -> AsyncIterator[Guard]:
-    """Give the guard."""
+    """Yield the guard."""
 
     @asynccontextmanager
     async def guard(name: str) -> AsyncIterator[None]:

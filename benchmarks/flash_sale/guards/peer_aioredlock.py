@@ -1,4 +1,7 @@
-"""aioredlock with its defaults: three tries, 0.1 to 0.3 s apart; with a given timeout, so that it starts no watchdog."""
+"""Guard with aioredlock and its defaults, three tries, 0.1 to 0.3 s apart.
+
+With a given timeout aioredlock starts no watchdog.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ __all__ = ["opened"]
 
 @asynccontextmanager
 async def opened(urls: Sequence[str]) -> AsyncIterator[Guard]:
-    """Give the guard."""
+    """Yield the guard."""
     manager = Aioredlock(list(urls), internal_lock_timeout=LIFE)
 
     @asynccontextmanager

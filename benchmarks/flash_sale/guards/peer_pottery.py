@@ -1,4 +1,7 @@
-"""pottery's AIORedlock, a lock object per buyer, as its README shows; it waits for ever, which is its default."""
+"""Guard with pottery's AIORedlock, one lock object per buyer, as its README shows.
+
+An acquire waits without a limit, which is its default.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["opened"]
 
-# Without a bound its clients run out of connections with an error.
+# Without a limit pottery's clients fail because they run out of connections.
 _CONNECTIONS = 100
 
 
 @asynccontextmanager
 async def opened(urls: Sequence[str]) -> AsyncIterator[Guard]:
-    """Give the guard."""
+    """Yield the guard."""
     logging.getLogger("pottery").setLevel(logging.CRITICAL)
     pools = [
         BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None)

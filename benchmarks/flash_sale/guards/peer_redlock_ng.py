@@ -1,4 +1,7 @@
-"""redlock-ng's AsyncRedlock with its defaults: four tries, 0.1 to 0.3 s apart; nobody enters without the lock."""
+"""Guard with redlock-ng's AsyncRedlock and its defaults, four tries, 0.1 to 0.3 s apart.
+
+A buyer without the lock is refused.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ __all__ = ["opened"]
 
 @asynccontextmanager
 async def opened(urls: Sequence[str]) -> AsyncIterator[Guard]:
-    """Give the guard."""
+    """Yield the guard."""
     redlock = AsyncRedlock(list(urls))
 
     @asynccontextmanager
     async def guard(name: str) -> AsyncIterator[None]:
-        # Its own `async with` enters the body without the lock.
+        # `async with` of this library enters the body even without the lock.
         lock = await redlock.acquire(name, int(LIFE * 1000))
         if lock is None:
             raise Refused("None")

@@ -1,4 +1,4 @@
-"""redis-py's own asyncio Lock on one node, as `async with redis.lock(name, timeout=…)` makes it."""
+"""Guard with redis-py's asyncio Lock on one node, as `redis.lock(name, timeout=…)` makes it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["opened"]
 
-# Without a bound it would open a connection per waiter, and more.
+# Without a limit redis-py would open a connection per waiter, and more.
 _CONNECTIONS = 100
 
 
 @asynccontextmanager
 async def opened(urls: Sequence[str]) -> AsyncIterator[Guard]:
-    """Give the guard: it waits for ever and asks every 0.1 s, which are its defaults."""
+    """Yield the guard. By default the lock waits without a limit and retries every 0.1 s."""
     pool = BlockingConnectionPool.from_url(urls[0], max_connections=_CONNECTIONS, timeout=None)
     redis = Redis(connection_pool=pool)
     yield lambda name: redis.lock(name, timeout=LIFE)

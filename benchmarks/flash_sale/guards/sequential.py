@@ -1,6 +1,7 @@
-"""Redlock as its text has it and nothing more: the nodes one after the other, a fixed sleep, three retries.
+"""Guard with the Redlock algorithm as its text describes it, without any improvement.
 
-https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+The client asks the nodes one after the other, sleeps for a fixed time, and retries three times. The
+text is https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _RELEASE = (
 
 
 class SequentialRedlock:
-    """One attempt's token on every node.
+    """The token of one attempt on every node.
 
     Args:
         nodes: A client per node.
         name: The key.
-        life: Seconds.
+        life: Ttl in seconds.
     """
 
     def __init__(self, nodes: Sequence[Redis], name: str, life: float) -> None:
@@ -46,7 +47,7 @@ class SequentialRedlock:
         self._token = ""
 
     async def attempt(self) -> bool:
-        """Ask one node after the other; a minority is given back."""
+        """Ask the nodes one after the other. Release the lock if the majority is missing."""
         self._token = secrets.token_hex(16)
         started, granted = time.monotonic(), 0
         for node in self._nodes:
@@ -61,7 +62,7 @@ class SequentialRedlock:
         return False
 
     async def release(self) -> None:
-        """Give it back, one node after the other."""
+        """Release the lock on the nodes, one after the other."""
         for node in self._nodes:
             with suppress(RedisError):
                 await node.eval(_RELEASE, 1, self._name, self._token)
@@ -69,7 +70,7 @@ class SequentialRedlock:
 
 @asynccontextmanager
 async def opened(urls: Sequence[str], **waiting: Any) -> AsyncIterator[Guard]:
-    """Give the guard; `waiting` is what `Waiting` takes."""
+    """Yield the guard. `waiting` has the arguments of `Waiting`."""
     pools = [
         BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None)
         for url in urls

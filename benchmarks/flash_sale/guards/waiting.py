@@ -1,4 +1,4 @@
-"""How a lock of the old kind asks again: at once, after a fixed sleep, or after a random one; it knows no lock."""
+"""Retry at once, after a fixed sleep, or after a random sleep."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Waiting"]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """When to ask again, and how often.
+    """The pause between two tries, and the number of tries.
 
     Attributes:
-        delay: Seconds between two tries; 0: at once.
-        random_pause: Each sleep is random, between delay / 2 and delay.
-        tries: How many tries in all; None: no limit.
+        delay: Seconds between two tries. 0 for no pause.
+        random_pause: True for random sleeps between delay / 2 and delay.
+        tries: Number of tries. None for no limit.
     """
 
     delay: float = 0.0
@@ -30,10 +30,10 @@ class Waiting:
     tries: int | None = None
 
     async def until(self, attempt: Callable[[], Awaitable[bool]]) -> None:
-        """Try until `attempt` says yes.
+        """Try until `attempt` returns True.
 
         Raises:
-            Refused: It never did within `tries`.
+            Refused: `attempt` returned False in all `tries`.
         """
         tried = 0
         while not await attempt():
