@@ -1,6 +1,6 @@
 """Run a function at the end of a child process of `multiprocessing`.
 
-Such a child does not run `atexit` functions, unless its start method is "spawn".
+The child does not run `atexit` functions, unless its start method is "spawn".
 """
 
 from __future__ import annotations
