@@ -5,7 +5,7 @@
 -- Offer    'aioredlock_ng:offer:<member>', an entry that is reserved for a waiting reader.
 -- The key expires with its latest entry. Waiting readers have a queue of their own, because all of
 -- them enter together after a writer. A waiting writer keeps new readers out.
--- part: offer
+-- part: offer_format
 
 -- The value that `value_of` returns for a key held by readers. No client writes it.
 local READERS = 'aioredlock_ng:readers'
