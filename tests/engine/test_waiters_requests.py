@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng._core.waking import MOST_AHEAD
-from aioredlock_ng._engine.waiting.entry import QUEUE_LIFE
 from aioredlock_ng._engine.waiting.place import REFRESH_EVERY
+from aioredlock_ng._engine.waiting.queue_ticket import QUEUE_LIFE
 from tests.engine.test_queue import (
     GRACE,
     HAND_OVER,

@@ -29,7 +29,7 @@ from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng._engine.keeping.read_grant import ReadGrant
 from aioredlock_ng._engine.keeping.schedule import Schedule
 from aioredlock_ng._engine.trust import guard_task, markers
-from aioredlock_ng._engine.waiting import entry, slot_lines
+from aioredlock_ng._engine.waiting import queue_ticket, slot_lines
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
 from aioredlock_ng._nodes.channel import Channel
@@ -407,9 +407,11 @@ def _mutants() -> Iterator[Mutant]:
         (Place, "served", lambda self, _: self.stop()),
     )
     yield one(
-        "kept", "names that are kept for a set are kept for ever", (entry, "KEPT_FOR", 1000.0)
+        "kept",
+        "names that are kept for a set are kept for ever",
+        (queue_ticket, "KEPT_FOR", 1000.0),
     )
-    yield one("undying", "a queue never expires", (entry, "QUEUE_LIFE", 1e6))
+    yield one("undying", "a queue never expires", (queue_ticket, "QUEUE_LIFE", 1e6))
     yield one(
         "handoff",
         "a release does not pass the grant on",

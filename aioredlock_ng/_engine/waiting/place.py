@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import unreachable_delay
 from aioredlock_ng._core.replies import Standing
-from aioredlock_ng._engine.waiting.entry import QUEUE_LIFE, Entry
+from aioredlock_ng._engine.waiting.queue_ticket import QUEUE_LIFE, Entry
 
 if TYPE_CHECKING:
     import asyncio

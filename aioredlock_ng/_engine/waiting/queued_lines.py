@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.tickets import member_of, message_of
 from aioredlock_ng._core.votes import Dropped, Unsent, is_granted
-from aioredlock_ng._engine.waiting.entry import leaving
 from aioredlock_ng._engine.waiting.line_index import LineIndex
 from aioredlock_ng._engine.waiting.place import POLL_EVERY, Place
+from aioredlock_ng._engine.waiting.queue_ticket import leaving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
