@@ -96,9 +96,9 @@ class Bodies:
             self._left += 1
             raise RedlockError(
                 f"the lock {resource!r} is left in a task that did not enter it, while"
-                f" {count} `async with` of one Lock object are open: the entry is ambiguous,"
-                " so nothing was released; call `redlock.lock(...)` for each `async with`"
-                " that another task leaves"
+                f" {count} `async with` of one Lock object are open; nothing was released, because"
+                " it is unclear which of them ends; give each `async with` that another task may"
+                " leave a Lock object of its own by `redlock.lock(...)`"
             )
         if body is None:
             body = next(reversed(inside))

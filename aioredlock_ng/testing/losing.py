@@ -81,7 +81,8 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
 def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
     """Lose a lease of the lock or semaphore `name` when its holder reaches a given point.
 
-    Only points that are reached during the `with` block count. The lease may belong to any manager.
+    A point counts only if it is reached during the `with` block. The lease may belong to any
+    manager.
 
     Args:
         name: Name of the lock, or one of several names of the lock. For a semaphore, its name or

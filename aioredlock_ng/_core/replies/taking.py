@@ -27,8 +27,8 @@ class Granted:
 
     Attributes:
         counter: The counter that kept the node from acknowledging the fence, because the counter is
-            not below the fence. For an attempt to read, the raised counter. 0 if the node
-            acknowledged the fence, or if the lock has no fence.
+            not below the fence. For a reader's attempt, the counter to which the node has raised
+            its own counter. 0 if the node acknowledged the fence, or if the lock has no fence.
     """
 
     counter: int

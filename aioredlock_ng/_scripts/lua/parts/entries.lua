@@ -24,10 +24,11 @@ local function announce_writer(key)
   end
 end
 
--- Notifies the first writer of the time until a key held by readers expires, plus one grace as in
--- stand.lua. The writer may have read a later expiry before. Without this message, it would wait
--- for that expiry. Tracking is not enough, because a write by a reader of the writer's own process
--- ends the tracking without a message. Writers whose processes are gone are removed.
+-- Notifies the first writer of its longest wait for a key held by readers: the remaining time of
+-- the key plus one grace, as in stand.lua. parts/queue.lua explains the grace. The writer may have
+-- read a later expiry before. Without this message, it would wait for that expiry. Tracking is not
+-- enough, because a write by a reader of the writer's own process ends the tracking without a
+-- message. Writers whose processes are gone are removed.
 local function notify_expiry(key)
   local queue, left = QUEUE .. key, redis.call('PTTL', key)
   while true do
