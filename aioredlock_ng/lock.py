@@ -231,8 +231,8 @@ class Lock:
             LockLost: The lease was lost while the body ran, or the release found the loss. The
                 body's own exception has priority and receives a note. A cancellation of the task by
                 other code in the same tick has priority as well.
-            RedlockError: The block was left in another task, and it is unclear which block ends; see
-                the class `Lock`. The body's own exception has priority and receives a note.
+            RedlockError: The block was left in another task, and it is unclear which block ends.
+                See the class `Lock`. The body's own exception has priority and receives a note.
 
         Safety: as in `Lease.release`.
         """
