@@ -15,7 +15,7 @@ import trustme
 from hypothesis import settings
 
 from aioredlock_ng.testing import LocalServer, TLSFiles
-from tests.support import left_out, loops, server_versions, tiers, workers
+from tests.support import browser, left_out, loops, server_versions, tiers, workers
 from tests.support.backends import choose, docker_answers
 from tests.support.coverage import pytest_runtest_call
 from tests.support.pool import Pool, VersionPools
@@ -137,6 +137,13 @@ def _lacking(config: pytest.Config, item: pytest.Item) -> str:
         return "a server with TLS"
     if item.get_closest_marker("promtool") and shutil.which("promtool") is None:
         return "promtool"
+    # In CI a missing browser fails these tests: nothing else looks at the pages.
+    if (
+        item.get_closest_marker("browser")
+        and browser.program() is None
+        and os.environ.get("CI") != "true"
+    ):
+        return "a browser"
     if wanted := max(
         (_NODE_FIXTURES[name] for name in fixtures & _NODE_FIXTURES.keys()), default=0
     ):

@@ -114,18 +114,18 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
         if ours is None:
             continue
         pollers = [row for row in mine if row["polls"] and row["sales_per_second"]]
-        found += _against(sale, ours, "the best polling lock", pollers)
+        found += _against(sale, ours, "best", pollers)
         # A lock on one node does a fifth of the work and has no majority. So the locks on five
         # nodes are compared too.
         found += _against(
             sale,
             ours,
-            "the best polling lock on five nodes",
+            "best on five nodes",
             [row for row in pollers if row["nodes"] == ours["nodes"]],
         )
-        found.append(at_most(f"{sale}: oversold, ours on five nodes", ours["oversold"], 0))
-        found.append(at_most(f"{sale}: timeouts, ours on five nodes", ours["timeouts"], 0))
-        found.append(at_most(f"{sale}: refused and failed, ours on five nodes", _trouble(ours), 0))
+        found.append(at_most(f"{sale}: oversold, ours", ours["oversold"], 0))
+        found.append(at_most(f"{sale}: timeouts, ours", ours["timeouts"], 0))
+        found.append(at_most(f"{sale}: refused and failed, ours", _trouble(ours), 0))
     return found
 
 
@@ -158,11 +158,11 @@ def _against(sale: str, ours: dict[str, Any], whom: str, others: list[dict[str, 
     if not others:
         return []
     best = _best(others)
-    name = f"{whom} ({best['contestant']})"
+    name = f"{best['contestant']} ({whom})"
     speed, commands = _ratio(ours, best, "sales_per_second"), _ratio(ours, best, "commands")
     return [
-        at_least(f"{sale}: sales/s, ours on five nodes / {name}", speed, FASTER),
-        at_most(f"{sale}: commands per sale, ours on five nodes / {name}", commands, FEWER),
+        at_least(f"{sale}: sales/s, ours / {name}", speed, FASTER),
+        at_most(f"{sale}: commands/sale, ours / {name}", commands, FEWER),
     ]
 
 

@@ -79,6 +79,8 @@ def _report(record: Record, judgement: Judgement, meta: dict[str, Any]) -> Itera
     yield "|---|---:|"
     for label, value in _rows(record, judgement, figures):
         yield f"| {label} | {value} |"
+    yield ""
+    yield from _notes(record, judgement, figures)
     for title, findings in (
         ("Violations", judgement.violations),
         ("Not promised", judgement.beyond),
@@ -100,21 +102,12 @@ def _rows(
     def broken(*kinds: str) -> str:
         return f"{sum(finding.kind in kinds for finding in violations):,}"
 
-    kinds = ", ".join(
-        f"{kind.replace('_', ' ')} {count}" for kind, count in figures["node_faults"].items()
-    )
     rate = figures["acquired"] / max(figures["seconds"], 1e-9)
     yield (
         "acquisitions",
         f"{figures['acquired']:,} ({rate:.0f} a second)",
     )
-    by_kind = ", ".join(f"{kind} {count:,}" for kind, count in figures["acquired_kinds"].items())
-    if by_kind:
-        yield "of these", by_kind
-    yield (
-        f"faults ({kinds}; processes stopped {figures['stops']}, killed {figures['kills']})",
-        f"{figures['faults']:,}",
-    )
+    yield "faults", f"{figures['faults']:,}"
     yield "seconds without a majority, on purpose", f"{figures['seconds_without_majority']:.0f}"
     yield "**two holders at once**, beyond what is not promised", broken("overlap")
     yield (
@@ -135,12 +128,8 @@ def _rows(
         broken("lost update, plain"),
     )
     yield "fences that were not greater than every one before", broken("fence")
-    rests = f"{figures['rests']:,} inspections of nodes while no client worked"
-    yield f"**keys left behind**, in {rests}", broken("key left behind")
-    yield (
-        f"keys that live too long, in {len(record.looks):,} inspections while clients worked",
-        broken("endless key"),
-    )
+    yield f"**keys left behind**, in {figures['rests']:,} inspections", broken("key left behind")
+    yield f"keys that live too long, in {len(record.looks):,} inspections", broken("endless key")
     # Rounded down: a hundred is all of them.
     share = (
         int(1e6 * judgement.got_well / judgement.asked_well) / 1e4 if judgement.asked_well else 0.0
@@ -149,34 +138,45 @@ def _rows(
     yield f"**acquired while a majority was well** ({well})", f"{share:.7g} %"
     yield "leases lost needlessly while a majority was well", broken("lost needlessly")
     for label, values in (
-        ("0.15 s old or more", judgement.told),
-        ("younger", judgement.told_young),
-        ("to read", judgement.told_readers),
+        ("leases 0.15 s old or more", judgement.told),
+        ("younger leases", judgement.told_young),
+        ("leases to read", judgement.told_readers),
     ):
         p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
         if p50 is not None and p99 is not None:
-            leases = f"p50, p99, longest of {len(values):,} leases {label}"
             figure = f"{p50:.1f} ms, **{p99:.1f} ms**, {max(values) / 1e6:.1f} ms"
-            yield f"from the deletion of the keys to the notice of the holder: {leases}", figure
-    yield (
-        "holders whose keys were deleted and that ended before the notice",
-        f"{judgement.ended_first:,}",
-    )
-    yield (
-        "seconds that client processes stood still without a stop by the nemesis",
-        f"{figures['stood_still']:.1f}",
-    )
-    yield "late writes of holders that had stood still (plain register)", f"{judgement.late:,}"
-    yield (
-        "reads and writes with an old fence that the fenced register refused",
-        f"{judgement.refused:,}",
-    )
+            yield f"time to the notice, {len(values):,} {label}", figure
+    yield "deleted keys, holder ended before the notice", f"{judgement.ended_first:,}"
+    yield "standstills of clients, seconds", f"{figures['stood_still']:.1f}"
+    yield "late writes after a standstill, plain register", f"{judgement.late:,}"
+    yield "old fences refused, fenced register", f"{judgement.refused:,}"
     yield "single attempts that found another holder", f"{judgement.held_well:,}"
     yield "acquisitions cancelled by their caller", f"{len(record.cut):,}"
-    yield (
-        "failures while their process, the relay or the machine stood still (not counted above)",
-        f"{judgement.stood_still:,}",
+    yield "failures during standstills, not counted above", f"{judgement.stood_still:,}"
+
+
+def _notes(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iterator[str]:
+    """Explain the rows that have more figures, or conditions."""
+    by_kind = ", ".join(f"{kind} {count:,}" for kind, count in figures["acquired_kinds"].items())
+    if by_kind:
+        yield f"* Acquisitions by kind: {by_kind}."
+    faults = ", ".join(
+        f"{kind.replace('_', ' ')} {count}" for kind, count in figures["node_faults"].items()
     )
+    processes = f"processes stopped {figures['stops']}, killed {figures['kills']}"
+    yield f"* Faults by kind: {faults}; {processes}." if faults else f"* Faults: {processes}."
+    if figures["rests"]:
+        yield "* The inspections for keys left behind took place while no client worked."
+    if record.looks:
+        yield "* The inspections for keys that live too long took place while clients worked."
+    if judgement.told or judgement.told_young or judgement.told_readers:
+        yield (
+            "* The time to the notice begins with the deletion of the keys. "
+            "Its three figures are p50, p99 and the longest."
+        )
+    yield "* The standstills of clients are those that the nemesis did not cause."
+    yield "* The old fences are those of reads and writes."
+    yield "* Failures during standstills: the process, the relay or the machine stood still."
 
 
 if __name__ == "__main__":

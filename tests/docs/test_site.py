@@ -5,11 +5,7 @@ network is needed to read it.
 from __future__ import annotations
 
 import ast
-import fcntl
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -21,28 +17,12 @@ import pytest
 from sphinx.util.inventory import InventoryFile
 
 import aioredlock_ng
-from tests.support.coverage import untraced
+from tests.docs.building import build
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 # The first worker builds the site for all workers of the session.
 pytestmark = [pytest.mark.once, pytest.mark.timeout(300)]
-
-
-def build(builder: str, folder: Path) -> Path:
-    """Build into a folder; what one builder has read, the next need not read again."""
-    strict = ("-q", "-W", "--keep-going", "-n")
-    places = ("-d", str(folder / "doctrees"), str(DOCS), str(folder / builder))
-    command = [sys.executable, "-m", "sphinx", *strict, "-b", builder, *places]
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / f"{builder}.done").exists():
-            told = subprocess.run(
-                command, capture_output=True, text=True, timeout=250, check=False, env=untraced()
-            )
-            assert told.returncode == 0, told.stdout + told.stderr
-            (folder / f"{builder}.done").touch()
-    return folder / builder
 
 
 @dataclass
@@ -84,14 +64,6 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.inside_block:
             self.blocks[-1] += data
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
-    folder.mkdir(exist_ok=True)
-    return build("html", folder)
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,27 @@ def test_without_promtool_its_tests_are_left_out(tmp_path: Path) -> None:
     assert re.search(r"^left out: tests that need promtool \(\d+\)$", found.stdout, re.MULTILINE)
 
 
+@pytest.mark.parametrize("ci", ["", "true"], ids=["elsewhere", "in_ci"])
+def test_without_a_browser_its_tests_are_left_out_but_in_ci(tmp_path: Path, ci: str) -> None:
+    found = run(
+        "--collect-only",
+        "--quiet",
+        "tests/docs/test_rendering.py",
+        PATH=str(tmp_path),
+        CI=ci,
+        **{SERVER_ENV: str(find_server())},
+    )
+    left_out = re.search(
+        r"^left out: tests that need a browser \(\d+\)$", found.stdout, re.MULTILINE
+    )
+    if ci:
+        assert left_out is None
+        assert "test_a_laptop_shows_every_code_block_whole" in found.stdout
+    else:
+        assert found.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, found.stdout + found.stderr
+        assert left_out
+
+
 def test_continuous_integration_leaves_no_test_of_tls_out(without_tls: dict[str, str]) -> None:
     done = run("tests/integration/test_loops.py", CI="true", **without_tls)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout
