@@ -67,8 +67,9 @@ def free_slots(replies: Sequence[Reply], quorum: int) -> list[int]:
 
 
 def may_be_free(replies: Sequence[Reply], quorum: int, pending: int) -> bool:
-    """Return True if `pending` missing answers to an inspection may still show a free slot.
+    """Return True if the missing answers to an inspection may still show a free slot.
 
+    `pending` is the number of these answers.
     Keys of ended attempts and of dead holders can be left on a minority of nodes. So the first
     answers of a quorum may show no free slot, although a slot is free on another quorum.
     """

@@ -93,7 +93,7 @@ class LockKind:
         `slots` are the slots of the keys' fence counters, each slot once. `ttl` is in milliseconds,
         as decimal digits. `fence` is ignored without fencing. `claim` is the ticket and the member
         of a waiter, see parts/queue.lua, and empty for a first attempt. If `tell_counter` is True,
-        the node returns the counter that the fence replaces.
+        the node also returns the highest value that the counters had before.
         """
         if not self.fencing and not self.own_marker:
             if len(keys) > 1 or claim:

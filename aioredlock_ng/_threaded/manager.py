@@ -55,7 +55,8 @@ class Threaded(PerProcess[M]):
 
         Raises:
             ConfigurationError: As in `Redlock.open`.
-            RedlockClosed: The manager is open already, or its thread has ended.
+            RedlockClosed: The manager cannot be opened, because its thread has ended or because it
+                is open already.
 
         Safety: a cancelled call closes the manager again.
         """

@@ -174,8 +174,9 @@ class Round:
     def _look_at(self, index: int, reply: Reply) -> None:
         """Act on an answer to an acquire that came late, or that does not count as a yes.
 
-        A late acknowledgement of the fence is stored as `GRANTED`. A node in quarantine, or with a
-        damaged counter, is reported even if a quorum of other nodes has granted.
+        If a late answer acknowledges the fence, `replies` records the answer as `GRANTED`. A node
+        in quarantine, or with a damaged counter, is reported even if a quorum of other nodes has
+        granted.
         """
         if self._full is not GRANTED:
             return

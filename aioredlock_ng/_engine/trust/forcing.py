@@ -112,8 +112,8 @@ async def force_release(
     deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
     if not any(deleted):
         # A key that may not be deleted may have appeared since the nodes were asked, and causes an
-        # error. A node that already had such a key is left out here, because a token had a majority
-        # on the other nodes.
+        # error. If the first answer of a node already showed a key of this kind, the key causes no
+        # error, because a token had a majority on the other nodes.
         refuse(
             [
                 answer if _foreign(look) is None else ForceReleased(0)

@@ -104,8 +104,8 @@ class Place(Entry):
     def refresh(self) -> None:
         """Confirm the entry on the nodes. A node that lost the entry adds the entry again.
 
-        If the line is the head, a quorum of nodes also tracks the key from then on. A node that
-        already tracks the key is not asked if its latest answer is recent.
+        If the line is the head, a quorum of nodes also tracks the key from then on. If a node
+        already tracks the key and its latest answer is recent, the node gets no request.
         """
         self.standing = self.waiting = True
         recent = self._context.clock() - (REFRESH_EVERY / 2 if self._outlook.notified else 0.0)
