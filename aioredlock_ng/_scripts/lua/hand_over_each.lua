@@ -1,7 +1,7 @@
 -- Hands keys from one attempt to the next. Each hand-over gets the answers that release.lua, and
 -- then acquire.lua or acquire_guarded.lua, would give. There is one exception: if the release
--- offers the key to a waiter, its answer has no ticket. The acquire is then refused, and the refusal shows
--- the highest ticket.
+-- offers the key to a waiter, its answer has no ticket. The acquire is then refused, and the
+-- refusal shows the highest ticket.
 -- KEYS     one key per hand-over. If the acquires are guarded, the node's marker and the fence
 --          counters follow.
 -- ARGV[1]  how many KEYS follow the keys of the hand-overs: 0 or 2
