@@ -37,6 +37,14 @@ OPENERS = re.compile(
 # trusted, duplicate node, queue, run.
 OTHER_NAMES = re.compile(r"holdings?|heir|vouch\w*|twins?|precedence|turn_over|turns")
 
+# The same for texts that users read, and for everyday verbs that rule out a technical term.
+OTHER_WORDS = re.compile(
+    r"\b(heirs?|vouch\w*|twins?|precedence|told|tells?|doubt\w*|owed?|whoever|outrun)\b",
+    re.IGNORECASE,
+)
+A_PHRASE = re.compile(r"[A-Za-z]{2,}[,;:]? [a-z]{2,}[,;:]? [a-z]{2,}")
+"""Three words in a row. A shorter string is a name, a key or a part of a protocol."""
+
 ONLY_SEE = re.compile(r"See\s[^\n]*", re.IGNORECASE)
 
 
@@ -76,6 +84,33 @@ def docstrings_of(source: str) -> list[Text]:
     ]
 
 
+def messages_of(source: str) -> list[Text]:
+    """Return the strings of a Python source that are texts for people, without docstrings.
+
+    A variable part of a message is "{}".
+    """
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    inside = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in docstrings or id(node) in inside:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            parts = [
+                str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+            ]
+            found.append(Text(node.lineno, "".join(parts)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(Text(node.lineno, node.value))
+    return [text for text in found if A_PHRASE.search(text.words)]
+
+
 def lua_comments_of(source: str) -> list[Text]:
     """Return the comments of a Lua source; neighbouring whole-line comments are one text."""
     found: list[Text] = []
@@ -95,7 +130,7 @@ def lua_comments_of(source: str) -> list[Text]:
 def texts_of(name: str, source: str) -> list[Text]:
     if name.endswith(".lua"):
         return lua_comments_of(source)
-    return comments_of(source) + docstrings_of(source)
+    return comments_of(source) + docstrings_of(source) + messages_of(source)
 
 
 def without_a_subject(texts: list[Text]) -> list[str]:
@@ -176,6 +211,47 @@ def test_no_docstring_only_refers_elsewhere() -> None:
 def test_one_thing_has_one_name() -> None:
     other = {name: other_names(name, source) for name, source in SOURCES.items()}
     assert {name: found for name, found in other.items() if found} == {}
+
+
+def other_words(texts: list[Text]) -> list[str]:
+    """Return where a text has a word for which the glossary has another."""
+    return [
+        f"line {text.line}: {match[1]!r} in {text.words!r}"
+        for text in texts
+        for match in OTHER_WORDS.finditer(text.words)
+    ]
+
+
+def test_no_message_has_a_word_that_the_glossary_replaces() -> None:
+    messages = {
+        name: messages_of(source) for name, source in SOURCES.items() if name.endswith(".py")
+    }
+    assert sum(map(len, messages.values())) > 500
+    other = {name: other_words(texts) for name, texts in messages.items()}
+    assert {name: found for name, found in other.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'raise ValueError("the node was told so")',
+        'why = f"the node {node} vouches for it"',
+        'log("whoever waits is notified " "again")',
+    ],
+)
+def test_a_word_that_the_glossary_replaces_is_found_in_a_message(source: str) -> None:
+    assert len(other_words(messages_of(source))) == 1
+
+
+def test_a_message_that_begins_with_a_pronoun_is_found() -> None:
+    assert without_a_subject(messages_of('raise ValueError("it ends. Who waits gets nothing")'))
+
+
+@pytest.mark.parametrize(
+    "source", ['"""The node was told so."""', 'x = "told"', 'x = "a-b told c"']
+)
+def test_docstrings_and_short_strings_are_no_messages(source: str) -> None:
+    assert messages_of(source) == []
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ class PhaseLedger:
     An update is *acknowledged* when its worker has reported success. In a phase with locks, a
     worker reports success only if the body and the release raised no error. Before the report an
     update is *in flight*, even if its worker was stopped between read and write. Only an
-    acknowledged update can be *lost*. An update is *in doubt* if its worker wrote it and then
-    learned that its lease was lost. The file may or may not contain an update in doubt.
+    acknowledged update can be *lost*. An update is *uncertain* if its worker wrote it and then
+    learned that its lease was lost. The file may or may not contain an uncertain update.
 
     Attributes:
         locked: True if the workers acquire locks.

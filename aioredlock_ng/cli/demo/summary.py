@@ -46,7 +46,7 @@ def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_onl
         line(f"{refused:,} times a worker did not get its lock in time")
     if doubtful := sum(phase.in_doubt for phase in board.phases):
         line(
-            f"{doubtful:,} updates in doubt: written by workers that were notified of the loss"
+            f"{doubtful:,} uncertain updates: written by workers that were notified of the loss"
             " only at release"
         )
     locked = [phase for phase in board.phases if phase.locked]
