@@ -115,7 +115,7 @@ class Leaders:
             RedlockClosed: The manager is not open or is closed meanwhile, or no asyncio event loop
                 runs.
 
-        Safety: a cancelled call changes nothing. Between two calls, no callback is registered.
+        Safety: a cancelled call changes nothing. The call leaves no callback registered.
         """
         engine = self._source.engine()
         running_loop()

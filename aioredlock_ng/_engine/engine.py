@@ -121,8 +121,8 @@ class Engine(Parts):
             RedlockClosed: Raised if the caller cannot use the manager; see `usable`.
         """
         self.usable()
-        # While no quorum can grant, a call with `fail_fast` must not wait in a line. Once a quorum
-        # answers, the call still waits for the holder of the lock.
+        # While no quorum can grant, a call with `fail_fast` must ask the nodes itself, without a
+        # line. If a quorum answers that the lock is held, the call joins a line as usual.
         alone = blocking_timeout == 0 or (spec.fail_fast and self.availability.lost)
         acquisition = Acquisition(
             self.context,
