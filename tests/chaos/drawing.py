@@ -162,8 +162,8 @@ def _draw_resource(
                 clip_on=True,
             )
         if bar["lost"] is not None and begin <= bar["lost"] <= end:
-            # One that stood still is told later, when another has it: for both its deadline was the
-            # end.
+            # A process that stood still is notified late, perhaps when another holder has the lock.
+            # The lease ended at its deadline, so the mark is drawn there.
             at = min(bar["lost"], bar["to"])
             axes.plot(
                 at,

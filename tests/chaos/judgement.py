@@ -37,21 +37,21 @@ class Judgement:
 
     Attributes:
         violations: Promises that were broken.
-        beyond: What is not promised, with the reason as part of the kind.
-        told: Nanoseconds from the deletion of a lock's keys to its holder being told; leases that
-            are watched.
-        told_young: The same for younger leases.
+        beyond: Events that break no promise, with the reason as part of the kind.
+        told: Nanoseconds from the deletion of a lock's keys to the notice of its holder, for leases
+            that are watched.
+        told_young: The same for leases that are too young to be watched.
         told_readers: The same for readers, which are notified by their next renewal.
-        ended_first: Those that were released, or killed, before they could be told.
+        ended_first: Holders that released the lock, or were killed, before the notice.
         asked_well: Acquisitions that began and ended while a majority was well.
-        got_well: Those of them that got the lock.
-        held_well: Single attempts that found another holder: an answer, and no failure.
-        stood_still: Failures of processes that stood still, or while the relay or the machine did.
-        late: Writes of holders whose lock was over; to plain registers.
+        got_well: Number of these acquisitions that got the lock.
+        held_well: Single attempts that found another holder, which is an answer and no failure.
+        stood_still: Failures while the process, the relay or the machine stood still.
+        late: Writes to plain registers by holders whose lock was over.
         refused: Writes and first reads that the fenced register refused.
-        late_fenced_accepted: Late writes that it took because nobody had been there since:
-            harmless.
-        overlap_longest: Of those that are permitted, ns.
+        late_fenced_accepted: Late writes that the fenced register accepted. They are harmless,
+            because no later holder had used the register.
+        overlap_longest: Longest permitted overlap of two holds, ns.
         overtaken_most: Grants that passed a waiter, beyond twice the number of clients that waited.
         writers_first_most: Write grants that passed a waiting reader.
         readers_first_most: Read grants that passed a waiting writer, beyond one for each process

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["Nodes"]
 
 MEMORIES: Final = ("none", "always", "everysec", "none", "always")
-"""What local nodes keep on disk: nothing, or an append-only file flushed at each command or each
-second.
+"""Persistence of each local node: none, or an append-only file.
+
+The file is flushed at each command or each second.
 """
 
 _MEMORY_FOLDER: Final = Path("/dev/shm")

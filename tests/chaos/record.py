@@ -49,8 +49,8 @@ class Hold:
         gone: Instant at which a release found that the lock was gone, without an earlier notice.
         plain: Writes to plain registers: name, id read before, id written, instant.
         fenced: Writes to fenced registers: name, id read before, id written, outcome, instant.
-        reads: What a reader read: name, "plain" or "fenced", id at the beginning of its hold, id
-            at the end, instant of the latter. After a downgrade the first one is what it wrote.
+        reads: Reads of a reader: name, "plain" or "fenced", id at the beginning of its hold, id
+            at the end, instant of the latter. After a downgrade the first id is that of its write.
         downgraded: Instant just before a writer asked to become a reader.
         read_fence: The fence from then on; None: not reported.
     """

@@ -1,9 +1,8 @@
-"""When every client must be able to use a node again after a fault: an upper bound from the
-library's own rules.
+"""Upper bound of the time after a fault until every client can use the node again.
 
-A broken connection is made anew after a delay that doubles while it fails, and goes on doubling
-while connections break soon after they were made; a node that forgot is in quarantine. What takes
-longer than this is a finding.
+The bound follows from the library's own rules. A client reconnects after a delay that doubles with
+each failure. The delay also doubles while connections break soon after they were made. A node that
+forgot is in quarantine. A longer time is a finding.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _START: Final = 0.3
 
 
 class Settling:
-    """What is known of each node's connections, in planned time.
+    """The state of each node's connections, in planned time.
 
     Args:
-        nodes: How many.
+        nodes: Number of nodes.
         guard: Seconds of quarantine.
     """
 
@@ -45,10 +44,10 @@ class Settling:
 
         Args:
             kind: The fault.
-            nodes: Whom it hits.
-            at: When it begins.
-            seconds: How long it lasts.
-            drop: Of a stall: connections are dropped in the end.
+            nodes: The nodes that it hits.
+            at: Instant of its begin.
+            seconds: Its length.
+            drop: True if connections are dropped at the end of a stall.
         """
         forgot = self._guard if kind in {"kill", "flush"} else 0.0
         if kind in {"cut", "client_kill", "refuse", "kill"} or (kind == "stall" and drop):

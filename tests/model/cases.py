@@ -1,5 +1,6 @@
-"""What is explored: the rules as they are, which must hold, and with something left out, which must
-be found wrong.
+"""Explorations of the full rules, and of rules with a part left out.
+
+The full rules must have no violation. Every other case must have one.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class Case:
     """One exploration.
 
     Attributes:
-        name: What is explored, in the words of DESIGN.md.
+        name: The subject of the exploration, in the words of DESIGN.md.
         model: The model with its rules.
-        steps: How many steps the shortest way to a violation has; 0 where there must be none.
+        steps: Number of steps of the shortest way to a violation; 0 if there must be none.
     """
 
     name: str

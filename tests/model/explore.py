@@ -1,10 +1,12 @@
-"""Visits every reachable state of a model, breadth first, and tells the shortest way to a broken
-one; knows nothing of locks.
+"""Visits every reachable state of a model, breadth first, and reports the shortest way to a
+violation.
 
-A state is `bytes`, one small integer per cell: compact, quickly copied, changed and compared, and
-hashed once. States that differ only by the names of nodes or clients are one: a model says so by
-`canonical`, which may return any state that such a renaming makes of the given one (if two stand
-for one class, that costs time, never truth).
+The explorer knows nothing of locks. A state is `bytes` with one small integer per cell. Bytes are
+compact, quickly copied and compared, and hashed once.
+
+States that differ only by the names of nodes or clients count as one. A model's `canonical` may
+return any state that a renaming makes of the given one. Two representatives of one class only cost
+time.
 """
 
 from __future__ import annotations
@@ -21,26 +23,26 @@ Step = tuple[str, State]
 
 
 class Model(Protocol):
-    """What the explorer has to know of a model."""
+    """The interface between a model and the explorer."""
 
     def initial(self) -> State:
-        """The state that everything starts in."""
+        """Return the first state."""
         ...
 
     def steps(self, state: State) -> Sequence[Step]:
-        """Whatever may happen next: what it is, and the state after it."""
+        """Return the possible next steps: the name of each, and the state after it."""
         ...
 
     def broken(self, state: State) -> str:
-        """What is wrong with this state, or nothing."""
+        """Return the violation in this state; empty if there is none."""
         ...
 
     def canonical(self, state: State) -> State:
-        """The one state that stands for all those that differ from this one by names."""
+        """Return the representative of all states that differ from this one only by names."""
         ...
 
     def show(self, state: State) -> str:
-        """The state in a line, for people."""
+        """Return the state as one line for people."""
         ...
 
 
@@ -65,13 +67,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an exploration found.
+    """The result of an exploration.
 
     Attributes:
         explored: The exploration's size. Its depth is that of the violation, or else that of the
             states furthest away.
         complete: Every reachable state was looked at.
-        violation: What is broken in the last state of the trace; empty if nothing ever is.
+        violation: The violation in the last state of the trace; empty if no state has one.
         trace: The steps to the violation, each with the state after it.
     """
 
@@ -91,10 +93,10 @@ def explore(
     """Visit all states of a model, nearest first, until one is broken.
 
     Args:
-        model: What to explore.
+        model: The model to explore.
         most: Stop after so many states; the report then says that it is not complete.
-        tell: Called about every so many seconds.
-        every: How many, seconds.
+        tell: Called with the progress, about once per interval.
+        every: Length of the interval, seconds.
 
     Returns:
         The size of what was visited, and the shortest trace to a violation, if there is one.
@@ -156,7 +158,7 @@ def replay(model: Model, whats: Iterable[str]) -> State:
         The state after them.
 
     Raises:
-        LookupError: One of them is not possible where it stands.
+        LookupError: A step is not possible in the state before it.
     """
     state = model.initial()
     for what in whats:

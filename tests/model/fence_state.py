@@ -1,5 +1,6 @@
-"""What a state of the fencing model is made of, what is wrong in it, and how it is shown; nothing
-here changes one.
+"""The states of the fencing model: their cells, the violations among them, and their text.
+
+Nothing here changes a state.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Order = Literal["tenancy", "interval", "success"]
 In every sense, no two leases own the same fence. An order holds for all fences that a lease owns.
 """
 
-# What an attempt is at.
+# Phases of an attempt.
 IDLE, FIRST, SECOND, WON_FIRST, WON_SECOND, GIVEN_UP, OVER_FIRST, OVER_SECOND = range(8)
 # Between an attempt and a node: the acquire is on its way; the confirmation is on its way;
 # acknowledged. From SAID on: granted, and the node said that its counter is `vote - SAID`. From
@@ -52,9 +53,9 @@ class Rules:
             them.
         width: A client's clock reads, at tick t, anything from t + 1 to t + width.
         block: How many fences a lease may own below the one that its quorum stored.
-        order: What the fences are compared with.
+        order: The sense in which an earlier lease's fence must be smaller.
         keys_last: Keys outlive the validity of their lease; else they may go at any moment.
-        ticks: How far the time goes.
+        ticks: Tick at which the time stops.
         forgetting: Nodes may lose key and counter.
         guard: Ticks for which a node that forgot grants nothing.
         round_ticks: The most ticks between reading the clock for a fence and having the lease with
@@ -141,11 +142,11 @@ class FenceState:
         return max(self.fence(state, i) for i in range(len(self.heads)))
 
     def floor(self, state: State) -> int:
-        """What the fence of requests that are sent now has to exceed."""
+        """Return the value that the fence of requests sent now must exceed."""
         return self.highest(state) if self.rules.order == "interval" else 0
 
     def _stored_at(self, state: State, i: int, x: int) -> int:
-        """As which of its tenants a node stored the fence of this lease, 0 if it did not."""
+        """Return the tenure in which a node stored this lease's fence; 0 if it did not store it."""
         vote = state[self.votes[i] + x]
         stored = (
             vote >= FENCED
@@ -178,7 +179,7 @@ class FenceState:
         return ""
 
     def name(self, i: int) -> str:
-        """What an attempt is called in a trace."""
+        """Return the name of an attempt in a trace."""
         return ("A", "A again", "B", "C")[i] if self.rules.same_token else "ABCD"[i]
 
     def show(self, state: State) -> str:

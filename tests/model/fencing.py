@@ -1,5 +1,6 @@
-"""What may happen to fences by DESIGN.md 6: three nodes, a few acquisitions at once, a hostile
-network and hostile clocks.
+"""Possible steps of fences by DESIGN.md 6.
+
+The model has three nodes, a few acquisitions at once, a hostile network and hostile clocks.
 """
 
 from __future__ import annotations
@@ -44,13 +45,16 @@ QUORUM: Final = 2
 class Fencing:
     """Attempts, nodes, and everything that may happen between them.
 
-    A request that was sent may be carried out at any later moment or never, whatever was sent after
-    it and whatever became of its sender: more than connections that keep the order, and break,
-    allow. A reply needs no message of its own: that it is late or lost is a client that acts late
-    or never, and which replies a client has when it acts is the choice of a subset. For the same
-    reason nobody has to give up or release: an attempt that does nothing more has given up, and a
-    key that goes at any moment may have been released. A node that crashes and keeps its memory has
-    lost messages, no more.
+    A request that was sent may be carried out at any later moment or never. Later requests and the
+    state of its sender make no difference. Real connections keep the order until they break, so
+    they allow less.
+
+    A reply needs no message of its own. If a reply is late or lost, the client acts late or never.
+    When a client acts, it has any subset of the replies.
+
+    The model needs no steps to give up or to release. An attempt that does nothing more has given
+    up. A key may vanish at any moment, as if it were released. A node that crashes and keeps its
+    memory only loses messages.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -70,7 +74,7 @@ class Fencing:
         for i, head in enumerate(self._of.heads):
             phase = state[head]
             if phase == IDLE:
-                # Those that have not started are alike: only the first of them starts.
+                # Attempts that have not started are alike, so only the first of them starts.
                 self._start(state, i, steps)
                 break
             self._requests(state, i, steps)
@@ -97,9 +101,9 @@ class Fencing:
             steps.append((f"{name} {what} {proposal}", bytes(after)))
 
     def _requests(self, state: State, i: int, steps: list[Step]) -> None:
-        """Requests of this attempt arrive.
+        """Let requests of this attempt arrive.
 
-        One that the node would refuse might as well be lost, and is left out.
+        A request that the node would refuse has the effect of a lost request, and is left out.
         """
         rules, of, head, name = self.rules, self._of, self._of.heads[i], self._of.name(i)
         for x in range(NODES):

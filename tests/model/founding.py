@@ -17,20 +17,20 @@ CLIENT_NAMES: Final = "AB"
 PROMOTER_NAMES: Final = "PQR"
 NODE_NAMES: Final = "xyz"
 
-# What a node's marker says. Stale: the node came back with data of a process that is no more, from
-# when it was founding. Waiting: nobody promotes it.
+# Values of a node's marker. Stale: the node restarted with the data of an earlier process, which
+# was founding. Waiting: no promoter promotes the node.
 NONE, FOUNDING, TRUSTED, STALE, WAITING = range(5)
 MARKERS: Final = ("none", "founding", "trusted", "stale", "waiting")
-# What a client is at.
+# Phases of a client.
 IDLE, ASKING, HOLDING = range(3)
-# What a promoter is at: collecting what it reads, or decided, so that its writes are on their way.
+# Phases of a promoter: it reads markers, or it has decided and its writes are on their way.
 READING, PROMOTING = range(2)
 
 # The one second of DESIGN.md 7 is one tick; all that is longer is the same.
 SECOND: Final = 1
 LONG: Final = SECOND + 1
 
-# The cells of a client's head: what it is at, ticks since it asked, ticks until its deadline.
+# The cells of a client's head: its phase, ticks since it asked, ticks until its deadline.
 PHASE, AGE, VALID = range(3)
 HEAD: Final = 3
 
@@ -41,23 +41,22 @@ class Rules:
 
     Attributes:
         ttl: How long leases live, ticks.
-        guard: What a marker's writer adds to the node's time, as it read it, to make the ready
-            time, ticks.
-        promoters: How many read and promote at once; each starts anew as often as it likes.
-        clients: Explicit clients of the lock, two or none; without, no node that forgot a vote that
-            may count must be trusted.
+        guard: Ticks from the node's time, as the marker's writer read it, to the ready time.
+        promoters: Number of promoters at once; each starts anew as often as it likes.
+        clients: Number of explicit clients of the lock, two or none. Without clients, no trusted
+            node must have forgotten a vote that may count.
         total_loss: A node may forget though no other is trusted.
         settled: Else a node may forget only while some other has been trusted for more ticks than
             this.
         compare_nonce: Only the marker that was read is promoted.
         compare_process: Only a marker of the present process is promoted.
-        read_all: Only who has read all nodes as founding promotes; else a quorum is enough.
-        read_together: All of them within a second.
+        read_all: A promoter must have read all nodes as founding; else a quorum is enough.
+        read_together: A promoter must have read these nodes within a second.
         mark_within: Markers are refused so many ticks after their writer read the node.
         fresh_promotions: Promotions are refused a second after the promoter read the node.
-        witnesses: All who mark and promote have known every trusted node, and then any number of
-            nodes may forget.
-        memory: For how many ticks after a node forgot they know that it had been trusted; None: the
+        witnesses: All clients that mark or promote have known every trusted node. Then any number
+            of nodes may forget.
+        memory: Ticks for which witnesses know that a node that forgot had been trusted; None: the
             ttl.
     """
 
@@ -78,16 +77,19 @@ class Rules:
 
 
 class Founding:
-    """Nodes with markers, promoters, and anybody who marks.
+    """Nodes with markers, promoters, and clients that write markers.
 
-    Every marker says founding, and anybody may write it who has read the node as unmarked: what
-    such a client knows of other nodes makes no difference here, since one that is cut off from them
-    knows nothing. Quarantine that is not founding is a marker that nobody promotes. A promoter that
-    has decided may be paused, or its writes under way: they arrive at any later moment or never.
+    Any client that has read a node as unmarked may write a marker. The marker says founding, unless
+    witnesses know a trusted node. Other knowledge of the client makes no difference, because a
+    client that is cut off has none. A quarantine without founding is a marker that no promoter
+    promotes.
 
-    Without clients, any trusted node may have given a vote at any moment, and that counts for a
-    ttl. With clients, they ask and hold themselves: that makes traces longer, and easier to
-    believe.
+    A promoter that has decided may be paused, or its writes may be on their way. The writes arrive
+    at any later moment or never.
+
+    Without clients, any trusted node may have given a vote at any moment, and the vote counts for a
+    ttl. With clients, the model has their attempts and leases. Their traces are longer and more
+    convincing.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -102,8 +104,8 @@ class Founding:
         fixed = self._debt + (2 if rules.witnesses else 1) * NODES
         self._lefts = [fixed + 2 * i * NODES for i in range(rules.clients)]
         self._votes = [left + NODES for left in self._lefts]
-        # What a promoter has read: nothing, or 1 + 2 * the ticks since, and 1 more if that marker
-        # was replaced.
+        # A promoter's reads: 0 for none, else 1 + 2 * the ticks since the read. The number is 1
+        # more if the marker was replaced.
         self._reads = [fixed + (2 * rules.clients + p) * NODES for p in range(rules.promoters)]
         self._size = fixed + (2 * rules.clients + rules.promoters) * NODES
         clients = Alike(rules.clients, 0, HEAD, fixed, 2 * NODES)

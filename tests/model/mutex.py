@@ -1,5 +1,6 @@
-"""What may happen to a lock in ticks: acquire, extend, repair and release on three nodes that may
-forget, behind the guard.
+"""Possible steps of a lock in ticks: acquire, extend, repair and release.
+
+The lock has three nodes. A node that forgot grants nothing for the time of the guard.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ QUORUM: Final = 2
 NAMES: Final = "ABCD"
 NODE_NAMES: Final = "xyz"
 
-# What a client is at; only a holder has a round of extension.
+# Phases of a client. Only a holder has a round of extension.
 IDLE, ASKING, HOLDING = range(3)
 # Where a request of the present round is: on its way or lost, answered by a yes that counts, or by
 # one that does not.
 SENT, COUNTED, SPENT = range(3)
 
-# The cells of a client's head: what it is at; ticks since its round was sent, the ttl if there is
-# none; ticks to its deadline.
+# The cells of a client's head: its phase; ticks since its round was sent, the ttl if there is none;
+# ticks to its deadline.
 PHASE, AGE, VALID = range(3)
 HEAD: Final = 3
 
@@ -60,15 +61,15 @@ class Rules:
 class Mutex:
     """Clients that ask, hold, extend and leave, as often as they like.
 
-    Time is counted back: a key, a quarantine and a lease have ticks left, so that the model has no
-    end and yet finitely many states. All clocks run alike; what happens within a tick happens in
-    any order. A request arrives at any later moment of its round, or never; a reply needs no
-    message, since which replies a client has when it acts is its choice.
+    Times count down: a key, a quarantine and a lease have ticks left. So the model is finite
+    without a bound on the number of events. All clocks run alike, and the events of a tick happen
+    in any order. A request arrives at any later moment of its round, or never. A reply needs no
+    message: the client chooses which replies it has when it acts.
 
-    What an attempt that is over has left behind, a key or a request, can only refuse others: no
-    more than the loss of their requests does. It is taken away at once, except where the next
-    attempt has the same token. For the same reason a repair that the node refuses because of its
-    fence counter is a repair that is lost.
+    The keys and requests of an attempt that is over can only refuse other clients. The loss of the
+    other clients' requests has the same effect. So these keys and requests vanish at once, except
+    where the next attempt has the same token. For the same reason a repair that the node refuses
+    because of its fence counter counts as a lost repair.
     """
 
     def __init__(self, rules: Rules) -> None:

@@ -21,7 +21,7 @@ Order = Literal["tenancy", "interval"]
 """
 
 Floor = Literal["node", "proposal", "none"]
-"""What a read grant does where the node may have lost its counter.
+"""Effect of a read grant where the node may have lost its counter.
 
 * node: it raises the counter to the node's floor. That is the time at which the node's quarantine
   ended, by the node's clock. Writers do not compare their fences with the floor.
@@ -29,7 +29,7 @@ Floor = Literal["node", "proposal", "none"]
 * none: it answers the counter as it is.
 """
 
-# What an attempt is at. Writers come first, and each may go on as a reader after a downgrade.
+# Phases of an attempt. Writers come first, and each may go on as a reader after a downgrade.
 IDLE, FIRST, SECOND, WON_FIRST, WON_SECOND, DOWN_FIRST, DOWN_SECOND, READ = range(8)
 WON: Final = (WON_FIRST, WON_SECOND, DOWN_FIRST, DOWN_SECOND, READ)
 ONE_ROUND: Final = (WON_FIRST, DOWN_FIRST)
@@ -47,7 +47,7 @@ FENCED: Final = 128
 # block.
 STEP: Final = 2
 
-# What K is for an attempt on a node: nothing, an entry in the set, or the string.
+# State of K for an attempt on a node: 0 for none, an entry in the set, or the string.
 ENTRY, STRING = 1, 2
 
 # The cells of a state: the time, a head for each attempt, then rows of one cell per node.
@@ -67,14 +67,14 @@ class Rules:
         readers: Read acquisitions, all of which may run at once.
         width: A clock reads, at tick t, anything from t + 1 to t + width.
         block: How many fences a write lease may own below the fence that its quorum stored.
-        order: What the fences are compared with.
-        ticks: How far the time goes.
+        order: The sense in which fences must be in order.
+        ticks: Tick at which the time stops.
         forgetting: Nodes may lose key and counter.
         guard: Ticks for which a node that forgot grants nothing.
         round_ticks: The most ticks between reading the clock for a fence and having the lease.
         repairing: Holders extend: they raise counters and set missing keys again. Writers
             downgrade.
-        floor: What a read grant does on a node that lost its counter.
+        floor: Effect of a read grant on a node that lost its counter.
         marks: A read grant raises the counter to the readers' fence.
         write_back: A reader writes its fence back to a quorum if the counters of its nodes differ.
         compare_token: A node takes a write-back only while it has the reader's token.
@@ -136,7 +136,7 @@ class RwFenceState:
         return state[self.heads[i] + LOW] if phase in WON else 0
 
     def floor(self, state: State) -> int:
-        """Return what the fence of requests that are sent now must not be below.
+        """Return the value that the fence of requests sent now must not be below.
 
         A writer's fence must be above it.
         """

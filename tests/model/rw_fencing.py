@@ -1,5 +1,6 @@
-"""What may happen to the fences of readers and writers: three nodes, a hostile network, and hostile
-clocks.
+"""Possible steps of the fences of readers and writers.
+
+The model has three nodes, a hostile network and hostile clocks.
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 QUORUM: Final = 2
 
-# What a client is at. DOWNGRADED is a reader that was a writer. CONVERTING writes until a quorum of
-# nodes has converted its key, which is known wrong. DEAD stopped without a release.
+# Phases of a client. DOWNGRADED is a reader that was a writer. CONVERTING writes until a quorum of
+# nodes has converted its key. That rule is known to be wrong. DEAD stopped without a release.
 IDLE, ASKING_READ, ASKING_WRITE, READING, WRITING, DOWNGRADED, CONVERTING, DEAD = range(8)
 HOLDS_READ: Final = (READING, DOWNGRADED)
 HOLDS_WRITE: Final = (WRITING, CONVERTING)
 
-# A client's head: what it is at; ticks since its round was sent, the ttl if there is none; ticks to
+# A client's head: its phase; ticks since its round was sent, the ttl if there is none; ticks to
 # its deadline. Of a dead client the second cell counts the ticks since its death.
 PHASE, AGE, VALID = range(3)
 HEAD: Final = 3

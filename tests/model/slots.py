@@ -16,13 +16,13 @@ QUORUM: Final = 2
 NAMES: Final = "ABCD"
 NODE_NAMES: Final = "xyz"
 
-# What a client is at; only a holder has a round of renewal.
+# Phases of a client. Only a holder has a round of renewal.
 IDLE, ASKING, HOLDING = range(3)
 # A request of a renewal: on its way or lost, answered by a yes that counts, or by another. The
 # answer to an acquire is the slot that the node granted.
 SENT, COUNTED, SPENT = range(3)
 
-# A client's head: what it is at; ticks since its round was sent, the ttl if there is none; ticks to
+# A client's head: its phase; ticks since its round was sent, the ttl if there is none; ticks to
 # its deadline; the limit of its attempt or lease; the slot of its lease.
 PHASE, AGE, VALID, LIMIT, SLOT = range(5)
 HEAD: Final = 5
@@ -36,7 +36,7 @@ class Rules:
     """The limits, the times, and the rules that can be left out to see that they are needed.
 
     Attributes:
-        clients: How many.
+        clients: Number of clients.
         limits: The limits that clients use side by side. Each attempt may use any of them.
         ttl: How long a lease and its keys live, ticks.
         guard: Ticks for which a node that forgot grants nothing.

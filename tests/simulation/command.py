@@ -75,7 +75,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 class _Pool:
     def __init__(self, processes: int) -> None:
-        # Started anew: nothing of this process is to be in theirs. One alone is this process.
+        # A fork would inherit the state of this process. A single process needs no pool.
         self._pool = multiprocessing.get_context("spawn").Pool(processes) if processes > 1 else None
 
     def outcomes(self, seeds: Iterable[int], mutant: str | None) -> Iterator[Outcome]:

@@ -1,5 +1,6 @@
-"""What goes wrong, and when it is over; a fault that would break the fault model's own terms is
-passed over.
+"""The faults of a plan, each with its end.
+
+A fault that would break the terms of the fault model is skipped.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ class Mutant:
     """One defect.
 
     Attributes:
-        what: What is wrong, in words.
-        patches: What to replace: of which object, which attribute, by what.
+        what: Description of the defect.
+        patches: Replacements: the object, the name of its attribute, the new value.
     """
 
     name: str

@@ -238,7 +238,7 @@ class Connection(asyncio.Transport):
             self._server.unsubscribe()
 
     def hang_up(self) -> None:
-        """The server's side is gone: its process ended. What it sent before may arrive."""
+        """Close the server's side, as its process ended. Data that it sent before may arrive."""
         self._server = None
         self._send(1, self._reset_arrives)
 

@@ -25,15 +25,14 @@ class Action:
     """One acquisition and what becomes of it; all times in seconds.
 
     Attributes:
-        name: In what is printed, and by which it is kept when a run is made shorter: process, task
-            and number.
+        name: Process, task and number. A shortened run keeps actions by this name.
         how: "with", "acquire", "try", or "lead" (a term of the election with the name of the only
             resource).
-        then: What happens while it is held: "", "extend", "verify", "abandon", "leave" (never
-            released), "downgrade" of a
-            writer's lease, "again" (a reader reads again), "resign" (the leader resigns).
-        cancel_after: When the task is cancelled: after so many seconds, or (a whole number from 1)
-            callbacks; None.
+        then: Event during the hold: "", "extend", "verify", "abandon", "leave" (never released),
+            "downgrade" of a writer's lease, "again" (a reader reads again), "resign" (the leader
+            resigns).
+        cancel_after: Seconds until the task is cancelled. A whole number from 1 counts callbacks;
+            None: never.
         limit: Of the semaphore with the name of the only resource; 0 for a lock.
         min_hold: Seconds after the grant for which nobody else may be granted; None: none.
         side: "read" or "write": of the read-write lock with the name of the only resource; "" for a
@@ -66,7 +65,7 @@ class Action:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What it takes all of, or for a semaphore any one of."""
+        """All keys that a lock needs. A semaphore needs any one of its keys."""
         if not self.limit:
             return self.resources
         return tuple(f"{self.resources[0]}#{number}" for number in range(1, self.limit + 1))
@@ -97,7 +96,7 @@ class Plan:
     """A whole run.
 
     Attributes:
-        theme: What it is mostly about.
+        theme: Main subject of the run.
         profiles: Per process and node: how long messages take.
         rates: Of the processes' clocks, then of the servers'.
         skews: Of the processes' wall clocks, then of the servers'.
@@ -361,7 +360,10 @@ def _is_mixed(seed: int) -> bool:
 
 
 def _with_semaphores(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Drawn by itself, as lies are. What steady crowds cost is judged as that of locks."""
+    """Return the actions, some with semaphores, from a generator of their own.
+
+    Steady crowds keep their locks, because their cost is judged as that of locks.
+    """
     rng = Random(f"semaphores {seed}")
     if rng.random() >= _SEMAPHORES or (plan.theme == "queue" and _is_steady(seed)):
         return actions
@@ -652,7 +654,7 @@ def _queue(rng: Random, plan: Plan) -> tuple[Action, ...]:
 
 
 def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
-    """What the processes do."""
+    """Return the actions of all processes."""
     if plan.theme == "crowd":
         return _crowd(rng, plan)
     if plan.theme == "queue":
@@ -832,8 +834,9 @@ _OF_QUEUES = {
 
 
 def _unfair(rng: Random, plan: Plan) -> tuple[Fault, ...]:
-    """Those that wait, those that hold, and what the nodes know of them fail while many wait; or
-    nothing fails.
+    """Return faults of waiters, holders and nodes, while many tasks wait.
+
+    A steady run has no faults, and another run may have none.
     """
     count = rng.choices((0, rng.randint(1, 3), rng.randint(4, 15)), (10, 45, 45))[0] * (
         not _is_steady(plan.seed)
@@ -905,7 +908,7 @@ def _founding(rng: Random, plan: Plan) -> tuple[Fault, ...]:
 
 
 def _faults(rng: Random, plan: Plan, length: float) -> tuple[Fault, ...]:
-    """What goes wrong: nothing, one kind of thing, some, or a great deal."""
+    """Return no fault, a few, some or many. Some runs have at most two kinds of faults."""
     count = rng.choices(
         (0, rng.randint(1, 3), rng.randint(3, 8), rng.randint(8, 20)), (15, 25, 35, 25)
     )[0]
@@ -919,7 +922,7 @@ def _faults(rng: Random, plan: Plan, length: float) -> tuple[Fault, ...]:
     elif plan.theme == "cuts":
         kinds, weights, count = ["cut", "slow_one_way", "hang"], [8, 1, 1], 3 * count
     faults = []
-    # What the guard rests on is there first: nodes that were trusted.
+    # Most runs have no fault before the nodes are trusted, because the guard relies on them.
     begin = 0.0 if rng.random() < 0.3 else 0.3
     for number in range(count):
         kind = rng.choices(kinds, weights)[0]

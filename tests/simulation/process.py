@@ -106,12 +106,12 @@ class Process:
         loop: The loop of its engine.
         homes: The loops of its tasks: only the same one, unless the engine has a thread of its own.
         home: The first of these loops.
-        links: To each server.
+        links: Its links, one to each server.
         dead: True once it was killed.
-        died_at: True time at which it was.
+        died_at: True time at which it was killed.
         closing: True time at which it began to close its manager.
         closed: True time at which its manager was closed.
-        counters: What its engine counts.
+        counters: The counters of its engine.
         on_end: Called when it has nothing more to do, or was killed.
     """
 

@@ -42,7 +42,7 @@ quarantines, rare looks.
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a run.
+    """The result of a run.
 
     Attributes:
         simulated: True seconds.
@@ -50,9 +50,9 @@ class Outcome:
         waited: See `Watch.longest`.
         overtaken: See `Watch.most_overtaken`.
         turns: See `Watch.most_turns`.
-        crowd: Acquisitions, attempts and commands per node of a crowd in which nothing fails; else
-            nothing.
-        log: Everything that happened.
+        crowd: Acquisitions, attempts and commands per node of a crowd in which nothing fails; zeros
+            for other runs.
+        log: All events.
     """
 
     seed: int
@@ -123,8 +123,8 @@ def _simulate(plan: Plan) -> Outcome:
                 watch.found("callbacks", f"{process.name}: {type(error).__name__}: {error}")
     ended = world.now
     if watch.violation is None:
-        # What owners left behind must go by itself; what was sent may come late, and partitions be
-        # still to come.
+        # Keys without an owner must expire by themselves. Requests may still arrive late, and
+        # partitions may still begin.
         slowest = max(profile.longest for profiles in plan.profiles for profile in profiles)
         settle = slowest + max(2.5 * plan.ttl + 1.0, LONGEST_OFFER)
         world.run(max(ended, faults.ends, last) + settle, lambda: watch.violation is not None)
@@ -136,8 +136,8 @@ def _simulate(plan: Plan) -> Outcome:
                 for key, offer, _ in server.offers():
                     watch.found("leftovers", f"at the end {server.name} has {key!r} of {offer!r}")
     if watch.violation is None:
-        # Those that were killed or cut off could not leave: a queue ends by itself, by the clock of
-        # its server.
+        # Clients that were killed or cut off could not leave their queues. A queue expires by the
+        # clock of its server.
         rate = min(server.loop.rate for server in servers)
         life = QUEUE_LIFE * (1 + 2 * MOST_AHEAD)
         world.run(world.now + life / rate, lambda: not any(server.queues() for server in servers))

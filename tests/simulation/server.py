@@ -292,7 +292,7 @@ class Server:
         self.calls += script.name in _OF_LOCKS
         calls = _one_by_one(script.name, words[3 : 3 + count], words[3 + count :])
         if words[0] == b"EVALSHA" and named not in self._scripts:
-            # Who has closed by then does not send it again.
+            # A manager that has closed by then does not send the script in full.
             self.late.update(args[0] for _, _, args in calls if args)
             return b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
         self._scripts.add(script.sha)

@@ -1,9 +1,8 @@
-"""What the library is given for the time of a simulation: simulated connections, seeded jitter,
-sets with an order.
+"""Replacements in the library during a simulation: connections, jitter, and sets with an order.
 
-Some of the engine's sets hold objects, whose order in a set is that of their addresses: it matters
-to nobody, but a run would not repeat exactly. So those modules see a set that keeps the order in
-which it was filled.
+Some of the engine's sets hold objects in the order of their addresses. The library does not depend
+on that order, but a run would not repeat exactly. So those modules use a set that keeps the order
+of insertion.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ __all__ = ["Totals", "repeat", "tell_log", "tell_plan"]
 
 @dataclass(slots=True)
 class Totals:
-    """What many runs add up to."""
+    """Sums and maxima over many runs."""
 
     seeds: int = 0
     simulated: float = 0.0

@@ -454,7 +454,7 @@ class Watch:
                 # Two attempts of two rounds each, and what is between them.
                 allowed = 5 * self._plan.node_timeout + 0.02
             self.found("timeout", overrun(action.name, took, allowed, TOLERANCE))
-        # Who has little patience may not live to see the answers from far away.
+        # A wait with a short timeout may end before the answers of slow nodes.
         patient = (
             action.how == "try"
             or action.blocking_timeout is None
@@ -697,7 +697,7 @@ class Watch:
                 token, marked = without_mark(value)
                 owner = self._by_name.get(server.owners.get(token, ""))
                 if token in live:
-                    # Who is stopped in the middle of an attempt stands in everybody's way.
+                    # A process that died or stopped during an attempt keeps the key from others.
                     if owner is None or owner.dead or owner.loop.stopped:
                         stuck[key] = None
                     continue
@@ -716,7 +716,7 @@ class Watch:
                     owner.loop.resumed_at,
                 )
                 soon, slow = None, 1 / min(plan.rates)
-                # Who closes without a connection to a node cannot tell it.
+                # A process that closes without a connection to a node cannot send it a release.
                 parted = calm + LOOK_EVERY >= owner.closing
                 # Where clocks are beyond drift, keys may outlive the time for which their owner
                 # owes the release.
@@ -837,7 +837,7 @@ class Watch:
         return well and not process.dead and _stands(process, member)
 
     def _judge_offer(self, server: Server, key: bytes, member: bytes, since: float) -> None:
-        """Who does not wait any more says so when it gets the message."""
+        """Judge an offer to a client that no longer waits. It must decline at the message."""
         process = self._by_manager[manager_in(member)]
         link = process.links[server.index]
         trouble = max(link.calm_since, server.running_since, process.loop.resumed_at)
@@ -857,8 +857,8 @@ class Watch:
         self, server: Server, key: bytes, member: bytes, entry: _Entry, process: Process
     ) -> None:
         link, loop = process.links[server.index], process.loop
-        # What came, or was sent, while anything was wrong goes when its turn comes, or with the
-        # queue.
+        # An entry that arrived, or whose removal was sent, during trouble may stay until it comes
+        # first or the queue expires.
         trouble = max(link.calm_since, server.running_since, loop.resumed_at)
         if (
             process.dead
@@ -867,7 +867,7 @@ class Watch:
             or trouble > entry.since - self._settled
         ):
             return
-        # Who closes no longer answers to a refusal that was under way.
+        # A process that closes ignores a refusal on its way, so the entry may stay.
         if entry.over > process.closing - self._plan.node_timeout - LOOK_EVERY:
             return
         allowed = 0.15 + self._plan.node_timeout + 2 * self._round_trip

@@ -39,10 +39,10 @@ class World:
 
     Attributes:
         now: True time, seconds.
-        seed: What all randomness is derived from.
-        log: What happened, as tuples of true time and words.
-        on_trouble: Called with what an event loop would have logged: an exception that nobody
-            handles.
+        seed: Seed of all randomness.
+        log: Events, as tuples of true time and words.
+        on_trouble: Called with a message that an event loop would have logged, as for an exception
+            without a handler.
     """
 
     def __init__(self, seed: int) -> None:
@@ -93,17 +93,17 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     """The event loop of one process: what the library and asyncio's own classes call, and no more.
 
     Args:
-        world: Where it lives.
-        name: In the log.
+        world: The world of the process.
+        name: Name of the process in the log.
         rate: Seconds of its clock per true second.
 
     Attributes:
-        rng: What the process draws from.
+        rng: Random numbers of the process.
         stopped: True while no callback runs.
-        resumed_at: True time at which it last went on.
-        stood: Seconds of the loop's own time that it was stopped for, in all.
-        was_suspended: True once it was.
-        process: Whose it is, if a client's.
+        resumed_at: True time at which it last resumed.
+        stood: Total seconds of the loop's own time for which it was stopped.
+        was_suspended: True once it was suspended.
+        process: The client that has this loop; None for other loops.
     """
 
     def __init__(self, world: World, name: str, rate: float = 1.0) -> None:

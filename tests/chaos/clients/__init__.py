@@ -1,3 +1,4 @@
-"""What runs in the processes of a fault run; it imports nothing but the standard library and one
-lock library.
+"""Programs that run in the processes of a fault run.
+
+Besides the tests' own modules they import only the standard library and one lock library.
 """

@@ -24,8 +24,8 @@ class Body:
 
     Args:
         worker: The process.
-        wish: What was asked for.
-        seconds: How long it computes.
+        wish: The acquisition that was requested.
+        seconds: Seconds for which the holder computes.
         careless: It blocks the event loop, and does not check the lease before it writes.
         told: It listens for the loss of its lease, and reports its deadline meanwhile.
         fenced: It uses the fenced register besides the plain one.

@@ -25,7 +25,7 @@ KINDS: Final = {
     "losses": "a holder is not notified of its loss and works on",
     "min_hold": "a release deletes keys before the end of min_hold",
 }
-"""What is wrong with each."""
+"""Description of each defect, by name."""
 
 
 _MARK: Final = 15

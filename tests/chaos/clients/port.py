@@ -20,17 +20,17 @@ waiting.
 "run" is `Election.run`, which cancels the body before another candidate can lead."""
 
 Kind = Literal["lock", "semaphore", "election", "read", "write"]
-"""What is acquired. "read" and "write" are the sides of a read-write lock."""
+"""Kind of object to acquire. "read" and "write" are the sides of a read-write lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What an acquisition asks for.
+    """Parameters of an acquisition.
 
     Attributes:
         names: Names to lock, all or nothing. A semaphore and an election have one name.
         how: How the body learns of a loss, and whether the acquisition waits.
-        kind: What is acquired. Other libraries than ours have locks of one name only.
+        kind: Kind of object to acquire. Other libraries have only locks of one name.
         limit: Slots of a semaphore; 0 for the other kinds.
         min_hold: Seconds after the grant for which no other client may be granted; 0.0: none.
         fair: Keep the order of the tasks of all processes.
@@ -62,7 +62,7 @@ class NotGot(Exception):
 
     Attributes:
         why: The error's name; "held" where a single attempt found another holder.
-        votes: What each node said, as a word each; empty where the library does not say.
+        votes: Answer of each node, one word each; empty if the library does not report it.
     """
 
     def __init__(self, why: str, votes: str = "") -> None:
@@ -112,8 +112,8 @@ class Client(Protocol):
         """Acquire, run the body, release.
 
         Args:
-            wish: What to acquire.
-            body: Run while it is held. A candidate that stands again runs it once for each term.
+            wish: Parameters of the acquisition.
+            body: Called during the hold. A candidate that stands again calls it once for each term.
 
         Returns:
             False if the release found that the lock was gone.
