@@ -31,7 +31,7 @@ def latency(
     Args:
         network: The name of the network.
         nodes: Number of nodes.
-        condition: One of `CONDITIONS`.
+        condition: A member of `CONDITIONS`.
         costs: Costs of the servers.
         size: Number of processes, each at another place, and of acquisitions of each.
     """

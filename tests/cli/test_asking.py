@@ -439,19 +439,18 @@ def test_release_of_a_free_lock_asks_and_deletes_nothing(cli: Cli) -> None:
 
 
 def looks(node: Node) -> int:
-    """How many scripts it has run: each look asks every node."""
+    """Return how many scripts a node has run. `wait` asks every node by a script."""
     found = re.search(rb"cmdstat_evalsha:calls=(\d+)", node.command("INFO", "commandstats"))
     return int(found[1]) if found else 0
 
 
 def last_has_looked(nodes: NodeSet) -> bool:
-    """Whether the manager that came last has asked each node by a script, and the answers are on
-    their way back.
-    """
+    """Return True if each node has answered a script of the newest manager."""
     for node in nodes:
         told = node.command("CLIENT", "LIST").decode().splitlines()
         last = [client for client in told if re.search(r" flags=\w*t", client)][-1]
-        # What a server answers goes out before it reads the next command.
+        # A server sends its answers before it reads the next command. So after PONG, the answer to
+        # the script is on its way.
         if " cmd=evalsha" not in last or node.command("PING") != b"PONG":
             return False
     return True

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 
-# What stands between a user and Control-C for as long as a test likes.
+# Replaces typer by a module whose import takes so long that a test can interrupt it.
 SLOW = "import sys, time; sys.stdout.write('importing\\n'); sys.stdout.flush(); time.sleep(300)"
 
 SCRIPT = "from aioredlock_ng.cli import main; main()"

@@ -22,11 +22,11 @@ pytestmark = pytest.mark.once
 
 PROCESSES = 50
 
-# What a process prints that found too few servers in time, and goes on waiting.
+# A process prints this if too few servers answer in time. The process goes on waiting.
 PATIENT = "aioredlock-ng run: waiting for a majority of the nodes; "
 
-# mkdir is atomic: whoever finds the directory is not alone. 10 ms inside; the log has the fence of
-# each.
+# mkdir is atomic. If the directory exists already, two commands run at once, and the status is 99.
+# Each command stays inside for 10 ms, and appends its fence to the log.
 ALONE = """
 mkdir "$0/inside" || exit 99
 echo "$AIOREDLOCK_NG_FENCE" >> "$0/log"
@@ -35,8 +35,8 @@ rmdir "$0/inside"
 """
 
 
-# They are forked where the command line is imported once: fifty times that is most of a minute, and
-# no lock is asked for.
+# All processes are forks of one process that has imported the command line. Fifty imports would
+# take most of a minute, and would test no lock.
 AT_ONCE = """
 import contextlib, io, json, os, sys
 from aioredlock_ng.cli import main, run

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.once
 
-# What a shell does for a job: a group of its own in the foreground; and it tells how the job
-# stands.
+# Does for a job what a shell does. The job gets a process group of its own, which is put in the
+# foreground. The program prints when the job stops and when the job ends.
 SHELL = """
 import os, signal, sys
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)

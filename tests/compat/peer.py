@@ -1,9 +1,11 @@
-"""Drives one other library in an environment of its own, told what to do by lines of JSON; it never
-imports ours.
+"""Drive one other library in an environment of its own, by commands that are lines of JSON.
+
+This program never imports aioredlock_ng.
 
 `peer.py LIBRARY URL…` reads `{"do": "acquire", "name": …, "ttl": seconds}`, `{"do": "release"}`,
 `{"do": "value"}` or `{"do": "count", "name": …, "file": …, "seconds": …}` and answers each with one
-line: whether it got the lock, None, what the lock's keys hold, or how often it counted.
+line. The answers are: whether the lock was acquired, None, the value of the lock's keys, and the
+number of additions.
 """
 
 from __future__ import annotations
@@ -18,26 +20,29 @@ from typing import Any
 
 
 class Peer:
-    """What is done by one library; its names and meanings are that library's own."""
+    """Carry out the commands with one library, by that library's own names and meanings."""
 
     def __init__(self, urls: list[str]) -> None:
         self.urls = urls
         self.lock: Any = None
 
     async def acquire(self, name: str, ttl: float) -> bool:
-        """Try once."""
+        """Try once to acquire a lock. Return True if the library got it."""
         raise NotImplementedError
 
     async def release(self) -> None:
-        """Give it up."""
+        """Release the lock."""
         raise NotImplementedError
 
     def value(self) -> str:
-        """What the keys hold."""
+        """Return the value that the library wrote to the keys of the lock."""
         raise NotImplementedError
 
     async def count(self, name: str, file: Path, seconds: float) -> int:
-        """Add one to the number in a file, whenever it has the lock, until the time is over."""
+        """Add one to the number in a file under the lock, until the time is over.
+
+        Return the number of additions, which is at least one.
+        """
         counted, end = 0, time.monotonic() + seconds
         while time.monotonic() < end or not counted:
             if not await self.acquire(name, 30.0):

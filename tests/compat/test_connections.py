@@ -176,7 +176,7 @@ async def test_a_sentinel_leads_to_the_primary(
         "dict": lambda: Sentinel(
             {"host": host, "port": port, "db": 3, "master": "another"}, master="main"
         ),
-        # One that is not there keeps nobody from asking the next.
+        # If no server listens at the first address, the next Sentinel is asked.
         "list": lambda: Sentinel([(host, free_port()), (host, port)], master="main", db=3),
     }[form]()
     await serves(manager_of([sentinel]), Redis.from_url(f"{sentinel_set.primary.url}/3"))
@@ -198,7 +198,7 @@ async def test_locks_go_to_the_new_primary_after_a_failover(
 async def test_tls_to_a_primary_takes_the_context(
     tls_server: LocalServer, tls_files: TLSFiles, manager_of: Make
 ) -> None:
-    """By a stand-in for the Sentinel: what it would say is not what is tested here."""
+    """Use a stub instead of a Sentinel, because only the connection to the primary is tested."""
     context = ssl.create_default_context(cafile=str(tls_files.ca))
     sentinel = Sentinel(("127.0.0.1", free_port()), master="main", ssl_context=context)
     manager = manager_of([sentinel])
@@ -301,7 +301,7 @@ async def test_every_form_is_shown_without_secrets(manager_of: Make) -> None:
     assert "hidden" not in told
 
 
-# What a pool of aioredis 1.3.1 is to who only looks at it.
+# Looks like a pool of aioredis 1.3.1 to code that reads only the module of its class.
 Pool = type("Redis", (), {"__module__": "aioredis.commands"})
 
 

@@ -43,11 +43,12 @@ for found in pkgutil.iter_modules(aioredlock.__path__):
 print(json.dumps(told))
 """
 
-# Modules of its connections through aioredis, and of its own log.
+# Modules of aioredlock that this package does not have: its connections through aioredis, and its
+# own log.
 GONE_MODULES = {"redis", "utility"}
-# What leads to aioredis, and nowhere else.
+# Methods of aioredlock that only give access to aioredis.
 GONE = {"Sentinel": {"get_master", "get_sentinel"}}
-# There a list, and the same node.
+# Parameters whose default differs. In aioredlock, this one is a list with the same node.
 OTHER_DEFAULTS = {"redis_connections"}
 
 

@@ -105,8 +105,8 @@ def test_the_plan_without_options_ends_within_a_minute() -> None:
 
     assert len(scenes) == 6
     assert sum(scene.share for scene in scenes) * play._unit == FULL_SECONDS
-    # What no option shortens, as if no phase had time for it: keys that a restarted server forgot,
-    # two leases taken away.
+    # No option shortens the wait after a server lost its keys, nor the two holds whose leases are
+    # lost. The sum assumes that no phase has time for them.
     assert FULL_SECONDS + WORKER_TTL + 2 * conductor._HOLD_TTLS * HOLDER_TTL < 60
 
 
@@ -245,16 +245,15 @@ def test_updates_in_flight_are_not_lost_in_any_picture(tmp_path: Path) -> None:
         )
         shown.phases.append(PhaseLedger("healthy", True))
         for number in range(1, 4):
-            # A worker writes, reports, and writes on; something happens before the figures are read
-            # again.
+            # A worker writes, reports, and writes again. An event comes before the next report.
             counters.write(0, 10 * number)
             play.progress(messages.Progress(0, 10, 0, 0, 0, [1000] * 10))
             counters.write(1, number)
             play.event("node 1 hung")
-        # The update of a stopped worker goes lost with it: it was never acknowledged.
+        # A stopped worker never acknowledged its last update. So the update does not count as lost.
         counters.write(1, 3)
         play.event("a worker was stopped between read and write")
-        # One that was acknowledged is lost, if another worker writes over it.
+        # An acknowledged update is lost if another worker overwrites it.
         counters.write(0, 25)
         play.progress(messages.Progress(0, 0, 0, 0, 0, []))
         play.event("the end")

@@ -150,7 +150,7 @@ def test_an_update_lost_under_the_lock_ends_the_demo_with_status_1_and_the_reaso
 
 
 def shown_on_a_terminal(*arguments: str) -> str:
-    """What a demo that passes writes to a terminal, byte by byte."""
+    """Return all that a demo writes to a terminal, control codes included. The demo must pass."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     words, env = (
@@ -162,7 +162,7 @@ def shown_on_a_terminal(*arguments: str) -> str:
         words, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
     ) as process:
         os.close(theirs)
-        # The end of the other side is an error here.
+        # Reading raises an OSError when the demo has ended.
         with contextlib.suppress(OSError):
             while part := os.read(ours, 65_536):
                 shown += part

@@ -1,5 +1,6 @@
-"""What servers say and what clocks show, read by pure functions: full tables of the words of every
-version.
+"""Test the pure functions that read the answers and the clocks of servers.
+
+The tables list the error messages of every supported version of Redis and Valkey.
 """
 
 from __future__ import annotations

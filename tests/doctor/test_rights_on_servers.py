@@ -82,7 +82,7 @@ async def test_a_missing_right_is_named_and_nothing_else(
     assert f"+{missing} " in finding.remedy
     assert diagnosis.nodes[0].granted == (missing not in ("evalsha", "set", "get", "zadd"))
     assert not of(diagnosis, "refused")
-    # What may not release leaves it to the ttl.
+    # Without the right to DEL, the doctor's key stays until its ttl is over.
     assert (server.command("DBSIZE") == b"0") == (missing != "del")
 
 

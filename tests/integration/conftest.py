@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is not woken by the servers sleeps until long after the test has failed."""
+    """Make refreshes so rare that only a message from a server wakes a waiter in time."""
     monkeypatch.setattr(place, "REFRESH_EVERY", 300.0)
 
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
-    """It has all log lines too, when the test is over."""
+    """Collect texts, and check them for secrets at the end, together with all log lines."""
     caplog.set_level(logging.DEBUG, logger="aioredlock_ng")
     told = Told()
     yield told

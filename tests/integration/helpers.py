@@ -1,6 +1,4 @@
-"""What several integration tests need: waiting for nodes, work that shows overlaps, and programs of
-their own.
-"""
+"""Help integration tests to wait for nodes, to detect overlapping work, and to run programs."""
 
 from __future__ import annotations
 
@@ -25,10 +23,10 @@ __all__ = ["SHORT_GUARD", "Witness", "all_up", "no_keys_left", "program", "state
 CHECKOUT = Path(__file__).parents[2]
 
 SHORT_GUARD: dict[str, Any] = {"ttl": 1.0, "max_ttl": 1.0, "node_timeout": 0.5}
-"""Settings with which a node that forgot votes again two seconds later: where that it does is what
-a test waits for.
+"""Settings for tests that wait until a node which forgot its keys votes again, after two seconds.
 
-Such a lease is lost where the process stalls for a second: not for bodies that must not lose it.
+A lease with these settings is lost if the process stalls for a second. A test whose leases must not
+be lost needs a longer ttl.
 """
 
 
@@ -47,9 +45,9 @@ async def all_up(redlock: Redlock) -> None:
 
 
 async def no_keys_left(nodes: NodeSet, *redlocks: Redlock) -> None:
-    """Nothing is on the nodes once all that these managers sent has been answered.
+    """Assert that no key is left once the nodes have answered all requests of these managers.
 
-    A release returns as soon as its outcome is known, so name every open manager that took part.
+    A release returns as soon as its outcome is known. So name every open manager that took part.
     """
     for redlock in redlocks:
         await all_up(redlock)

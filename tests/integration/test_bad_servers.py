@@ -323,7 +323,7 @@ async def test_a_full_server_is_used_again_once_there_is_room(start_server: Star
         fill(server)
         waiting = asyncio.create_task(redlock.lock("order").acquire())
         await eventually(lambda: redlock.stats().refused > 0)
-        # What is held is renewed and released all the same.
+        # A full server still renews and releases a lock that is held.
         renewals = redlock.stats().renewals
         await eventually(lambda: redlock.stats().renewals > renewals)
         assert await lease.release()

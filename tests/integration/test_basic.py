@@ -132,7 +132,7 @@ async def test_several_resources_are_taken_together_or_not_at_all(three_nodes: N
         Redlock(three_nodes.urls, node_timeout=1.0) as other,
     ):
         async with redlock.lock("b"):
-            # What it left behind would stay for longer than is waited.
+            # With this ttl, a key left behind would outlive the wait below.
             assert await other.lock("a", "b", "c", ttl=60).try_acquire() is None
             await no_pending(other)
             # A node that "a b c" reached before "b" lacks "b", and its higher fence bars the

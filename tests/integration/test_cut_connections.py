@@ -239,8 +239,9 @@ async def test_renewals_survive_flushed_scripts(three_nodes: NodeSet) -> None:
 async def test_a_node_that_falls_too_far_behind_counts_as_silent_though_it_answers(
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it is behind with is kept here: without a bound, memory would grow for as long as it is
-    slower than the others.
+    """The client keeps the calls that a slow node has not answered. Their number has a bound.
+
+    Without the bound, memory would grow for as long as the node is slower than the others.
     """
     # Few enough for a machine that is busy: calls of one tick are sent as one.
     monkeypatch.setattr(sending, "MAX_PENDING", 10)

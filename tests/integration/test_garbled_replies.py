@@ -1,4 +1,7 @@
-"""One of three servers answers with what no script can return: it is no vote, and harms nobody."""
+"""Test replies that no script can return, from one of three servers.
+
+A garbled reply is no vote, and does not break calls that the other servers answer.
+"""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ async def test_the_backlog_of_a_hung_node_stays_bounded_and_the_node_is_used_aga
         three_nodes.pause(0)
         await eventually(lambda: state_of(redlock, 0) == "suspect", 10)
         acquired = redlock.stats().acquired
-        # Those that were held when it became suspect are still released there.
+        # Locks that were held when the node became suspect are still released on it.
         most = redlock.nodes[0].pending + 20
         await eventually(lambda: redlock.stats().acquired > acquired + 2000, 30)
         assert redlock.nodes[0].pending <= most

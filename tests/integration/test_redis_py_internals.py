@@ -100,7 +100,7 @@ async def test_a_connected_connection_has_a_stream_pair_with_a_transport_and_an_
 
 async def test_the_transport_of_a_connection_can_be_taken_over_for_good(url: str) -> None:
     wire = await Connector(url).connect(5)
-    # What redis-py had is collected, and must not close what was taken.
+    # The garbage collector now finalizes redis-py's connection, which must not close the transport.
     gc.collect()
     taker = _Taker()
     wire.transport.set_protocol(taker)

@@ -1,5 +1,6 @@
-"""What wakes a waiter on real servers: whoever ends the other's lock, and however; the slow look is
-out of reach.
+"""Test that the end of a lock wakes a waiter on real servers, whichever command ends the lock.
+
+In tests with `no_polling`, the next refresh would come only after the test has failed.
 """
 
 from __future__ import annotations

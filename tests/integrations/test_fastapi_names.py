@@ -1,5 +1,7 @@
-"""What a FastAPI route's lock is named by: one value, one lock, whatever the client writes;
-mistakes are told at start.
+"""Test the names of the locks of FastAPI routes.
+
+One value means one lock, however the client writes that value. A route that its lock does not fit
+is refused at start.
 """
 
 import functools
@@ -563,7 +565,7 @@ def test_a_lock_that_does_not_fit_its_route_is_refused_at_start(
             lambda: redlock_lifespan("redis://:secret@x"),
             r"redlock_lifespan\(\) takes a Redlock, not str",
         ),  # type: ignore[arg-type]
-        # What FastAPI(lifespan=redlock_lifespan) does at its start.
+        # FastAPI(lifespan=redlock_lifespan) makes this call at its start.
         (
             lambda: redlock_lifespan(FastAPI()),  # type: ignore[arg-type]
             r"not FastAPI: write .*, or redlock_lifespan\(\)",

@@ -1,4 +1,4 @@
-"""What runs in a thread is not over when its request is cancelled, and neither is its lock."""
+"""Test that the lock of a cancelled request is not released while its thread still runs."""
 
 import asyncio
 import functools

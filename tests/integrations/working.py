@@ -1,4 +1,4 @@
-"""Runs a worker of a task queue as a process of its own."""
+"""Run a worker of a task queue in a process of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def until(condition: Callable[[], object], within: float = PATIENCE) -> None:
-    """Wait until it is true."""
+    """Wait until the condition is true, and fail if that takes too long."""
     end = time.monotonic() + within
     while not condition():
         assert time.monotonic() < end, "it did not come true in time"
@@ -35,11 +35,11 @@ def until(condition: Callable[[], object], within: float = PATIENCE) -> None:
 
 
 class Worker:
-    """A worker, which has ended when the block is left.
+    """A worker process, which is killed at the end of the `with` block.
 
     Args:
         command: Arguments of the interpreter.
-        folder: Where its tasks say that they have begun.
+        folder: Folder for the files by which a task shows that it has begun.
         broker: URL of the queue's server.
     """
 
@@ -71,7 +71,7 @@ class Worker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Its children, too.
+        # The signal goes to the children of the worker as well.
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE)
@@ -80,7 +80,7 @@ class Worker:
 
     @property
     def said(self) -> str:
-        """What it has printed until now."""
+        """Return the output of the worker until now."""
         return self._log.read_text(errors="replace")
 
     def begun(self, name: str) -> int:

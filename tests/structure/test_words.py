@@ -1,4 +1,7 @@
-"""The words of the package: sentences have nouns as subjects, and lines at most 100 columns."""
+"""Test the words of the package: nouns as subjects, lines of at most 100 columns, one name a thing.
+
+The rule for subjects also applies to the tests and the other Python files of the checkout.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(aioredlock_ng.__file__).parent
 PLUGIN = ROOT.parent / "pytest_aioredlock_ng.py"
+CHECKOUT = Path(__file__).parents[2]
+BESIDE_THE_PACKAGE = ("tests", "benchmarks", "tools", "examples", "docs/_ext")
+"""Folders of the checkout whose comments and docstrings follow the rule for subjects as well."""
 
 # Folders of the package whose texts are not rewritten yet. Remove a folder when its texts are done.
 PENDING: tuple[str, ...] = ()
@@ -191,6 +197,18 @@ SOURCES = {
 
 def test_every_sentence_has_a_noun_as_its_subject() -> None:
     hidden = {name: without_a_subject(texts_of(name, source)) for name, source in SOURCES.items()}
+    assert {name: found for name, found in hidden.items() if found} == {}
+
+
+@pytest.mark.parametrize("folder", BESIDE_THE_PACKAGE)
+def test_every_sentence_of_the_tests_has_a_noun_as_its_subject(folder: str) -> None:
+    sources = {
+        path.relative_to(CHECKOUT).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted((CHECKOUT / folder).rglob("*.py"))
+    }
+    texts = {name: comments_of(source) + docstrings_of(source) for name, source in sources.items()}
+    assert sum(map(len, texts.values())) > 0
+    hidden = {name: without_a_subject(found) for name, found in texts.items()}
     assert {name: found for name, found in hidden.items() if found} == {}
 
 

@@ -1,6 +1,4 @@
-"""What a thread brings about: interrupts, forks, the exit of the interpreter, the end of the
-engine's own thread.
-"""
+"""Test the engine's own thread: interrupts, forks, the exit of the interpreter, and its own end."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ __all__ = ["Collector"]
 
 
 class Collector:
-    """Takes what is posted to /v1/traces and /v1/metrics.
+    """Collect the requests that exporters post to /v1/traces and /v1/metrics.
 
     Attributes:
-        url: What exporters call the endpoint.
+        url: The base URL, without a slash at its end. Exporters append the path.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, *args: object) -> None:
-                """Not on standard error."""
+                """Keep requests out of standard error."""
 
         self._bodies = bodies
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -1,6 +1,4 @@
-"""What Prometheus would see: metrics fetched over HTTP and read by a parser; it knows no metric by
-name.
-"""
+"""Read metrics as Prometheus would, over HTTP and with a parser."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ class Exposition:
 
 
 def exposed(registry: CollectorRegistry) -> Exposition:
-    """Return what a scrape would show, without HTTP."""
+    """Return the metrics that a scrape would show, without HTTP."""
     return Exposition(generate_latest(registry).decode())
 
 

@@ -1,4 +1,7 @@
-"""What a PromQL query reads and groups by, from its syntax tree; it evaluates nothing."""
+"""Find the metrics and labels of a PromQL query in its syntax tree.
+
+This module evaluates no query.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import promql_parser
 
 __all__ = ["FROM_THE_SCRAPE", "Query", "named_in"]
 
-# What Grafana puts in before it asks.
+# Grafana replaces these variables by values before it sends a query.
 _GRAFANA = {"$__rate_interval": "5m", "$__range": "1h", "$job": "shop", "$instance": "a:8000"}
 
 FROM_THE_SCRAPE = {"job", "instance"}

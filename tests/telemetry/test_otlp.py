@@ -1,4 +1,4 @@
-"""What the OTLP exporters send over HTTP, as a collector would decode it."""
+"""Test the requests that OTLP exporters send over HTTP, decoded as a collector would."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is tested of a manager without a thread, for one with `thread=True`.
+"""Run the tests of managers without a thread for managers with `thread=True`.
 
-The rig of this folder makes such managers.
+The rig of this folder makes managers with `thread=True`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.virtual_time, pytest.mark.full]
 
 DIFFERENT = {
-    # They use the engine itself, which belongs to the thread.
+    # These tests use the engine itself, which belongs to the thread.
     "test_leases_that_were_renewed_are_not_kept_when_they_are_over",
     "test_a_grant_with_no_fence_left_is_not_passed_on",
     "test_a_task_cancelled_as_a_grant_is_passed_on_leaves_it_to_the_next_task",
     "test_the_last_task_cancelled_as_a_grant_is_passed_on_leaves_no_key",
     "test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed",
-    # Another loop may use the manager.
+    # With a thread, another loop may use the manager.
     "test_use_from_another_loop_is_refused_and_says_loop",
-    # What a call has changed, or what is reported of it, comes a step later.
+    # With a thread, the effects and the events of a call come one step of the loop later.
     "test_code_outside_of_any_task_is_not_taken_for_the_holder",
     "test_a_shorter_ttl_counts_before_any_node_has_confirmed_it",
     "test_a_cancelled_wait_is_reported_once",

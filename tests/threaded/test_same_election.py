@@ -1,6 +1,6 @@
-"""What is tested of elections without a thread, for managers with `thread=True`.
+"""Run the tests of elections for managers with `thread=True`.
 
-Here every test has a rig.
+Every test in this module has a rig.
 """
 
 from __future__ import annotations

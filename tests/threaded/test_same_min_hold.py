@@ -1,6 +1,6 @@
-"""What is tested of `min_hold` without a thread, for managers with `thread=True`.
+"""Run the tests of `min_hold` for managers with `thread=True`.
 
-Here every test has a rig.
+Every test in this module has a rig.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.full]
 
-# They replace parts of the engine itself, which belongs to the thread.
+# These tests replace parts of the engine itself, which belongs to the thread.
 DIFFERENT = {
     "test_a_grant_that_comes_too_late_for_its_min_hold_does_not_count_and_is_undone",
     "test_a_grant_that_no_caller_received_is_freed_at_once",
