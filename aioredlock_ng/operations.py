@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Operator", "Scan", "Subscription"]
 
-_NO_TOKEN: Final = b"-"
-"""A token that no holder has, for a request that needs tokens."""
-
 _PROBE: Final = b"round-trip:aioredlock_ng"
 """A key that does not exist. A read of this key measures the round trip to a node."""
 
@@ -166,14 +163,14 @@ class Subscription:
 
     def __init__(self, engine: Engine, keys: tuple[bytes, ...], changed: asyncio.Event) -> None:
         self._engine = engine
-        self._tracking = MUTEX.watching(keys, (_NO_TOKEN,) * len(keys))
+        self._tracking = MUTEX.tracking(keys)
         self._changed = changed
 
     async def track(self) -> None:
         """Forget earlier reports, and ask every node to report the next change.
 
-        Start an inspection after this call, but without waiting for its end, as in the example.
-        Both requests are then sent in one write, and no change after the inspection is missed.
+        Begin an inspection together with this call, as in the example. Both requests are then sent
+        in one write, the tracking first. So no change after the inspection is missed.
 
         Raises:
             RedlockClosed: The manager is closed, or belongs to another loop or process.

@@ -205,7 +205,7 @@ _ALL = (
     Kind(
         "clock-offset",
         WARNING,
-        "A clock is wrong. If it is corrected in a step, the locks on that node"
+        "The clock of a node is wrong. If it is corrected in a step, the locks on that node"
         " expire that much earlier or later.",
         "Synchronise all clocks. Slew them instead of setting them in steps.",
     ),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from hiredis import pack_command
-
 from aioredlock_ng._core.votes import Dropped, Garbled, Unsent
 from aioredlock_ng._nodes.channel import Channel, Outbox, Subscription
 from aioredlock_ng._nodes.question import Question
@@ -60,7 +58,7 @@ class Interview:
 
     async def ask(self, *words: Any) -> Reply:
         """Send a command, given as words, and return the answer."""
-        return await self.call(str(words[0]), Request(pack_command(words)))
+        return await self.call(str(words[0]), Request.of(*words))
 
     async def subscribe(self, channel: bytes) -> Reply:
         """Subscribe to a channel over RESP3, and return the reply.

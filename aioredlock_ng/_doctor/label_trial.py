@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
-from hiredis import pack_command
+from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.owners import pack_owner
 from aioredlock_ng._doctor.rights import COMMANDS_OF_LABELS
@@ -26,8 +24,7 @@ _READERS: Final = read_side(MUTEX)
 
 def deleting_labels(key: bytes, token: bytes) -> Request:
     """Return the request that deletes the labels of the doctor's lock."""
-    words: tuple[Any, ...] = ("DEL", *_labels(key, token))
-    return Request(pack_command(words))
+    return Request.of("DEL", *_labels(key, token))
 
 
 async def ask_for_labels(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
-from hiredis import pack_command
-
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.keys import slot_key
 from aioredlock_ng._core.marker import process_name, read_marker
@@ -255,16 +253,14 @@ class Trials:
         script sets an expiry for them. The reply is ignored, because the replies of the scripts
         also show a missing right.
         """
-        words: tuple[Any, ...] = ("EVAL", _EXPIRING, 1, self._counters, _COUNTERS_LIVE)
-        await self._interview.call("EVAL", Request(pack_command(words)))
+        await self._interview.ask("EVAL", _EXPIRING, 1, self._counters, _COUNTERS_LIVE)
 
     async def _cleared(self) -> bool:
         """Delete the doctor's keys, and return True if the server allowed the deletion."""
         return not self.refused("DEL", await self._interview.call("DEL", self._clearing()))
 
     def _clearing(self) -> Request:
-        words: tuple[Any, ...] = ("DEL", self._key, self._counters)
-        return Request(pack_command(words))
+        return Request.of("DEL", self._key, self._counters)
 
     async def _try_commands(self) -> None:
         """Try each command of the scripts by itself, and record only missing rights."""

@@ -56,10 +56,6 @@ _CLOSED_AFTER: Final = 1.0
 A closed manager reports no change.
 """
 
-_NOT_A_TOKEN: Final = b"-"
-"""Value that the tracked read compares with the label. The answer is ignored, because the read only
-makes the nodes track the key."""
-
 
 class Source(Protocol):
     """The part of a manager that an election uses."""
@@ -175,11 +171,11 @@ class Leaders:
         if self._tracked:
             return await self._source.inspect(self._name)
         self._tracked = True
-        watching = MUTEX.watching((self._label_key,), (_NOT_A_TOKEN,))
         try:
             # The tracked read is sent before the inspection. So the nodes report every change that
             # the inspection may have missed.
-            _, info = await asyncio.gather(engine.poll(watching), self._source.inspect(self._name))
+            tracking = engine.poll(MUTEX.tracking((self._label_key,)))
+            _, info = await asyncio.gather(tracking, self._source.inspect(self._name))
         except BaseException:
             self._tracked = False
             raise

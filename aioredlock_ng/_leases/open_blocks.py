@@ -97,8 +97,8 @@ class Bodies:
             raise RedlockError(
                 f"the lock {resource!r} is left in a task that did not enter it, while"
                 f" {count} `async with` of one Lock object are open; nothing was released, because"
-                " it is unclear which of them ends; give each `async with` that another task may"
-                " leave a Lock object of its own by `redlock.lock(...)`"
+                " it is unclear which of them ends; call `redlock.lock(...)` anew for each"
+                " `async with` that another task may leave"
             )
         if body is None:
             body = next(reversed(inside))

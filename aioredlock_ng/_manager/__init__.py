@@ -1,1 +1,1 @@
-"""How a `Redlock` turns the arguments of its methods into work for the engine."""
+"""The methods of `Redlock`, which turn their arguments into work for the engine."""

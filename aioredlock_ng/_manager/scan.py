@@ -6,8 +6,6 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any, cast
 
-from hiredis import pack_command
-
 from aioredlock_ng._core.inspection import lock_info, look_of
 from aioredlock_ng._core.keys import OWN_KEYS, slot_in
 from aioredlock_ng._core.owners import owner_key
@@ -52,7 +50,7 @@ class Scan:
         silent: The nodes that the last call of `keys` could not scan, with the reasons.
 
     Raises:
-        ConfigurationError: The pattern is empty, too long, or no text.
+        ConfigurationError: The pattern is empty, too long, or neither str nor bytes.
     """
 
     def __init__(
@@ -137,7 +135,7 @@ class Scan:
         """Send these words as one command to a node, and return the answer."""
         engine = self._redlock.engine()
         engine.usable()
-        return await engine.ask_node(index, Request(pack_command(words)), _PATIENCE)
+        return await engine.ask_node(index, Request.of(*words), _PATIENCE)
 
     async def _keys_of(self, index: int, advance: Callable[[int], object]) -> set[bytes] | str:
         """Return a node's keys that may be locks, or the reason why the keys are not known."""

@@ -1,4 +1,4 @@
-"""The kinds of locks that have one holder at a time. `reading.py` has the kind for readers."""
+"""The kinds of locks that have one holder at a time. `reader_kind.py` has the kind for readers."""
 
 from __future__ import annotations
 

@@ -29,6 +29,8 @@ MARKER_KEY: Final = b"aioredlock_ng:marker"
 FENCES: Final = b"aioredlock_ng:fences"
 """The key of the fence counters: a sorted set of slots, each with the highest fence of its keys."""
 
+_NO_TOKEN: Final = b"-"
+"""A token that no holder has, for a request that needs tokens."""
 
 Mark = tuple[int, bytes]
 """The fence that a quorum stored for a read grant, and the slot of the key's fence counter.
@@ -183,6 +185,10 @@ class LockKind:
         return Command(
             self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=not self.shared
         )
+
+    def tracking(self, keys: tuple[bytes, ...]) -> Command:
+        """Return the command that makes the server track keys. The answer has no meaning."""
+        return self.watching(keys, (_NO_TOKEN,) * len(keys))
 
     def inspecting(
         self, keys: tuple[bytes, ...], label_keys: tuple[bytes, ...] = (), *, queues: bool = False

@@ -28,6 +28,11 @@ class Request:
     def __init__(self, packed: bytes | None) -> None:
         self._packed = packed
 
+    @classmethod
+    def of(cls, *words: Any) -> Request:
+        """Return the plain command that consists of these words."""
+        return Request(pack(words))
+
     @property
     def packed(self) -> bytes:
         assert self._packed is not None

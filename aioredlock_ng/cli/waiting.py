@@ -93,6 +93,7 @@ def wait(
     with reported("wait"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
         redlock = manager(node, **given)
+        # An invalid name is refused before the nodes are connected.
         redlock.key_format().key(name_of(name))
         info = interruption.run(_wait(redlock, name_of(name), seconds, slots))
     if as_json:

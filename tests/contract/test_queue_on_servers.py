@@ -58,6 +58,12 @@ class Place:
     async def command(self, *args: Any) -> bytes:
         return await asyncio.to_thread(self.server.command, *map(str, args))
 
+    async def limited(self, *rights: str) -> Waiter:
+        """Connect as the user "limited", who has all rights except the changes in `rights`."""
+        all_rights = ("reset", "on", ">word", "+@all", "allkeys", "allchannels")
+        await self.command("ACL", "SETUSER", "limited", *all_rights, *rights)
+        return await self.waiter(user="limited:word@")
+
     async def trust(self) -> None:
         read = await ask(self.nodes[0], marker())
         was, now = read.marker, read.node_ms
@@ -481,20 +487,8 @@ async def test_a_writer_without_the_rights_of_readers_frees_a_key_that_readers_w
 ) -> None:
     reader = await place.waiter()
     reader.member = member_of(reader.heard.manager_id, 1, GRACE / 1000, notified=True, reader=True)
-    await place.command(
-        "ACL",
-        "SETUSER",
-        "limited",
-        "reset",
-        "on",
-        ">word",
-        "+@all",
-        "allkeys",
-        "allchannels",
-        "-time",
-    )
     try:
-        limited = await place.waiter(user="limited:word@")
+        limited = await place.limited("-time")
         await ask(limited.node, acquire(b"one", b"a"))
         await ask(reader.node, standing_to_read((b"a",), reader.claim(1), 20_000))
         assert await ask(limited.node, release(b"one", b"a")) == 1
@@ -532,20 +526,8 @@ async def test_without_a_right_for_queues_a_user_locks_and_waits_and_displaces_n
     for key in (b"a", b"b"):
         await ask(first.node, acquire(b"theirs", key))
     await ask(first.node, stand(first.claim(1), b"a"))
-    await place.command(
-        "ACL",
-        "SETUSER",
-        "limited",
-        "reset",
-        "on",
-        ">word",
-        "+@all",
-        "allkeys",
-        "allchannels",
-        *rights,
-    )
     try:
-        limited = await place.waiter(user="limited:word@")
+        limited = await place.limited(*rights)
         mine = Waiter(limited.node, limited.heard, notified=limited.node.messages)
         refusal = await ask(limited.node, acquire(b"two", b"a", kind=kind))
         assert refusal == Refused(refusal.left, 1, refusal.ticket)

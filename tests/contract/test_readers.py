@@ -166,8 +166,7 @@ async def trust(node: Node) -> None:
     )
 
 
-# -- The steps, row by row
-# --------------------------------------------------------------------------
+# -- The steps, row by row ------------------------------------------------------------------------
 
 
 async def test_several_readers_have_the_key_and_a_writer_is_refused(both: Both) -> None:
@@ -361,8 +360,7 @@ async def test_a_forced_release_ends_the_entries_of_the_tokens_that_it_names(bot
     assert await look(both) == FREE
 
 
-# -- The recovery guard
-# -----------------------------------------------------------------------------
+# -- The recovery guard ---------------------------------------------------------------------------
 
 
 def trusted_read(token: bytes) -> Command:
@@ -467,8 +465,7 @@ async def test_a_downgraded_lease_is_repaired_on_a_node_that_missed_the_downgrad
         assert await ask(node, downgrade(A, 31)) is ALL_OURS
 
 
-# -- Turns
-# ------------------------------------------------------------------------------------------
+# -- Turns ----------------------------------------------------------------------------------------
 
 
 async def test_the_release_of_a_writer_lets_all_waiting_readers_in_before_the_next_writer(
@@ -582,8 +579,7 @@ async def test_the_members_of_semaphores_and_readers_of_a_slot_keep_apart(both: 
     assert await both.ask(READING.releasing(slot, A, None)) == released(1)
 
 
-# -- Random steps
-# -----------------------------------------------------------------------------------
+# -- Random steps ---------------------------------------------------------------------------------
 
 READERS = (ONE, TWO, LIVE, DEAD)
 WRITERS = (WRITER, SECOND, LIVE_WRITER, DEAD_WRITER)

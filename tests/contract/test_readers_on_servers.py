@@ -71,8 +71,7 @@ def own_entry(waiter: Waiter) -> bytes:
     return b"0" * 32 + b":" + waiter.heard.manager_id
 
 
-# -- Messages
-# ---------------------------------------------------------------------------------------
+# -- Messages -------------------------------------------------------------------------------------
 
 
 async def test_a_writer_that_comes_is_announced_once_to_the_processes_that_read(
@@ -120,8 +119,7 @@ async def test_all_waiting_readers_are_notified_of_their_offers_and_the_writer_o
     assert await place.command("GET", "k") == OFFER + waiter.claim(1)
 
 
-# -- The key
-# ----------------------------------------------------------------------------------------
+# -- The key --------------------------------------------------------------------------------------
 
 
 async def test_the_key_of_readers_expires_with_its_latest_entry(place: Place) -> None:
@@ -219,8 +217,7 @@ async def test_a_damaged_counter_is_not_raised_further(place: Place) -> None:
     assert float(await place.command("ZSCORE", "aioredlock_ng:fences", "1")) == 2**53
 
 
-# -- A full server
-# ----------------------------------------------------------------------------------
+# -- A full server --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("readers", [0, 1])
@@ -272,25 +269,7 @@ async def test_waiting_readers_are_let_in_by_a_full_server_when_it_is_full_no_mo
     assert await ask(one.node, read(A, claim=one.claim(1))) == Granted(31)
 
 
-# -- Rights
-# -----------------------------------------------------------------------------------------
-
-
-async def limited(place: Place, *rights: str) -> Waiter:
-    """Connect as a user without these rights."""
-    await place.command(
-        "ACL",
-        "SETUSER",
-        "limited",
-        "reset",
-        "on",
-        ">word",
-        "+@all",
-        "allkeys",
-        "allchannels",
-        *rights,
-    )
-    return await place.waiter(user="limited:word@")
+# -- Rights ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -304,7 +283,7 @@ async def test_without_the_rights_of_readers_a_user_locks_and_the_refusal_names_
     """These are the users of an older version."""
     reader, waiting = await place.waiter(), Reader(await place.waiter())
     try:
-        user = await limited(place, *rights)
+        user = await place.limited(*rights)
         assert await ask(user.node, write(b"w", 16)) is GRANTED
         assert await ask(user.node, WRITING_RENEWAL) is ALL_OURS
         await ask(waiting.node, stand_to_read(waiting.member, 1))
@@ -338,7 +317,7 @@ async def test_a_downgrade_that_the_server_refuses_leaves_the_writers_key(
     node = (await place.waiter()).node
     await ask(node, write(A))
     try:
-        user = await limited(place, *right.split())
+        user = await place.limited(*right.split())
         reply = await ask(user.node, downgrade(A, 31))
         assert refused(reply, "can't run this command") or refused(reply, "no permissions"), reply
         assert await place.command("GET", "k") == A
@@ -367,7 +346,7 @@ async def test_a_user_without_a_right_of_queues_never_leaves_a_set_that_does_not
 ) -> None:
     other = Reader(await place.waiter())
     try:
-        user = await limited(place, right)
+        user = await place.limited(right)
         for command in (
             read(A),
             renew(A),
@@ -395,7 +374,7 @@ async def test_a_user_that_cannot_distinguish_readers_from_other_data_waits_for_
     reader = await place.waiter()
     await ask(reader.node, read(A))
     try:
-        user = await limited(place, "-zrevrange")
+        user = await place.limited("-zrevrange")
         refusal = await ask(user.node, write(b"w"))
         assert refusal == Refused(refusal.left, 1, 0)
         assert TTL - SLACK < refusal.left * 1000 <= TTL

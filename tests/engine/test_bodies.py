@@ -437,7 +437,7 @@ async def test_leaving_in_another_task_never_releases_the_lease_of_a_task_that_i
     process = await rig.process()
     stack, holder = await over_and_held(process)
     with pytest.raises(
-        RedlockError, match="nothing was released, because it is unclear which of them ends; give"
+        RedlockError, match="nothing was released, because it is unclear which of them ends; call"
     ):
         await stack.aclose()
     await asyncio.sleep(0.1)

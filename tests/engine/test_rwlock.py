@@ -91,8 +91,7 @@ async def processes(rig: Rig) -> AsyncIterator[list[Process]]:
     assert nothing_is_left(rig)
 
 
-# -- Who may have it at the same time
-# ---------------------------------------------------------------------
+# -- Who may have it at the same time -------------------------------------------------------------
 
 
 async def test_readers_of_all_processes_share_the_lock(processes: list[Process]) -> None:
@@ -129,8 +128,7 @@ async def test_a_set_of_names_waits_for_readers_of_one_of_them(processes: list[P
         await (await both).release()
 
 
-# -- Turns
-# ----------------------------------------------------------------------------------------------
+# -- Turns ----------------------------------------------------------------------------------------
 
 
 async def test_a_waiting_writer_keeps_new_readers_out(processes: list[Process]) -> None:
@@ -229,8 +227,7 @@ async def test_readers_go_on_when_the_process_of_the_waiting_writer_has_died(rig
     writer.cancel()
 
 
-# -- One grant per process
-# ------------------------------------------------------------------------------
+# -- One grant per process ------------------------------------------------------------------------
 
 
 async def test_readers_of_a_process_share_one_grant(processes: list[Process]) -> None:
@@ -321,8 +318,7 @@ async def test_a_lease_inside_another_has_its_ttl_and_waits_for_no_writer(
     await (await writer).release()
 
 
-# -- Upgrade and downgrade
-# ------------------------------------------------------------------------------
+# -- Upgrade and downgrade ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("blocking_timeout", [None, 0, 1.0])
@@ -389,8 +385,7 @@ async def test_only_a_lease_to_write_can_be_downgraded(processes: list[Process])
         await lease.downgrade()
 
 
-# -- Fences
-# ---------------------------------------------------------------------------------------------
+# -- Fences ---------------------------------------------------------------------------------------
 
 
 async def test_a_reader_has_the_version_of_the_last_writer(processes: list[Process]) -> None:
@@ -472,8 +467,7 @@ async def test_a_node_that_let_a_reader_in_with_a_higher_counter_confirms_no_low
     await lease.release()
 
 
-# -- Faults
-# ---------------------------------------------------------------------------------------------
+# -- Faults ---------------------------------------------------------------------------------------
 
 
 async def test_a_dead_reader_keeps_writers_out_for_its_own_ttl_only(rig: Rig) -> None:

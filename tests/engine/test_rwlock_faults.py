@@ -38,8 +38,7 @@ def writing(process: Process, **options: Any) -> asyncio.Task[Lease]:
     return asyncio.create_task(rwlock(process, **options).write().acquire())
 
 
-# -- A task that reads again
-# ----------------------------------------------------------------------------
+# -- A task that reads again ----------------------------------------------------------------------
 
 
 async def test_a_task_reads_again_although_another_task_waits_behind_a_writer(rig: Rig) -> None:
@@ -84,8 +83,7 @@ async def test_a_task_reads_again_with_another_ttl_while_a_writer_waits(
     assert rig.clean
 
 
-# -- One grant, several leases
-# --------------------------------------------------------------------------
+# -- One grant, several leases --------------------------------------------------------------------
 
 
 async def test_all_leases_of_a_grant_learn_of_a_loss_that_one_of_them_finds(rig: Rig) -> None:
@@ -158,8 +156,7 @@ async def test_a_read_write_lock_refuses_options_that_it_cannot_keep(
         rwlock(first, **option)
 
 
-# -- Downgrades
-# -----------------------------------------------------------------------------------------
+# -- Downgrades -----------------------------------------------------------------------------------
 
 
 async def test_no_writer_enters_beside_a_downgraded_lease_whose_nested_lease_was_shortened(
@@ -181,8 +178,7 @@ async def test_no_writer_enters_beside_a_downgraded_lease_whose_nested_lease_was
         assert await second.lock(NAME).try_acquire() is None
 
 
-# -- Queues
-# ---------------------------------------------------------------------------------------------
+# -- Queues ---------------------------------------------------------------------------------------
 
 
 async def test_the_next_reader_learns_of_a_foreign_release_after_the_first_reader_has_left(
@@ -216,8 +212,7 @@ async def test_a_writer_learns_of_an_earlier_expiry_although_its_own_process_end
         await (await writer).release()
 
 
-# -- Nodes that forgot
-# ----------------------------------------------------------------------------------
+# -- Nodes that forgot ----------------------------------------------------------------------------
 
 
 def now() -> float:

@@ -87,8 +87,7 @@ async def processes(rig: Rig) -> AsyncIterator[list[Process]]:
     assert nothing_is_left(rig)
 
 
-# -- How many hold it
-# ---------------------------------------------------------------------------------
+# -- How many hold it -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 8])
@@ -234,8 +233,7 @@ async def test_a_refused_caller_of_a_lock_learns_when_it_expires(rig: Rig) -> No
             assert refused.value.retry_after == pytest.approx(4.0 - 0.5 * bool(limit), abs=0.6)
 
 
-# -- Limits
-# ---------------------------------------------------------------------------------------------
+# -- Limits ---------------------------------------------------------------------------------------
 
 
 async def test_with_different_limits_there_are_never_more_holders_than_the_greatest_limit(
@@ -312,8 +310,7 @@ async def test_the_greatest_limit_works(processes: list[Process]) -> None:
         await lease.release()
 
 
-# -- Waiting
-# --------------------------------------------------------------------------------------------
+# -- Waiting --------------------------------------------------------------------------------------
 
 
 async def test_a_waiter_gets_the_slot_that_is_released_first(processes: list[Process]) -> None:
@@ -624,8 +621,7 @@ async def test_a_lock_with_the_name_of_a_slot_and_the_slot_exclude_each_other(
     await own.release()
 
 
-# -- Faults
-# ---------------------------------------------------------------------------------------------
+# -- Faults ---------------------------------------------------------------------------------------
 
 
 async def test_a_failed_minority_takes_away_no_slot(rig: Rig) -> None:

@@ -37,8 +37,7 @@ def taken(process: Process) -> set[int]:
     return {number for line in process.redlock.engine().lines._all() for number in line.taken}
 
 
-# -- A semaphore with one slot
-# --------------------------------------------------------------------------
+# -- A semaphore with one slot --------------------------------------------------------------------
 
 
 async def test_a_semaphore_with_one_slot_refuses_to_let_a_task_wait_for_itself(rig: Rig) -> None:
@@ -81,8 +80,7 @@ async def test_the_grant_of_the_only_slot_is_not_passed_on_after_its_key_was_del
         await (await task).release()
 
 
-# -- Nodes that disagree
-# --------------------------------------------------------------------------------
+# -- Nodes that disagree --------------------------------------------------------------------------
 
 
 async def test_a_waiter_does_not_ask_in_vain_while_each_node_has_another_slot_free(
@@ -117,8 +115,7 @@ async def test_a_waiter_gets_the_free_slot_though_as_many_nodes_name_another_one
         await lease.release()
 
 
-# -- Unequal limits
-# -------------------------------------------------------------------------------------
+# -- Unequal limits -------------------------------------------------------------------------------
 
 
 async def test_a_slot_that_expires_goes_at_once_to_a_waiter_behind_others_with_lower_limits(
@@ -165,8 +162,7 @@ async def test_a_stopped_process_delays_waiters_behind_others_with_lower_limits_
         await (await waiter).release()
 
 
-# -- Calls that do not wait
-# -----------------------------------------------------------------------------
+# -- Calls that do not wait -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", ["stopped", "hung", "refusing"])

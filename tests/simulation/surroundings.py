@@ -46,8 +46,9 @@ class _Jitter:
 
 
 class _Place:
-    """Takes the place of `os` and `socket` in `labels.py`: a label must not name a process of this
-    machine.
+    """Takes the place of `os` and `socket` in `owner_labels.py`.
+
+    A label must not name a process of this machine.
     """
 
     @staticmethod

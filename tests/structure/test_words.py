@@ -43,7 +43,7 @@ OPENERS = re.compile(
 # trusted, duplicate node, queue, run.
 OTHER_NAMES = re.compile(r"holdings?|heir|vouch\w*|twins?|precedence|turn_over|turns")
 
-# The same for texts that users read, and for everyday verbs that rule out a technical term.
+# The same for texts that users read, and everyday words in place of technical terms.
 OTHER_WORDS = re.compile(
     r"\b(heirs?|vouch\w*|twins?|precedence|told|tells?|doubt\w*|owed?|whoever|outrun)\b",
     re.IGNORECASE,

@@ -5,7 +5,7 @@ All these sinks except `Probe` deliver the reply to another sink.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hiredis import pack_command
 
@@ -39,8 +39,7 @@ class Subscription:
     def __init__(self, channel: bytes, sink: Sink) -> None:
         self.channel = channel
         self.confirmed = False
-        words: tuple[Any, ...] = ("SUBSCRIBE", channel)
-        self.command = Request(pack_command(words))
+        self.command = Request.of("SUBSCRIBE", channel)
         self.started = sink.started
         self._sink = sink
 

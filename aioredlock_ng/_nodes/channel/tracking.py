@@ -5,9 +5,7 @@ In the tracking mode OPTIN, the keys of other commands are not tracked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
-from hiredis import pack_command
+from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._scripts import Request
 
@@ -16,9 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CACHING", "Caching"]
 
-_WORDS: tuple[Any, ...] = ("CLIENT", "CACHING", "YES")
-
-CACHING: Final = Request(pack_command(_WORDS))
+CACHING: Final = Request.of("CLIENT", "CACHING", "YES")
 """Asks the server to track the keys that the next command of the connection reads."""
 
 
