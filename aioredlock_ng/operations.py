@@ -151,7 +151,8 @@ class Subscription:
     """The nodes' reports of changes of one lock. Made by `Operator.subscribe`.
 
     A node reports only the first change after `track`, and a lost connection counts as a change.
-    A report may get lost, so a caller of `wait` needs a time limit of its own.
+    A report may get lost, so a caller of `wait` needs a time limit of its own. A report may also
+    be late, and then `wait` returns for a change before `track`.
 
     ```python
     with Operator(redlock).subscribe("order:42") as changes:

@@ -68,17 +68,29 @@ async def test_a_subscription_reports_a_change_after_each_call_of_track(
     three_nodes: NodeSet, thread: bool
 ) -> None:
     async with (
-        Redlock(three_nodes.urls, thread=thread) as redlock,
+        Redlock(three_nodes.urls, thread=thread, node_timeout=LATE, ttl=3 * LATE) as redlock,
         Redlock(three_nodes.urls) as other,
     ):
         with Operator(redlock).subscribe("order:1") as changes:
             for _ in range(3):
+                await _until_no_node_has(three_nodes, "order:1")
+                # A node's answer follows its reports of all earlier changes. So after one call of
+                # `track` none of them is still on its way, and the second call forgets them.
+                await changes.track()
                 await changes.track()
                 waits = asyncio.ensure_future(changes.wait())
                 await asyncio.sleep(0)
                 assert not waits.done()
                 async with other.lock("order:1"):
                     await asyncio.wait_for(waits, LATE)
+
+
+async def _until_no_node_has(nodes: NodeSet, key: str) -> None:
+    async with asyncio.timeout(LATE):
+        for url in nodes.urls:
+            async with Redis.from_url(url) as client:
+                while await client.exists(key):
+                    await asyncio.sleep(0.01)
 
 
 async def test_a_subscription_to_slots_reports_a_change_of_any_slot(three_nodes: NodeSet) -> None:
