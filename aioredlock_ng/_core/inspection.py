@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import as_text
 from aioredlock_ng._core.owners import printable_label, read_owner
+from aioredlock_ng._core.queue_formats import middle_of
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.replies import (
     ForceReleased,
@@ -21,7 +22,6 @@ from aioredlock_ng._core.replies import (
     Reader,
     ReadLocked,
 )
-from aioredlock_ng._core.tickets import middle_of
 from aioredlock_ng._core.votes import Outcome, Refusal, Vote, no_vote
 from aioredlock_ng.records import LockInfo, NodeAnswer, ReaderInfo, SemaphoreInfo
 

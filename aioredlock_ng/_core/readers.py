@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from aioredlock_ng._core.keys import OWN_KEYS
-from aioredlock_ng._core.tickets import OFFER
+from aioredlock_ng._core.queue_formats import OFFER
 
 __all__ = ["READERS", "READER_QUEUE_KEYS", "is_reader", "offer_to_reader"]
 

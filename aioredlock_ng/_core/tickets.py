@@ -1,136 +1,43 @@
-"""The formats of a lock's queue: members, tickets, claims, offers and messages.
+"""Decides which ticket a waiter takes.
 
-Each node has, beside a lock's key, a queue of the processes that wait for the lock. A waiter takes
-a ticket above all tickets that a majority of nodes has seen, as in Lamport's bakery algorithm. The
-waiter brings the same ticket to every node. So all queues have the same order, and no clock is
-needed. A release offers the key to the head of the queue, and sends that process a message.
+A waiter takes a ticket above all tickets that its manager has seen, as in Lamport's bakery
+algorithm. The waiter brings the same ticket to every node. So the queues on all nodes have the same
+order, and no wall clock is needed.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final
 
-from aioredlock_ng._core.keys import OWN_KEYS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = [
-    "LARGEST_TICKET",
-    "OFFER",
-    "QUEUE_KEYS",
-    "SLOT_QUEUE_KEYS",
-    "Message",
-    "WakeCause",
-    "claim_of",
-    "is_offer",
-    "member_of",
-    "message_of",
-    "middle_of",
-    "seconds_until",
-]
-
-QUEUE_KEYS: Final = OWN_KEYS + b"queue:"
-"""Prefix of the key of a queue. The lock's key follows."""
-
-SLOT_QUEUE_KEYS: Final = OWN_KEYS + b"slots:"
-"""Prefix of the key of a semaphore's queue. The semaphore's key follows."""
-
-OFFER: Final = OWN_KEYS + b"offer:"
-"""Prefix of the value of a key that is reserved for a waiter. The waiter's claim follows."""
+__all__ = ["LARGEST_TICKET", "TicketClock"]
 
 LARGEST_TICKET: Final = 2**53
 """The largest ticket. Scores of a sorted set are doubles, and two larger tickets could become
 equal."""
 
-_MESSAGE: Final = re.compile(rb"(-?\d{1,11})(?::(\d{1,16}))? ([^ ]*) (.*)", re.DOTALL)
-"""A message to a waiter; see `parts/queue.lua`."""
 
-WakeCause = Literal["notified", "expiry", "fallback"]
-"""The reason why a waiter tries again. `events.WaiterWoken` describes each reason."""
+class TicketClock:
+    """The highest ticket that a manager has seen or chosen: a Lamport clock.
 
-
-def member_of(
-    manager: bytes,
-    line: int,
-    grace: float,
-    limit: int = 0,
-    *,
-    notified: bool,
-    reader: bool = False,
-) -> bytes:
-    """Return the name of a waiter in the queues.
-
-    Args:
-        manager: 16 hexadecimal digits, which name the channel for messages to the waiter.
-        line: Number of the line of waiting tasks within its process.
-        grace: Time to live of an offer to the waiter, in seconds.
-        limit: The limit of the semaphore; 0 for a lock.
-        notified: False if no messages reach the process. The process then polls the nodes.
-        reader: True for a waiter that wants to read.
-    """
-    limited = b"r#" if reader else b"%d#" % limit if limit else b""
-    asking = b"" if notified else b"-"
-    return b"%b%b:%d:%b%d" % (asking, manager, line, limited, max(1, round(grace * 1000)))
-
-
-def claim_of(ticket: int, member: bytes) -> bytes:
-    return b"%d:%b" % (min(ticket, LARGEST_TICKET), member)
-
-
-def is_offer(value: bytes) -> bool:
-    """Return True for the value of a key that is reserved for a waiter, and not held."""
-    return value.startswith(OFFER)
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message of a node to a waiter, or to a process with read leases.
-
-    Attributes:
-        left: Seconds until the node may grant. 0.0 means now. None means that the waiter must
-            send a refresh. In a message to readers, None means that a writer waits, and 0.0
-            means that the read leases were ended by force.
-        member: The name of the waiter. In a message to readers, the name of their manager.
-        key: The lock's key.
-        second: True if the waiter is the second in the queue. The second waiter sends a refresh
-            after `left` seconds, in case the first waiter died together with the holder.
-        highest: The highest ticket of a waiter for the semaphore; None if the message does not
-            offer a slot.
+    All locks of a manager share one clock, because a waiter for several names has the same ticket
+    in all queues. If tickets began at 1 in each empty queue, a later waiter could get a lower
+    ticket in one of these queues, and overtake it.
     """
 
-    left: float | None
-    member: bytes
-    key: bytes
-    second: bool = False
-    highest: int | None = None
+    __slots__ = ("_latest",)
 
+    def __init__(self) -> None:
+        self._latest = 0
 
-def message_of(payload: bytes) -> Message | None:
-    """Return the parsed message; None for a text that is no message to a waiter or to readers."""
-    found = _MESSAGE.fullmatch(payload)
-    if found is None:
-        return None
-    time, ticket, member, key = found.groups()
-    milliseconds, highest = int(time), None if ticket is None else int(ticket)
-    if highest is not None and (milliseconds or highest > LARGEST_TICKET):
-        return None
-    second = milliseconds < -1
-    left = seconds_until(-milliseconds if second else milliseconds)
-    return Message(left, member, key, second, highest)
+    def see(self, ticket: int) -> None:
+        """Record that a waiter has this ticket.
 
+        The largest ticket is ignored, because only damaged data contains it.
+        """
+        if ticket < LARGEST_TICKET:
+            self._latest = max(self._latest, ticket)
 
-def seconds_until(milliseconds: int) -> float | None:
-    """Return a remaining time in seconds; None for a negative time, which means unknown."""
-    return None if milliseconds < 0 else milliseconds / 1000
-
-
-def middle_of(counts: Sequence[int]) -> int | None:
-    """Return the lower median of the numbers that the nodes report; None if there are none.
-
-    Queues differ while a waiter comes or goes. A node that was cut off may have dead processes in
-    its queue. The median ignores the numbers of a minority of the nodes.
-    """
-    return sorted(counts)[(len(counts) - 1) // 2] if counts else None
+    def choose(self) -> int:
+        """Return a ticket above all tickets seen or chosen."""
+        self._latest += 1
+        return self._latest

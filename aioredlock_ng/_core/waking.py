@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.tickets import middle_of
+from aioredlock_ng._core.queue_formats import middle_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

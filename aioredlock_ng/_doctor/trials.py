@@ -9,10 +9,10 @@ from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.keys import slot_key
 from aioredlock_ng._core.marker import process_name, read_marker
 from aioredlock_ng._core.over import over_mark
+from aioredlock_ng._core.queue_formats import QUEUE_KEYS, SLOT_QUEUE_KEYS, claim_of, member_of
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS
 from aioredlock_ng._core.refusals import KEYS, harmless, missing_right
 from aioredlock_ng._core.replies import MarkerRead
-from aioredlock_ng._core.tickets import QUEUE_KEYS, SLOT_QUEUE_KEYS, claim_of, member_of
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
 from aioredlock_ng._doctor.label_trial import ask_for_labels, deleting_labels

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.fencing import FenceClock
-from aioredlock_ng._core.tickets import LARGEST_TICKET
+from aioredlock_ng._core.tickets import TicketClock
 
 if TYPE_CHECKING:
     import asyncio
@@ -81,10 +81,7 @@ class Context:
         quarantined: Returns True if a node is known to be in quarantine.
         no_quorum: Returns True if it is known that no quorum can grant.
         back_in: Returns the seconds until a quorum may grant; None if unknown.
-        last_ticket: The highest ticket that this manager has seen or chosen for any lock, as in a
-            Lamport clock. A waiter for several names has the same ticket in all queues. If tickets
-            began at 1 in each empty queue, a later waiter could get a lower ticket in one of these
-            queues, and overtake it.
+        tickets: The clock from which all waiters of this manager get their tickets.
         manager: 16 hexadecimal digits that name this manager to other processes.
     """
 
@@ -107,14 +104,6 @@ class Context:
     no_quorum: Callable[[], bool]
     back_in: Callable[[], float | None]
     fences: FenceClock = field(default_factory=FenceClock)
-    last_ticket: int = 0
+    tickets: TicketClock = field(default_factory=TicketClock)
     manager: bytes = b""
     counters: Counters = field(default_factory=Counters)
-
-    def see_ticket(self, ticket: int) -> None:
-        """Record that a waiter has this ticket.
-
-        The largest ticket is ignored, because only damaged data contains it.
-        """
-        if ticket < LARGEST_TICKET:
-            self.last_ticket = max(self.last_ticket, ticket)

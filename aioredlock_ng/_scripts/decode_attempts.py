@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.fencing import LATEST_US
+from aioredlock_ng._core.queue_formats import seconds_until
 from aioredlock_ng._core.replies import (
     BROKEN_COUNTER,
     GRANTED,
@@ -24,7 +25,7 @@ from aioredlock_ng._core.replies import (
     Unacknowledged,
     released,
 )
-from aioredlock_ng._core.tickets import LARGEST_TICKET, seconds_until
+from aioredlock_ng._core.tickets import LARGEST_TICKET
 from aioredlock_ng._scripts import decoding
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng._core.over import over_mark
+from aioredlock_ng._core.queue_formats import OFFER, claim_of, is_offer, member_of, message_of
 from aioredlock_ng._core.replies import (
     GRANTED,
     LEFT,
@@ -24,7 +25,6 @@ from aioredlock_ng._core.replies import (
     Unacknowledged,
     released,
 )
-from aioredlock_ng._core.tickets import OFFER, claim_of, is_offer, member_of, message_of
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng._scripts.catalogue import FORCE_RELEASE

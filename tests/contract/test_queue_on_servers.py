@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng._core.queue_formats import OFFER, claim_of, member_of
 from aioredlock_ng._core.replies import ALL_OURS, GRANTED, LEFT, Refused, Released, Standing
-from aioredlock_ng._core.tickets import OFFER, claim_of, member_of
 from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.queue_formats import claim_of, member_of
 from aioredlock_ng._core.replies import (
     ALL_OURS,
     FREE,
@@ -34,7 +35,6 @@ from aioredlock_ng._core.replies import (
     Unacknowledged,
     released,
 )
-from aioredlock_ng._core.tickets import claim_of, member_of
 from aioredlock_ng._scripts.exclusive_kinds import guarded_mutex
 from aioredlock_ng._scripts.node_requests import (
     leaving,

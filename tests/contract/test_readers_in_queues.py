@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.queue_formats import claim_of, member_of
 from aioredlock_ng._core.replies import (
     ALL_OURS,
     FREE,
@@ -17,7 +18,6 @@ from aioredlock_ng._core.replies import (
     Standing,
     released,
 )
-from aioredlock_ng._core.tickets import claim_of, member_of
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing, standing_to_read
 from aioredlock_ng._scripts.reader_kind import read_side

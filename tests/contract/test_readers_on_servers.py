@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aioredlock_ng._core.queue_formats import OFFER, claim_of, member_of
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS
 from aioredlock_ng._core.replies import (
     ALL_OURS,
@@ -23,7 +24,6 @@ from aioredlock_ng._core.replies import (
     Refused,
     Standing,
 )
-from aioredlock_ng._core.tickets import OFFER, claim_of, member_of
 from aioredlock_ng._scripts.exclusive_kinds import FENCES, MUTEX
 from tests.contract.queue import GRACE, Waiter, leave, stand
 from tests.contract.suite import TTL, refused

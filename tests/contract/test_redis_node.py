@@ -14,6 +14,7 @@ import pytest
 from redis.asyncio import Redis
 
 from aioredlock_ng._core.inspection import deletion_of, look_of
+from aioredlock_ng._core.queue_formats import QUEUE_KEYS
 from aioredlock_ng._core.replies import (
     ALL_OURS,
     FREE,
@@ -29,7 +30,6 @@ from aioredlock_ng._core.replies import (
     Repaired,
     Unacknowledged,
 )
-from aioredlock_ng._core.tickets import QUEUE_KEYS
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng._core.queue_formats import claim_of, member_of
 from aioredlock_ng._core.replies import (
     GRANTED,
     LEFT,
@@ -21,7 +22,6 @@ from aioredlock_ng._core.replies import (
     Standing,
     released,
 )
-from aioredlock_ng._core.tickets import claim_of, member_of
 from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.memory import MemoryNode

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng._core.queue_formats import claim_of, member_of
 from aioredlock_ng._core.replies import (
     FREE,
     GRANTED,
@@ -19,7 +20,6 @@ from aioredlock_ng._core.replies import (
     Standing,
     released,
 )
-from aioredlock_ng._core.tickets import claim_of, member_of
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing_for_slot
 from tests.contract.test_sets_in_queues import Both, both

@@ -15,8 +15,8 @@ import pytest
 
 from aioredlock_ng import AcquireTimeout, QuorumUnreachable
 from aioredlock_ng._core.keys import slot_key
+from aioredlock_ng._core.queue_formats import SLOT_QUEUE_KEYS
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS
-from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
 from tests.support.rig import NODE_TIMEOUT, Process, Rig, occupied
 from tests.support.stepping import SteppedLoop
 

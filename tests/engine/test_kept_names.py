@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng._core.tickets import is_offer
+from aioredlock_ng._core.queue_formats import is_offer
 from aioredlock_ng._engine.waiting.place import REFRESH_EVERY
-from aioredlock_ng._engine.waiting.queue_ticket import KEPT_FOR
+from aioredlock_ng._engine.waiting.queue_entry import KEPT_FOR
 from tests.support.holds import holds
 from tests.support.rig import NODE_TIMEOUT, WAY
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng import LockLost
-from aioredlock_ng._core.tickets import OFFER, claim_of, is_offer, member_of
+from aioredlock_ng._core.queue_formats import OFFER, claim_of, is_offer, member_of
 
 if TYPE_CHECKING:
     from tests.support.rig import Rig

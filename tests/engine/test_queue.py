@@ -11,7 +11,7 @@ import pytest
 
 from aioredlock_ng import LockNotAcquired, RedlockClosed
 from aioredlock_ng._core.keys import message_channel
-from aioredlock_ng._core.tickets import is_offer
+from aioredlock_ng._core.queue_formats import is_offer
 from aioredlock_ng._nodes.memory import MemoryNode
 from tests.support.rig import NODE_TIMEOUT, WAY, Rig
 

@@ -68,8 +68,8 @@ async def test_the_ticket_after_a_release_is_above_the_tickets_of_all_waiters_at
     first, second, lease = await holding_after_a_wait(rig)
     third, order = await rig.process(), list[Any]()
     # These have waited for other locks, and so have high tickets.
-    second.redlock.engine().context.last_ticket += 1000
-    third.redlock.engine().context.last_ticket += 2000
+    second.redlock.engine().context.tickets.see(1000)
+    third.redlock.engine().context.tickets.see(2000)
     others = [asyncio.create_task(visit(process, order)) for process in (second, third)]
     await asyncio.sleep(0.5)
     await lease.release()

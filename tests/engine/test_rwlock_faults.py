@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import ConfigurationError
-from aioredlock_ng._core.tickets import OFFER
+from aioredlock_ng._core.queue_formats import OFFER
 from tests.support.rig import NODE_TIMEOUT, WAY
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from aioredlock_ng import (
     LockLost,
     QuorumUnreachable,
 )
-from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
+from aioredlock_ng._core.queue_formats import SLOT_QUEUE_KEYS
 from aioredlock_ng._nodes.memory import MemoryNode
 from tests.support.rig import NODE_TIMEOUT, WAY, Rig, occupied
 
@@ -554,7 +554,7 @@ async def test_a_crowd_that_queues_without_attempts_stands_behind_higher_tickets
     ]
     await asyncio.sleep(0.5)
     # It has waited for other locks, and so has a high ticket.
-    other.redlock.engine().context.last_ticket += 100_000
+    other.redlock.engine().context.tickets.see(100_000)
     await asyncio.gather(*crowds, guest("other", other))
     assert room.visits["other"] > 2.5 / 0.1
 

@@ -12,7 +12,7 @@ import pytest
 
 from aioredlock_ng._core.waking import MOST_AHEAD
 from aioredlock_ng._engine.waiting.place import REFRESH_EVERY
-from aioredlock_ng._engine.waiting.queue_ticket import QUEUE_LIFE
+from aioredlock_ng._engine.waiting.queue_entry import QUEUE_LIFE
 from tests.engine.test_queue import (
     GRACE,
     HAND_OVER,

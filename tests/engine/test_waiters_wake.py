@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import LockLost, LockNotAcquired
-from aioredlock_ng._core.tickets import is_offer
+from aioredlock_ng._core.queue_formats import is_offer
 from aioredlock_ng._engine import wheel
 from aioredlock_ng._engine.waiting.place import REFRESH_EVERY
 from tests.support.rig import NODE_TIMEOUT, WAY, Rig

@@ -14,9 +14,9 @@ from aioredlock_ng import lease as lease_module
 from aioredlock_ng._core.fencing import BLOCK, FenceClock
 from aioredlock_ng._core.keys import slot_in, slot_key
 from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
+from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._core.recovery_guard import next_steps
-from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal, counter_of, is_granted
 from aioredlock_ng._election import candidate_arguments, term
 from aioredlock_ng._election.term import Term
@@ -29,7 +29,7 @@ from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng._engine.keeping.read_grant import ReadGrant
 from aioredlock_ng._engine.keeping.schedule import Schedule
 from aioredlock_ng._engine.trust import guard_task, markers
-from aioredlock_ng._engine.waiting import queue_ticket, slot_lines
+from aioredlock_ng._engine.waiting import queue_entry, slot_lines
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
 from aioredlock_ng._nodes.channel import Channel
@@ -409,9 +409,9 @@ def _mutants() -> Iterator[Mutant]:
     yield one(
         "kept",
         "names that are kept for a set are kept for ever",
-        (queue_ticket, "KEPT_FOR", 1000.0),
+        (queue_entry, "KEPT_FOR", 1000.0),
     )
-    yield one("undying", "a queue never expires", (queue_ticket, "QUEUE_LIFE", 1e6))
+    yield one("undying", "a queue never expires", (queue_entry, "QUEUE_LIFE", 1e6))
     yield one(
         "handoff",
         "a release does not pass the grant on",

@@ -11,8 +11,8 @@ import hiredis
 
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.marker import Trust, read_marker
+from aioredlock_ng._core.queue_formats import OFFER, is_offer
 from aioredlock_ng._core.readers import READERS, is_reader
-from aioredlock_ng._core.tickets import OFFER, is_offer
 from aioredlock_ng._nodes.memory import MemoryServer
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.catalogue import COMMANDS, SCRIPTS

@@ -16,9 +16,9 @@ from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.keys import slot_in, slot_key
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.over import without_mark
+from aioredlock_ng._core.queue_formats import SLOT_QUEUE_KEYS
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS
-from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
 from aioredlock_ng._core.validity import keys_life
 from aioredlock_ng._core.waking import MOST_AHEAD
 from aioredlock_ng._engine.keeping.reasons import MAX_HOLD

@@ -16,7 +16,7 @@ from aioredlock_ng import (
     Vote,
     errors,
 )
-from aioredlock_ng._core.tickets import WakeCause
+from aioredlock_ng._core.queue_formats import WakeCause
 from aioredlock_ng._core.votes import AcquireError
 from aioredlock_ng._engine.keeping.reasons import LossCause
 from aioredlock_ng.events import (

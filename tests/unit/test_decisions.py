@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from aioredlock_ng._core import backoff, validity, votes
 from aioredlock_ng._core.lease_state import IllegalMove, LeaseState, Phase, Renewal
+from aioredlock_ng._core.queue_formats import (
+    OFFER,
+    Message,
+    claim_of,
+    is_offer,
+    member_of,
+    message_of,
+)
 from aioredlock_ng._core.quorum import Verdict, is_decided, quorum_of, verdict
 from aioredlock_ng._core.replies import BROKEN_COUNTER, GRANTED, Granted, Quarantined, Refused
-from aioredlock_ng._core.tickets import OFFER, Message, claim_of, is_offer, member_of, message_of
 
 seconds = st.floats(0.001, 1000)
 draws = st.floats(0, 1, exclude_max=True)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import aioredlock_ng
 from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.marker import read_marker
+from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._core.recovery_guard import next_steps
 from aioredlock_ng._core.replies import (
@@ -50,7 +51,7 @@ from aioredlock_ng._core.replies import (
     Whole,
 )
 from aioredlock_ng._core.tally import tally, with_second_round
-from aioredlock_ng._core.tickets import LARGEST_TICKET, OFFER
+from aioredlock_ng._core.tickets import LARGEST_TICKET
 from aioredlock_ng._core.votes import (
     Dropped,
     Garbled,

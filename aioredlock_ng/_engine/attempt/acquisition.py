@@ -25,8 +25,8 @@ from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 
 if TYPE_CHECKING:
+    from aioredlock_ng._core.queue_formats import WakeCause
     from aioredlock_ng._core.tally import Tally
-    from aioredlock_ng._core.tickets import WakeCause
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.attempt.round import Round
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from aioredlock_ng._core.tickets import WakeCause
+    from aioredlock_ng._core.queue_formats import WakeCause
     from aioredlock_ng._engine.attempt.releases import Releases
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections import OrderedDict
     from collections.abc import Sequence
 
-    from aioredlock_ng._core.tickets import WakeCause
+    from aioredlock_ng._core.queue_formats import WakeCause
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.spec import LineKey, LockSpec, Numbered
     from aioredlock_ng._engine.waiting.place import Place

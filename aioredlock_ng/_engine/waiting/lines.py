@@ -212,7 +212,7 @@ class Lines(PassingOn):
         # show.
         if len(shown) < context.quorum or context.clock() - began > 2 * line.trip:
             return False
-        context.see_ticket(max(shown))
+        context.tickets.see(max(shown))
         return True
 
     def _inherit(self, line: Line[LeaseRecord], asking: bool) -> None:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import unreachable_delay
 from aioredlock_ng._core.replies import Standing
-from aioredlock_ng._engine.waiting.queue_ticket import QUEUE_LIFE, Entry
+from aioredlock_ng._engine.waiting.queue_entry import QUEUE_LIFE, Entry
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng._core.tickets import Message, WakeCause
+    from aioredlock_ng._core.queue_formats import Message, WakeCause
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context

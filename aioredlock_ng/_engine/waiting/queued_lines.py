@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.tickets import member_of, message_of
+from aioredlock_ng._core.queue_formats import member_of, message_of
 from aioredlock_ng._core.votes import Dropped, Unsent, is_granted
 from aioredlock_ng._engine.waiting.line_index import LineIndex
 from aioredlock_ng._engine.waiting.place import POLL_EVERY, Place
-from aioredlock_ng._engine.waiting.queue_ticket import leaving
+from aioredlock_ng._engine.waiting.queue_entry import leaving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aioredlock_ng._core.tickets import WakeCause
+    from aioredlock_ng._core.queue_formats import WakeCause
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from aioredlock_ng._core.keys import MAX_SLOTS, slot_in
+from aioredlock_ng._core.queue_formats import OFFER, SLOT_QUEUE_KEYS
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS
-from aioredlock_ng._core.tickets import OFFER, SLOT_QUEUE_KEYS
 
 __all__ = [
     "admits",

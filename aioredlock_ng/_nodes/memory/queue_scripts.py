@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._core.readers import READERS
-from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
 from aioredlock_ng._nodes.memory.members import (
     admits,

@@ -9,13 +9,9 @@ import re
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import OWN_KEYS, slot_in, slot_key
-from aioredlock_ng._core.readers import (
-    READER_QUEUE_KEYS,
-    READERS,
-    is_reader,
-    offer_to_reader,
-)
-from aioredlock_ng._core.tickets import LARGEST_TICKET, OFFER, SLOT_QUEUE_KEYS
+from aioredlock_ng._core.queue_formats import OFFER, SLOT_QUEUE_KEYS
+from aioredlock_ng._core.readers import READER_QUEUE_KEYS, READERS, is_reader, offer_to_reader
+from aioredlock_ng._core.tickets import LARGEST_TICKET
 from aioredlock_ng._nodes.memory.members import (
     grace_of,
     is_offer_to,

@@ -10,8 +10,8 @@ from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.marker import Trust
 from aioredlock_ng._core.over import over_mark
 from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._core.readers import READERS
-from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._nodes.memory.keyspace import Writing
 from aioredlock_ng._nodes.memory.members import admits

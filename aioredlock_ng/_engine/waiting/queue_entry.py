@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import slot_in
-from aioredlock_ng._core.tickets import claim_of
+from aioredlock_ng._core.queue_formats import claim_of
 from aioredlock_ng._core.votes import is_granted, is_held
 from aioredlock_ng._core.waking import Outlook
 from aioredlock_ng._engine.attempt.errand import Errand
@@ -143,19 +143,18 @@ class Entry:
 
         `replies` is empty if there was no attempt.
         """
-        context = self._context
-        self._refused_at = context.clock()
-        context.see_ticket(max((reply.ticket for reply in replies if is_held(reply)), default=0))
+        tickets = self._context.tickets
+        self._refused_at = self._context.clock()
+        tickets.see(max((reply.ticket for reply in replies if is_held(reply)), default=0))
         if not self._ticket:
-            context.last_ticket += 1
-            self._ticket = context.last_ticket
+            self._ticket = tickets.choose()
         for node, reply in zip(self._outlook.nodes, replies, strict=bool(replies)):
             node.refused(votes=reply is None or is_held(reply) or is_granted(reply))
 
     def _offered(self, index: int, highest: int) -> None:
         """Record an offer of node `index`. The highest ticket in the node's queue is `highest`."""
         self._outlook.nodes[index].tickets_at = self._context.clock()
-        self._context.see_ticket(highest)
+        self._context.tickets.see(highest)
 
     def _stand_at(
         self,
