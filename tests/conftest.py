@@ -192,7 +192,7 @@ def _told(config: pytest.Config, fixtures: set[str]) -> list[str]:
         lines.append(
             f"server versions: {', '.join(version.name for version in server_versions.at_hand())}"
         )
-    return [*lines, *left_out.told(config)]
+    return [*lines, *left_out.summary(config)]
 
 
 def pytest_terminal_summary(
@@ -200,7 +200,7 @@ def pytest_terminal_summary(
 ) -> None:
     """Say what is left out where others have collected, who have told it only now."""
     if workers.is_shared(config):
-        for line in left_out.told(config):
+        for line in left_out.summary(config):
             terminalreporter.write_line(line)
 
 

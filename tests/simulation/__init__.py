@@ -1,1 +1,1 @@
-"""The whole library in a simulated world: docs/simulation.md."""
+"""Runs the whole library in a simulated world (docs/simulation.md)."""

@@ -1,5 +1,6 @@
-"""`python -m tests.simulation`; all of it is in `command`, since processes of a pool cannot import
-from here.
+"""Run `python -m tests.simulation`.
+
+The code is in `command`, because worker processes cannot import this module.
 """
 
 import sys

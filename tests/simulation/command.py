@@ -1,6 +1,4 @@
-"""`make simulate`: runs as many seeds as asked for on all processors, or one with its log, or all
-mutants.
-"""
+"""Run seeds of the simulation on all processors, one seed with its event log, or all mutants."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ from rich.progress import (
 
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.plan import plan_of
+from tests.simulation.report import Totals, log_lines, plan_lines, repeat
 from tests.simulation.shrink import play, shrink
-from tests.simulation.tell import Totals, repeat, tell_log, tell_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,33 +33,40 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _AT_ONCE = 10
-"""Seeds that a process of the pool is given at a time."""
+"""Number of seeds that each worker process gets at a time."""
 
 MUTANT_SEEDS = 3000
-"""Seeds after which a mutant counts as not caught."""
+"""Number of seeds after which a mutant counts as not caught."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run, print, and return 0 if no invariant was violated (or every mutant was caught)."""
+    """Run the command, print its results, and return the exit status.
+
+    The status is 0 if no invariant was violated, or if every mutant was caught.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="how many (1000)")
     parser.add_argument(
-        "--first-seed", type=int, default=0, metavar="K", help="the first of them (0)"
+        "--seeds", type=int, default=1000, metavar="N", help="number of seeds (1000)"
     )
-    parser.add_argument("--seed", type=int, metavar="S", help="this one alone, with its event log")
+    parser.add_argument("--first-seed", type=int, default=0, metavar="K", help="first seed (0)")
     parser.add_argument(
-        "--keep", metavar="NAMES", help="with --seed: only these actions and faults of it"
+        "--seed", type=int, metavar="S", help="run this seed alone, and print its log"
     )
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this defect in the library")
     parser.add_argument(
-        "--mutants", action="store_true", help="how many seeds each defect takes to be caught"
+        "--keep", metavar="NAMES", help="with --seed: keep only these actions and faults"
+    )
+    parser.add_argument(
+        "--mutant", choices=sorted(MUTANTS), help="put this defect into the library"
+    )
+    parser.add_argument(
+        "--mutants", action="store_true", help="print what catches each defect, and when"
     )
     parser.add_argument(
         "--processes",
         type=int,
         default=os.cpu_count() or 1,
         metavar="N",
-        help="at a time (all processors)",
+        help="worker processes (one per processor)",
     )
     arguments = parser.parse_args(words)
     if arguments.seed is not None:
@@ -75,11 +80,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
 class _Pool:
     def __init__(self, processes: int) -> None:
-        # A fork would inherit the state of this process. A single process needs no pool.
+        # A forked worker would inherit the state of this process. A single process needs no pool.
         self._pool = multiprocessing.get_context("spawn").Pool(processes) if processes > 1 else None
 
     def outcomes(self, seeds: Iterable[int], mutant: str | None) -> Iterator[Outcome]:
-        """In any order."""
+        """Run the seeds, and yield their outcomes in any order."""
         jobs = ((seed, mutant) for seed in seeds)
         return (
             map(_play, jobs)
@@ -88,11 +93,11 @@ class _Pool:
         )
 
     def first(self, mutants: Sequence[str]) -> Iterator[tuple[str, Outcome | None]]:
-        """For each mutant, the first seed that catches it."""
+        """Yield each mutant with the outcome of the first seed that catches it, or None."""
         return map(_catch, mutants) if self._pool is None else self._pool.imap(_catch, mutants)
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """Stop the worker processes, even if they are at work."""
         if self._pool is not None:
             self._pool.terminate()
             self._pool.join()
@@ -101,7 +106,8 @@ class _Pool:
 def _play(job: tuple[int, str | None]) -> Outcome:
     seed, mutant = job
     outcome = play(plan_of(seed), mutant)
-    # The log is made again where it is wanted: it is larger than all the rest.
+    # The log is the largest part of an outcome, so workers do not send it. `_shorten` makes the log
+    # again.
     outcome.log = []
     return outcome
 
@@ -133,13 +139,13 @@ def _many(pool: _Pool, seeds: range, mutant: str | None) -> int:
             if outcome.violation is not None:
                 failed.append(outcome)
             progress.update(bar, advance=1, found=len(failed))
-    _say(*totals.lines(time.monotonic() - started))
+    _print(*totals.lines(time.monotonic() - started))
     if not failed:
-        _say(f"no invariant violated by seeds {seeds.start} to {seeds.stop - 1}")
+        _print(f"no invariant violated by seeds {seeds.start} to {seeds.stop - 1}")
         return 0
     failed.sort(key=lambda outcome: outcome.seed)
     for outcome in failed:
-        _say(f"seed {outcome.seed}: {outcome.violation}")
+        _print(f"seed {outcome.seed}: {outcome.violation}")
     _shorten(failed[0].seed, mutant)
     return 1
 
@@ -147,9 +153,14 @@ def _many(pool: _Pool, seeds: range, mutant: str | None) -> int:
 def _shorten(seed: int, mutant: str | None) -> None:
     whole = plan_of(seed)
     plan, outcome = shrink(whole, mutant)
-    _say("", f"the shortest run found for seed {seed}:", *tell_plan(plan), *tell_log(outcome.log))
-    how = "how to read it: CONTRIBUTING.md, When a seed fails"
-    _say(how, f"{outcome.violation}", f"to repeat it: {repeat(plan, whole, mutant)}")
+    _print(
+        "",
+        f"the shortest run that violates the same invariant as seed {seed}:",
+        *plan_lines(plan),
+        *log_lines(outcome.log),
+    )
+    how = "how to read this log: CONTRIBUTING.md, When a seed fails"
+    _print(how, f"{outcome.violation}", f"to repeat this run: {repeat(plan, whole, mutant)}")
 
 
 def _one(seed: int, keep: str | None, mutant: str | None) -> int:
@@ -159,14 +170,14 @@ def _one(seed: int, keep: str | None, mutant: str | None) -> int:
     outcome = play(plan, mutant)
     totals = Totals()
     totals.add(outcome)
-    _say(*tell_plan(plan), *tell_log(outcome.log))
+    _print(*plan_lines(plan), *log_lines(outcome.log))
     if outcome.violation is None:
-        _say(
+        _print(
             f"no invariant violated; {outcome.acquired} acquisitions,"
             f" {outcome.faults.total()} faults"
         )
         return 0
-    _say(str(outcome.violation))
+    _print(str(outcome.violation))
     if keep is None:
         _shorten(seed, mutant)
     return 1
@@ -174,20 +185,20 @@ def _one(seed: int, keep: str | None, mutant: str | None) -> int:
 
 def _all_mutants(pool: _Pool) -> int:
     escaped = 0
-    _say(f"{'mutant':12}{'what is wrong':58}{'caught by':14}{'seeds':>6}")
+    _print(f"{'mutant':12}{'what is wrong':58}{'caught by':14}{'seeds':>6}")
     for name, outcome in pool.first(list(MUTANTS)):
         violation = None if outcome is None else outcome.violation
         caught, seeds = (
-            ("nothing", MUTANT_SEEDS)
+            ("none", MUTANT_SEEDS)
             if outcome is None or violation is None
             else (violation.invariant, outcome.seed + 1)
         )
         escaped += violation is None
-        _say(f"{name:12}{MUTANTS[name].what:58}{caught:14}{seeds:6}")
-    _say("", f"{len(MUTANTS) - escaped} of {len(MUTANTS)} caught")
+        _print(f"{name:12}{MUTANTS[name].what:58}{caught:14}{seeds:6}")
+    _print("", f"{len(MUTANTS) - escaped} of {len(MUTANTS)} caught")
     return 1 if escaped else 0
 
 
-def _say(*lines: str) -> None:
+def _print(*lines: str) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""The faults of a plan, each with its end.
+"""The faults of a plan.
 
-A fault that would break the terms of the fault model is skipped.
+Faults outside the fault model of a run are skipped.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ if TYPE_CHECKING:
 __all__ = ["Faults"]
 
 SETTLED = 2.0
-"""True seconds that another node must have been trusted for when one forgets (the founding needs
-one).
+"""True seconds for which another node must have been trusted before a node may forget.
+
+The fault model itself asks for one second only, which is the time of a founding.
 """
 
 
 class Faults:
-    """Executes the faults of a plan.
+    """Executes the faults of a plan, and ends them after their time.
+
+    Each kind of fault is a method, which returns False if the fault was skipped.
 
     Attributes:
-        counts: How many of each kind there were.
-        ends: True time at which the last that was begun is over.
+        counts: Number of executed faults of each kind.
+        ends: Latest true time at which a fault that has begun ends.
+        forgetting: True once a node was allowed to forget.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class Faults:
         return [link for link in self._links if link.server is server]
 
     def hang(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """The server stops executing; its kernel goes on."""
+        """Stop the server process. Its kernel goes on, so its connections stay open."""
         if server.loop.stopped or not server.up:
             return False
         for link in self._of(server):
@@ -78,7 +82,7 @@ class Faults:
         return True
 
     def lie(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """The server executes scripts, and answers each with what no script can return."""
+        """Let the server execute scripts, but answer each of them with an impossible reply."""
         if server.lying:
             return False
         for link in self._of(server):
@@ -93,11 +97,11 @@ class Faults:
         return True
 
     def slow(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """Everybody's messages to and from it take longer."""
+        """Delay all messages from and to the server."""
         return self._slow(fault, self._of(server), (0, 1))
 
     def slow_one_way(self, fault: Fault, process: Process, server: Server) -> bool:
-        """One process's answers, or requests, take longer."""
+        """Delay the answers to one process, or the requests of this process."""
         return self._slow(fault, [process.links[server.index]], (1,) if fault.extra < 0.6 else (0,))
 
     def _slow(self, fault: Fault, links: list[Link], ways: Sequence[int]) -> bool:
@@ -110,7 +114,7 @@ class Faults:
             for link in links:
                 for way in ways:
                     link.extra[way] -= extra
-                    # Rounding must not leave it slow for ever.
+                    # A rounding error would leave the link slow for ever.
                     if abs(link.extra[way]) < 1e-9:
                         link.extra[way] = 0.0
                 link.troubled(extra)
@@ -119,11 +123,14 @@ class Faults:
         return True
 
     def crash(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """The server's process ends, and another begins with its memory."""
+        """End the server process, and start another one with the same memory."""
         return self._crash(fault, server, forget=False)
 
     def crash_empty(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """The same without its memory."""
+        """End the server process, and start another one without the memory.
+
+        The memory is kept if the fault model does not allow its loss when the server starts again.
+        """
         return self._may_forget(server) and self._crash(fault, server, forget=True)
 
     def _crash(self, fault: Fault, server: Server, *, forget: bool) -> bool:
@@ -139,7 +146,7 @@ class Faults:
         return True
 
     def flush(self, _fault: Fault, _process: Process, server: Server) -> bool:
-        """FLUSHALL."""
+        """Delete all data of the server, as FLUSHALL does."""
         if not server.up or server.loop.stopped or not self._may_forget(server):
             return False
         server.lost()
@@ -147,10 +154,11 @@ class Faults:
         return True
 
     def _may_forget(self, server: Server) -> bool:
-        """Where the promise counts on it, another node has been trusted for a while, and stays so;
-        or this one never voted.
+        """Return True if the fault model of the run allows the server to forget.
 
-        Or every process that is there is a witness of it.
+        Usually another running node must have been trusted for `SETTLED` seconds. A server that
+        never voted may always forget. In a run with the theme `witness`, a server may also forget
+        if every process knows its marker. Runs beyond the guard have no rule.
         """
         if (
             self._plan.beyond_guard
@@ -168,8 +176,8 @@ class Faults:
         return settled
 
     def _known_to_all(self, server: Server) -> bool:
-        """True if each process that is still to take locks has read the present marker of this
-        server as trusted.
+        """Return True if each process that may still acquire locks has read this server's present
+        marker, and found the server trusted.
         """
         known = []
         for process in self._processes:
@@ -188,22 +196,22 @@ class Faults:
         return all(known)
 
     def flush_scripts(self, _fault: Fault, _process: Process, server: Server) -> bool:
-        """SCRIPT FLUSH."""
+        """Delete all scripts of the server, as SCRIPT FLUSH does."""
         server.flush_scripts()
         return True
 
     def partition(self, fault: Fault, process: Process, server: Server) -> bool:
-        """Nothing gets through between one process and one server."""
+        """Hold back all messages between one process and one server."""
         return self._block(fault, [process.links[server.index]], (0, 1))
 
     def partition_one_way(self, fault: Fault, process: Process, server: Server) -> bool:
-        """Nothing gets through one way."""
+        """Hold back the messages of one direction between one process and one server."""
         return self._block(
             fault, [process.links[server.index]], (1,) if fault.extra < 0.6 else (0,)
         )
 
     def isolate_node(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """Nothing gets through between a server and anybody."""
+        """Hold back all messages between one server and all processes."""
         return self._block(fault, self._of(server), (0, 1))
 
     def _block(self, fault: Fault, links: list[Link], ways: Sequence[int]) -> bool:
@@ -220,7 +228,9 @@ class Faults:
         return True
 
     def cut(self, fault: Fault, process: Process, server: Server) -> bool:
-        """A connection dies; the server may still get what was under way, and late."""
+        """Break a connection. The server may still receive the requests under way, and may receive
+        them late.
+        """
         connection = process.links[server.index].connection
         if connection is None or connection.is_closing() or process.dead:
             return False
@@ -229,17 +239,17 @@ class Faults:
         return True
 
     def pause(self, fault: Fault, process: Process, _server: Server) -> bool:
-        """SIGSTOP, or a long collection of garbage."""
+        """Stop a process, as SIGSTOP or a long garbage collection does."""
         if process.loop.stopped:
             return False
         process.stop_for(fault.lasts, suspended=False)
         return True
 
     def pause_between(self, fault: Fault, process: Process, _server: Server) -> bool:
-        """The same between two callbacks of one instant."""
+        """Stop a process after some callbacks, even between two callbacks of one instant."""
         if process.loop.stopped:
             return False
-        # Of any loop, if there are several.
+        # With `thread=True`, the callbacks of any loop of the process may be counted.
         loop = process.loops[int(fault.extra * 1000) % len(process.loops)]
         loop.after(
             1 + int(fault.extra * 60), lambda: process.stop_for(fault.lasts, suspended=False)
@@ -248,7 +258,9 @@ class Faults:
         return True
 
     def block(self, fault: Fault, process: Process, _server: Server) -> bool:
-        """A callback of a loop of its tasks blocks. The loop of its engine goes on."""
+        """Block one of the loops of a process's tasks. With `thread=True` the loop of the engine
+        goes on.
+        """
         if process.dead:
             return False
         home = process.homes[int(fault.extra * 1000) % len(process.homes)]
@@ -257,21 +269,26 @@ class Faults:
         return True
 
     def suspend(self, fault: Fault, process: Process, _server: Server) -> bool:
-        """The machine sleeps: timers of the loop stand still, boot time does not."""
+        """Suspend the machine of a process: the clocks of its loops stand still, and its boot time
+        goes on.
+        """
         if process.loop.stopped:
             return False
         process.stop_for(fault.lasts, suspended=True)
         return True
 
     def kill(self, _fault: Fault, process: Process, _server: Server) -> bool:
-        """SIGKILL: it does nothing any more, and the kernel closes its connections."""
+        """Kill a process, as SIGKILL does. Its kernel closes the connections.
+
+        The last living process is not killed.
+        """
         if process.dead or len([p for p in self._processes if not p.dead]) < 2:
             return False
         process.kill()
         return True
 
     def kill_holder(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """The same to a process that holds something on a node."""
+        """Kill one process that has a key on the server."""
         owners = [server.owners.get(token) for _, token in server.locks()]
         return any(
             self.kill(fault, process, server)
@@ -280,29 +297,36 @@ class Faults:
         )
 
     def kill_first(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """The same to the first in a queue, or to the first two, or to two behind the first."""
+        """Kill the first waiter in a queue of the server, or sometimes the second one.
+
+        If this waiter is dead already, the waiter behind it may be killed instead.
+        """
         first, last = (0, 1) if fault.extra < 0.4 else (0, 2) if fault.extra < 0.6 else (1, 3)
         return any(
             self.kill(fault, process, server) for process in self._waiting(server)[first:last]
         )
 
     def pause_first(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """The first in a queue is stopped, and maybe the second."""
+        """Stop the first waiter in a queue of the server.
+
+        If this waiter is stopped already, the second waiter may be stopped instead.
+        """
         most = 2 if fault.extra > 0.7 else 1
         return any(self.pause(fault, process, server) for process in self._waiting(server)[:most])
 
     def _waiting(self, server: Server) -> list[Process]:
-        """The processes that wait on a node for one of the keys, the first one first."""
+        """Return the processes in the first queue of the server, the first waiter first."""
         of = {process.manager: process for process in self._processes}
         return [of[manager_in(member)] for _, members in server.queues()[:1] for member in members]
 
     def delete(self, fault: Fault, _process: Process, server: Server) -> bool:
-        """Another client deletes a key: an offer; else a lock's key, where a quorum has the same
-        token besides.
+        """Delete a key as another client could: an offer if there is one, else the key of a lock.
+
+        A lock's key is deleted only if a quorum of other nodes has its token.
         """
         offered = [key for key, _, _ in server.offers()]
         for key in [*offered, *(key for key, _ in server.locks())]:
-            # Readers have a key together.
+            # Several readers share one key, so the key may have several tokens.
             tokens = [token for held, token in server.locks() if held == key]
             if all(self._is_spare(token, server) for token in tokens):
                 server.delete(key)
@@ -310,9 +334,10 @@ class Faults:
         return False
 
     def _is_spare(self, token: bytes, server: Server) -> bool:
-        """True if a quorum of other nodes has the token in all keys that any node has it in.
+        """Return True if a quorum of other nodes has the token in each key that has this token on
+        any node.
 
-        A key of a set that is missing elsewhere was deleted before.
+        A lock of several names has several keys. A node that lacks one of them does not count.
         """
         whole = {
             name for other in self._servers for name, holder in other.locks() if holder == token
@@ -325,14 +350,14 @@ class Faults:
         return others >= quorum_of(len(self._servers))
 
     def delete_queue(self, _fault: Fault, _process: Process, server: Server) -> bool:
-        """Another client deletes a queue."""
+        """Delete the first queue of the server, as another client could."""
         queues = server.queues()
         if queues:
             server.delete_queue(queues[0][0])
         return bool(queues)
 
     def unsubscribe(self, _fault: Fault, process: Process, server: Server) -> bool:
-        """A server loses the subscription of a process, and not its connection."""
+        """End the subscription of a process on the server. Its connection stays open."""
         link = process.links[server.index]
         if link.connection is None or link.connection.is_closing() or process.dead:
             return False

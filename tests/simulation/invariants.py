@@ -1,6 +1,7 @@
-"""The invariants, as pure judgements of observations. `watch.py` observes.
+"""The invariants, as pure functions of observations.
 
-Each judgement returns what is wrong, in words, or "".
+`watch.py` makes the observations. Each function describes a violation in words, or returns an empty
+text.
 """
 
 from __future__ import annotations
@@ -38,67 +39,67 @@ __all__ = [
 ]
 
 INVARIANTS = {
-    "exclusion": (
-        "no two leases of one resource are valid at the same true time, but those of readers"
-    ),
-    "kept": "no client is granted a lock before a min_hold of it has ended",
+    "exclusion": "no two leases of one resource are valid at the same time, except read leases",
+    "kept": "no lock is granted before the min_hold of an earlier lease has ended",
     "limit": "a semaphore has no more holders than the greatest limit in use",
-    "fences": "fences strictly increase",
-    "told": "a holder is notified of a loss by its deadline, or when its process runs again",
+    "fences": "the fences of each name strictly increase",
+    "notified": ("a holder is notified of a loss by the deadline, or when its process runs again"),
     "stalled": (
-        "a loop of callers that stands still loses its leases at stall_limit, and not before"
+        "if the event loop of a holder stands still, its leases are lost at the stall_limit,"
+        " and not before"
     ),
-    "terms": "the body of a leader has ended step_down seconds before its lease",
-    "leftovers": "no key outlives its owner for longer than promised",
-    "waiters": "no task waits for a free resource while a quorum is well",
-    "order": "no waiter is overtaken for ever",
-    "effort": "a calm crowd asks the nodes a bounded number of times",
+    "terms": "the body of a leader ends step_down seconds before its lease",
+    "leftovers": "no key and no queue entry outlives its owner for longer than promised",
+    "waiters": "no task waits for a free lock for long while a majority has no fault",
+    "order": "only a bounded number of later requests is granted before a waiter",
+    "effort": "without faults, the number of commands for each acquisition is bounded",
     "timeout": "no acquisition takes longer than its blocking_timeout",
-    "minority": "faults of a minority stop no client, and end no lease",
-    "callbacks": "no callback raises, no loop spins, and every task ends",
+    "minority": "faults of a minority of the nodes stop no client, and end no lease",
+    "callbacks": "no callback raises an error, no event loop spins, and every task ends",
 }
-"""Every invariant by name."""
+"""Name and promise of each invariant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken invariant, and the true time of the observation."""
+    """A broken invariant, with the true time of the observation."""
 
     invariant: str
     at: float
     detail: str
 
     def __str__(self) -> str:
-        """One line."""
+        """Return the violation as one line of text."""
         promise = INVARIANTS[self.invariant]
         return f"{self.invariant} violated at {self.at:.6f} s: {self.detail} ({promise})"
 
 
 MOST_TURNS = 4
-"""Turns of the other side that a reader or a writer waits for at most.
+"""Largest number of grants to the other side that a reader or a writer may wait for.
 
-The rule is one. Another one may have been requested in the instant in which the waiter took its
-place, and the waiter may let one offer lapse. The offer to a waiter before it may lapse, too, if
-that waiter is cut off from a node.
+The library itself allows one. Another one may have been requested at the instant at which the
+waiter took its place. The waiter may let one offer expire. The offer to an earlier waiter may
+expire too, if the earlier waiter is cut off from a node.
 """
 
 MOST_TURNS_FAR = 5
-"""The same across continents, where the life of an offer is hardly more than two round trips.
+"""The same number for nodes on different continents.
 
-One late message makes an offer lapse there.
+Between continents an offer lives for hardly more than two round trips, so one late message makes
+the offer expire.
 """
 
 
 class Exclusion:
-    """Judges that no two leases of one resource are valid, unless both are to read."""
+    """Checks that no two leases of one resource are valid, unless both are read leases."""
 
     @staticmethod
     def judge(leases: Iterable[tuple[str, frozenset[bytes], bool, bool]]) -> str:
-        """Return what is wrong now.
+        """Describe the violation if two of these leases exclude each other.
 
         Args:
-            leases: The name and the keys of each lease. Then True if it is valid by its holder's
-                clock, and True if it is to read.
+            leases: For each lease its name and its keys, True if the lease is valid by its holder's
+                clock, and True if it is a read lease.
         """
         holders: dict[bytes, tuple[str, bool]] = {}
         for name, keys, valid, reads in leases:
@@ -113,12 +114,12 @@ class Exclusion:
 
 
 def too_many(holders: Iterable[tuple[str, bytes, bool]], limits: Mapping[bytes, int]) -> str:
-    """Return what is wrong if a semaphore has more holders than slots.
+    """Describe the violation if a semaphore has more holders than slots.
 
     Args:
-        holders: The name of each lease, its semaphore, and True if it is valid by its holder's
-            clock.
-        limits: The greatest limit in use of each semaphore.
+        holders: For each lease its name, its semaphore, and True if the lease is valid by its
+            holder's clock.
+        limits: Greatest limit in use, for each semaphore.
     """
     within: defaultdict[bytes, list[str]] = defaultdict(list)
     for lease, semaphore, valid in holders:
@@ -132,14 +133,15 @@ def too_many(holders: Iterable[tuple[str, bytes, bool]], limits: Mapping[bytes, 
 
 
 class Fences:
-    """Judges that fences strictly increase.
+    """Checks that fences strictly increase.
 
-    The fence of a reader is at least that of the last writer, and below that of the next.
+    The fence of a reader is at least the fence of each earlier writer, and below the fence of each
+    later writer.
 
     Args:
-        order: "success": a fence is above those of all leases that were granted before. "interval":
-            it is above those of all leases that were granted before its own attempt began. Once
-            keys vanish early, the library promises no more.
+        order: "success" compares a fence with all leases that were granted before. "interval"
+            compares it with all leases that were granted before its own attempt began. The library
+            promises only the second order once keys may vanish early.
     """
 
     def __init__(self, order: Literal["success", "interval"]) -> None:
@@ -149,11 +151,14 @@ class Fences:
     def granted(
         self, keys: Iterable[bytes], fence: int, began: float, at: float, *, reads: bool = False
     ) -> str:
-        """Return what is wrong with a lease granted at `at` by an attempt begun at `began`."""
+        """Record a lease, and describe the violation if its fence breaks the order.
+
+        The lease was granted at `at` by an attempt that began at `began`.
+        """
         wrong = ""
         for key in keys:
             for earlier_at, earlier, read in self._granted[key]:
-                # Readers that ask at the same time may see different versions.
+                # Two readers whose attempts overlap may get different versions in any order.
                 whole = self.order == "success" and not (reads and read)
                 before = earlier_at <= at if whole else earlier_at < began
                 unique = not reads and not read
@@ -170,35 +175,40 @@ class Fences:
 
 
 def overdue(name: str, late: float, tolerance: float) -> str:
-    """Return what is wrong if a lease is held `late` seconds after its deadline by a running
-    process.
+    """Describe the violation if a lease still counts as held in a running process `late` seconds
+    after its deadline.
     """
-    return f"{name} was not told {late:.3f} s after its deadline" if late > tolerance else ""
+    return f"{name} is still held {late:.3f} s after its deadline" if late > tolerance else ""
 
 
 def inside_lost(name: str, since: float, tolerance: float) -> str:
-    """Return what is wrong if a body goes on `since` seconds after its lease was lost."""
+    """Describe the violation if a body goes on `since` seconds after the loss of its lease."""
     return f"the body of {name} goes on {since:.3f} s after the loss" if since > tolerance else ""
 
 
 def overled(name: str, late: float, tolerance: float) -> str:
-    """Return what is wrong if a leader works on `late` seconds after its step-down."""
+    """Describe the violation if the body of a leader goes on `late` seconds after the beginning of
+    `step_down`.
+    """
     return (
         f"the leader of {name} goes on {late:.3f} s after its step_down" if late > tolerance else ""
     )
 
 
 def overrun(name: str, took: float, allowed: float, tolerance: float) -> str:
-    """Return what is wrong if an acquisition took `took` seconds of its process's running time."""
+    """Describe the violation if an acquisition took more than `allowed` seconds.
+
+    Only the time in which its process ran is counted.
+    """
     return (
-        f"{name} took {took:.3f} s, {allowed:.3f} s were allowed"
+        f"{name} took {took:.3f} s, which is more than {allowed:.3f} s"
         if took > allowed + tolerance
         else ""
     )
 
 
 def too_early(name: str, key: bytes, early: float) -> str:
-    """Return what is wrong if a lease is granted `early` seconds before a `min_hold` of its key
+    """Describe the violation if a lease was granted `early` seconds before a `min_hold` of its key
     ends.
     """
     return (
@@ -209,70 +219,74 @@ def too_early(name: str, key: bytes, early: float) -> str:
 
 
 def too_soon(name: str, left: float) -> str:
-    """Return what is wrong if `left` seconds of the max_hold remained at the loss for it."""
-    return (
-        f"{name} was lost for its max_hold {left:.3f} s before that was over" if left > 0.0 else ""
-    )
+    """Describe the violation if a lease was lost by its `max_hold` while `left` seconds of the
+    `max_hold` remained.
+    """
+    return f"{name} was lost by its max_hold, which had {left:.3f} s left" if left > 0.0 else ""
 
 
 def too_impatient(name: str, stood: float, limit: float | None, tolerance: float) -> str:
-    """Return what is wrong with a loss by `stall_limit` after the holder's loop had stood still for
-    `stood` seconds.
+    """Describe the violation if a lease was lost by `stall_limit` too early.
+
+    The holder's loop had stood still for `stood` seconds. If `limit` is None, no `stall_limit` was
+    set.
     """
     allowed = "no stall_limit was set" if limit is None else f"the stall_limit is {limit:.3f} s"
     early = limit is None or stood < limit - tolerance
     return (
-        f"{name} was lost because its loop stood still for {stood:.3f} s, and {allowed}"
+        f"{name} was lost because its loop stood still for {stood:.3f} s, although {allowed}"
         if early
         else ""
     )
 
 
 def too_patient(name: str, stood: float, limit: float, tolerance: float) -> str:
-    """Return what is wrong if a lease is held while the holder's loop has stood still for `stood`
-    seconds.
+    """Describe the violation if a lease is still held after the holder's loop has stood still for
+    `stood` seconds.
 
-    The engine looks at the loop four times per `limit`, and at least once per second.
+    The engine checks the loop four times per `limit`, and at least once per second.
     """
     late = stood > limit + min(limit / 4, 1.0) + tolerance
     return f"{name} is held although its loop has stood still for {stood:.3f} s" if late else ""
 
 
 def lingering(node: str, key: bytes, member: bytes, since: float, allowed: float) -> str:
-    """Return what is wrong if a waiter is in a queue `since` seconds after it stopped to wait."""
-    who = f"{node} still has {member.decode()} in the queue of {key.decode()}"
-    return f"{who}, {since:.3f} s after it stopped to wait" if since > allowed else ""
+    """Describe the violation if a waiter is still in a queue `since` seconds after the end of its
+    wait.
+    """
+    entry = f"{node} still has {member.decode()} in the queue of {key.decode()}"
+    return f"{entry}, {since:.3f} s after the end of its wait" if since > allowed else ""
 
 
 def overtaken(name: str, times: int, waiters: int, *, deaf: bool = False) -> str:
-    """Return what is wrong if `times` grants that were asked for later came before a waiter.
+    """Describe the violation if `times` later requests were granted before a waiter.
 
-    Each other waiter may be served once, and once more with its old ticket if it let an offer
-    lapse. A first attempt may find the key free between two offers.
+    Each other waiter may be served once. A waiter that let an offer expire may be served once more
+    with its old ticket. A first attempt may find the key free between two offers.
 
     If `deaf` is True, a node sends no messages to the waiter. The waiter then learns of its offers
-    on this node by its refreshes only, and may itself let two of them lapse.
+    on this node by its refreshes only, and may itself let two of them expire.
     """
     most = (4 if deaf else 2) * waiters + 8
-    return (
-        f"{name} was overtaken {times} times, beside {waiters} that waited" if times > most else ""
-    )
+    return f"{name} was overtaken {times} times among {waiters} waiters" if times > most else ""
 
 
 def out_of_turn(name: str, turns: int, most: int = MOST_TURNS) -> str:
-    """Return what is wrong if a waiter waits for so many turns of the other side.
+    """Describe the violation if a waiter waits for more than `most` grants to the other side.
 
-    A reader counts the writers that enter. A writer counts how often one process enters to read.
+    The two sides are the readers and the writers of a lock. A reader counts the writers that enter.
+    A writer counts how often one process enters to read.
     """
-    return f"{name} waited for {turns} turns of the other side" if turns > most else ""
+    return f"{name} waited for {turns} grants to the other side" if turns > most else ""
 
 
 def effort(acquired: int, attempts: int, commands: float) -> str:
-    """Return what is wrong if a crowd without faults took so many attempts, and commands per node.
+    """Describe the violation if a crowd without faults took too many attempts, or too many commands
+    per node.
 
-    An acquisition is refused once, waits in the queue, and is granted. Its commands are two
-    attempts, the release of the first one, two looks and the release. Fences and a line in the
-    process add one each.
+    Usually a first attempt is refused, its process waits in the queue, and a second attempt is
+    granted. This takes two attempts, a release of the first one, two refreshes and a final release.
+    Fences and a line in the process add one command each.
     """
     if not acquired:
         return ""
@@ -288,9 +302,10 @@ class Leftover:
     """A key whose token belongs to no lease and no attempt any more.
 
     Attributes:
-        since: True time from which the key should go: its owner is gone, and all is well.
-        soon: Seconds that its release may take from then on. None: only its expiry is promised.
-        allowed: Seconds that the key may live at most.
+        since: True time from which the time limits count: the owner is gone, and there is no fault.
+        soon: Seconds from then on within which a release deletes the key. None if only the expiry
+            of the key is promised.
+        allowed: Seconds from then on after which the key has expired.
     """
 
     node: str
@@ -302,11 +317,11 @@ class Leftover:
 
 
 class Leftovers:
-    """Judges that no key outlives its owner for longer than promised."""
+    """Checks that no key outlives its owner for longer than promised."""
 
     @staticmethod
     def judge(now: float, left: Iterable[Leftover]) -> str:
-        """Return what is wrong with the keys that are left now."""
+        """Describe the violation if one of the keys that are left now is too old."""
         for key in left:
             age = now - key.since
             if age > (key.allowed if key.soon is None else min(key.soon, key.allowed)):
@@ -319,10 +334,10 @@ class Leftovers:
 
 
 class Stall:
-    """Judges how long a task waits for a free resource.
+    """Checks how long tasks wait for a free resource.
 
     Attributes:
-        longest: Seconds of the longest wait of this kind.
+        longest: Longest wait so far, in seconds.
     """
 
     def __init__(self) -> None:
@@ -336,13 +351,13 @@ class Stall:
         waited_for: Sequence[tuple[bytes, ...]],
         excused: set[tuple[bytes, ...]],
     ) -> str:
-        """Return what is wrong with the waits now.
+        """Describe the violation if a task has waited for a free resource for too long.
 
         Args:
             now: True time.
-            bound: Seconds that a task may wait for a free resource.
-            waited_for: The keys of each waiter that could ask a quorum.
-            excused: Keys that are held, or were granted since the last observation.
+            bound: Seconds for which a task may wait for a free resource.
+            waited_for: Keys of each waiter that could reach a quorum.
+            excused: Keys of waiters that may wait, for example because the keys are held.
         """
         since = {keys: self._since.get(keys, now) for keys in waited_for if keys not in excused}
         self._since = since
@@ -350,7 +365,7 @@ class Stall:
             self.longest = max(self.longest, now - began)
             if now - began > bound:
                 return (
-                    f"{b' '.join(keys).decode()} has been free and waited for"
-                    f" since {began:.3f}, {now - began:.3f} s"
+                    f"tasks have waited for the free {b' '.join(keys).decode()}"
+                    f" since {began:.3f}, for {now - began:.3f} s"
                 )
         return ""

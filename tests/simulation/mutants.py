@@ -1,5 +1,6 @@
-"""Deliberate defects, put into the library from outside for the time of some runs: the simulation
-must notice each.
+"""Deliberate defects that are patched into the library for some runs.
+
+The simulation must notice each of them.
 """
 
 from __future__ import annotations
@@ -54,21 +55,19 @@ if TYPE_CHECKING:
 __all__ = ["MUTANTS", "Mutant", "mutated"]
 
 COUNTED = 2
-"""Holders that a node counts until it refuses, where it should keep slots apart."""
+"""Number of holders up to which a node grants any slot, in the mutant `counting`."""
 
 SOON_STALLED = 0.1
-"""Seconds after which a loop that stands still loses its leases, where it should keep them or have
-more time.
-"""
+"""The `stall_limit` of every engine in seconds, in the mutant `impatient`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One defect.
+    """One defect of the library.
 
     Attributes:
         what: Description of the defect.
-        patches: Replacements: the object, the name of its attribute, the new value.
+        patches: Replacements. Each one has an object, the name of its attribute, and the new value.
     """
 
     name: str
@@ -77,7 +76,7 @@ class Mutant:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """Leave it out."""
+    """Do nothing, in place of a function of the library."""
 
 
 def _clock() -> float:
@@ -91,7 +90,7 @@ def _record_from_now(spec: Any, token: bytes, _started: float, *rest: Any) -> Le
 
 
 def _refusal(*_: object) -> Refusal:
-    return Refusal("it cannot be read")
+    return Refusal("the reply cannot be read")
 
 
 _passed_on = LeaseRecord.passed_on
@@ -207,8 +206,10 @@ _take_keys = MemoryServer._take
 
 
 def _count_slots(self: MemoryServer, keys: Any, claim: bytes) -> Any:
-    """A node grants a slot that is held if another one is free there: a majority counts holders,
-    and keeps no slots apart.
+    """Grant a slot that is held, while the node has fewer than `COUNTED` holders of the semaphore.
+
+    The votes of a majority then limit the number of holders, but two holders may have the same
+    slot.
     """
     refusal = _take_keys(self, keys, claim)
     slot = slot_in(keys[0])
@@ -219,7 +220,7 @@ def _count_slots(self: MemoryServer, keys: Any, claim: bytes) -> Any:
 
 
 def _served_and_keeping(self: Queues, keys: Any, key: bytes, claim: bytes, *_: bytes) -> None:
-    """Leave other slots that were offered to the member as they are."""
+    """Remove a served waiter from its queue, and leave the offers of other slots to this waiter."""
     member = claim.partition(b":")[2]
     self.remove(queues.queue_for(member, key), member)
     self.notify_first(keys, queues.queue_for(member, key))
@@ -239,7 +240,7 @@ _pass_on = Lines.pass_on
 
 
 def _pass_on_and_forget(self: Lines, record: Any, successor: Any) -> None:
-    """Give the place of a contender that is served to nobody."""
+    """Pass the grant on, and let no task inherit the place of the contender in the queues."""
     with patch.object(self, "_inherit", lambda line, *_: self._leave_place(line)):
         _pass_on(self, record, successor)
 
@@ -265,7 +266,7 @@ def _read_beside(self: MemoryServer, command: Command, by: Any) -> Any:
 
 
 def _agree_on_the_highest(self: SecondRound, attempt: Any) -> bool:
-    """Take the highest counter as the fence, and store it on no other node."""
+    """Use the highest counter as the fence, and store the fence on no other node."""
     self._fence = max(map(counter_of, filter(is_granted, attempt.replies)))
     attempt.agree(self._fence)
     return True
@@ -275,9 +276,9 @@ _extend_read = MemoryServer._extend_read
 
 
 def _release_and_acquire(self: MemoryServer, command: Command, by: Any) -> Any:
-    """Free the key of a writer that downgrades.
+    """Release the key of a writer that downgrades.
 
-    It comes back as a reader if no waiting writer is offered the key.
+    The writer gets an entry as a reader only if no waiting writer is offered the key.
     """
     freed = False
     for at, key in enumerate(command.keys[:-1]):
@@ -294,7 +295,7 @@ _renew_entries = Keyspace._renew_entries
 
 
 def _live_together(self: Keyspace, key: bytes, entries: Any, by: Any) -> None:
-    """Let each entry live as long as the key."""
+    """Let each entry live as long as the longest entry of its key."""
     _renew_entries(self, key, dict.fromkeys(entries, max(entries.values(), default=0.0)), by)
 
 
@@ -330,7 +331,9 @@ def _mutants() -> Iterator[Mutant]:
         (acquisition, "is_in_time", lambda *_: True),
     )
     yield one("drift", "the drift is not subtracted", (Options, "drift", lambda *_: 0.0))
-    yield one("cleanup", "a failed attempt is not undone", (Acquisition, "_undo", _nothing))
+    yield one(
+        "cleanup", "the keys of a failed attempt are not released", (Acquisition, "_undo", _nothing)
+    )
     yield one(
         "release",
         "a release deletes the key whatever its token",
@@ -338,7 +341,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one(
         "repair",
-        "a renewal sets a missing key again, and counts it",
+        "a renewal sets a lost key again, and counts it as renewed",
         (MemoryServer, "_extend", _set_again),
     )
     yield one(
@@ -373,7 +376,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one(
         "late-grant",
-        "a late grant of a failed attempt is not undone",
+        "a late grant of a failed attempt is not released",
         (releases, "may_have_set", is_granted),
     )
     yield one(
@@ -408,7 +411,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one(
         "kept",
-        "names that are kept for a set are kept for ever",
+        "keys that are reserved for a set stay reserved for ever",
         (queue_entry, "KEPT_FOR", 1000.0),
     )
     yield one("undying", "a queue never expires", (queue_entry, "QUEUE_LIFE", 1e6))
@@ -433,7 +436,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one(
         "owed",
-        "owed releases are not sent after a reconnect",
+        "outstanding releases are not sent after a reconnect",
         (RedisNode, "_pay", _forgive_releases),
     )
     yield one(
@@ -444,7 +447,7 @@ def _mutants() -> Iterator[Mutant]:
     yield one("garbled", "an unreadable reply counts as a refusal", (Channel, "_garbled", _refusal))
     yield one(
         "counting",
-        "nodes count the holders of a semaphore, not its slots",
+        "nodes count holders of a semaphore, and ignore its slots",
         (MemoryServer, "_take", _count_slots),
     )
     yield one(
@@ -464,7 +467,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one(
         "forgotten",
-        "after a grant the rest of the line is forgotten",
+        "after a grant the rest of the line has no place in queues",
         (Lines, "pass_on", _pass_on_and_forget),
     )
     yield one(
@@ -474,7 +477,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one(
         "short-mark",
-        "an over value lives for the rest of the ttl only",
+        "an over mark lives for the rest of the ttl only",
         (min_hold, "retirement", _rest_of_ttl),
     )
     yield one(
@@ -550,7 +553,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one(
         "undone-hold",
-        "a grant that is undone keeps its min_hold",
+        "a grant that no task received keeps its min_hold",
         (ThreadedLease, "forgo_min_hold", _nothing),
     )
     yield one(
@@ -561,7 +564,7 @@ def _mutants() -> Iterator[Mutant]:
 
 
 MUTANTS = {mutant.name: mutant for mutant in _mutants()}
-"""By name."""
+"""All mutants by name."""
 
 
 @contextmanager
@@ -573,5 +576,5 @@ def _patched(mutant: Mutant) -> Iterator[None]:
 
 
 def mutated(name: str | None) -> AbstractContextManager[None]:
-    """With the defect of that name; None: as the library is."""
+    """Patch the mutant of this name into the library. None leaves the library as it is."""
     return nullcontext() if name is None else _patched(MUTANTS[name])

@@ -1,5 +1,7 @@
-"""Connections between simulated processes and servers: in order each way, never twice, with delays,
-partitions and cuts.
+"""Simulated connections between processes and servers.
+
+Each direction of a connection delivers its bytes in order, and never twice. Messages are delayed,
+and partitions and cuts interrupt them.
 """
 
 from __future__ import annotations
@@ -17,21 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Link", "Profile", "ServerEnd"]
 
 RETRANSMISSION = 0.2
-"""Seconds at least until a lost packet is sent again (Linux' minimum)."""
+"""Shortest time until a lost packet is sent again, in seconds. Linux has the same minimum."""
 
 TAIL = 100
-"""Times that a message of the tail may take longer."""
+"""Largest additional delay of a message of the tail, as a multiple of the usual delay."""
 
 
 class Profile:
-    """How long one way takes.
+    """The delays of messages between one process and one server.
 
     Args:
-        base: Seconds at least.
-        spread: Seconds of an exponential distribution on top.
+        base: Shortest delay of one way, in seconds.
+        spread: Mean of the random part of the delay, in seconds. It has an exponential
+            distribution.
         tail: Share of messages that take up to a hundred times longer.
-        loss: Share of messages whose packet is lost and sent again, which stops all that follows.
-        back: Seconds that the way back takes longer than the way there.
+        loss: Share of messages whose packet is lost and sent again. All later messages wait for
+            this packet.
+        back: Seconds by which an answer takes longer than a request.
     """
 
     def __init__(
@@ -41,12 +45,12 @@ class Profile:
 
     @property
     def longest(self) -> float:
-        """Seconds that a message of the tail takes at most."""
+        """Largest additional delay of a message of the tail, in seconds."""
         return TAIL * (self.base + self.spread) if self.tail else 0.0
 
     @property
     def usual(self) -> float:
-        """Seconds that hardly any message takes longer than, the tail apart."""
+        """Delay in seconds that hardly any message exceeds, except for the tail."""
         return self.base + 7 * self.spread + self.back
 
 
@@ -54,23 +58,24 @@ class ServerEnd(Protocol):
     """The server's side of a connection."""
 
     def received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Handle bytes that have arrived."""
 
     def closed(self) -> None:
-        """The other side is gone."""
+        """Handle the end of the other side."""
 
     def unsubscribe(self) -> None:
-        """Deliver no more messages."""
+        """Send no more published messages."""
 
 
 class Link:
-    """The way between one process and one server, whatever connections it carries.
+    """The network between one process and one server. It carries all their connections.
 
     Attributes:
-        blocked: Partitions that stop what goes to the server, and what comes from it.
-        extra: Seconds that each message takes longer, each way.
-        connection: The one that is open.
-        deaf: True while the server has lost the subscription of that connection.
+        blocked: Number of partitions that hold back requests, and number that hold back answers.
+        extra: Additional seconds that each request takes, and that each answer takes.
+        connection: The latest connection.
+        deaf: True while the server has lost the subscription of this connection.
+        isolated: True if no connection can be made any more.
     """
 
     def __init__(self, world: World, loop: ProcessLoop, server: Server, profile: Profile) -> None:
@@ -90,8 +95,8 @@ class Link:
 
     @property
     def calm_since(self) -> float:
-        """True time since when nothing is wrong with it, and there is a connection that was
-        greeted; else infinity.
+        """True time since when the link has had a ready connection and no fault. Infinity if it has
+        not.
         """
         return (
             math.inf
@@ -100,16 +105,16 @@ class Link:
         )
 
     def greeted(self) -> None:
-        """There is a connection."""
+        """Note that the process has a ready connection."""
         self.deaf = False
         self._calm_since = self.world.now
 
     def disconnected(self) -> None:
-        """There is none."""
+        """Note that the process has lost its connection."""
         self._calm_since = math.inf
 
     def delay(self, way: int) -> float:
-        """Draw how long a message takes."""
+        """Draw the delay of one message, in seconds."""
         profile, rng = self.profile, self.rng
         delay = profile.base + rng.expovariate(1.0) * profile.spread + way * profile.back
         late = 0.0
@@ -122,26 +127,26 @@ class Link:
         return delay + late + self.extra[way]
 
     def arrive(self, way: int, deliver: Callable[[], None]) -> None:
-        """A message is there, unless a partition is in its way: then it comes once that is over."""
+        """Deliver a message, at once or after the partition that holds it back."""
         if self.blocked[way] or any(held[0] == way for held in self._held):
             self._held.append((way, deliver))
         else:
             deliver()
 
     def block(self, way: int) -> None:
-        """Begin a partition."""
+        """Begin a partition in one direction."""
         self.blocked[way] += 1
         self.troubled()
 
     def unblock(self, way: int) -> None:
-        """End it; what was lost is sent again."""
+        """End a partition in one direction. The packets that it stopped are sent again."""
         self.blocked[way] -= 1
         self.troubled()
         if not self.blocked[way] and any(held[0] == way for held in self._held):
             self.world.at(self.world.now + RETRANSMISSION * self.rng.random(), self._let_go, way)
 
     def troubled(self, going_on: float = 0.0) -> None:
-        """Something was wrong up to now, or for so many seconds more."""
+        """Note a fault that lasted until now, or that lasts for so many seconds more."""
         if self._calm_since < math.inf:
             self._calm_since = max(self._calm_since, self.world.now + going_on)
 
@@ -155,16 +160,21 @@ class Link:
             deliver()
 
     async def dial(self) -> Connection:
-        """Connect, and wait for the server's kernel to say yes or no."""
+        """Open a connection.
+
+        Raises:
+            ConnectionRefusedError: The server is down, or the link is isolated.
+            ConnectionResetError: The server process has ended in the meantime.
+        """
         answer: asyncio.Future[int] = self.loop.create_future()
 
-        def tell(life: int) -> None:
+        def resolve(life: int) -> None:
             if not answer.done():
                 answer.set_result(life)
 
         def ask() -> None:
             life = self.server.life if self.server.up else 0
-            back = lambda: self.loop.receive(tell, life)  # noqa: E731
+            back = lambda: self.loop.receive(resolve, life)  # noqa: E731
             self.world.at(self.world.now + self.delay(1), self.arrive, 1, back)
 
         self.world.at(self.world.now + self.delay(0), self.arrive, 0, ask)
@@ -177,10 +187,13 @@ class Link:
 
 
 class Connection(asyncio.Transport):
-    """One connection; this is the transport of the process's end.
+    """One connection, as the transport of the process.
+
+    A method without a docstring does the same as in `asyncio.Transport`.
 
     Attributes:
-        dead: True once it was cut or given up; what was under way may still arrive.
+        dead: True once the connection was cut or aborted. Bytes that were sent before may still
+            arrive.
     """
 
     def __init__(self, link: Link) -> None:
@@ -192,62 +205,64 @@ class Connection(asyncio.Transport):
         self._closing = False
         self.dead = False
         self._late = 0.0
-        # To the server, and to the process: when the last message arrives, so that none overtakes
-        # it.
+        # Arrival of the latest request and of the latest answer. Without these times, a later
+        # message could overtake an earlier one.
         self._last = [0.0, 0.0]
         self._server: ServerEnd | None = link.server.accept(self)
 
     def set_protocol(self, protocol: Any) -> None:
-        """See asyncio."""
         self._protocol = protocol
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """See asyncio."""
         if not self._closing:
             self._send(0, self._at_server, bytes(data))
 
     def close(self) -> None:
-        """See asyncio: what was written still arrives."""
+        """Close the connection. Bytes that were written before still arrive."""
         if not self._closing:
             self._closing = True
             self._send(0, self._end_at_server)
-            self.link.loop.call_soon(self._tell_lost, None)
+            self.link.loop.call_soon(self._report_loss, None)
 
     def abort(self) -> None:
-        """See asyncio; the kernel has what was written, and delivers it: maybe after what a new
-        connection brings.
+        """Close the connection at once.
+
+        The kernel still delivers the bytes that were written before, perhaps after bytes of a new
+        connection.
         """
         self.dead = True
         self.close()
 
     def is_closing(self) -> bool:
-        """See asyncio."""
         return self._closing
 
     def get_write_buffer_size(self) -> int:
-        """See asyncio: the kernel takes it all."""
+        """Return 0, because the kernel takes all bytes at once."""
         return 0
 
     def answer(self, data: bytes) -> None:
-        """The server sends."""
+        """Send bytes from the server to the process."""
         self._send(1, self._at_process, data)
 
     def lose_subscription(self) -> None:
-        """The server delivers no more messages to this connection."""
+        """Let the server send no more published messages over this connection."""
         if self._server is not None:
             self._server.unsubscribe()
 
     def hang_up(self) -> None:
-        """Close the server's side, as its process ended. Data that it sent before may arrive."""
+        """Close the server's side, because its process has ended. Bytes that it sent before may
+        arrive.
+        """
         self._server = None
         self._send(1, self._reset_arrives)
 
     def cut(self, *, executes: bool, late: float = 0.0) -> None:
-        """The connection dies under way.
+        """Break the connection.
 
         Args:
-            executes: The server still gets what was sent.
-            late: Seconds that that takes longer, so that a new connection may be faster.
+            executes: True if the server still receives the bytes that were sent.
+            late: Additional seconds until these bytes arrive, so that a new connection may be
+                faster.
         """
         self.dead = True
         self._late = late
@@ -300,9 +315,9 @@ class Connection(asyncio.Transport):
 
     def _reset(self) -> None:
         if not self._closing:
-            self._tell_lost(ConnectionResetError("connection reset"))
+            self._report_loss(ConnectionResetError("connection reset"))
 
-    def _tell_lost(self, error: Exception | None) -> None:
+    def _report_loss(self, error: Exception | None) -> None:
         self._closing = True
         if self._protocol is not None:
             self._protocol.connection_lost(error)

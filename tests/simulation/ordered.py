@@ -1,4 +1,4 @@
-"""A set that keeps the order in which it was filled."""
+"""A set that keeps its items in the order of insertion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class OrderedSet(Generic[T]):
-    """As much of a set as those modules use."""
+    """A set with only the methods that the patched modules of the library use."""
 
     __slots__ = ("_items",)
 

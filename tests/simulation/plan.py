@@ -1,5 +1,8 @@
-"""One integer makes a whole run: settings, network, clocks, what every process does, and what goes
-wrong.
+"""The plan of a run: settings, network, clocks, actions and faults.
+
+A seed determines the whole plan. Semaphores, minimum holds, read-write locks, elections, fair
+waiters, lies and threads are drawn by generators of their own. So these parts do not change the
+other random choices of a seed.
 """
 
 from __future__ import annotations
@@ -16,28 +19,30 @@ if TYPE_CHECKING:
 __all__ = ["Action", "Fault", "Plan", "plan_of"]
 
 DRIFT_FACTOR = 0.01
+"""The drift factor of the library, as a share of the ttl."""
+
 WITHIN = 0.0045
-"""Clock rates within 1 ± this differ by less than the drift factor."""
+"""Clock rates between 1 - `WITHIN` and 1 + `WITHIN` differ by less than the drift factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One acquisition and what becomes of it; all times in seconds.
+    """One acquisition, and the use of its lease. All times are in seconds.
 
     Attributes:
         name: Process, task and number. A shortened run keeps actions by this name.
-        how: "with", "acquire", "try", or "lead" (a term of the election with the name of the only
-            resource).
-        then: Event during the hold: "", "extend", "verify", "abandon", "leave" (never released),
-            "downgrade" of a writer's lease, "again" (a reader reads again), "resign" (the leader
-            resigns).
-        cancel_after: Seconds until the task is cancelled. A whole number from 1 counts callbacks;
-            None: never.
-        limit: Of the semaphore with the name of the only resource; 0 for a lock.
-        min_hold: Seconds after the grant for which nobody else may be granted; None: none.
-        side: "read" or "write": of the read-write lock with the name of the only resource; "" for a
+        how: "with", "acquire", "try", or "lead". A leader has a term of the election with the name
+            of the only resource.
+        then: Event during the hold: "extend", "verify", "abandon", "leave" (the lease is never
+            released), "downgrade" (a write lease becomes a read lease), "again" (a reader acquires
+            a second read lease), "resign" (a leader resigns), or "" for none.
+        cancel_after: Seconds until the task is cancelled. An `int` counts callbacks instead. None:
+            never.
+        limit: Limit of the semaphore with the name of the only resource. 0 for a lock.
+        min_hold: Seconds after the grant for which no other lease is granted. None: no minimum.
+        side: "read" or "write" for the read-write lock with the name of the only resource. "" for a
             lock.
-        fair: True if it shares no line with other tasks of its process.
+        fair: True if the task does not wait in the line of its process.
     """
 
     name: str
@@ -60,12 +65,12 @@ class Action:
 
     @property
     def step_down(self) -> float:
-        """Seconds before the end of its lease at which a leader is cancelled."""
+        """Seconds before the end of the lease at which the body of a leader is cancelled."""
         return self.ttl / 3
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys that a lock needs. A semaphore needs any one of its keys."""
+        """The keys of a lock, which needs all, or of a semaphore, which needs one of them."""
         if not self.limit:
             return self.resources
         return tuple(f"{self.resources[0]}#{number}" for number in range(1, self.limit + 1))
@@ -73,13 +78,15 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong at `at`, true time, and lasts for `lasts`.
+    """One fault.
 
     Attributes:
-        kind: A method of `faults.Faults`.
-        process: Whose; -1: everybody's.
-        node: Which.
-        extra: A further figure: seconds, callbacks, a choice.
+        kind: Name of a method of `faults.Faults`.
+        at: True time at which the fault begins.
+        lasts: Seconds from the beginning to the end of the fault.
+        process: Index of the process, for kinds that affect one process.
+        node: Index of the server, for kinds that affect one server.
+        extra: A number from 0 to 1, by which a kind chooses its strength or its variant.
     """
 
     name: str
@@ -93,19 +100,20 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole run.
+    """All that determines a run.
 
     Attributes:
         theme: Main subject of the run.
-        profiles: Per process and node: how long messages take.
-        rates: Of the processes' clocks, then of the servers'.
-        skews: Of the processes' wall clocks, then of the servers'.
-        within_drift: Clock rates differ by less than the drift factor: no two valid leases,
-            whatever else happens.
-        beyond_guard: Nodes forget though nothing guards against it.
-        threads: Per process: the engine has a loop of its own.
-        stall_limit: Of those processes.
-        callers: How many loops of callers each of them has.
+        profiles: Delays of messages, for each process and each node.
+        rates: Clock rates of the processes, then of the servers.
+        skews: Wall-clock times at the beginning of the run, of the processes and then of the
+            servers.
+        within_drift: True if clock rates differ by less than the drift factor. Then no two leases
+            may be valid at once, except in runs with `beyond_guard`.
+        beyond_guard: True if nodes forget and there is no recovery guard.
+        threads: For each process, True if its engine has a loop of its own.
+        stall_limit: The `stall_limit` of these processes.
+        callers: Number of loops of tasks that each of these processes has.
     """
 
     seed: int
@@ -131,19 +139,19 @@ class Plan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all that can be left out."""
+        """Names of all actions and faults. Shortening a plan can leave out each of them."""
         return (*(action.name for action in self.actions), *(fault.name for fault in self.faults))
 
     @property
     def steady(self) -> bool:
-        """True for a crowd in which nothing fails, and everybody waits until it is served."""
+        """True for a crowd without faults in which every task waits until it is served."""
         patient = all(
             action.blocking_timeout is None and action.cancel_after is None
             for action in self.actions
         )
         sure = not any(profile.tail or profile.loss for row in self.profiles for profile in row)
-        # The waits of candidates have no limit in any run, so they do not show that a crowd is
-        # patient.
+        # Candidates of elections always wait without a limit. So their waits do not show that the
+        # tasks of a crowd are patient.
         patient = patient and not any(action.how == "lead" for action in self.actions)
         return (
             self.theme == "queue"
@@ -154,7 +162,7 @@ class Plan:
         )
 
     def keeping(self, names: Collection[str]) -> Plan:
-        """The same without all actions and faults that are not named."""
+        """Return the plan with only the actions and faults of these names."""
         actions = tuple(action for action in self.actions if action.name in names)
         faults = tuple(fault for fault in self.faults if fault.name in names)
         return replace(self, actions=actions, faults=faults)
@@ -167,69 +175,74 @@ _THEMES = {
     "answers": 12,
     # Majorities forget while holders are stopped.
     "forgetting": 12,
-    # Connections die again and again.
+    # Connections break again and again.
     "cuts": 10,
-    # Nothing goes wrong, and ttls are long. A long wait is a wait for nothing.
+    # There are no faults, and ttls are long. So each long wait is an error.
     "calm": 8,
 }
 _FOUNDINGS = 0.1
-"""Share of the runs, of whatever theme, that are about nodes which come and forget while the set is
-being founded.
+"""Share of the runs in which servers and processes start late or fail while a set is being founded.
 """
 
 _WITNESSES = 0.06
-"""Share of the runs in which all nodes forget, again and again, while processes are there that had
-known them.
+"""Share of the other runs in which all nodes forget several times, while processes that knew them
+still run.
 """
 
 _CROWDS = 0.12
-"""Share of the runs in which many tasks of a process want one name, each for a moment."""
+"""Share of the other runs in which many tasks of few processes want one name, each for a moment."""
 
 _QUEUES = 0.1
-"""Share of the runs in which many processes want one name or overlapping sets, and whoever waits
+"""Share of the other runs in which many processes want one name or overlapping sets, and waiters
 may fail.
 """
 
 _SEMAPHORES = 0.3
-"""Share of the runs in which names are semaphores, for some clients with another limit, and for a
-few a lock of one slot.
+"""Share of the runs in which names are semaphores.
+
+Some clients may have another limit. A few clients acquire one slot as an ordinary lock.
 """
 
 _MIN_HOLDS = 0.2
-"""Share of the runs in which some leases have a `min_hold`, and most of them end before it."""
+"""Share of the runs in which some leases have a `min_hold`. Most of these leases are released
+before its end.
+"""
 _RWLOCKS = 0.3
-"""Share of the runs in which names are read-write locks, and for some clients and sets locks."""
+"""Share of the runs in which names are read-write locks.
+
+Some clients, and all locks of several names, use these names as ordinary locks.
+"""
 _MIXED = 0.3
-"""Share of the runs with semaphores in which names, also those of slots, are read-write locks for
-other clients.
+"""Share of the runs with semaphores in which other clients use the names of semaphores and slots as
+read-write locks.
 """
 
 _ELECTIONS = 0.2
-"""Share of the runs in which tasks lead terms of elections, beside others that have locks of the
-same names.
+"""Share of the runs in which some tasks are candidates of elections. Other tasks may lock the same
+names.
 """
 
 _FAIR = 0.15
-"""Share of the runs in which tasks wait by themselves, beside others that share the lines of their
+"""Share of the runs in which some tasks wait with `fair=True`, beside tasks in the lines of their
 processes.
 """
 
 _LIARS = 0.1
-"""Share of the runs in which a server answers with what no script can return, for a while."""
+"""Share of the runs in which a server answers with impossible replies for a while."""
 
 _THREADS = 0.25
-"""Share of the runs in which some processes have `thread=True`, and the loops of their callers may
+"""Share of the runs in which some processes have `thread=True`, and the loops of their tasks may
 block.
 """
 
 _SIZES = (55, 30, 14, 0.5)
-"""How often a run about queues has 2 to 5 processes, 6 to 12, 13 to 30, or more.
+"""Weights of the sizes of a run about queues: 2 to 5 processes, 6 to 12, 13 to 30, or more.
 
-The last ones take seconds each.
+A run of the largest size takes seconds.
 """
 
 _NETWORKS = {
-    # name: seconds one way (least, most), spread, node_timeout, ttls
+    # name: (shortest, longest) base delay of one way, spread, node_timeout, ttls; all in seconds
     "loopback": ((0.00005, 0.0001), 0.00003, 0.05, (0.3, 0.5, 1.0)),
     "zone": ((0.0002, 0.0005), 0.0001, 0.05, (0.3, 0.6, 1.0)),
     "zones": ((0.0005, 0.002), 0.0004, 0.1, (0.6, 1.0, 2.0)),
@@ -238,7 +251,7 @@ _NETWORKS = {
 
 
 def plan_of(seed: int) -> Plan:
-    """The run of a seed."""
+    """Return the plan of a seed."""
     rng = Random(f"plan {seed}")
     theme = rng.choices(list(_THEMES), list(_THEMES.values()))[0]
     if Random(f"founding {seed}").random() < _FOUNDINGS:
@@ -267,7 +280,8 @@ def plan_of(seed: int) -> Plan:
             (rng.randint(2, 5), rng.randint(6, 12), rng.randint(13, 30), rng.randint(31, 200)),
             _SIZES,
         )[0]
-        # A round trip of four times that must stay within the node timeout.
+        # A distant process has four times the delay. Between continents its round trips would
+        # exceed the node timeout.
         far = [
             rng.choice((1.0, 1.0, 1.0, 4.0)) if network != "continents" else 1.0
             for _ in range(processes)
@@ -342,8 +356,8 @@ def plan_of(seed: int) -> Plan:
     if theme != "queue":
         faults += _lies(seed, plan, length)
     forgetting = any(fault.kind in ("flush", "crash_empty") for fault in faults)
-    # Fences rise across nodes that forgot where wall clocks are within half the guard time; else
-    # whatever they show.
+    # If nodes forget, fences rise only if the wall clocks differ by less than half the guard time.
+    # In other runs the wall clocks may show any time.
     apart = 0.2 * max_ttl if forgetting else rng.choice((0.0, 0.5, 300.0))
     skews = tuple(1.7e9 + rng.uniform(-apart, apart) for _ in range(processes + nodes))
     plan = replace(
@@ -353,16 +367,16 @@ def plan_of(seed: int) -> Plan:
 
 
 def _is_mixed(seed: int) -> bool:
-    """True if the plan of a seed with semaphores has read-write locks too, also of the names of
+    """Return True if the plan of a seed with semaphores has read-write locks too, even on names of
     slots.
     """
     return Random(f"mixed {seed}").random() < _MIXED
 
 
 def _with_semaphores(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Return the actions, some with semaphores, from a generator of their own.
+    """Return the actions, some of them with semaphores.
 
-    Steady crowds keep their locks, because their cost is judged as that of locks.
+    Steady crowds keep their locks, because the invariant `effort` has bounds for locks only.
     """
     rng = Random(f"semaphores {seed}")
     if rng.random() >= _SEMAPHORES or (plan.theme == "queue" and _is_steady(seed)):
@@ -386,10 +400,11 @@ def _with_semaphores(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tupl
 
 
 def _with_min_holds(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Give some leases a `min_hold`. It is drawn by itself, as lies are.
+    """Give some leases a `min_hold`.
 
-    Calm and steady runs keep their timing, because their cost is judged. Where many wait for one
-    name, few leases have a short one, so that the run does not last too long.
+    Calm and steady runs have none, because the duration of their waits is judged. If many tasks
+    want one name, few leases have a `min_hold`, and it is short. Otherwise the run would last too
+    long.
     """
     rng = Random(f"min_hold {seed}")
     if (
@@ -416,15 +431,12 @@ def _with_min_holds(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple
 
 
 def _with_rwlocks(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Turn names that are no semaphores into read-write locks.
-
-    It is drawn by itself, as lies are.
-    """
+    """Turn some locks of one name into read-write locks."""
     rng = Random(f"rwlocks {seed}")
     mixed = _is_mixed(seed) and any(action.limit for action in actions)
     if (rng.random() >= _RWLOCKS and not mixed) or (plan.theme == "queue" and _is_steady(seed)):
         return actions
-    # Mostly readers, as many of both, or mostly writers.
+    # Most actions read, or as many write as read, or most of them write.
     shares = rng.choice(((85, 10, 5), (45, 45, 10), (20, 70, 10)))
     downgraded, again = rng.choice((0.0, 0.2, 0.5)), rng.choice((0.0, 0.0, 0.2))
     changed = []
@@ -446,10 +458,10 @@ def _with_rwlocks(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[A
 
 
 def _with_elections(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Turn locks of one name into terms of an election. It is drawn by itself, as lies are.
+    """Turn some locks of one name into terms of an election.
 
-    A term waits without a time limit, and is always renewed. Elections need labels, which no
-    manager without fencing and guard writes.
+    A term waits without a time limit, and its lease is always renewed. Elections need labels. A
+    manager without fencing and without a recovery guard writes no labels.
     """
     rng = Random(f"elections {seed}")
     labelled = plan.fencing or plan.guard is not None
@@ -482,7 +494,7 @@ def _with_elections(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple
 
 
 def _with_fair(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Let tasks wait for locks by themselves. It is drawn by itself, as lies are."""
+    """Let some tasks wait for locks with `fair=True`."""
     rng = Random(f"fair {seed}")
     if rng.random() >= _FAIR or (plan.theme == "queue" and _is_steady(seed)):
         return actions
@@ -500,7 +512,7 @@ def _with_fair(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Acti
 
 
 def _lies(seed: int, plan: Plan, length: float) -> tuple[Fault, ...]:
-    """Drawn by itself: what else a seed says stays as it is."""
+    """Return a fault in which a server answers with impossible replies, or no fault."""
     rng = Random(f"lies {seed}")
     if rng.random() >= _LIARS or plan.theme == "calm":
         return ()
@@ -511,10 +523,7 @@ def _lies(seed: int, plan: Plan, length: float) -> tuple[Fault, ...]:
 
 
 def _with_threads(seed: int, plan: Plan, length: float) -> Plan:
-    """Give some engines a thread of their own, and let the loops of their callers block.
-
-    It is drawn by itself, as lies are.
-    """
+    """Give some engines a thread of their own, and let the loops of their tasks block."""
     rng = Random(f"threads {seed}")
     if rng.random() >= _THREADS:
         return plan
@@ -538,7 +547,7 @@ def _with_threads(seed: int, plan: Plan, length: float) -> Plan:
         )
         for number in range(count)
     ]
-    # Stops of the whole process while one of its loops stands still anyway.
+    # Some processes are stopped as a whole while one of their loops is blocked.
     stops = [
         replace(
             block,
@@ -550,7 +559,8 @@ def _with_threads(seed: int, plan: Plan, length: float) -> Plan:
         for block in blocks
         if rng.random() < 0.2
     ]
-    # A caller on another loop is cancelled between its grant and the arrival of its lease.
+    # A few callbacks after its start, a call is often between its grant on the engine's loop and
+    # the arrival of its lease on the task's loop.
     often = 0.0 if plan.theme == "queue" and _is_steady(seed) else rng.choice((0.0, 0.0, 0.3))
     actions = tuple(
         replace(action, cancel_after=rng.randint(1, 8))
@@ -566,8 +576,9 @@ def _with_threads(seed: int, plan: Plan, length: float) -> Plan:
 
 
 def _crowd(rng: Random, plan: Plan) -> tuple[Action, ...]:
-    """Many want one name, and hold it for a moment: it is handed on and passed on within the
-    processes.
+    """Return actions of many tasks that want one name, each for a moment.
+
+    The grant is handed over between processes, and passed on within processes.
     """
     cancelled = rng.choice((0.0, 0.1, 0.3))
     hold = rng.choice((0.0, 0.001, 0.004, 0.012))
@@ -594,26 +605,31 @@ def _crowd(rng: Random, plan: Plan) -> tuple[Action, ...]:
 
 
 def _is_steady(seed: int) -> bool:
-    """True for the runs about queues in which nothing fails and nobody gives up: what they cost is
-    judged.
+    """Return True for the runs about queues without faults, in which no task gives up.
+
+    The cost of these runs is judged.
     """
     return Random(f"steady {seed}").random() < 0.2
 
 
 def _start(plan: Plan) -> float:
-    """Return when the tasks begin to wait: mostly once every node is trusted and counts as up."""
+    """Return the time at which the tasks begin to wait.
+
+    In most runs every node is trusted and connected by then.
+    """
     return 0.0 if Random(f"start {plan.seed}").random() < 0.2 else 3.0 + 5 * plan.node_timeout
 
 
 def _queue(rng: Random, plan: Plan) -> tuple[Action, ...]:
-    """Many processes wait for one name, or for sets that overlap."""
+    """Return actions of many processes that want one name, or sets of names that overlap."""
     steady = _is_steady(plan.seed)
     names = rng.choice((("r0",), ("r0",), ("r0",), ("r0", "r1"), ("r0", "r1", "r2")))[
         : 1 if steady else 3
     ]
     tasks = rng.choice((1, 1, 1, 2)) if plan.processes <= 30 else 1
     each = min(8, max(2, 80 // (plan.processes * tasks))) if plan.processes <= 30 else 1
-    # A renewal of the holder makes the first in the queue ask: steady runs have none.
+    # A renewal makes the first waiter send a refresh, which would add to the cost. So leases of
+    # steady runs are too short for renewals.
     hold = rng.choice(
         (0.0, 0.001, 0.004, 0.012, 0.05) if steady else (0.0, 0.004, 0.012, 0.05, 0.2)
     )
@@ -640,7 +656,7 @@ def _queue(rng: Random, plan: Plan) -> tuple[Action, ...]:
             blocking_timeout=None
             if steady
             else rng.choice((None, None, None, 3 * plan.ttl, rng.random() * 0.2)),
-            # Else a lease that nobody releases is waited for without end.
+            # If a lease that no task releases were renewed, its waiters would wait for ever.
             auto_extend=then[name] != "leave" and (steady or rng.random() < 0.8),
             max_hold=None,
             hold=hold
@@ -716,7 +732,8 @@ def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
                         blocking_timeout=rng.choice(
                             (None, None, None, ttl, 3 * ttl, rng.random() * ttl)
                         ),
-                        # A lease that nobody releases ends by itself: others wait for it.
+                        # A lease that no task releases must expire, because other tasks wait for
+                        # it.
                         auto_extend=rng.random() < 0.75 and then != "leave" and not own_renewals,
                         max_hold=rng.choice((None, None, None, None, 0.8 * ttl, 2 * ttl)),
                         hold=hold,
@@ -747,7 +764,7 @@ _KINDS = {
 
 
 def _bursts(rng: Random, plan: Plan) -> tuple[Fault, ...]:
-    """Again and again a process is stopped, and all nodes but one forget within its lease."""
+    """Return faults in which a process is stopped, and all nodes but one forget."""
     faults: list[Fault] = []
     at = 2.2
     for _ in range(rng.randint(1, 3)):
@@ -766,7 +783,7 @@ def _bursts(rng: Random, plan: Plan) -> tuple[Fault, ...]:
                 Fault("", rng.choice(("flush", "crash_empty")), when, 0.02, process, node, 0.0)
             )
         if rng.random() < 0.3:
-            # To somebody else, all that answer have forgotten.
+            # Another process cannot reach the one node that remembers.
             faults.append(
                 Fault("", "partition", at, 2 * lasts, (process + 1) % plan.processes, whole, 0.0)
             )
@@ -778,7 +795,9 @@ def _bursts(rng: Random, plan: Plan) -> tuple[Fault, ...]:
 
 
 def _witnessed(rng: Random, plan: Plan) -> tuple[Fault, ...]:
-    """Again and again all nodes forget while a process that may hold a lease is stopped."""
+    """Return faults in which all nodes forget while a process that may hold a lease is stopped or
+    loses a connection.
+    """
     faults: list[Fault] = []
     at = 2.2
     for _ in range(rng.randint(1, 3)):
@@ -878,7 +897,9 @@ _BEFORE = {
 
 
 def _founding(rng: Random, plan: Plan) -> tuple[Fault, ...]:
-    """Servers and processes come late, and what has no locks yet forgets, stops, or is cut off."""
+    """Return faults of a new set: servers and processes start late, and nodes forget, stop or are
+    cut off.
+    """
 
     def one(kind: str, at: float, lasts: float) -> Fault:
         return Fault(
@@ -908,7 +929,7 @@ def _founding(rng: Random, plan: Plan) -> tuple[Fault, ...]:
 
 
 def _faults(rng: Random, plan: Plan, length: float) -> tuple[Fault, ...]:
-    """Return no fault, a few, some or many. Some runs have at most two kinds of faults."""
+    """Return no faults, a few, some or many. Some runs have at most two kinds of faults."""
     count = rng.choices(
         (0, rng.randint(1, 3), rng.randint(3, 8), rng.randint(8, 20)), (15, 25, 35, 25)
     )[0]

@@ -1,4 +1,4 @@
-"""One simulated process: a real manager over simulated connections, and the tasks that use it."""
+"""A simulated process: a real manager over simulated connections, and the tasks that use it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 __all__ = ["Process", "SimConnector", "SimWire"]
 
 CLOSE_TIMEOUT = 1.0
+"""`close_timeout` of all managers, in seconds."""
 
 
 class SimWire:
-    """See `wire.Wire`."""
+    """Takes the place of `wire.Wire`."""
 
     def __init__(self, transport: Connection) -> None:
         self.transport = transport
@@ -50,7 +51,9 @@ class SimWire:
 
 
 class _Hello:
-    """Waits for the answer to HELLO, as redis-py does."""
+    """The protocol of a connection until HELLO is answered. In a real connection redis-py has this
+    part.
+    """
 
     def __init__(self, answered: asyncio.Future[None]) -> None:
         self._answered = answered
@@ -69,7 +72,7 @@ class _Hello:
 
 
 class SimConnector:
-    """Takes the place of `connect.Connector`: connects over a simulated link."""
+    """Takes the place of `connect.Connector`, and connects over a simulated link."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -78,7 +81,12 @@ class SimConnector:
         self.by_sentinel = False
 
     async def connect(self, within: float) -> SimWire:
-        """See `Connector.connect`."""
+        """Connect, and wait for the answer to HELLO.
+
+        Raises:
+            ConnectFailed: The server refused the connection, or did not answer within `within`
+                seconds.
+        """
         connection: Connection | None = None
         try:
             async with asyncio.timeout(within):
@@ -100,19 +108,20 @@ class SimConnector:
 
 
 class Process:
-    """One client.
+    """One client: a process with a manager and tasks.
 
     Attributes:
-        loop: The loop of its engine.
-        homes: The loops of its tasks: only the same one, unless the engine has a thread of its own.
-        home: The first of these loops.
-        links: Its links, one to each server.
-        dead: True once it was killed.
-        died_at: True time at which it was killed.
-        closing: True time at which it began to close its manager.
-        closed: True time at which its manager was closed.
-        counters: The counters of its engine.
-        on_end: Called when it has nothing more to do, or was killed.
+        loop: The event loop of the engine.
+        homes: The event loops of the tasks. Without `thread=True`, the loop of the engine is the
+            only one.
+        home: The first loop of the tasks.
+        links: One link to each server.
+        dead: True once the process was killed.
+        died_at: True time at which the process was killed.
+        closing: True time at which the process began to close its manager.
+        closed: True time at which the manager was closed.
+        counters: The counters of the engine.
+        on_end: Called when the process has nothing more to do, or was killed.
     """
 
     def __init__(
@@ -167,12 +176,12 @@ class Process:
 
     @property
     def loops(self) -> list[ProcessLoop]:
-        """All its loops, that of its engine last."""
+        """All event loops of the process. The loop of the engine comes last."""
         return self.homes if self.home is self.loop else [*self.homes, self.loop]
 
     @property
     def engine(self) -> Engine | None:
-        """The open engine."""
+        """The engine, or None if the manager is not open."""
         if self.redlock._threaded is None:
             return self.redlock._engine
         opened = self.redlock._threaded.here
@@ -180,36 +189,36 @@ class Process:
 
     @property
     def manager(self) -> bytes:
-        """Its name in the queues."""
+        """The name of the manager in the queues of the nodes."""
         return self.redlock._run_id[:16]
 
     @property
     def over(self) -> bool:
-        """True when it has nothing more to do."""
+        """True once the process has nothing more to do."""
         return self.main is not None and self.main.done()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the tasks."""
         self.main = self.home.create_task(self._main(), name=self.name)
         self.main.add_done_callback(lambda _: self.on_end(self))
 
     def stop_for(self, seconds: float, *, suspended: bool) -> None:
-        """Run nothing for so many true seconds."""
+        """Stop all event loops for so many true seconds."""
         if self.loop.stopped:
             return
-        # Either thread may be the first to run again. After a suspend, the engine's loop sets the
-        # clock of both right.
+        # After a stop, either thread may be the first to run. After a suspend, the engine's loop
+        # must run first, because it corrects the clock of all loops.
         callers_first = not suspended and self._order.random() < 0.5
         for loop in self.loops if callers_first else reversed(self.loops):
             loop.stop_for(seconds, suspended=suspended)
 
     def greeted(self, address: str) -> None:
-        """A connection is made and may vote."""
+        """Note that a connection is ready, so that the node may vote."""
         link = next(link for link in self.links if link.server.name == address)
         link.greeted()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """End the process at once, as SIGKILL does. The kernel closes its connections."""
         self.dead = True
         self.died_at = self.world.now
         self.on_end(self)
@@ -223,7 +232,7 @@ class Process:
                 link.connection.close()
 
     def bury(self) -> None:
-        """At the very end: let what a killed process left behind unwind, without a network."""
+        """Cancel the tasks of a process that has not ended, after the end of the run."""
         for loop in reversed(self.loops):
             loop.forget_stops()
             loop.go_on()
@@ -270,7 +279,8 @@ class Process:
                 )
             elif action.cancel_after is not None:
                 loop.call_later(action.cancel_after, self._cancel, loop, task)
-            # Not awaited by itself: its cancellation is not ours.
+            # With `await task`, a cancellation of `task` would look like a cancellation of this
+            # coroutine.
             try:
                 await asyncio.wait([task])
             except asyncio.CancelledError:
@@ -350,7 +360,10 @@ class Process:
         self.world.note(self.name, action.name, "got", lease.resource, lease.token[:6], lease.fence)
 
     async def _body(self, action: Action, lease: Lease) -> None:
-        """Inside `async with`: whoever loses the lease, or must step down, is cancelled here."""
+        """Work inside `async with`.
+
+        The library cancels this body if the lease is lost, or if the leader must step down.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + action.hold
         step = max(action.hold / 5, 0.001)
@@ -377,7 +390,7 @@ class Process:
                 self.watch.ended(self, lease)
 
     async def _read_again(self, action: Action) -> None:
-        """A task that reads may read again, also while a writer waits for it."""
+        """Acquire a second read lease inside the first one, perhaps while a writer waits."""
         inner = await self.redlock.rwlock(action.resources[0], ttl=action.ttl).read().acquire()
         self._got(action, inner)
         try:

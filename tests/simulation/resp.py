@@ -1,4 +1,4 @@
-"""The server's side of RESP3, as far as the library speaks it."""
+"""The server's side of RESP3, for the messages that the library uses."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ __all__ = ["encode", "invalidation", "message", "subscribed"]
 
 
 def encode(reply: Any) -> bytes:
-    """A script's answer on the wire."""
+    """Encode the answer of a script."""
     if type(reply) is int:
         return b":%d\r\n" % reply
     if isinstance(reply, bytes):
         return b"$%d\r\n%b\r\n" % (len(reply), reply)
     if isinstance(reply, Refusal):
         return b"-%b\r\n" % str(reply).encode()
-    assert isinstance(reply, list), f"no answer of a script: {reply!r}"
+    assert isinstance(reply, list), f"a script cannot return {reply!r}"
     return b"*%d\r\n%b" % (len(reply), b"".join(map(encode, reply)))
 
 
 def invalidation(keys: list[bytes] | None) -> bytes:
-    """The push message that tracked keys changed; None: all of them."""
+    """Encode the push message that tracked keys have changed. None stands for all keys."""
     what = b"_\r\n" if keys is None else encode(keys)
     return b">2\r\n$10\r\ninvalidate\r\n" + what
 
 
 def message(channel: bytes, payload: bytes) -> bytes:
-    """The push that delivers a published message."""
+    """Encode the push message that delivers a published message."""
     return b">3\r\n" + b"".join(map(encode, (b"message", channel, payload)))
 
 
 def subscribed(channel: bytes) -> bytes:
-    """The push that confirms the first subscription of a connection."""
+    """Encode the push message that confirms the first subscription of a connection."""
     return b">3\r\n" + b"".join(map(encode, (b"subscribe", channel, 1)))

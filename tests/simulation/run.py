@@ -1,4 +1,4 @@
-"""One run from beginning to end."""
+"""Runs a plan from its beginning to its end."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "run"]
 
 LONGEST_OFFER = 2.2
-"""True seconds after which no offer is left: those that keep keys for a set live for two seconds.
+"""True seconds after which no offer is left. Keys that are reserved for a set are reserved for two
+seconds.
 """
 
 QUEUE_LIFE = 20.5
-"""True seconds after the last look by which a queue is gone.
+"""True seconds after the last refresh by which a queue has expired.
 
-Each waiter before the one that looked adds twice as many.
+Each waiter ahead of the waiter that sent the refresh adds twice this time.
 """
 
 PATIENCE = 600.0
-"""True seconds after the last fault by which all must have ended: bodies, leases of the dead,
-quarantines, rare looks.
+"""True seconds after the last fault and all planned work by which a run must have ended.
+
+Bodies, leases of dead processes, quarantines and rare refreshes may take that long.
 """
 
 
@@ -45,13 +47,15 @@ class Outcome:
     """The result of a run.
 
     Attributes:
-        simulated: True seconds.
-        acquired: Leases granted.
-        waited: See `Watch.longest`.
-        overtaken: See `Watch.most_overtaken`.
-        turns: See `Watch.most_turns`.
-        crowd: Acquisitions, attempts and commands per node of a crowd in which nothing fails; zeros
-            for other runs.
+        violation: The first violation, or None.
+        simulated: True seconds that the run lasted.
+        acquired: Number of leases that were granted.
+        waited: The longest waits, as in `Watch.longest`.
+        overtaken: As in `Watch.most_overtaken`.
+        turns: As in `Watch.most_turns`.
+        crowd: Acquisitions, attempts, and commands per node of a crowd without faults. Zeros for
+            other runs.
+        faults: Number of executed faults of each kind.
         log: All events.
     """
 
@@ -69,14 +73,15 @@ class Outcome:
 
 def run(plan: Plan) -> Outcome:
     """Run a plan in a world of its own."""
-    # They share ticks seldom: half of the runs do as if they always did.
+    # Commands seldom share a tick of the loop. So half of the runs send even a single command in
+    # the form of a merged request.
     with surroundings(joint=plan.seed % 2 == 1):
         return _run(plan)
 
 
 def _run(plan: Plan) -> Outcome:
-    # Cycles are collected between runs: what a collector of garbage finds, it finds at no moment of
-    # simulated time.
+    # A garbage collection during the run would come at a random moment. So cycles are collected
+    # between runs.
     gc.disable()
     try:
         return _simulate(plan)
@@ -112,7 +117,7 @@ def _simulate(plan: Plan) -> Outcome:
     )
     world.run(last + work + PATIENCE, stop)
     if watch.violation is None and busy:
-        watch.found("callbacks", f"not over: {', '.join(p.name for p in processes if p in busy)}")
+        watch.found("callbacks", f"not ended: {', '.join(p.name for p in processes if p in busy)}")
     if watch.violation is None:
         for process in processes:
             if (
@@ -132,9 +137,14 @@ def _simulate(plan: Plan) -> Outcome:
             for server in servers:
                 for key, token in server.locks():
                     owner = server.owners.get(without_mark(token)[0])
-                    watch.found("leftovers", f"at the end {server.name} has {key!r} of {owner}")
+                    watch.found(
+                        "leftovers", f"at the end {server.name} still has {key!r} of {owner}"
+                    )
                 for key, offer, _ in server.offers():
-                    watch.found("leftovers", f"at the end {server.name} has {key!r} of {offer!r}")
+                    watch.found(
+                        "leftovers",
+                        f"at the end {server.name} still reserves {key!r} for {offer!r}",
+                    )
     if watch.violation is None:
         # Clients that were killed or cut off could not leave their queues. A queue expires by the
         # clock of its server.
@@ -144,7 +154,8 @@ def _simulate(plan: Plan) -> Outcome:
         for server in servers:
             for key, members in server.queues():
                 watch.found(
-                    "leftovers", f"at the end {members!r} wait for {key!r} on {server.name}"
+                    "leftovers",
+                    f"at the end the queue of {key!r} on {server.name} still has {members!r}",
                 )
     crowd = 0, 0, 0.0
     if plan.steady:
@@ -167,8 +178,9 @@ def _simulate(plan: Plan) -> Outcome:
 
 
 def _unwind(world: World, processes: list[Process], servers: list[Server], watch: Watch) -> None:
-    """End every task, so that none is found by the collector of garbage: after a violation, or of
-    the dead.
+    """End all tasks of the processes that have not ended.
+
+    Otherwise the garbage collector would find these tasks during a later run.
     """
     world.on_trouble = lambda _: None
     world.log = []

@@ -1,4 +1,4 @@
-"""Simulated lock servers: the in-memory server's keys and scripts, behind connections that speak
+"""Simulated servers: the keys and scripts of the in-memory server, behind connections that speak
 RESP.
 """
 
@@ -34,7 +34,7 @@ _BY_SOURCE = {script.source: script for script in SCRIPTS}
 _TRIES = frozenset({COMMANDS.script.source, COMMANDS.script.sha})
 _BY_NAME = {script.name: script for script in SCRIPTS}
 LIES: tuple[Any, ...] = (b"garbage", [b"a", b"b"], [[b"a"]], [1, b"2"], [0, b"x"], -7)
-"""Replies that no script can give."""
+"""Replies that no script can return."""
 
 _OF_LOCKS = frozenset(
     {
@@ -62,35 +62,38 @@ _STANDING = frozenset({"stand", "stand_read", "stand_slots"})
 
 
 def manager_in(member: bytes) -> bytes:
-    """The manager that a member of a queue belongs to."""
+    """Return the manager to which a member of a queue belongs."""
     return member.lstrip(b"-").partition(b":")[0]
 
 
 def offered_to(value: bytes) -> bytes:
-    """The member of a queue that an offer is for. An offer to a reader has no ticket."""
+    """Return the member of a queue for which an offer reserves a key. An offer to a reader has no
+    ticket.
+    """
     claim = value.removeprefix(OFFER)
     return claim if is_reader(claim) else claim.partition(b":")[2]
 
 
 class Server:
-    """One server, its memory and its clock.
+    """One server, with its memory and its clock.
 
     Attributes:
-        up: False while nobody can connect.
-        life: Its processes are numbered from 1: a connection to one that has ended is reset.
-        running_since: True time since when it has been running.
-        queue_deleted_at: True time at which another client deleted a queue.
-        scripts_flushed_at: True time at which its scripts were flushed.
-        well_since: The same, and trusted, and it has forgotten nothing.
-        trusted_since: True time since when its marker has said so.
-        owners: Which process every token came from.
-        late: Tokens, and members of queues, that came over a connection which was dead by then:
-            their release may have been
-            faster, over another; and those of a script that was flushed.
-        forgot: How often it lost its memory.
-        voted: Its memory has been trusted, so that it may hold locks.
-        lying: It executes scripts, and answers each with what no script can return.
-        calls: How many scripts it has executed that take, release or wait.
+        up: False while the server accepts no connections.
+        life: Number of the present server process, from 1. A connection to an earlier process is
+            reset.
+        running_since: True time since when the server has been running. Infinity while it is not.
+        queue_deleted_at: True time at which another client last deleted a queue.
+        scripts_flushed_at: True time at which the scripts were last flushed.
+        well_since: True time since when the server has been running with its memory. In runs with a
+            recovery guard, the server must also be trusted. Infinity if it is not.
+        trusted_since: True time since when the marker has shown that the server is trusted.
+        owners: The process from which each token came.
+        late: Tokens, and members of queues, that came over a dead connection or with the hash of a
+            flushed script. Their release may have come before them, or may never come.
+        forgot: How often the server lost its memory.
+        voted: True once the server was trusted with its present memory, so that it may hold locks.
+        lying: True while the server answers each script with an impossible reply.
+        calls: Number of executed scripts that acquire, release or wait.
     """
 
     def __init__(self, world: World, index: int, rate: float, skew: float) -> None:
@@ -99,7 +102,8 @@ class Server:
         self.name = f"n{index}"
         self.loop = ProcessLoop(world, self.name, rate)  # type: ignore[abstract]
         self.memory = MemoryServer(self.name)
-        # Wall clocks show the true time but for their skew, as those of processes do.
+        # The wall clock shows `skew` at the beginning of the run, as the wall clocks of processes
+        # do.
         self.memory.skew = skew - self.loop.time()
         self.up = True
         self.life = 1
@@ -117,20 +121,20 @@ class Server:
         self._ends: list[End] = []
 
     def accept(self, connection: Connection) -> End:
-        """A new connection."""
+        """Accept a new connection."""
         end = End(self, connection)
         self._ends.append(end)
         return end
 
     def crash(self) -> None:
-        """End at once; the kernel resets all connections."""
+        """End the server process at once. The kernel resets all connections."""
         self.up = False
         self.life += 1
         for end in list(self._ends):
             end.drop()
 
     def restart(self, *, forget: bool) -> None:
-        """A new process, with the memory of the one before or without."""
+        """Start a new server process, with or without the memory of the last one."""
         self.up = True
         self._scripts.clear()
         self.forgot += forget
@@ -139,28 +143,29 @@ class Server:
         self.loop.within(lambda: self.memory.restart(forget=forget))
 
     def flush(self) -> None:
-        """FLUSHALL."""
+        """Delete all data, as FLUSHALL does."""
         self.forgot += 1
         self.voted = False
         self.loop.within(self.memory.flush)
 
     def delete(self, key: bytes) -> None:
-        """DEL of a lock's key by another client."""
+        """Delete the key of a lock, as DEL of another client does."""
         self.loop.within(self.memory.delete, key)
 
     def delete_queue(self, key: bytes) -> None:
-        """DEL of the queue beside a lock's key by another client."""
+        """Delete the queue of a lock's key, as another client could."""
         self.queue_deleted_at = self.world.now
         self.memory.queues._queues.pop(key, None)
 
     def flush_scripts(self) -> None:
-        """SCRIPT FLUSH."""
+        """Delete all scripts, as SCRIPT FLUSH does."""
         self.scripts_flushed_at = self.world.now
         self._scripts.clear()
 
     def _values(self) -> Iterator[tuple[bytes, bytes, float]]:
-        """The locks' keys, their values, and when these end by the server's clock; of readers, each
-        of their entries.
+        """Yield the keys of locks, with their values and with their expiry by the server's clock.
+
+        A key of readers is yielded once for each entry, with the entry and its expiry.
         """
         now = self.loop.time()
         for key, (value, over) in self.memory._keys.items():
@@ -174,17 +179,18 @@ class Server:
                     yield key, entry, until
 
     def locks(self) -> list[tuple[bytes, bytes]]:
-        """The locks' keys that have not expired, and their values: a token, the mark of one, or the
-        entry of each reader.
+        """Return the keys of locks that have not expired, with their values.
+
+        A value is a token, the over mark of a token, or the entry of one reader.
         """
         return [(key, token) for key, token, _ in self._values() if not is_offer(token)]
 
     def read(self) -> set[bytes]:
-        """The locks' keys held by readers."""
+        """Return the keys of locks that readers hold."""
         return {key for key, (value, _) in self.memory._keys.items() if value == READERS}
 
     def offers(self) -> list[tuple[bytes, bytes, float]]:
-        """The locks' keys that are kept for a waiter, the waiters, and when the offers end by the
+        """Return the reserved keys, each with the waiter of its offer and the expiry by the
         server's clock.
         """
         return [
@@ -192,7 +198,9 @@ class Server:
         ]
 
     def queues(self) -> list[tuple[bytes, list[bytes]]]:
-        """The queues in which somebody waits here, and their members, the first one first."""
+        """Return the queues that have not expired, with their members. The first waiter comes
+        first.
+        """
         now = self.loop.time()
         queues = self.memory.queues._queues.items()
         return [
@@ -208,7 +216,7 @@ class Server:
         ]
 
     def has(self, key: bytes, token: bytes) -> bool:
-        """True while `key` holds `token`, which may be the entry of a reader."""
+        """Return True if `key` holds `token` now. The token may be the entry of a reader."""
         held = self.memory._keys.get(key)
         if held is None or held[1] <= self.loop.time():
             return False
@@ -218,11 +226,11 @@ class Server:
 
     @property
     def trusted(self) -> bool:
-        """True when its marker says so."""
+        """True if the marker shows that the server is trusted."""
         marker = self.memory._keys.get(MARKER_KEY)
         if marker is None:
             return False
-        # The same one is looked at again and again.
+        # The watch reads this property very often, and the marker seldom changes.
         if self._judged[0] is not marker[0]:
             own_marker = b"%b:0" % self.memory.run_id
             self._judged = (
@@ -232,11 +240,11 @@ class Server:
         return self._judged[1]
 
     def lost(self) -> None:
-        """It is going to end, or to be flushed."""
+        """Note that the server is about to end or to be flushed."""
         self.well_since = self.trusted_since = math.inf
 
     def look(self, *, guarded: bool) -> None:
-        """Find out whether it is well."""
+        """Update the times since when the server has been running, trusted and well."""
         now = self.world.now
         if not self.up or self.loop.stopped or self.lying:
             self.running_since = self.well_since = math.inf
@@ -253,17 +261,18 @@ class Server:
             self.well_since = now
 
     def gone(self, end: End) -> None:
-        """A connection is over."""
+        """Forget a connection that has ended."""
         if end in self._ends:
             self._ends.remove(end)
             self.memory.detach(end)
 
     def execute(self, end: End, words: list[bytes]) -> bytes:
-        """One command of one connection."""
+        """Execute a command of a connection, and return the encoded answer."""
         name = words[0].upper()
         tracked, end.caching = end.caching, False
         if name == b"EVALSHA" or name == b"EVAL":
-            # The handshake asks which commands are unknown: none.
+            # The handshake asks which commands the server does not know. This server knows all of
+            # them.
             return encode([]) if words[1] in _TRIES else self._run(end, words, tracked=tracked)
         if name == b"INFO":
             about = (
@@ -292,7 +301,8 @@ class Server:
         self.calls += script.name in _OF_LOCKS
         calls = _one_by_one(script.name, words[3 : 3 + count], words[3 + count :])
         if words[0] == b"EVALSHA" and named not in self._scripts:
-            # A manager that has closed by then does not send the script in full.
+            # A manager that closes meanwhile does not send the full script. Then the token may stay
+            # on the server until it expires.
             self.late.update(args[0] for _, _, args in calls if args)
             return b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
         self._scripts.add(script.sha)
@@ -330,7 +340,9 @@ class Server:
 def _one_by_one(
     script: str, keys: list[bytes], args: list[bytes]
 ) -> list[tuple[str, list[bytes], list[bytes]]]:
-    """The calls that one call of several is made of, as `*_each.lua` say; any other is one."""
+    """Return the single calls of one call of an `*_each` script. A call of another script is one
+    call.
+    """
     if script == "release_each":
         return [("release", [key], [token]) for key, token in zip(keys, args, strict=False)]
     handing = script == "hand_over_each"
@@ -357,10 +369,12 @@ def _one_by_one(
 
 
 class End:
-    """The server's side of one connection; see `network.ServerEnd` and `memory_server.Connection`.
+    """The server's side of one connection.
+
+    The class implements `network.ServerEnd` and the connection of the in-memory server.
 
     Attributes:
-        caching: True if the next command leaves the keys tracked that it reads.
+        caching: True if the server tracks the keys that the next command reads.
     """
 
     def __init__(self, server: Server, connection: Connection) -> None:
@@ -374,50 +388,52 @@ class End:
         server.memory.attach(self)
 
     def received(self, data: bytes) -> None:
-        """Bytes have come; a stopped server reads them when it goes on."""
+        """Handle bytes that have arrived. A stopped server reads them when it goes on."""
         self._server.loop.receive(self._handle, data)
 
     def closed(self) -> None:
-        """The other side is gone."""
+        """Handle the end of the process's side."""
         self._server.loop.receive(self._end)
 
     @property
     def late(self) -> bool:
-        """True when the connection has died or was given up, and this is what was under way."""
+        """True if the connection is closed, cut or aborted, so that the present request is a late
+        one.
+        """
         return self._connection is None or self._connection.dead
 
     def drop(self) -> None:
-        """The server's process ended."""
+        """Close the connection, because the server process has ended."""
         connection, self._connection = self._connection, None
         self._server.gone(self)
         if connection is not None:
             connection.hang_up()
 
     def invalidated(self, keys: list[bytes] | None) -> None:
-        """Tracked keys changed."""
+        """Send the message that tracked keys have changed."""
         self._push(invalidation(keys))
 
     def notified(self, payload: bytes) -> None:
-        """A message was published on the channel of this connection."""
+        """Send a message that was published on the channel of this connection."""
         self._push(message(self._channel, payload))
 
     def subscribe(self, channel: bytes) -> None:
-        """The process asks for the messages of its channel."""
+        """Subscribe to the channel of the process."""
         self._channel = channel
         self._server.memory.subscribe(self, channel)
 
     def unsubscribe(self) -> None:
-        """Lose the subscription, though not the connection."""
+        """End the subscription, and keep the connection."""
         self._server.memory._subscribers.get(self._channel, {}).pop(self, None)
 
     def connect(self) -> None:
-        """Of `memory_server.Connection`: processes connect by themselves."""
+        """Do nothing, because simulated processes connect by themselves."""
 
     def disconnect(self) -> None:
-        """See `connect`."""
+        """Do nothing, because only simulated faults break a connection."""
 
     def _push(self, data: bytes) -> None:
-        """Send what nobody asked for, behind the answers so far."""
+        """Send a push message, after the answers to the commands before it."""
         if self._answers is not None:
             self._answers.append(data)
         elif self._connection is not None:

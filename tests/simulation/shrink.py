@@ -1,5 +1,6 @@
-"""Makes a failing run short: leaves out actions and faults as long as the same invariant is
-violated.
+"""Shortens a failing run.
+
+Actions and faults are left out as long as the run still violates the same invariant.
 """
 
 from __future__ import annotations
@@ -15,21 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["MOST_RUNS", "play", "shrink"]
 
 MOST_RUNS = 300
-"""Runs that a shrinking may take."""
+"""Largest number of runs that shortening a plan may take."""
 
 
 def play(plan: Plan, mutant: str | None) -> Outcome:
-    """One run, of the library as it is or with a defect."""
+    """Run a plan with the library as it is, or with a mutant."""
     with mutated(mutant):
         return run(plan)
 
 
 def shrink(plan: Plan, mutant: str | None = None, most: int = MOST_RUNS) -> tuple[Plan, Outcome]:
-    """Leave out halves, quarters and so on down to single parts, until no single one can be left
-    out.
+    """Leave out halves of the plan, then quarters and so on, down to single actions and faults.
 
     Returns:
-        The short plan and what became of it; the plan itself where it violates nothing.
+        The short plan and its outcome. A plan that violates nothing is returned unchanged.
     """
     found = play(plan, mutant)
     if found.violation is None:

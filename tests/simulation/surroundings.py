@@ -1,8 +1,8 @@
 """Replacements in the library during a simulation: connections, jitter, and sets with an order.
 
-Some of the engine's sets hold objects in the order of their addresses. The library does not depend
-on that order, but a run would not repeat exactly. So those modules use a set that keeps the order
-of insertion.
+Some sets of the engine hold objects in the order of their addresses. The library does not depend on
+this order, but a run would not repeat exactly. So the modules with these sets use a set that keeps
+the order of insertion.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Jitter:
 class _Place:
     """Takes the place of `os` and `socket` in `owner_labels.py`.
 
-    A label must not name a process of this machine.
+    With the names of the real machine and process, a run would differ from machine to machine.
     """
 
     @staticmethod
@@ -67,7 +67,7 @@ def _loop() -> ProcessLoop:
 
 
 def _hear(event: Event) -> None:
-    """Takes the place of the log."""
+    """Write an event to the log of the world, in place of the library's log."""
     loop = _loop()
     loop.world.note(loop.name, str(event))
     if isinstance(event, NodeUp):
@@ -76,8 +76,10 @@ def _hear(event: Event) -> None:
 
 @contextmanager
 def surroundings(*, joint: bool) -> Iterator[None]:
-    """For the time of some runs; `joint`: what can be sent with others is sent so even where it is
-    alone.
+    """Replace parts of the library for some runs.
+
+    Args:
+        joint: True to send even a single command in the form of a merged request.
     """
     adopt = extender.Extender.adopt
 
@@ -105,7 +107,8 @@ def surroundings(*, joint: bool) -> Iterator[None]:
         stack.enter_context(patch.object(LeaseRecord, "downgrade", seen))
         stack.enter_context(patch.object(threaded_opened, "EngineThread", SimThread))
         stack.enter_context(patch.object(mailbox, "_here", MailboxOfLoop()))
-        # At the exit of the interpreter nothing is closed that a run has left open.
+        # Without this line, the exit of the interpreter would close managers that a run has left
+        # open.
         stack.enter_context(patch.object(threaded_process, "_all", WeakSet()))
         if joint:
             stack.enter_context(patch.object(joint_module, "LEAST", 1))

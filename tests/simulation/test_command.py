@@ -1,4 +1,4 @@
-"""The command: what it prints, its status, and that a short run repeats."""
+"""Test the command: its output, its exit status, and the repetition of a shortened run."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def test_many_seeds_end_with_figures_and_status_0() -> None:
     assert "seeds/s" in first
     assert "simulated hours" in first
     assert faults.startswith("faults: ")
-    assert waits.startswith("longest wait beside what is free: ")
+    assert waits.startswith("longest wait for a free lock: ")
     assert last == "no invariant violated by seeds 0 to 3"
 
 
-def test_a_violation_is_status_1_and_a_short_log_that_repeats(
+def test_a_violation_gives_status_1_and_a_short_log_that_repeats(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     seed = next(seed for seed in range(20) if play(plan_of(seed), "release").violation is not None)
@@ -41,7 +41,7 @@ def test_a_violation_is_status_1_and_a_short_log_that_repeats(
     )
     *_, violation, remedy = capsys.readouterr().out.splitlines()
     assert " violated at " in violation
-    words = remedy.removeprefix("to repeat it: python -m tests.simulation ").split()
+    words = remedy.removeprefix("to repeat this run: python -m tests.simulation ").split()
     assert main(words) == 1
     assert capsys.readouterr().out.splitlines()[-1] == violation
     whole = plan_of(seed)
@@ -64,7 +64,7 @@ def test_the_table_of_mutants_lists_the_mutants_that_escape(
     _, caught, escaped, _, last = capsys.readouterr().out.splitlines()
     assert caught.split()[0] == "release"
     assert caught.split()[-2] in INVARIANTS
-    assert escaped.split()[-2:] == ["nothing", "8"]
+    assert escaped.split()[-2:] == ["none", "8"]
     assert last == "1 of 2 caught"
 
 

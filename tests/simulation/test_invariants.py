@@ -99,14 +99,14 @@ def test_where_keys_vanish_early_only_attempts_that_began_later_need_a_higher_fe
 
 def test_a_holder_that_is_not_notified_of_its_loss_is_reported() -> None:
     assert overdue("one", 0.02, tolerance=0.03) == ""
-    assert overdue("one", 0.04, tolerance=0.03) == "one was not told 0.040 s after its deadline"
+    assert overdue("one", 0.04, tolerance=0.03) == "one is still held 0.040 s after its deadline"
     assert inside_lost("one", -1.0, tolerance=0.03) == ""
     assert (
         inside_lost("one", 0.04, tolerance=0.03) == "the body of one goes on 0.040 s after the loss"
     )
 
 
-def test_a_leader_that_works_on_after_its_step_down_is_noticed() -> None:
+def test_a_leader_that_works_on_after_its_step_down_is_reported() -> None:
     assert overled("one", 0.02, tolerance=0.03) == ""
     assert (
         overled("one", 0.04, tolerance=0.03)
@@ -122,12 +122,12 @@ def test_a_grant_before_the_end_of_a_min_hold_is_reported() -> None:
 
 def test_a_lease_that_ends_before_its_max_hold_is_reported() -> None:
     assert too_soon("one", -0.01) == too_soon("one", 0.0) == ""
-    assert too_soon("one", 0.25) == "one was lost for its max_hold 0.250 s before that was over"
+    assert too_soon("one", 0.25) == "one was lost by its max_hold, which had 0.250 s left"
 
 
 def test_a_lease_that_a_standstill_ends_before_the_limit_is_reported() -> None:
     assert too_impatient("one", 0.98, 1.0, tolerance=0.03) == ""
-    words = "one was lost because its loop stood still for 0.960 s, and"
+    words = "one was lost because its loop stood still for 0.960 s, although"
     assert too_impatient("one", 0.96, 1.0, tolerance=0.03) == f"{words} the stall_limit is 1.000 s"
     assert too_impatient("one", 0.96, None, tolerance=0.03) == f"{words} no stall_limit was set"
 
@@ -147,7 +147,9 @@ def test_a_lease_that_outlives_the_limit_of_a_standstill_is_reported() -> None:
 
 def test_an_acquisition_that_takes_too_long_is_reported() -> None:
     assert overrun("one", 1.02, 1.0, tolerance=0.03) == ""
-    assert overrun("one", 1.05, 1.0, tolerance=0.03) == "one took 1.050 s, 1.000 s were allowed"
+    assert (
+        overrun("one", 1.05, 1.0, tolerance=0.03) == "one took 1.050 s, which is more than 1.000 s"
+    )
 
 
 def test_a_key_that_stays_is_reported() -> None:
@@ -167,7 +169,7 @@ def test_a_resource_that_is_free_and_waited_for_is_reported() -> None:
     stall, a = Stall(), (b"a",)
     assert stall.judge(1.0, 0.5, [a], set()) == ""
     assert stall.judge(1.4, 0.5, [a], set()) == ""
-    assert "a has been free and waited for since 1.000" in stall.judge(1.6, 0.5, [a], set())
+    assert "waited for the free a since 1.000" in stall.judge(1.6, 0.5, [a], set())
 
 
 def test_a_wait_begins_anew_after_a_hold_or_a_time_without_waiters() -> None:
@@ -181,29 +183,27 @@ def test_a_wait_begins_anew_after_a_hold_or_a_time_without_waiters() -> None:
 
 def test_an_entry_that_stays_in_a_queue_is_reported() -> None:
     assert lingering("n0", b"a", b"m:1:50", since=0.1, allowed=0.2) == ""
-    words = "n0 still has m:1:50 in the queue of a, 0.300 s after it stopped to wait"
+    words = "n0 still has m:1:50 in the queue of a, 0.300 s after the end of its wait"
     assert lingering("n0", b"a", b"m:1:50", since=0.3, allowed=0.2) == words
 
 
 def test_a_waiter_that_is_overtaken_again_and_again_is_reported() -> None:
     assert overtaken("one", times=12, waiters=2) == ""
-    assert (
-        overtaken("one", times=13, waiters=2) == "one was overtaken 13 times, beside 2 that waited"
-    )
+    assert overtaken("one", times=13, waiters=2) == "one was overtaken 13 times among 2 waiters"
     assert overtaken("one", times=16, waiters=2, deaf=True) == ""
     assert (
         overtaken("one", times=17, waiters=2, deaf=True)
-        == "one was overtaken 17 times, beside 2 that waited"
+        == "one was overtaken 17 times among 2 waiters"
     )
 
 
-def test_a_waiter_that_waits_for_many_turns_of_the_other_side_is_reported() -> None:
+def test_a_waiter_that_waits_for_many_grants_to_the_other_side_is_reported() -> None:
     assert out_of_turn("one", MOST_TURNS) == ""
-    assert out_of_turn("one", MOST_TURNS + 1) == "one waited for 5 turns of the other side"
+    assert out_of_turn("one", MOST_TURNS + 1) == "one waited for 5 grants to the other side"
     assert out_of_turn("one", MOST_TURNS_FAR, MOST_TURNS_FAR) == ""
     assert (
         out_of_turn("one", MOST_TURNS_FAR + 1, MOST_TURNS_FAR)
-        == "one waited for 6 turns of the other side"
+        == "one waited for 6 grants to the other side"
     )
 
 

@@ -1,6 +1,7 @@
-"""A lease with `max_hold` obeys all rules of a lease, and ends at its `max_hold`.
+"""Test that the invariants cover leases with `max_hold`.
 
-Three deliberate defects show that the invariants cover it.
+A lease with `max_hold` obeys all rules of a lease, and ends at its `max_hold`. The simulation must
+notice three deliberate defects of these leases.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.once
 
 ENOUGH = 60
-"""Seeds of which one must notice."""
+"""Number of seeds, of which at least one must notice the defect."""
 
 
-def noticed(target: object, name: str, by: Any) -> Violation:
+def first_violation(target: object, name: str, by: Any) -> Violation:
     with patch.object(target, name, by):
         found = (play(plan_of(seed), None).violation for seed in range(ENOUGH))
         return next(violation for violation in found if violation is not None)
@@ -57,18 +58,18 @@ def _take_away(self: Renewals, record: LeaseRecord) -> None:
 
 
 def test_a_lease_that_goes_on_beyond_its_max_hold_is_noticed() -> None:
-    violation = noticed(acquisition, "LeaseRecord", _unlimited)
-    assert violation.invariant == "told"
+    violation = first_violation(acquisition, "LeaseRecord", _unlimited)
+    assert violation.invariant == "notified"
     assert "after its deadline" in violation.detail
 
 
 def test_a_lease_that_ends_before_its_max_hold_is_noticed() -> None:
-    violation = noticed(acquisition, "LeaseRecord", _half)
+    violation = first_violation(acquisition, "LeaseRecord", _half)
     assert violation.invariant == "minority"
-    assert "before that was over" in violation.detail
+    assert "lost by its max_hold, which had" in violation.detail
 
 
 def test_a_lease_with_a_max_hold_that_is_lost_for_another_reason_is_noticed() -> None:
-    violation = noticed(Renewals, "_schedule_next", _take_away)
+    violation = first_violation(Renewals, "_schedule_next", _take_away)
     assert violation.invariant == "minority"
     assert "was lost while a quorum was well" in violation.detail

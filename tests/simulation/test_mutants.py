@@ -15,8 +15,8 @@ from tests.simulation.shrink import play
 
 pytestmark = pytest.mark.once
 
-# Name: a seed before which it need not be looked for, and the invariants that it may be noticed by.
-# A library whose timing is different needs other seeds, not far away.
+# For each mutant: the seed at which the search begins, and the invariants that may notice the
+# mutant. A library with another timing needs other seeds, not far from these.
 CAUGHT: Final = {
     "quorum": (0, {"exclusion", "fences"}),
     "elapsed": (100, {"exclusion"}),
@@ -29,7 +29,7 @@ CAUGHT: Final = {
     "block": (0, {"fences"}),
     "below": (0, {"fences"}),
     "passed-on": (40700, {"exclusion"}),
-    "extender": (5, {"told", "minority"}),
+    "extender": (5, {"notified", "minority"}),
     "late-grant": (0, {"leftovers"}),
     "unshielded": (400, {"leftovers"}),
     "cancelled": (5, {"leftovers", "minority", "waiters"}),
@@ -64,10 +64,10 @@ CAUGHT: Final = {
     "barging": (1100, {"order"}),
     "writers-first": (120, {"order"}),
     "no-step-down": (0, {"terms"}),
-    "term-goes-on": (0, {"told", "terms"}),
-    "timer": (2, {"told"}),
+    "term-goes-on": (0, {"notified", "terms"}),
+    "timer": (2, {"notified"}),
     "undo": (40, {"leftovers"}),
-    "unnotified": (0, {"told"}),
+    "unnotified": (0, {"notified"}),
     "stall-limit": (30, {"stalled"}),
     "impatient": (0, {"stalled"}),
     "forsaken": (30, {"exclusion"}),
@@ -76,7 +76,7 @@ CAUGHT: Final = {
 }
 
 ENOUGH: Final = 300
-"""Seeds from there on, of which one must."""
+"""Number of seeds from there on, of which at least one must notice the mutant."""
 
 
 @pytest.mark.parametrize("name", sorted(CAUGHT))

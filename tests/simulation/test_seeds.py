@@ -1,4 +1,4 @@
-"""A fixed small set of seeds in every run of the suite, and that a seed is a run exactly."""
+"""Test a small fixed set of seeds, and that a seed always gives exactly the same run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from tests.simulation.plan import plan_of
+from tests.simulation.report import log_lines
 from tests.simulation.shrink import play
-from tests.simulation.tell import tell_log
 from tests.support.coverage import untraced
 
 pytestmark = pytest.mark.once
@@ -59,8 +59,8 @@ def test_a_seed_is_the_same_run_each_time(seed: int) -> None:
 
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:
-    # Whatever order its sets of strings have.
+    # With another hash seed, sets of strings have another order.
     environ = {**untraced(), "PYTHONHASHSEED": "4711"}
     words = [sys.executable, "-m", "tests.simulation", "--seed", "7"]
     there = subprocess.run(words, capture_output=True, text=True, check=True, env=environ).stdout
-    assert "\n".join(tell_log(play(plan_of(7), None).log)) in there
+    assert "\n".join(log_lines(play(plan_of(7), None).log)) in there

@@ -1,4 +1,4 @@
-"""Processes whose engine has a loop of its own: two loops, one clock, and stops of each."""
+"""Test processes whose engine has a loop of its own: two loops, one clock, and stops of each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from tests.simulation.plan import Fault, plan_of
 from tests.simulation.process import Process
+from tests.simulation.report import log_lines
 from tests.simulation.shrink import play
-from tests.simulation.tell import tell_log
 from tests.simulation.threads import CallersLoop, ThreadLoop
 from tests.simulation.world import World
 from tests.support.coverage import untraced
@@ -35,7 +35,7 @@ def stop_both(engine: ThreadLoop, callers: CallersLoop, seconds: float, *, suspe
 
 
 def ran_at(world: World, loop: Any, *seconds: float) -> list[float]:
-    """The true times at which timers of the loop ran, once the world has gone on for a minute."""
+    """Return a list that gets the true time at which each timer of the loop runs."""
     ran: list[float] = []
     for delay in seconds:
         loop.call_later(delay, lambda: ran.append(world.now))
@@ -179,7 +179,7 @@ def test_after_a_stop_of_a_process_either_of_its_loops_may_run_first() -> None:
 def blocked_while_it_holds(
     *, thread: bool, stall_limit: float | None, stopped_for: float = 0.0
 ) -> Outcome:
-    """Play a process with one lock and a loop that blocks for three ttls in the body."""
+    """Run one process that holds a lock while the loop of its body blocks for three ttls."""
     plan = next(
         plan for plan in map(plan_of, range(100)) if plan.theme == "calm" and plan.within_drift
     )
@@ -226,7 +226,7 @@ def test_tasks_of_two_loops_of_callers_hold_locks_and_end() -> None:
     assert outcome.violation is None
     holders = {words[1] for _, *words in outcome.log if words[2:3] == ["got"]}
     for process in range(plan.processes):
-        # The tasks of a process take turns with its loops, by their numbers.
+        # Tasks with an even number have one loop, and tasks with an odd number have the other one.
         assert {
             int(str(name).split(".")[1]) % 2
             for name in holders
@@ -236,12 +236,12 @@ def test_tasks_of_two_loops_of_callers_hold_locks_and_end() -> None:
 
 def losses(outcome: Outcome) -> list[str]:
     assert outcome.violation is None
-    return [line for line in tell_log(outcome.log) if "LeaseLost(" in line]
+    return [line for line in log_lines(outcome.log) if "LeaseLost(" in line]
 
 
 def test_a_blocked_loop_of_callers_loses_no_lease() -> None:
     assert losses(blocked_while_it_holds(thread=True, stall_limit=None)) == []
-    # Without a thread the same standstill ends the lease.
+    # Without a thread, the same standstill ends the lease.
     assert "cause='stalled'" in losses(blocked_while_it_holds(thread=False, stall_limit=None))[0]
 
 
@@ -255,7 +255,8 @@ def test_a_stop_of_the_whole_process_ends_no_lease_of_a_blocked_loop_before_its_
     None
 ):
     (loss,) = losses(blocked_while_it_holds(thread=True, stall_limit=2.0, stopped_for=3.0))
-    # Blocked at 4 s, stopped for 3 s. Two checks of half a second count of it.
+    # The loop blocks at 4 s, and the process is stopped for 3 s. Only one second of this stop
+    # counts as a standstill, which is two intervals of the engine's check.
     assert 8.0 < float(loss.split()[0]) < 9.0
 
 
@@ -297,4 +298,4 @@ def test_a_seed_with_threads_is_the_same_run_in_every_process() -> None:
     words = [sys.executable, "-m", "tests.simulation", "--seed", str(seed)]
     environ = {**untraced(), "PYTHONHASHSEED": "4711"}
     there = subprocess.run(words, capture_output=True, text=True, check=True, env=environ).stdout
-    assert "\n".join(tell_log(play(plan_of(seed), None).log)) in there
+    assert "\n".join(log_lines(play(plan_of(seed), None).log)) in there

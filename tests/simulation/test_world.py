@@ -1,4 +1,4 @@
-"""The simulated world itself: clocks, stops, connections."""
+"""Test the simulated world itself: clocks, stops and connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.once
 
 
 class Echo:
-    """A server that notes what it gets."""
+    """A server that records the bytes that it receives."""
 
     def __init__(self) -> None:
         self.name = "n0"
@@ -37,7 +37,7 @@ class Echo:
 
 
 class Reader:
-    """The process's end."""
+    """The protocol of a process, which records the bytes that it receives."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
@@ -57,7 +57,7 @@ class Reader:
 def played(
     world: World, loop: ProcessLoop, work: Coroutine[object, object, None], until: float = 1000.0
 ) -> float:
-    """Run a coroutine; the true time at which it ended."""
+    """Run a coroutine, and return the true time at which it ended."""
     task = loop.create_task(work)
     world.run(until, task.done)
     task.result()
@@ -88,27 +88,27 @@ def test_a_stopped_process_goes_on_late_and_a_suspended_one_sleeps_on() -> None:
 def test_a_loop_without_end_is_noticed() -> None:
     world = World(1)
     loop = process(world)
-    told: list[str] = []
-    world.on_trouble = told.append
+    troubles: list[str] = []
+    world.on_trouble = troubles.append
 
     def again() -> None:
         loop.call_soon(again)
 
     loop.call_soon(again)
-    world.run(1.0, lambda: bool(told))
-    assert told
-    assert "callbacks at one instant" in told[0]
+    world.run(1.0, lambda: bool(troubles))
+    assert troubles
+    assert "callbacks at one instant" in troubles[0]
 
 
 def test_an_unhandled_exception_is_noticed() -> None:
     world = World(1)
     loop = process(world)
-    told: list[str] = []
-    world.on_trouble = told.append
+    troubles: list[str] = []
+    world.on_trouble = troubles.append
     loop.call_later(1.0, {}.pop, "key")
     world.run(2.0, lambda: False)
-    assert len(told) == 1
-    assert "KeyError" in told[0]
+    assert len(troubles) == 1
+    assert "KeyError" in troubles[0]
 
 
 async def connected(link: Link, reader: Reader) -> None:

@@ -1,8 +1,8 @@
-"""Processes with several event loops, for managers with `thread=True`: the loop of the engine, and
-those of its callers.
+"""Event loops of processes with `thread=True`: one loop for the engine, and others for its callers.
 
-All loops share the clock of their process. A loop of callers may stand still alone. Mailboxes,
-calls and leases are real. Only the thread of the operating system is replaced.
+A caller is a task that uses the manager. All loops share the clock of their process. A loop of
+callers may stand still alone. Mailboxes, calls and leases are real. Only the thread of the
+operating system is replaced.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["CallersLoop", "MailboxOfLoop", "SimThread", "ThreadLoop"]
 
 USUAL_WAKE = 0.00003
-"""Seconds, on average, until a loop runs that another thread wakes."""
+"""Mean time until a loop runs that another thread has woken, in seconds."""
 
 SWITCH_INTERVAL = 0.005
 """Seconds for which another thread may keep the interpreter lock (`sys.getswitchinterval`)."""
 
 ROUNDING = 1e-6
-"""Seconds by which a time differs at most from the same time converted to a clock and back."""
+"""Largest difference in seconds between a time and the same time converted to a clock and back."""
 
 LATE_WAKES = 0.03
 """Share of the wake-ups that wait for the interpreter lock."""
@@ -41,6 +41,8 @@ LATE_WAKES = 0.03
 
 class ThreadLoop(ProcessLoop):
     """The event loop of one thread. The loop of another thread may wake it, which takes a moment.
+
+    A method without a docstring does the same as in `asyncio.AbstractEventLoop` or `ProcessLoop`.
 
     Attributes:
         mailbox: The mailbox that `mailbox.home` returns on this loop.
@@ -56,18 +58,16 @@ class ThreadLoop(ProcessLoop):
         self.stops: list[tuple[float, float]] = []
 
     def is_closed(self) -> bool:
-        """See asyncio."""
         return self._closed
 
     def close(self) -> None:
-        """See asyncio: nothing runs here any more."""
+        """Close the loop, so that no callback runs any more."""
         self._closed = True
         self._ready.clear()
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: object = None
     ) -> None:
-        """See asyncio."""
         if self._closed:
             raise RuntimeError("Event loop is closed")
         draw = self._delays
@@ -80,28 +80,28 @@ class ThreadLoop(ProcessLoop):
         self.world.at(self.world.now + delay, self._woken)
 
     def stop_for(self, seconds: float, *, suspended: bool) -> None:
-        """See `ProcessLoop`."""
         if not self.stopped:
             self.stops.append((self.world.now, math.inf))
         super().stop_for(seconds, suspended=suspended)
 
     def go_on(self) -> None:
-        """See `ProcessLoop`."""
         if self.stopped and self.stops:
             self.stops[-1] = self.stops[-1][0], self.world.now
         super().go_on()
 
     def catch_up(self) -> None:
-        """Take all wake-ups and run everything that is ready, while a callback of another loop
-        blocks its thread.
+        """Run all callbacks that are ready, while a callback of another loop blocks its own thread.
+
+        Wake-ups from other threads count as ready at once.
         """
         caller, task = asyncio.get_running_loop(), asyncio.current_task()
-        # A stop between two of these callbacks would be a stop within the callback that waits.
+        # Without this, a stop between two of these callbacks would stop the waiting callback in its
+        # middle.
         countdowns, self._countdowns = self._countdowns, []
         if task is not None:
             asyncio.tasks._leave_task(caller, task)
         try:
-            # After a stop of the process, the caller's thread may be the first to run.
+            # After a stop of the process, the caller's thread may have been the first to run.
             if self.stopped:
                 self.resume(self._stops, self.stops[-1][0], False)
             while self._wakes:
@@ -124,9 +124,9 @@ class ThreadLoop(ProcessLoop):
 
 
 class CallersLoop(ThreadLoop):
-    """A loop of tasks of a process whose engine has another loop.
+    """A loop of tasks, in a process whose engine has another loop.
 
-    It has the clock of that loop, and stops of its own.
+    Both loops have the same clock. This loop can also stop alone.
     """
 
     def __init__(self, engine: ThreadLoop, number: int = 0) -> None:
@@ -136,7 +136,7 @@ class CallersLoop(ThreadLoop):
         self._until = self._stopped_since = 0.0
 
     def stop_for(self, seconds: float, *, suspended: bool = False) -> None:
-        """Run nothing for so many true seconds, or for longer if another stop lasts longer."""
+        """Stop this loop for so many true seconds, or for longer if another stop lasts longer."""
         now = self.world.now
         if not self.stopped:
             self.stopped = True
@@ -147,17 +147,17 @@ class CallersLoop(ThreadLoop):
             self.world.at(self._until, self._over, self._until)
 
     def stood_at(self, at: float, *, together: bool = False) -> float:
-        """Return for how many true seconds the loop had stood still at that time; 0.0 if it ran.
+        """Return for how many true seconds the loop had stood still at `at`. 0.0 if it ran.
 
         Args:
             at: True time.
-            together: Count a stop that began at the instant at which another one ended as one with
-                that. In between, the loop
-                may not have come to its mailbox.
+            together: True to count two stops as one if the second began at the instant at which the
+                first ended. In between, the loop may not have read its mailbox.
         """
         since = at
         for begin, end in reversed(self.stops):
-            # The instant may have been computed back from the clock of the process.
+            # The caller may have computed `at` back from the clock of the process, with a rounding
+            # error.
             if begin <= since <= end + ROUNDING and (together or since == at):
                 since = begin
         return at - since
@@ -178,9 +178,8 @@ class CallersLoop(ThreadLoop):
 
 
 class SimThread(engine_thread.EngineThread):
-    """Serves calls on the engine's loop of the process that makes the object.
-
-    Only the thread is not real.
+    """Takes the place of the engine's thread, and serves calls on the engine's loop of the same
+    process.
     """
 
     def __init__(self) -> None:
@@ -195,7 +194,7 @@ class SimThread(engine_thread.EngineThread):
 
     @property
     def here(self) -> bool:
-        """True in a callback of the engine's loop."""
+        """True if the running code is a callback of the engine's loop."""
         return asyncio._get_running_loop() is self._loop
 
     def run(
@@ -205,7 +204,7 @@ class SimThread(engine_thread.EngineThread):
         *,
         to_end: bool = False,
     ) -> Any:
-        """Run a coroutine that waits for nothing. No time passes meanwhile."""
+        """Run a coroutine that does not wait, and return its result. No time passes meanwhile."""
         self.refuse_here()
         outcome: Latch[Any] = Latch()
         self._begin(Call(self._loop, make, undo, outcome))
@@ -214,14 +213,14 @@ class SimThread(engine_thread.EngineThread):
         return outcome.result()
 
     def launch(self) -> None:
-        """See `EngineThread.launch`. The loop runs already."""
+        """Do nothing, because the loop runs already."""
 
     def _end(self, last: asyncio.Task[object]) -> None:
         assert last.cancelled() or last.exception() is None
         self.dead = engine_thread._CLOSED
         for outcome in list(self._pending):
             outcome.set_exception(self.closed())
-        # The set of all tasks has no order that repeats.
+        # The set of all tasks has another order in each run.
         left = sorted(
             asyncio.all_tasks(self._loop), key=lambda task: (len(task.get_name()), task.get_name())
         )
@@ -237,8 +236,9 @@ class SimThread(engine_thread.EngineThread):
 
 
 class MailboxOfLoop:
-    """Takes the place of `mailbox._here`: each loop runs in a thread of its own, so it has a
-    mailbox of its own.
+    """Takes the place of `mailbox._here`.
+
+    Each simulated loop stands for a thread of its own, so each loop has its own mailbox.
     """
 
     @property

@@ -1,7 +1,8 @@
-"""Observes a running world and has the invariants judge it; it changes nothing in it.
+"""Observes a running world, and checks the invariants. The watch changes nothing in the world.
 
-The only thing inside the library that is looked at while it happens is the instant at which the
-extender adopts a holding: that is when an attempt has been granted, in every way of acquiring.
+The library reports two events at the instant at which they happen: a grant (`Extender.adopt`) and a
+downgrade (`LeaseRecord.downgrade`). The tasks of `process.py` report what they do. All other facts
+come from observations at regular intervals.
 """
 
 from __future__ import annotations
@@ -65,32 +66,33 @@ if TYPE_CHECKING:
 __all__ = ["LOOK_EVERY", "Watch"]
 
 LOOK_EVERY = 0.05
-"""True seconds between looks at the whole world."""
+"""True seconds between two observations of the whole world."""
 
 TOLERANCE = 0.03
-"""Seconds by which a timer's work may be seen late: one look, and rounding."""
+"""Seconds by which the effect of a timer may be late."""
 
 HOLDER_STALLED = "its holder's event loop stood still"
-"""Beginning of the reason of a loss by `stall_limit` (`Stalls._fault`)."""
+"""Beginning of the reason of each loss by `stall_limit` (`Stalls._fault`)."""
 
 AFTER_SUSPEND = 0.55
-"""Seconds of a process's clock after a suspend for which timers armed before may be late
-(`wheel.MAX_SLEEP`).
+"""Seconds of a process's clock for which timers may be late after a suspend.
+
+These timers were set before the suspend (`wheel.MAX_SLEEP`).
 """
 
 
 PROMPT = 0.2
-"""Seconds within which a free resource is taken by somebody who waits, besides two node timeouts
-and some round trips.
+"""Seconds until a waiter has acquired a free resource, besides two node timeouts and some round
+trips.
 
-Four looks: as long as the first in a queue may not see a deletion, once more for what comes in
-between, and rounding. One node timeout is the life of an offer that nobody takes, the other one
-that of an attempt that is not answered.
+The number stands for four observations. The first waiter in a queue may see a deletion late, and
+another event may come in between. One node timeout is the life of an offer that no waiter takes.
+The other one is the life of an attempt that is not answered.
 """
 
 SAFETY_NET = 16.0
-"""Seconds until the first waiter has looked at its place (`place.LOOK_EVERY`), and has got what it
-found there.
+"""Seconds until the first waiter has sent a refresh (`place.REFRESH_EVERY`), and has acquired the
+lock that it found free.
 """
 
 
@@ -109,19 +111,20 @@ class _Tracked:
 
     @property
     def reads(self) -> bool:
-        """True for a read lease, also for one that was a writer's before."""
+        """True for a read lease, even if the lease was a write lease before."""
         return self.record.spec.kind.shared
 
     @property
     def home(self) -> ProcessLoop:
-        """The loop of its holder."""
+        """The event loop of the task that holds the lease."""
         mailbox: Any = self.record.home
         return self.process.loop if mailbox is None else mailbox.loop
 
     @property
     def received(self) -> bool:
-        """False while no caller has the lease, and for ever if none received it."""
-        # The engine cannot know whether a caller on another loop was cancelled meanwhile.
+        """True once a task has received the lease."""
+        # The engine does not know whether a caller on another loop was cancelled before the lease
+        # arrived.
         return (
             self.record.taken if self.process.home is self.process.loop else self.owner is not None
         )
@@ -133,7 +136,7 @@ class _Tracked:
 
     @property
     def undone(self) -> bool:
-        """True if the lease was released because no caller received it."""
+        """True if the lease was released because no task received it."""
         return (
             self.record.phase is Phase.RELEASED
             and not self.received
@@ -141,14 +144,18 @@ class _Tracked:
         )
 
     def may_work(self, clock: float) -> bool:
-        """True while the lease is valid, and up to the deadline of a lease that was lost because
-        its loop stood still.
+        """True while the body may still work on its lease.
+
+        A body may work while the lease is valid. If the lease was lost because its loop stood
+        still, the body may work until the deadline.
         """
         return self.record.remaining(clock) > 0.0 or (self.stalled and clock < self.record.deadline)
 
     @property
     def limit(self) -> float:
-        """Instant, by its process's clock, at which its max_hold is over; infinity without one."""
+        """Instant at which the `max_hold` is over, by the clock of the process. Infinity without a
+        `max_hold`.
+        """
         max_hold = self.record.spec.max_hold
         return math.inf if max_hold is None else self.record.since + max_hold
 
@@ -176,8 +183,11 @@ class _Standing:
 
 @dataclass(slots=True)
 class _Entry:
-    """A member of a queue on a node: first seen there, and since when its process does not wait
-    there any more.
+    """A member of a queue on a node.
+
+    Attributes:
+        since: True time of the first observation of the member.
+        over: True time since when its process has not waited there. Infinity while it waits.
     """
 
     since: float
@@ -185,15 +195,15 @@ class _Entry:
 
 
 class Watch:
-    """Everything that is observed in one run.
+    """All observations of one run.
 
     Attributes:
-        violation: The first that was found.
-        grants: How many.
-        contested: True while more than one lease of a resource is about.
-        most_overtaken: How many grants passed a waiter, beyond the number of those that waited with
-            it.
-        most_turns: How many turns of the other side a reader or a writer waited for.
+        violation: The first violation, or None.
+        grants: Number of grants.
+        contested: True while two leases may exclude each other.
+        most_overtaken: Largest number of later requests that were granted before a waiter, minus
+            the number of waiters.
+        most_turns: Largest number of grants to the other side that a reader or a writer waited for.
     """
 
     def __init__(self, world: World, plan: Plan) -> None:
@@ -209,7 +219,8 @@ class Watch:
         self._fences = {"success": Fences("success"), "interval": Fences("interval")}
         self._stall = Stall()
         self._granted_now: set[bytes] = set()
-        # Leases with a `min_hold`, and the true time of its end, by key. The latest one by token.
+        # For each key: leases with a `min_hold`, each with the true time at which this ends. For
+        # each token: its latest lease with a `min_hold`.
         self._keeping: dict[bytes, list[tuple[_Tracked, float]]] = {}
         self._min_holds: dict[bytes, _Tracked] = {}
         self._life = max(
@@ -222,23 +233,24 @@ class Watch:
         self._overtaken: dict[tuple[Process, bytes], _Standing] = {}
         self.most_overtaken = self.most_turns = 0
         self._before = 0, 0
-        # When a process died that held a key and waited for it too, by key.
+        # True time at which a process died that held a key and also waited for it, by key.
         self._deserted: dict[bytes, float] = {}
-        # When the attempt of each read grant began, by token.
+        # True time at which the attempt of each read grant began, by token.
         self._began: dict[bytes, float] = {}
         self._orphans: dict[tuple[int, bytes, bytes], float] = {}
-        # Per node: the keys that nobody has who could give them back, and those of them that keep
-        # readers out too.
+        # Keys that no running process can release, once for each node. The second list has only
+        # those keys that also keep readers out.
         self._stuck: list[bytes] = []
         self._stuck_to_all: list[bytes] = []
         self._abandoned: set[bytes] = set()
         self._inside: dict[Process, list[tuple[Lease, _Tracked]]] = {}
         slowest = max(profile.usual for row in plan.profiles for profile in row)
         self._round_trip = 2 * slowest
-        # A message, and some attempts against rivals.
+        # Twelve round trips are enough for a message and some attempts against rivals.
         self._bound = PROMPT + 2 * plan.node_timeout + 12 * self._round_trip
-        # A set keeps the keys before the one that it waits for, for two seconds. And whoever does
-        # not wait may take some nodes at the very instant at which a waiter takes the others.
+        # A lock of several names reserves its first keys for two seconds while a later key is held.
+        # A task that calls `try_acquire` may get some nodes at the instant at which a waiter gets
+        # the other nodes.
         by_themselves = [
             action for action in plan.actions if len(action.resources) > 1 or action.how == "try"
         ]
@@ -250,14 +262,15 @@ class Watch:
             if action.limit:
                 name = action.resources[0].encode()
                 self._limits[name] = max(action.limit, self._limits.get(name, 0))
-        # After a quorum could not be asked a waiter may wait a second until it asks again.
+        # After an attempt that reached no quorum, a waiter may wait for a second before its next
+        # attempt.
         self._settled = 1.2 + 3 * plan.node_timeout + 2 * self._round_trip
         world.on_trouble = lambda words: self.found("callbacks", words)
 
     def attach(
         self, processes: Sequence[Process], servers: Sequence[Server], faults: Faults
     ) -> None:
-        """Begin to look."""
+        """Begin to observe these processes and servers."""
         self._processes = processes
         self._servers = servers
         self._faults = faults
@@ -267,29 +280,33 @@ class Watch:
         self._world.at(LOOK_EVERY, self._look)
 
     def found(self, invariant: str, words: str) -> None:
-        """Something is wrong; only the first counts."""
+        """Record a violation, unless `words` is empty. Only the first violation counts."""
         if words and self.violation is None:
             self.violation = Violation(invariant, self._world.now, words)
             self._world.note("VIOLATION", invariant, words)
 
     @property
     def exclusion_promised(self) -> bool:
-        """The fault model of this run allows it."""
+        """True if the fault model of this run promises exclusion."""
         return self._plan.within_drift and not self._plan.beyond_guard
 
     @property
     def _fences_promised(self) -> bool:
-        """Nodes that forgot their counters leave the order to the clients' clocks."""
+        """True if the fault model of this run promises an order of fences.
+
+        After nodes forgot their counters, the order depends on the clocks of the clients.
+        """
         return not self._faults.forgetting or (
             self._plan.within_drift and not self._plan.beyond_guard
         )
 
     def adopted(self, loop: ProcessLoop, record: LeaseRecord) -> None:
-        """A lease was granted."""
+        """Record a lease that was granted on this loop of an engine."""
         now = self._world.now
         process = self._by_loop[loop]
         if not self.grants:
-            # Until then the nodes were being founded, or everybody asked at one instant.
+            # Before the first grant, the nodes were new, or all tasks sent attempts at the same
+            # instant. These commands do not belong to the cost of the crowd.
             self._before = self._asked()
         self.grants += 1
         name = f"lease {self.grants} ({record.token[:6].decode()}) of {process.name}"
@@ -311,8 +328,8 @@ class Watch:
             fences = self._fences["success" if in_success else "interval"]
             began = loop.true(record.started)
             if tracked.reads:
-                # A lease that shares a grant has its fence, however often the grant was renewed
-                # since.
+                # A read lease that shares a grant has the fence of this grant, although the grant
+                # may have been renewed since.
                 began = self._began.setdefault(record.token, began)
             for known in self._fences.values():
                 words = known.granted(tracked.keys, record.fence, began, now, reads=tracked.reads)
@@ -323,9 +340,9 @@ class Watch:
         self._judge_order(tracked)
 
     def _judge_min_hold(self, tracked: _Tracked) -> None:
-        """Judge a grant by the minimum holds of its keys, and note its own.
+        """Check a grant against the `min_hold` of earlier leases, and note its own `min_hold`.
 
-        A lease that no caller received keeps nothing.
+        A lease that no task received has no `min_hold`.
         """
         now, record = self._world.now, tracked.record
         for key in tracked.keys:
@@ -334,14 +351,16 @@ class Watch:
                 if self.exclusion_promised and other.received:
                     self.found("kept", too_early(tracked.name, key, end - now))
             if record.spec.life.min_hold:
-                # By the clock of its process.
+                # The clock of the holder's process decides when the `min_hold` ends.
                 end = now + record.spec.life.min_hold / tracked.process.loop.rate
                 self._min_holds[record.token] = tracked
                 keeping.append((tracked, end))
             self._keeping[key] = keeping
 
     def downgraded(self, record: LeaseRecord) -> None:
-        """A writer's lease became one to read. Its fence counts from now on as that of a reader."""
+        """Record that a write lease became a read lease. From now on, its fence counts as the fence
+        of a reader.
+        """
         tracked, now = self._of[record], self._world.now
         self._world.note(tracked.process.name, "DOWNGRADED", tracked.name, record.fence)
         self._began[record.token] = now
@@ -350,15 +369,14 @@ class Watch:
                 known.granted(tracked.keys, record.fence, now, now, reads=True)
 
     def _judge_order(self, tracked: _Tracked) -> None:
-        """Count, for everybody who waits for one of these keys alone, how many it was passed by
-        since.
+        """Count this grant for each waiter that it overtakes.
 
-        Readers enter together, and take turns with writers. So a reader counts writers only, of
-        which one may pass it. A writer counts how often a process enters to read between two
-        writers.
+        Only waiters for a single one of these names are counted. Readers enter together, and take
+        turns with writers. So a reader counts only the writers that overtake it. A writer counts
+        how often a process enters to read between two writers.
 
-        A waiter whose entries another client has deleted comes back with its next look. Until then
-        nothing is counted.
+        If another client deletes the entries of a waiter, the waiter joins the queue again at its
+        next refresh. Until then, no grants are counted.
         """
         now, record = self._world.now, tracked.record
         if any(
@@ -397,14 +415,14 @@ class Watch:
                 and began > mine.since
             ):
                 mine.tokens.add(record.token)
-                who = f"{process.name} ({member.decode()})"
+                waiter = f"{process.name} ({member.decode()})"
                 if tracked.reads or line.shared:
                     mine.turns[tracked.process if tracked.reads else process] += 1
                     turns = max(mine.turns.values())
                     self.most_turns = max(self.most_turns, turns)
                     far = self._plan.network == "continents"
                     self.found(
-                        "order", out_of_turn(who, turns, MOST_TURNS_FAR if far else MOST_TURNS)
+                        "order", out_of_turn(waiter, turns, MOST_TURNS_FAR if far else MOST_TURNS)
                     )
                     continue
                 mine.times += 1
@@ -413,11 +431,11 @@ class Watch:
                 mine.waiters = max(mine.waiters, rivals)
                 mine.deaf = mine.deaf or any(link.deaf for link in process.links)
                 self.most_overtaken = max(self.most_overtaken, mine.times - mine.waiters)
-                self.found("order", overtaken(who, mine.times, mine.waiters, deaf=mine.deaf))
+                self.found("order", overtaken(waiter, mine.times, mine.waiters, deaf=mine.deaf))
         self._overtaken = standing
 
     def after_step(self) -> None:
-        """Judge exclusion where more than one lease of a resource is about."""
+        """Check `exclusion` and `limit` while two leases may exclude each other."""
         if not self.contested or not self.exclusion_promised:
             return
         rivals = [
@@ -434,16 +452,17 @@ class Watch:
         keys = [key for tracked in self._tracked for key in tracked.keys]
         alone = {key for tracked in self._tracked if not tracked.reads for key in tracked.keys}
         several = len(keys) != len(set(keys)) and any(keys.count(key) > 1 for key in alone)
-        # Another lease may be valid for as long as it is not known to have ended.
+        # If two leases of one key are not both read leases, or a semaphore may be full, the next
+        # steps must be checked too.
         self.contested = several or len(holders) > min(self._limits.values(), default=0)
 
     def calls(self, process: Process, action: Action) -> _Call:
-        """An acquisition begins."""
+        """Record that an acquisition begins."""
         loop: Any = asyncio.get_running_loop()
         return _Call(process, action, loop, loop.time(), loop.stood, self._world.now)
 
     def answered(self, call: _Call, error: RedlockError | None) -> None:
-        """It has ended."""
+        """Check an acquisition that has ended, with this error or with none."""
         process, action = call.process, call.action
         if process.dead:
             return
@@ -451,18 +470,18 @@ class Watch:
         allowed = 0.0 if action.how == "try" else action.blocking_timeout
         if allowed is not None:
             if action.how == "try":
-                # Two attempts of two rounds each, and what is between them.
+                # These are two attempts of two rounds each, and the time between the attempts.
                 allowed = 5 * self._plan.node_timeout + 0.02
             self.found("timeout", overrun(action.name, took, allowed, TOLERANCE))
-        # A wait with a short timeout may end before the answers of slow nodes.
+        # If the timeout is short, the wait may end before the answers of slow nodes arrive.
         patient = (
             action.how == "try"
             or action.blocking_timeout is None
             or action.blocking_timeout > self._settled
         )
-        # A node on which somebody's release is late says "held" in earnest.
+        # A node with a key whose release is late answers "held", and this answer is true.
         patient = patient and not any(name.encode() in self._stuck for name in action.keys)
-        # An attempt takes two trips to a server whose scripts were flushed.
+        # On a server whose scripts were flushed, an attempt takes two round trips.
         flushed = sum(server.scripts_flushed_at > -math.inf for server in self._servers)
         slow = (
             2 * self._round_trip + TOLERANCE > self._plan.node_timeout
@@ -474,13 +493,17 @@ class Watch:
             self.found("minority", f"{action.name}: {error}")
 
     def got(self, lease: Lease, *, left: bool) -> None:
-        """A task got a lease; `left`: it will not be released by that task."""
+        """Record that the running task received a lease. If `left` is True, the task never releases
+        it.
+        """
         tracked = self._of[lease._record]
         tracked.owner, tracked.left = asyncio.current_task(), left
 
     def ended(self, process: Process, lease: Lease) -> None:
-        """Its task is through with it; was it right to be told, if it was, that it had been gone
-        before its release?
+        """Check a lease whose task is done with it.
+
+        The release may have reported that the keys were gone before. This must not happen while a
+        quorum had them.
         """
         record = lease._record
         tracked = self._of[record]
@@ -489,28 +512,31 @@ class Watch:
         if self._well_on(tracked, tracked.at):
             self.found(
                 "minority",
-                f"{tracked.name} was told that it was gone while a quorum had it: {record.reason}",
+                f"{tracked.name} was reported as lost while a quorum had its keys: {record.reason}",
             )
 
     def unreachable(self, process: Process, lease: Lease, error: QuorumUnreachable) -> None:
-        """A lease could not be extended or verified."""
+        """Check the error of an `extend` or `verify` that reached no quorum."""
         tracked = self._of[lease._record]
         asked = self._world.now - 3 * self._plan.node_timeout
         if tracked.whole_since < asked and self._well_on(tracked, min(tracked.at, asked)):
             self.found("minority", f"{lease.token[:6]}: {error}")
 
     def enters(self, process: Process, lease: Lease) -> None:
-        """A body begins."""
+        """Record that the body of a lease begins."""
         tracked = self._of[lease._record]
         self._inside.setdefault(process, []).append((lease, tracked))
 
     def still_inside(self, process: Process, lease: Lease, step_down: float) -> None:
-        """It goes on, although a leader must end `step_down` seconds before its lease."""
+        """Check a body that is still working.
+
+        A leader must end `step_down` seconds before its lease. For other bodies `step_down` is 0.0.
+        """
         for inside, tracked in self._inside.get(process, ()):
             if inside is lease:
                 self._update(tracked)
                 since = self._world.now - max(tracked.lost_at, tracked.home.resumed_at)
-                self.found("told", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
+                self.found("notified", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
                 late = (
                     min(step_down - lease.remaining(), self._running_for(tracked.home))
                     if step_down
@@ -519,7 +545,7 @@ class Watch:
                 self.found("terms", overled(tracked.name, late, TOLERANCE))
 
     def leaves(self, process: Process, lease: Lease) -> None:
-        """It ends."""
+        """Record that the body of a lease ends."""
         self._inside[process] = [
             entry for entry in self._inside.get(process, []) if entry[0] is not lease
         ]
@@ -533,13 +559,14 @@ class Watch:
             self._lost(tracked)
 
     def _lost(self, tracked: _Tracked) -> None:
-        """Was it right to lose it?"""
+        """Record the loss of a lease, and check that the library had a reason for it."""
         record, process = tracked.record, tracked.process
         self._world.note(process.name, "LOST", tracked.name, record.reason)
         if process.dead or "closed" in record.reason:
             return
         if tracked.stalled:
-            # Of a stop of the whole process, two of the engine's intervals count.
+            # Of a stop of the whole process, at most two intervals of the engine's check count as a
+            # standstill.
             most = 2 * min((self._plan.stall_limit or math.inf) / 4, 1.0)
             # If the deadline passed while the process was stopped, the engine noticed the loss when
             # the process ran again.
@@ -559,11 +586,13 @@ class Watch:
             )
 
     def _well_on(self, tracked: _Tracked, since: float) -> bool:
-        """True when a quorum has been well all the time, and has had its keys all the time, or for
-        a ttl.
+        """Return True if a quorum that has the keys of a lease has had no fault since this true
+        time.
 
-        Not just any quorum: without fences and guard, a node that did not grant a lease never gets
-        its keys. And where clocks are beyond drift, keys go before their time.
+        Each node of the quorum must have had the keys since this time, or for a ttl. Another quorum
+        is not enough: without fences and guard, a node that did not grant a lease never gets its
+        keys. If clock rates differ by more than the drift factor, keys may expire early. So the
+        result is False in these runs.
         """
         if not self._plan.within_drift:
             return False
@@ -577,8 +606,10 @@ class Watch:
         return len(well) >= self._quorum and tracked.process.loop.resumed_at < since
 
     def _well_since(self, process: Process) -> float:
-        """True time since when one and the same quorum has been well for a process; infinity when
-        none is.
+        """Return the true time since when a process has had a quorum without a fault. Infinity if
+        it has none.
+
+        The quorum has had the same nodes since then.
         """
         if process.dead or process.loop.stopped:
             return math.inf
@@ -604,7 +635,7 @@ class Watch:
             self._update(tracked)
             phase, clock = tracked.record.phase, tracked.process.loop.clock()
             if phase is Phase.HELD:
-                self._judge_told(tracked, clock)
+                self._judge_notified(tracked, clock)
                 self._judge_stalled(tracked)
                 self._judge_owner(tracked)
                 token = tracked.record.token
@@ -630,18 +661,18 @@ class Watch:
         self._granted_now.clear()
         self._world.at(now + LOOK_EVERY, self._look)
 
-    def _judge_told(self, tracked: _Tracked, clock: float) -> None:
+    def _judge_notified(self, tracked: _Tracked, clock: float) -> None:
         process = tracked.process
         if process.dead or process.loop.stopped:
             return
         late = min(
             clock - min(tracked.record.deadline, tracked.limit), self._running_for(process.loop)
         )
-        self.found("told", overdue(tracked.name, late, TOLERANCE))
+        self.found("notified", overdue(tracked.name, late, TOLERANCE))
 
     def _judge_stalled(self, tracked: _Tracked) -> None:
-        """Judge that a loop of callers that stands still, while the engine runs, loses its leases
-        at `stall_limit`.
+        """Check that a lease is lost if the loop of its task stands still for `stall_limit` while
+        the engine runs.
         """
         process, limit = tracked.process, self._plan.stall_limit
         if limit is None or tracked.home is process.loop or process.dead or process.loop.stopped:
@@ -655,13 +686,13 @@ class Watch:
         )
 
     def _running_for(self, loop: ProcessLoop) -> float:
-        """Return the seconds since which the timers of a loop come in time."""
+        """Return for how many true seconds the timers of a loop have been on time."""
         return (self._world.now - loop.resumed_at) - (
             AFTER_SUSPEND / loop.rate if loop.was_suspended else 0.0
         )
 
     def _judge_owner(self, tracked: _Tracked) -> None:
-        # A loop of callers runs only while the process runs.
+        # A loop of tasks runs only while its process runs.
         loop, now = tracked.home, self._world.now
         if (
             tracked.process.dead
@@ -670,9 +701,9 @@ class Watch:
         ):
             return
         if tracked.owner is None:
-            self.found("leftovers", f"{tracked.name} was granted, and nobody has it")
+            self.found("leftovers", f"{tracked.name} was granted, but no task has it")
         elif tracked.owner.done() and not tracked.left:
-            self.found("leftovers", f"{tracked.name} is kept though its owner has ended")
+            self.found("leftovers", f"{tracked.name} is still held, but its task has ended")
 
     def _judge_leftovers(self) -> None:
         now, plan = self._world.now, self._plan
@@ -697,7 +728,8 @@ class Watch:
                 token, marked = without_mark(value)
                 owner = self._by_name.get(server.owners.get(token, ""))
                 if token in live:
-                    # A process that died or stopped during an attempt keeps the key from others.
+                    # A process that died or stopped during an attempt keeps the key from other
+                    # processes.
                     if owner is None or owner.dead or owner.loop.stopped:
                         stuck[key] = None
                     continue
@@ -705,7 +737,7 @@ class Watch:
                 name = server.index, key, token
                 since = seen[name] = self._orphans.get(name, now)
                 if owner is None:
-                    self.found("leftovers", f"{server.name} has {key!r} of an unknown token")
+                    self.found("leftovers", f"{server.name} has {key!r} with an unknown token")
                     continue
                 link = owner.links[server.index]
                 calm = link.calm_since
@@ -716,10 +748,12 @@ class Watch:
                     owner.loop.resumed_at,
                 )
                 soon, slow = None, 1 / min(plan.rates)
-                # A process that closes without a connection to a node cannot send it a release.
+                # A process that has no connection to a node when it closes cannot send a release to
+                # this node.
                 parted = calm + LOOK_EVERY >= owner.closing
-                # Where clocks are beyond drift, keys may outlive the time for which their owner
-                # owes the release.
+                # The owner gives up an outstanding release when the key must have expired by the
+                # owner's clock. If clock rates differ by more than the drift factor, the key may
+                # live longer on the node.
                 unowed = (
                     not plan.within_drift
                     and (troubled - since + LOOK_EVERY) * max(plan.rates) > plan.ttl
@@ -734,7 +768,8 @@ class Watch:
                 ):
                     soon = 0.15 + 2 * self._round_trip
                 if soon is not None and marked and not self._min_holds[token].undone:
-                    # The mark lives for the rest of the min_hold, from when it comes to the node.
+                    # The over mark lives for the rest of the `min_hold`, from its arrival at the
+                    # node.
                     min_hold = self._min_holds[token].record.spec.life.min_hold
                     soon += min_hold * (1 + DRIFT_FACTOR) * slow * max(1.0, *plan.rates)
                 left.append(
@@ -754,7 +789,9 @@ class Watch:
 
     @property
     def crowd(self) -> tuple[int, int, float]:
-        """Return the acquisitions, and from the first one on the attempts and commands per node."""
+        """Return the number of acquisitions, and of attempts and commands per node since the first
+        one.
+        """
         attempts, commands = (
             now - before for now, before in zip(self._asked(), self._before, strict=True)
         )
@@ -767,14 +804,17 @@ class Watch:
 
     @property
     def longest(self) -> tuple[float, float]:
-        """Seconds for which somebody waited for what was free: what a message should end, and what
-        a look may.
+        """The longest waits for free resources, in seconds.
+
+        The first number is for waits that a message should end. The second number is for waits that
+        a refresh may have to end.
         """
         return self._stall.longest, self._net.longest
 
     def _judge_queues(self) -> None:
-        """No entry stays whose process has stopped to wait; note where those that come first cannot
-        ask.
+        """Check that no entry and no offer stays after the end of its waiter's wait.
+
+        Also note the keys whose first waiters know of the free key, but cannot send a request.
         """
         now = self._world.now
         entries: dict[tuple[int, bytes, bytes], _Entry] = {}
@@ -803,24 +843,25 @@ class Watch:
                     else:
                         entry.over = min(entry.over, now)
                         self._judge_entry(server, key, member, entry, process)
-                # Beside a free key only the first knows of it: the offer to the one before has
-                # ended.
-                told = 1 + sum(slot in taken for slot in slots)
+                # If a key is free, only the first waiter knows it, because the offers to the
+                # waiters before it have ended.
+                notified = 1 + sum(slot in taken for slot in slots)
                 first = [*(member for slot in slots for member in offered.get(slot, ())), *members]
-                # A release passes over dead waiters. A dead holder releases nothing, and only the
-                # first two know the expiry.
+                # A release skips dead waiters. A dead holder releases nothing, and only the first
+                # two waiters know when its key expires.
                 known = (
                     first[:2]
                     if deserted.issuperset(slots)
-                    else [m for m in first if not self._is_known_dead(m)][:told]
+                    else [m for m in first if not self._is_known_dead(m)][:notified]
                 )
                 if not any(map(self._can_ask, known)):
                     self._shaky.update(dict.fromkeys(slots, now))
         self._entries, self._offers = entries, offers
 
     def _is_known_dead(self, member: bytes) -> bool:
-        """True for who was killed before it can have got the latest message: the nodes pass it
-        over.
+        """Return True if the process of a waiter died so long ago that nodes skip the waiter.
+
+        By then, each node has noticed the end of the connection.
         """
         process = self._by_manager[manager_in(member)]
         return (
@@ -837,28 +878,30 @@ class Watch:
         return well and not process.dead and _stands(process, member)
 
     def _judge_offer(self, server: Server, key: bytes, member: bytes, since: float) -> None:
-        """Judge an offer to a client that no longer waits. It must decline at the message."""
+        """Check an offer to a process that no longer waits. The process must decline the offer as
+        soon as it is notified.
+        """
         process = self._by_manager[manager_in(member)]
         link = process.links[server.index]
         trouble = max(link.calm_since, server.running_since, process.loop.resumed_at)
         if process.loop.stopped or process.closing < math.inf or trouble > since - self._settled:
             return
         late = self._world.now - since
-        # A server without the script is sent all of it in a second trip.
+        # A server whose scripts were flushed gets the full script in a second round trip.
         trips = 2 if server.scripts_flushed_at > since - self._settled else 1
         if late > trips * self._round_trip + 0.02:
             self.found(
                 "leftovers",
-                f"{server.name} keeps {key!r} for {member!r}, which does not wait,"
-                f" for {late:.3f} s",
+                f"{server.name} has reserved {key!r} for {member!r} for {late:.3f} s,"
+                " although this process does not wait",
             )
 
     def _judge_entry(
         self, server: Server, key: bytes, member: bytes, entry: _Entry, process: Process
     ) -> None:
         link, loop = process.links[server.index], process.loop
-        # An entry that arrived, or whose removal was sent, during trouble may stay until it comes
-        # first or the queue expires.
+        # An entry may arrive, or its removal may be sent, during a fault. Then the entry stays
+        # until it is the first one, or until the queue expires.
         trouble = max(link.calm_since, server.running_since, loop.resumed_at)
         if (
             process.dead
@@ -867,7 +910,8 @@ class Watch:
             or trouble > entry.since - self._settled
         ):
             return
-        # A process that closes ignores a refusal on its way, so the entry may stay.
+        # A process that closes ignores the refusal of its last attempt. So an entry from this
+        # attempt may stay.
         if entry.over > process.closing - self._plan.node_timeout - LOOK_EVERY:
             return
         allowed = 0.15 + self._plan.node_timeout + 2 * self._round_trip
@@ -876,12 +920,12 @@ class Watch:
         )
 
     def _may_be_forgotten(self, line: Line[LeaseRecord]) -> bool:
-        """True until a waiter has looked again after another client has deleted its entries, or the
-        holder died.
+        """Return True if a waiter may still wait for its next refresh, because its entries were
+        deleted or the holder died.
 
-        A holder may die that also was the first waiter, in another line. Only the second waiter for
-        a lock is notified of the expiry: for a slot, or to read, it is found by looks
-        (docs/how-it-works.md).
+        A process may hold a lock and be the first waiter for it in another line. If this process
+        dies, no message notifies waiters for a slot or for a read lock that the key has expired.
+        They find the free key by a refresh (docs/how-it-works.md).
         """
         rank = _rank(line)
         since = max(server.queue_deleted_at for server in self._servers)
@@ -890,8 +934,11 @@ class Watch:
         return self._world.now - since < SAFETY_NET * (1 + 2 * rank)
 
     def _is_behind_the_dead(self, line: Line[LeaseRecord]) -> bool:
-        """True for a later waiter until its next look, after those that knew of the free key could
-        not ask (how-it-works).
+        """Return True if a waiter may still wait for its next refresh, because the waiters before
+        it failed.
+
+        The waiters before it knew of the free key, but could not send a request
+        (docs/how-it-works.md).
         """
         rank = _rank(line)
         shaky = max(self._shaky.get(key, -math.inf) for key in line.keys)
@@ -906,7 +953,9 @@ class Watch:
         self._deserted.update(dict.fromkeys(held & waited, self._world.now))
 
     def _wanted_to_write(self) -> set[bytes]:
-        """The keys whose readers cannot get a quorum, because a writer waits that may be alive."""
+        """Return the keys for which readers cannot get a quorum, because a writer that may be alive
+        waits.
+        """
         wanted = [
             key
             for server in self._servers
@@ -922,8 +971,8 @@ class Watch:
         forgotten: dict[tuple[Process, LineKey], float] = {}
         counting = [tracked for tracked in self._tracked if _counts(tracked)]
         held = {key for tracked in counting for key in tracked.keys} | self._granted_now
-        # Readers wait for a writer only: for one that has the key, or stands in the queues before
-        # them.
+        # A reader waits only for a writer that has the key, or that is before the reader in the
+        # queues.
         barred_to_read = {
             key for tracked in counting if not tracked.reads for key in tracked.keys
         } | self._granted_now
@@ -955,7 +1004,8 @@ class Watch:
                 }
                 if line.shared:
                     excuses = bool(barred)
-                    # The readers of a key wait for something else than its writers.
+                    # Readers and writers of one key wait for different things, so their waits are
+                    # measured apart.
                     keys = (*keys, b"to read")
                 elif line.slots is None:
                     stuck = (
@@ -973,10 +1023,10 @@ class Watch:
                 self.found(
                     "waiters",
                     f"tasks of {process.name} wait for {key},"
-                    " and none of them asks or stands in the queues",
+                    " but none of them sends an attempt or has a place in the queues",
                 )
-        # A key that stays on some nodes is met by a look; so are two in a row that do not take what
-        # they are offered.
+        # Only a refresh ends the wait if a key stays on some nodes, or if two waiters in a row do
+        # not take their offers.
         shaky = {key for key, at in self._shaky.items() if now - at < self._bound + SAFETY_NET}
         slow = {
             keys
@@ -993,7 +1043,7 @@ class Watch:
 
 
 def _slots_of(queue: bytes, members: Sequence[bytes]) -> list[bytes]:
-    """The keys that a queue is for."""
+    """Return the keys for which the members of a queue wait."""
     name = queue.removeprefix(SLOT_QUEUE_KEYS)
     if name == queue:
         return [queue.removeprefix(READER_QUEUE_KEYS)]
@@ -1002,7 +1052,10 @@ def _slots_of(queue: bytes, members: Sequence[bytes]) -> list[bytes]:
 
 
 def _counts(tracked: _Tracked) -> bool:
-    """False for what a process that is stopped or killed has left of a lease that has expired."""
+    """Return True if a lease may still keep other processes waiting.
+
+    A lease that has expired counts no longer if its process is stopped or dead.
+    """
     return (
         tracked.record.remaining(tracked.process.loop.clock()) > 0.0
         or not tracked.process.loop.stopped
@@ -1010,8 +1063,9 @@ def _counts(tracked: _Tracked) -> bool:
 
 
 def _rank(line: Line[LeaseRecord]) -> int:
-    """How many wait before a line, as it knows; no more than count for the time until its next
-    look.
+    """Return how many waiters a line knows before itself, at most `MOST_AHEAD`.
+
+    More waiters do not delay its next refresh any further.
     """
     return 0 if line.place is None else min(line.place.queued[2] or 0, MOST_AHEAD)
 
@@ -1021,7 +1075,9 @@ def _lines(process: Process) -> list[Line[LeaseRecord]]:
 
 
 def _stands(process: Process, member: bytes) -> bool:
-    """True while a line of the process waits in the queues, or is about to ask as one that does."""
+    """Return True while a line of the process waits in the queues, or is about to send an attempt
+    as a waiter.
+    """
     line = None if process.engine is None else process.engine.lines._standing.get(member)
     if line is None or line.place is None:
         return False

@@ -1,9 +1,8 @@
-"""True time, and event loops that live in it: one per simulated process, each with a clock of its
-own; nothing here waits.
+"""The true time, and the event loops of the simulated processes. No code here waits for real.
 
-A process is an event loop whose clock may run fast or slow, which can be stopped (its callbacks
-wait, its clock goes on) or suspended (its loop's clock stands still too, as `time.monotonic` does;
-the engine's boot time goes on).
+Each process has an event loop, whose clock may run fast or slow. A loop can be stopped: its
+callbacks wait, and its clock goes on. A loop can also be suspended. Then the clock of the loop
+stands still too, as `time.monotonic` does, and only the boot time that the engine reads goes on.
 """
 
 from __future__ import annotations
@@ -23,26 +22,24 @@ if TYPE_CHECKING:
 __all__ = ["ProcessLoop", "World"]
 
 _EPSILON = 1e-9
-"""Seconds by which a timer may be early, as in asyncio's own loops; absorbs rounding."""
+"""Seconds by which a timer may be early, as in asyncio's own loops. Rounding errors are smaller."""
 
 MOST_EVENTS = 1_000_000
-"""Events of one run after which something is taken to go on for ever; a run has thousands."""
+"""Number of events after which a run counts as endless. A usual run has thousands."""
 
 MOST_CALLBACKS = 100_000
-"""Callbacks of one process at one instant after which it is taken to be caught in a loop without
-end.
-"""
+"""Number of callbacks of one process at one instant after which its loop counts as endless."""
 
 
 class World:
-    """True time and everything that is going to happen in it.
+    """The true time, and all events that are scheduled.
 
     Attributes:
-        now: True time, seconds.
-        seed: Seed of all randomness.
-        log: Events, as tuples of true time and words.
-        on_trouble: Called with a message that an event loop would have logged, as for an exception
-            without a handler.
+        now: True time in seconds.
+        seed: Seed of all random numbers.
+        log: Events, as tuples of a true time and words.
+        on_trouble: Called with a message that an event loop would have logged, for example about an
+            unhandled exception.
     """
 
     def __init__(self, seed: int) -> None:
@@ -54,56 +51,61 @@ class World:
         self._number = 0
 
     def rng(self, name: str) -> Random:
-        """Randomness of one part: the others draw the same whether that part is there or not."""
+        """Return a random generator for one part of the world.
+
+        Without this part, the other parts still draw the same numbers.
+        """
         return Random(f"{self.seed}/{name}")
 
     def note(self, *words: object) -> None:
-        """Write to the log."""
+        """Write an event to the log."""
         self.log.append((self.now, *words))
 
     def at(self, when: float, call: Callable[..., None], *args: Any) -> None:
-        """Call at true time `when`; calls of one instant run in the order of their requests."""
+        """Call `call` at true time `when`. Calls of one instant run in the order in which they were
+        requested.
+        """
         self._number += 1
         heapq.heappush(self._heap, (max(when, self.now), self._number, call, args))
 
     def run(self, until: float, stop: Callable[[], bool]) -> None:
-        """Let everything happen up to true time `until`, or until `stop`."""
+        """Run all events up to true time `until`, or until `stop` returns True."""
         heap = self._heap
         most = self._number + MOST_EVENTS
         while heap and heap[0][0] <= until and not stop():
             self.now, _, call, args = heapq.heappop(heap)
             call(*args)
             if self._number > most:
-                self.on_trouble(f"{MOST_EVENTS:,} events and no end")
+                self.on_trouble(f"{MOST_EVENTS:,} events, and the run has not ended")
         if not stop() and self.now < until:
             self.now = until
 
 
 @dataclass(slots=True)
 class _Hands:
-    """Where a process's clock stands: its offset, and the true seconds for which the process was
-    suspended.
-    """
+    """The state of a process's clock: its offset, and the true seconds of its suspends."""
 
     offset: float
     suspended: float = 0.0
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
-    """The event loop of one process: what the library and asyncio's own classes call, and no more.
+    """The event loop of one process, with only the methods that the library and asyncio call.
+
+    A method without a docstring does the same as in `asyncio.AbstractEventLoop`.
 
     Args:
         world: The world of the process.
         name: Name of the process in the log.
-        rate: Seconds of its clock per true second.
+        rate: Seconds of the process's clock per true second.
 
     Attributes:
         rng: Random numbers of the process.
         stopped: True while no callback runs.
-        resumed_at: True time at which it last resumed.
+        resumed_at: True time at which the loop last resumed.
         stood: Total seconds of the loop's own time for which it was stopped.
-        was_suspended: True once it was suspended.
-        process: The client that has this loop; None for other loops.
+        was_suspended: True once the loop was suspended.
+        process: The client that has this loop. None for other loops.
     """
 
     def __init__(self, world: World, name: str, rate: float = 1.0) -> None:
@@ -116,7 +118,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.was_suspended = False
         self.process: Any = None
         self.rate = rate
-        # Nobody's clock is anybody else's, and 0.0 is never a time.
+        # Each process has another time, so that code which mixes two clocks fails. No clock shows
+        # 0.0, so that code which takes 0.0 for no time fails.
         self._hands = _Hands(1000.0 + 1000.0 * self.rng.random())
         self._running = self._kicked = False
         self._ready: deque[asyncio.Handle] = deque()
@@ -126,31 +129,27 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._stops = 0
 
     def clock(self) -> float:
-        """Boot time: goes on while it is suspended."""
+        """Return the boot time of the process, which goes on during a suspend."""
         return self._hands.offset + self.rate * self.world.now
 
     def true(self, clock: float) -> float:
-        """The true time at which `clock` shows that."""
+        """Return the true time at which `self.clock()` returns this value."""
         return (clock - self._hands.offset) / self.rate
 
     def time(self) -> float:
-        """See `asyncio.loop.time`."""
+        """Return the time of the loop, which stands still during a suspend."""
         return self._hands.offset + self.rate * (self.world.now - self._hands.suspended)
 
     def get_debug(self) -> bool:
-        """See asyncio."""
         return False
 
     def is_running(self) -> bool:
-        """See asyncio."""
         return self._running
 
     def is_closed(self) -> bool:
-        """See asyncio."""
         return False
 
     def create_future(self) -> asyncio.Future[Any]:
-        """See asyncio."""
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override]
@@ -160,13 +159,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[Any]:
-        """See asyncio."""
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """See asyncio."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         if not self._running and not self._kicked:
@@ -181,7 +178,6 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """See asyncio."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -191,23 +187,22 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """See asyncio."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self.world.at(self._true_of(when), self._fire, handle)
         return handle
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """See asyncio: nobody handles this."""
+        """Report an exception that no code has handled."""
         error = context.get("exception")
         self.world.on_trouble(
             f"{self.name}: {context.get('message')}: {type(error).__name__} {error}"
         )
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Of `asyncio.TimerHandle.cancel`; a cancelled timer is passed over when its time comes."""
+        """Do nothing, because `_fire` ignores a cancelled timer."""
 
     def receive(self, callback: Callable[..., object], *args: Any) -> None:
-        """Something came from outside: handle it now, or when the process goes on."""
+        """Run a callback for an event from outside, at once or when the process goes on."""
         handle = asyncio.Handle(callback, args, self)
         if self.stopped:
             self._received.append(handle)
@@ -216,7 +211,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self._drain()
 
     def within(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Call something as this process, at this very instant, whatever state it is in."""
+        """Call a function as this process at this instant, even if the process is stopped."""
         before = events._get_running_loop()
         events._set_running_loop(self)
         try:
@@ -225,15 +220,15 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(before)
 
     def after(self, callbacks: int, call: Callable[[], None]) -> None:
-        """Call once so many callbacks have run: between two of them, wherever that is."""
+        """Call `call` after so many callbacks, even between two callbacks of one instant."""
         self._countdowns.append([callbacks, call])
 
     def forget_stops(self) -> None:
-        """Call nothing any more that `after` was given."""
+        """Cancel all calls that were requested by `after`."""
         self._countdowns.clear()
 
     def stop_for(self, seconds: float, *, suspended: bool) -> None:
-        """Run nothing for so many true seconds."""
+        """Stop the loop for so many true seconds."""
         if self.stopped:
             return
         self.stopped = True
@@ -241,7 +236,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.world.at(self.world.now + seconds, self.resume, self._stops, self.world.now, suspended)
 
     def resume(self, stop: int, since: float, suspended: bool) -> None:
-        """End a stop."""
+        """End the stop with this number, which began at true time `since`."""
         if not self.stopped or stop != self._stops:
             return
         self.resumed_at = self.world.now
@@ -253,7 +248,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.go_on()
 
     def stood_at(self, at: float, *, together: bool = False) -> float:
-        """Return for how many true seconds the loop had stood still alone at that time."""
+        """Return for how many true seconds the loop had stood still at `at`, while other loops of
+        its process ran.
+        """
         return 0.0
 
     def stood_without(self, at: float, most: float) -> float:
@@ -261,8 +258,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return 0.0
 
     def go_on(self) -> None:
-        """Run what was ready, then what was received, then the timers that are due, as asyncio
-        does.
+        """Run the waiting callbacks in asyncio's order: ready ones, received ones, then timers that
+        are due.
         """
         self.stopped = False
         received, self._received = self._received, []
@@ -276,8 +273,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._drain()
 
     def _true_of(self, when: float) -> float:
-        # Never early, by rounding: a real clock has moved on when a timer is looked at, this one
-        # would not.
+        # By rounding, a timer could be early. A real clock would have moved on by the next check of
+        # the timer. This clock would not, and the loop would spin.
         return (when - self._hands.offset) / self.rate + self._hands.suspended + _EPSILON
 
     def _kick(self) -> None:

@@ -1,5 +1,6 @@
-"""Where a run's nodes come from: given URLs, containers, or local processes; decided once, made
-when first needed.
+"""The backends that make the nodes of a run: given URLs, containers, or local processes.
+
+A run has one backend, which makes nodes when a test first needs them.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ NODES_ENV = "AIOREDLOCK_NG_TEST_NODES"
 
 
 class Backend(Protocol):
-    """Makes nodes, up to `limit` at a time, that live for the whole run.
+    """Makes nodes that live for the whole run.
 
     Attributes:
-        name: The word for `--nodes`.
-        faults: Whether its nodes can be paused, crashed and restarted.
-        limit: How many nodes there can be.
+        name: The value of `--nodes` that chooses this backend.
+        faults: True if its nodes can be paused, crashed and restarted.
+        limit: Largest number of nodes.
     """
 
     name: str
@@ -50,17 +51,17 @@ class Backend(Protocol):
     limit: int
 
     def headline(self) -> str:
-        """Say in a line what the nodes will be, without starting anything."""
+        """Describe the nodes in one line, without starting any."""
 
     def start(self, count: int) -> list[Node]:
-        """Start so many nodes together."""
+        """Start this number of nodes at the same time."""
 
     def close(self) -> None:
-        """Stop all of them."""
+        """Stop all nodes."""
 
 
 class LocalBackend:
-    """Processes on loopback."""
+    """Makes server processes on loopback."""
 
     name = "local"
     faults = True
@@ -71,11 +72,11 @@ class LocalBackend:
         self._servers: list[LocalServer] = []
 
     def headline(self) -> str:
-        """Name the program."""
+        """Return a line with the version and the path of the server program."""
         return f"local processes, {version_of(self._binary)} ({self._binary})"
 
     def start(self, count: int) -> list[Node]:
-        """Start processes together."""
+        """Start this number of processes at the same time."""
         servers = [LocalServer(binary=self._binary) for _ in range(count)]
         self._servers += servers
         with ThreadPoolExecutor(count) as threads:
@@ -88,7 +89,7 @@ class LocalBackend:
 
 
 class DockerBackend:
-    """Containers, by testcontainers."""
+    """Makes containers with testcontainers."""
 
     name = "docker"
     faults = True
@@ -101,11 +102,11 @@ class DockerBackend:
         self._nodes: list[ContainerNode] = []
 
     def headline(self) -> str:
-        """Name the image."""
-        return f"containers, {self._image.told}"
+        """Return a line about the image."""
+        return f"containers, {self._image.description}"
 
     def start(self, count: int) -> list[Node]:
-        """Start containers together: each takes half a second of waiting."""
+        """Start this number of containers at the same time. Each start waits for half a second."""
         from tests.support.containers import ContainerNode
 
         nodes = [ContainerNode(self._image.name) for _ in range(count)]
@@ -122,7 +123,9 @@ class DockerBackend:
 
 
 class UrlBackend:
-    """Servers that somebody else runs: they are flushed, and nothing else is done to them."""
+    """Hands out servers that are given by URL. Tests flush these servers, and do nothing else to
+    them.
+    """
 
     name = "urls"
     faults = False
@@ -132,45 +135,52 @@ class UrlBackend:
         self.limit = len(urls)
 
     def headline(self) -> str:
-        """Name the addresses."""
+        """Return a line with the addresses."""
         addresses = (urlsplit(url).netloc.rpartition("@")[2] for url in self._urls)
         return f"given by {NODES_ENV}: {', '.join(addresses)}"
 
     def start(self, count: int) -> list[Node]:
-        """Hand out the next `count`."""
+        """Return the next servers of the list as nodes."""
         from tests.support.url_node import UrlNode
 
         taken = [self._urls.pop(0) for _ in range(count)]
         return [UrlNode(url) for url in taken]
 
     def close(self) -> None:
-        """Nothing of ours to stop."""
+        """Do nothing, because this process started no server."""
 
 
 def choose(forced: str | None) -> Backend:
-    """Return the back end by its name, or the first that is there: given URLs, containers, local
-    processes.
+    """Return the backend with this name. Without a name, return the first available one.
+
+    The order is given URLs, containers, local processes.
+
+    Raises:
+        RuntimeError: The named backend is not available.
     """
     if urls := given_urls(forced):
         return UrlBackend(urls)
     if forced == "urls":
-        raise RuntimeError(f"--nodes=urls needs {NODES_ENV}, comma separated")
+        raise RuntimeError(f"--nodes=urls needs {NODES_ENV} with comma-separated URLs")
     if forced == "docker" or (forced is None and docker_answers()):
         if not docker_answers():
-            raise RuntimeError("--nodes=docker, but no Docker engine answers")
+            raise RuntimeError("--nodes=docker needs a Docker engine, and none answers")
         return DockerBackend()
     return LocalBackend()
 
 
 def given_urls(forced: str | None) -> list[str]:
-    """Return the URLs that `choose` would use, none when the nodes are to be anything else."""
+    """Return the URLs that `choose` would use, or none if it would return another backend."""
     if forced not in {None, UrlBackend.name}:
         return []
     return [url.strip() for url in os.environ.get(NODES_ENV, "").split(",") if url.strip()]
 
 
 def docker_answers() -> bool:
-    """Ask the Docker engine for a sign of life: quick, and without importing its client."""
+    """Return True if a Docker engine answers.
+
+    For most values of DOCKER_HOST, the check does not import the slow client of Docker.
+    """
     host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     parts = urlsplit(host)
     if parts.scheme not in {"unix", "tcp", "http"}:

@@ -1,4 +1,4 @@
-"""Drive an installed Chromium without a window, to measure pages as a reader sees them."""
+"""Control an installed Chromium without a window, to measure pages as a reader sees them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 _PIPES = 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1'
 _OPTIONS = (
     "--headless",
-    # The sandbox of Chromium refuses the user root. The pages are our own files.
+    # The sandbox of Chromium does not run as root. The pages are local files of this project.
     "--no-sandbox",
     "--disable-gpu",
     # Containers often have only 64 MB of shared memory.

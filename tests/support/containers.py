@@ -1,5 +1,6 @@
-"""Redis in containers, by testcontainers, from an image that is pulled or else made of the host's
-own server.
+"""Runs Redis in containers, with testcontainers.
+
+The image is pulled. If it cannot be pulled, it is built from the server program of this machine.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ __all__ = [
 
 IMAGE_ENV = "AIOREDLOCK_NG_TEST_IMAGE"
 REQUIRE_IMAGE = "AIOREDLOCK_NG_REQUIRE_IMAGE"
-"""Set to 1: an image that cannot be pulled is an error. No image is built in its place."""
+"""If this variable is 1, an image that cannot be pulled is an error. No image is built in its
+place.
+"""
 
 LABEL = "aioredlock-ng-tests"
 
@@ -57,22 +60,26 @@ _SERVER = [
     "--appendonly",
     "no",
 ]
-# A registry that gives nothing for so long is not one to wait for.
+# A pull fails if the registry sends nothing for so long.
 _PULL_STALL_SECONDS = 20
 
 
 @dataclass(frozen=True)
 class Image:
-    """The image that runs, and what to tell of it."""
+    """The image of the containers, with its description for the headline."""
 
     name: str
-    told: str
+    description: str
 
 
 @cache
 def image() -> Image:
-    """Return the configured image, pulled when it is not there; where it cannot be, one built from
-    the host's own server.
+    """Return the configured image, which is pulled if it is missing.
+
+    If it cannot be pulled, return an image that is built from the server program of this machine.
+
+    Raises:
+        RuntimeError: The image cannot be pulled, and `REQUIRE_IMAGE` is set.
     """
     wanted = os.environ.get(IMAGE_ENV, "redis:7")
     client = docker.from_env(timeout=_PULL_STALL_SECONDS)
@@ -90,7 +97,8 @@ def image() -> Image:
                         f"{REQUIRE_IMAGE}=1, but {wanted} cannot be pulled: {error}"
                     ) from error
                 built, version = _build(client)
-                # Processes that this one starts need not wait for the registry again.
+                # Child processes use the built image at once, and do not wait for the registry
+                # again.
                 os.environ[IMAGE_ENV] = built
                 return Image(
                     built,
@@ -134,19 +142,17 @@ def _build(client: docker.DockerClient) -> tuple[str, str]:
 
 
 def _libraries(program: Path) -> set[Path]:
-    """Return the shared libraries that a program loads, its loader among them, as the loader itself
-    tells.
-    """
-    told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    return {Path(word) for word in told.split() if word.startswith("/")}
+    """Return the loader and the shared libraries of a program, as `ldd` lists them."""
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return {Path(word) for word in listed.split() if word.startswith("/")}
 
 
 def _redis_container() -> type[RedisContainer]:
-    """Import testcontainers, which reads its environment at that moment.
+    """Import testcontainers, which reads its environment variables during the import.
 
-    Ryuk, its reaper, would need an image of its own; ours are removed by label. And where the tests
-    run in a container themselves, it would hand out the bridge's address, which is not where the
-    ports are bound.
+    Its reaper, Ryuk, would need an image of its own. These tests remove their containers by label
+    instead. If the tests themselves run in a container, testcontainers would return the address of
+    the bridge. But the ports are open on loopback only.
     """
     for name, value in {
         "TESTCONTAINERS_RYUK_DISABLED": "true",
@@ -177,11 +183,13 @@ class ContainerNode:
 
     @property
     def running(self) -> bool:
-        """Whether the container runs, paused or not."""
+        """True if the container runs, paused or not."""
         return self._container is not None and not self._down
 
     def start(self) -> Self:
-        """Make and start the container, or start it again, and wait until it answers."""
+        """Start a new container, or start the same container again, and wait until the server
+        answers.
+        """
         if self._container is not None:
             self._inner().start()
             self._down = False
@@ -191,8 +199,7 @@ class ContainerNode:
         for _ in range(10):
             self._port = free_port()
             container = RedisContainer(self._image, labels={LABEL: _owner()}).with_command(_SERVER)
-            # Not with_bind_ports, which would open a server without a password to the whole
-            # network.
+            # `with_bind_ports` would open a server without a password to the whole network.
             container.ports["6379"] = ("127.0.0.1", self._port)  # type: ignore[assignment]
             try:
                 container.start()
@@ -213,19 +220,19 @@ class ContainerNode:
         self._paused = True
 
     def resume(self) -> None:
-        """Thaw it; nothing happens when it is not frozen."""
+        """Let the container run on. Do nothing if it is not paused."""
         if self._paused:
             self._inner().unpause()
             self._paused = False
 
     def crash(self) -> None:
-        """Kill it (SIGKILL) and wait until it is gone."""
+        """Kill the container (SIGKILL), and wait until it has ended."""
         self._inner().kill()
         self._inner().wait()
         self._paused, self._down = False, True
 
     def restart(self) -> Self:
-        """Bring it back on its port, empty."""
+        """Start the container again on the same port, with an empty server."""
         self.resume()
         if not self._down:
             self.crash()
@@ -240,7 +247,7 @@ class ContainerNode:
         return self._raw().info()
 
     def command(self, *args: str) -> bytes:
-        """Send one command over a connection of its own; return a plain reply's payload."""
+        """Send one command over a connection of its own, and return the payload of the reply."""
         return self._raw().command(*args)
 
     def close(self) -> None:
@@ -272,8 +279,10 @@ class ContainerNode:
 
 
 def remove_leftovers() -> int:
-    """Remove containers of this machine's earlier test processes that are gone, as after a kill;
-    return how many.
+    """Remove the containers of earlier test processes of this machine that no longer run.
+
+    Returns:
+        The number of removed containers.
     """
     client = docker.from_env()
     removed = 0
@@ -283,7 +292,7 @@ def remove_leftovers() -> int:
         ):
             host, _, process = container.labels[LABEL].rpartition("/")
             if host == socket.gethostname() and not Path(f"/proc/{process}").exists():
-                # Another process of ours may be at it too.
+                # Another test process may remove the same container at the same time.
                 with contextlib.suppress(docker.errors.APIError):
                     container.remove(force=True, v=True)
                     removed += 1
@@ -293,5 +302,6 @@ def remove_leftovers() -> int:
 
 
 def _owner() -> str:
-    # The host too: processes that share an engine need not share a process table.
+    # The label has the host too, because processes with one Docker engine may have several process
+    # tables.
     return f"{socket.gethostname()}/{os.getpid()}"

@@ -1,5 +1,6 @@
-"""Where coverage is not to follow: tests that compute a lot, and processes, whose lines of our
-package other tests run too.
+"""Excludes some tests and child processes from the measurement of coverage.
+
+These tests compute for a long time. Other tests run the same lines of the package.
 """
 
 from __future__ import annotations
@@ -35,17 +36,19 @@ _CROWDS = {
     "test_no_waiter_sleeps_beside_a_free_lock",
     "test_the_cost_and_the_shares_of_a_crowd_do_not_depend_on_its_size",
 }
-"""Tests of many seconds in files whose other tests are short."""
+"""Tests that take many seconds, in files whose other tests are short."""
 
 _TRACED = "[cancel-again-and-again-"
-"""One kind of cancellation is measured: only these tests run what follows a cancellation earlier in
-the same tick.
+"""Part of the names of the cancellation tests that are measured.
+
+Only these tests run the code that follows an earlier cancellation in the same tick.
 """
 
 
 def untraced(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return an environment, this process's as a rule, without what has a Python started with it
-    measure its coverage.
+    """Return an environment in which a new Python process does not measure its coverage.
+
+    The result is a copy of `environ`, without the variables of coverage.
     """
     return {
         name: value
@@ -56,10 +59,10 @@ def untraced(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Run a test without the tracer if it is one of those that compute a lot.
+    """Run a test without the tracer if the test computes for a long time.
 
-    Not by pytest-cov's own marker: in a worker of pytest-xdist it ends one tracer, and another goes
-    on that coverage has started with the process.
+    The marker of pytest-cov is not enough. In a worker of pytest-xdist, this marker ends one
+    tracer, and the tracer that coverage started with the process goes on.
     """
     tracer = sys.gettrace()
     measured = item.config.pluginmanager.hasplugin("_cov")

@@ -1,4 +1,4 @@
-"""Waits for what is to happen; never for a length of time in the hope that it has."""
+"""Waits for a condition, and never for a fixed length of time."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ async def eventually(condition: Callable[[], T], within: float = ..., every: flo
 async def eventually(
     condition: Callable[[], Any], within: float = 30.0, every: float = 0.005
 ) -> Any:
-    """Ask `condition` (plain or async) until its answer is true, and return that; fail after
-    `within` seconds.
+    """Wait until `condition` (plain or async) returns a true value, and return this value.
 
-    Patience costs nothing where it comes true, and reconnecting alone may take five seconds on a
-    busy machine. A key that is to be deleted must not expire sooner: give it a longer ttl.
+    A long limit costs no time when the condition comes true, and reconnecting alone may take five
+    seconds on a busy machine. If the condition is the deletion of a key, the ttl of the key must be
+    longer than `within`. Otherwise the key may simply expire.
 
-    Bounded by the real clock too, so that it ends on a virtual loop whose time stands still.
+    The limit also counts in real time, because the time of a virtual loop may stand still.
+
+    Raises:
+        AssertionError: The condition did not come true within `within` seconds.
     """
     loop = asyncio.get_running_loop()
     end, real_end = loop.time() + within, time.monotonic() + within
@@ -41,7 +44,7 @@ async def eventually(
             return value
         if loop.time() > end or time.monotonic() > real_end:
             raise AssertionError(
-                f"not within {within} s: {inspect.getsource(condition).strip()};"
+                f"not true within {within} s: {inspect.getsource(condition).strip()};"
                 f" last answer {value!r}"
             )
         await asyncio.sleep(every)

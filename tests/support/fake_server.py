@@ -1,5 +1,6 @@
-"""A server on loopback that answers as a test says: what no real server says, or none that can be
-had here.
+"""A server on loopback that gives the answers of a test.
+
+Tests use it for answers that no real server gives, or only servers that are not available.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "FakeServer", "bulk"]
 
 Answer = bytes | Callable[[list[bytes]], bytes]
-"""A reply in the wire's format, or how it is made from the words of the command."""
+"""A reply in wire format, or a function that makes the reply from the words of the command."""
 
 
 def bulk(text: str) -> bytes:
-    """Return a text in the wire's format."""
+    """Return a text as a bulk string in wire format."""
     data = text.encode()
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 class FakeServer:
-    """Answers the handshake like a Redis of some version, and anything else with an error, unless
-    told otherwise.
+    """Answers the handshake like a Redis server. Another command gets an error, unless the test has
+    an answer for it.
 
     Args:
-        version: In INFO.
-        **answers: By the command's name in lower case.
+        version: The version in the answer to INFO.
+        **answers: Answers by the name of the command in lower case.
 
     Attributes:
         asked: The words of every command so far.
@@ -57,13 +58,13 @@ class FakeServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The TCP port of the server."""
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     @property
     def url(self) -> str:
-        """Without credentials."""
+        """The URL of the server, without credentials."""
         return f"redis://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:

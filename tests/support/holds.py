@@ -1,4 +1,4 @@
-"""Workers that want the same names again and again, and how often and how late each was served."""
+"""Runs workers that acquire the same names again and again, and records their holds and waits."""
 
 from __future__ import annotations
 
@@ -27,26 +27,32 @@ class Holds:
 
     @property
     def longest(self) -> float:
-        """The longest wait of all."""
+        """The longest wait of all workers, in seconds."""
         return max(self.waits.values())
 
 
 async def holds(
     work: dict[str, tuple[Process, tuple[str, ...]]], hold: float, seconds: float
 ) -> Holds:
-    """Let each worker want its lock again as soon as it gave it up."""
-    loop = asyncio.get_running_loop()
-    end, told = loop.time() + seconds, Holds()
+    """Let each worker acquire its lock again as soon as it has released the lock.
 
-    async def again(who: str, process: Process, names: tuple[str, ...]) -> None:
+    Args:
+        work: For each worker its process and the names of its lock.
+        hold: Seconds of each hold.
+        seconds: Seconds after which no worker acquires again.
+    """
+    loop = asyncio.get_running_loop()
+    end, result = loop.time() + seconds, Holds()
+
+    async def again(worker: str, process: Process, names: tuple[str, ...]) -> None:
         while loop.time() < end:
             began = loop.time()
             async with process.lock(*names):
-                told.counts[who] += 1
-                told.waits[who] = max(told.waits.get(who, 0.0), loop.time() - began)
+                result.counts[worker] += 1
+                result.waits[worker] = max(result.waits.get(worker, 0.0), loop.time() - began)
                 await asyncio.sleep(hold)
 
     async with asyncio.TaskGroup() as group:
-        for who, (process, names) in work.items():
-            group.create_task(again(who, process, names))
-    return told
+        for worker, (process, names) in work.items():
+            group.create_task(again(worker, process, names))
+    return result

@@ -1,4 +1,4 @@
-"""A proxy that forwards RESP3 and replaces the replies that a test wants to be lies."""
+"""A proxy that forwards RESP3, and replaces the replies that a test chooses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["TRUTH", "Liar", "encoded"]
 
 TRUTH: Any = object()
-"""Returned by a test's `reply`: the server's own reply passes."""
+"""The value that a test's `reply` returns to forward the server's own reply."""
 
 _NAMES = {script.sha: script.name for script in SCRIPTS} | {
     script.source: script.name for script in SCRIPTS
@@ -32,12 +32,14 @@ class _ServerError(Exception):
 
 
 class Liar:
-    """`async with Liar(server.url, reply) as liar:` and give `liar.url` to the manager.
+    """A proxy in front of one server, with some false replies.
+
+    Use `async with Liar(server.url, reply) as liar:`, and give `liar.url` to the manager.
 
     Args:
-        url: The honest server.
-        reply: Called with the name of a script, or of another command in lower case, and the true
-            reply; returns `TRUTH` or what to say instead.
+        url: URL of the real server.
+        reply: Called with the name of a script, or of another command in lower case, and with the
+            true reply. Returns `TRUTH` or the false reply.
 
     Attributes:
         asked: The names of all commands so far.
@@ -103,13 +105,13 @@ class Liar:
             parser.feed(data)
             while (reply := parser.gets()) is not False:
                 if type(reply) is hiredis.PushNotification:
-                    # It stands in the place of the reply.
+                    # The server answers SUBSCRIBE with a push message in place of a reply.
                     if reply[0] == b"subscribe":
                         names.popleft()
                     sink.write(encoded(reply).replace(b"*", b">", 1))
                     continue
-                said = self.reply(names.popleft(), reply)
-                sink.write(encoded(reply if said is TRUTH else said))
+                chosen = self.reply(names.popleft(), reply)
+                sink.write(encoded(reply if chosen is TRUTH else chosen))
             await sink.drain()
 
 

@@ -1,4 +1,4 @@
-"""The event loops that a run can choose by `--loop`; never chooses one itself."""
+"""The event loops that the option `--loop` can choose."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ KINDS = ("plain", "debug", "eager", "uvloop")
 
 
 def factory(kind: str, *, virtual: bool) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes the loop for one test; a virtual clock takes the place of uvloop, which has
-    no other clock.
+    """Return a function that makes the event loop of one test.
+
+    If `virtual` is True, the loop has a virtual clock. uvloop has no virtual clock, so another loop
+    takes its place.
     """
 
     def make() -> asyncio.AbstractEventLoop:
@@ -26,7 +28,7 @@ def factory(kind: str, *, virtual: bool) -> Callable[[], asyncio.AbstractEventLo
         if kind == "debug":
             loop.set_debug(True)
         if kind == "eager":
-            # Python 3.11 has no such factory.
+            # Python 3.11 has no eager tasks.
             factory = asyncio.eager_task_factory  # type: ignore[attr-defined,unused-ignore]
             loop.set_task_factory(factory)
         return loop
@@ -41,8 +43,8 @@ def _real(kind: str) -> asyncio.AbstractEventLoop:
 
     class Loop(uvloop.Loop):
         def close(self) -> None:
-            # Where its warning of a handle left open is an error, uvloop loses count of its handles
-            # and never returns.
+            # uvloop warns of handles that are still open. If this warning is an error, uvloop
+            # counts its handles wrongly, and `close` never returns.
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", ResourceWarning)
                 super().close()

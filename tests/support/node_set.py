@@ -1,4 +1,4 @@
-"""The nodes that a test gets, whatever they run on; never creates one."""
+"""The nodes that a test gets. Other modules make the nodes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ if TYPE_CHECKING:
 __all__ = ["OWN", "Node", "NodeSet", "keys_on", "locks_on", "trust"]
 
 OWN = "aioredlock_ng:"
-"""How the library's own keys begin: a node's marker and its fence counters, which stay when every
-lock is gone.
+"""Prefix of the library's own keys, which are no locks.
+
+The marker and the fence counters of a node have this prefix. They stay when every lock is gone.
 """
 
 
 class Node(Protocol):
     """One real server.
 
-    Every method blocks for some milliseconds, which a node that is paused does too.
+    Every method blocks the event loop for some milliseconds.
     """
 
     @property
@@ -28,22 +29,22 @@ class Node(Protocol):
 
     @property
     def running(self) -> bool:
-        """Whether the server exists, paused or not."""
+        """True if the server process exists, paused or not."""
 
     def start(self) -> object:
-        """Start it when it is down."""
+        """Start the server if it is down."""
 
     def pause(self) -> None:
-        """Hang it: connections stay, nothing is answered."""
+        """Stop the server process. Its connections stay open without answers."""
 
     def resume(self) -> None:
-        """Let it run on; nothing happens when it is not paused."""
+        """Let the server run on. Do nothing if it is not paused."""
 
     def crash(self) -> None:
-        """Kill it."""
+        """Kill the server."""
 
     def restart(self) -> object:
-        """Bring it back on its address, empty."""
+        """Start the server again on its address, empty."""
 
     def wipe(self) -> None:
         """Delete every key."""
@@ -52,11 +53,11 @@ class Node(Protocol):
         """Return the server's INFO."""
 
     def command(self, *args: str) -> bytes:
-        """Send one command over a connection of its own; return a plain reply's payload."""
+        """Send one command over a connection of its own, and return the payload of the reply."""
 
 
 class NodeSet:
-    """Independent nodes in a fixed order, empty and running when a test gets them."""
+    """Independent nodes in a fixed order. A test gets them empty and running."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = list(nodes)
@@ -67,11 +68,11 @@ class NodeSet:
         return [node.url for node in self._nodes]
 
     def pause(self, index: int) -> None:
-        """Hang one node (SIGSTOP): connections stay, nothing is answered."""
+        """Stop one node (SIGSTOP). Its connections stay open without answers."""
         self._nodes[index].pause()
 
     def resume(self, index: int) -> None:
-        """Let a hung node run on; it answers what was sent meanwhile."""
+        """Let a stopped node run on. The node then answers the requests of the meantime."""
         self._nodes[index].resume()
 
     def crash(self, index: int) -> None:
@@ -79,11 +80,11 @@ class NodeSet:
         self._nodes[index].crash()
 
     def restart(self, index: int) -> None:
-        """Bring one node back on its address, empty."""
+        """Start one node again on its address, empty."""
         self._nodes[index].restart()
 
     def wipe(self, index: int | None = None) -> None:
-        """Delete every key of one node, or of all."""
+        """Delete every key of one node, or of all nodes."""
         for node in self._nodes if index is None else [self._nodes[index]]:
             node.wipe()
 
@@ -103,14 +104,14 @@ class NodeSet:
                 node.start()
 
     def keys(self) -> list[set[str]]:
-        """Return the names of each node's locks in database 0: what a test leaves behind, or must
-        not.
-        """
+        """Return for each node the names of the locks in database 0."""
         return [locks_on(node) for node in self._nodes]
 
     def left(self) -> list[set[str]]:
-        """Return the names of each node's keys in database 0 that do not stay for ever: of locks,
-        queues and labels.
+        """Return for each node the names of all keys in database 0, except the marker and the fence
+        counters.
+
+        The remaining keys belong to locks, queues and labels.
         """
         return [keys_on(node) - {f"{OWN}marker", f"{OWN}fences"} for node in self._nodes]
 
@@ -130,7 +131,7 @@ def trust(node: Node) -> None:
 
 
 def locks_on(node: Node) -> set[str]:
-    """Return the names of a node's keys in database 0, but for the library's own."""
+    """Return the names of a node's keys in database 0, except the library's own keys."""
     return {name for name in keys_on(node) if not name.startswith(OWN)}
 
 

@@ -1,9 +1,8 @@
-"""The Python blocks of a page, as they are run: against real nodes in place of the addresses that
-the page names.
+"""Runs the Python blocks of a page. Real nodes take the place of the addresses that the page names.
 
 A comment `<!-- before … -->` right above a block holds code that runs before the block. A comment
-`<!-- after … -->` right below a block holds code that runs after the block and checks its
-promises. Readers of the page see neither comment. This module starts no node.
+`<!-- after … -->` right below a block holds code that runs after the block and checks its promises.
+Readers of the page see neither comment. This module starts no node.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ADDRESS = re.compile(r"redis://[\w.]+(?::\d+)?")
 
 @dataclass(frozen=True)
 class Block:
-    """One example, as it is run; line numbers are those of the page."""
+    """One example, with the code of its comments. Line numbers are those of the page."""
 
     page: Path
     line: int
@@ -42,12 +41,12 @@ class Block:
 
     @property
     def id(self) -> str:
-        """Which one it is, for the name of a test."""
+        """The page and the line, for the name of a test."""
         return f"{self.page.stem}-line-{self.line}"
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return a page's Python blocks, each with what the comments around it add."""
+    """Return the Python blocks of a page, each with the code of the comments around it."""
     text = page.read_text(encoding="utf-8")
     found = []
     for match in BLOCK.finditer(text):
@@ -66,9 +65,10 @@ async def run(
     monkeypatch: pytest.MonkeyPatch,
     names: dict[str, Any] | None = None,
 ) -> None:
-    """Run a block among these names, which it adds to.
+    """Run a block with these global names. The block may add names.
 
-    The environment names the nodes too; no lock's key may be left.
+    The environment variable AIOREDLOCK_NG_NODES also has the URLs of the nodes. The block must
+    leave no lock behind.
     """
     urls: dict[str, str] = {}
 
@@ -83,4 +83,4 @@ async def run(
     done = eval(code, {"__name__": block.page.stem.lower()} if names is None else names)
     if inspect.isawaitable(done):
         await done
-    assert nodes.keys() == [set()] * len(nodes), "the example leaves its key behind"
+    assert nodes.keys() == [set()] * len(nodes), "the example leaves the key of a lock behind"

@@ -1,5 +1,6 @@
-"""Nodes that live for the whole run, lent to one test at a time: empty and running when lent,
-mended when given back.
+"""Lends nodes to one test at a time. The nodes live for the whole run.
+
+A test gets the nodes empty and running. After the test, all nodes run and answer again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["Pool", "VersionPools"]
 
 
 class Pool:
-    """The nodes of one back end; none is started before one is asked for."""
+    """The nodes of one backend. A node is started when a test first needs it."""
 
     def __init__(self, choose: Callable[[], Backend]) -> None:
         self._choose = choose
@@ -51,19 +52,19 @@ class Pool:
             lent.restore()
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Stop the nodes that were started."""
         if self._backend is not None:
             self._backend.close()
 
 
 class VersionPools:
-    """A pool of local processes per server version."""
+    """A pool of local processes for each server version."""
 
     def __init__(self) -> None:
         self._pools: dict[ServerVersion, Pool] = {}
 
     def of(self, version: ServerVersion) -> Pool:
-        """Return that version's pool."""
+        """Return the pool of this version."""
         return self._pools.setdefault(version, Pool(lambda: LocalBackend(version.binary)))
 
     def __enter__(self) -> Self:

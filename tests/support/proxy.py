@@ -1,5 +1,6 @@
-"""A TCP proxy in front of one node that delays, stalls, cuts and refuses; never looks at what it
-carries.
+"""A TCP proxy in front of one node, which delays, stalls, cuts and refuses connections.
+
+The proxy does not read the commands and replies.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ __all__ = ["Direction", "Proxy"]
 
 
 class Direction:
-    """One way through the proxy, for all its connections.
+    """One direction through the proxy, for all its connections.
 
     Attributes:
-        delay: Seconds that every byte is late; the order stays and the rate is unbounded.
-        held: Whether something has come since `stall`, and is held back.
+        delay: Seconds by which every byte is late. The order stays, and the rate has no limit.
+        held: True if bytes have come since `stall`, and are held back.
     """
 
     def __init__(self) -> None:
@@ -33,16 +34,16 @@ class Direction:
         self.held = False
 
     def stall(self) -> None:
-        """Hold back everything from now on, as a network does that drops every packet."""
+        """Hold back all bytes from now on, like a network that drops every packet."""
         self._open.clear()
 
     def flow(self) -> None:
-        """Deliver what was held back, and go on."""
+        """Deliver the bytes that were held back, and all later bytes."""
         self.held = False
         self._open.set()
 
     async def carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        """Copy one connection's bytes until its source ends."""
+        """Copy the bytes of one connection until its source ends."""
         pending: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         delivering = asyncio.create_task(self._deliver(pending, sink))
         try:
@@ -73,12 +74,15 @@ class Direction:
 
 
 class Proxy:
-    """`async with Proxy(node.url) as proxy:` and give `proxy.url` to whom the trouble is meant for.
+    """A proxy in front of one node.
+
+    Use `async with Proxy(node.url) as proxy:`, and give `proxy.url` to the client that gets the
+    faults.
 
     Attributes:
-        to_server: The way of requests.
-        to_client: The way of replies.
-        accepted: How many connections were accepted so far.
+        to_server: The direction of requests.
+        to_client: The direction of replies.
+        accepted: Number of connections that were accepted so far.
     """
 
     def __init__(self, url: str) -> None:
@@ -93,47 +97,47 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """The node's URL with the proxy's address in it."""
+        """The URL of the node, with the address of the proxy."""
         user = f"{self._parts.netloc.rpartition('@')[0]}@" if "@" in self._parts.netloc else ""
         return urlunsplit(self._parts._replace(netloc=f"{user}127.0.0.1:{self._port}"))
 
     @property
     def port(self) -> int:
-        """The proxy's own TCP port, the same over `refuse` and `accept`."""
+        """The TCP port of the proxy. It stays the same over `refuse` and `accept`."""
         return self._port
 
     @property
     def connections(self) -> int:
-        """How many connections are open now."""
+        """Number of connections that are open now."""
         return len(self._carriers)
 
     def lead_to(self, url: str) -> None:
-        """Connect to another server from now on, as a name does that was given another address."""
+        """Connect to another server from now on, as if a host name had got another address."""
         self._parts = urlsplit(url)
 
     def delay(self, seconds: float) -> None:
-        """Make both ways `seconds / 2` late, which adds `seconds` to every round trip."""
+        """Delay both directions by `seconds / 2`, which adds `seconds` to every round trip."""
         self.to_server.delay = self.to_client.delay = seconds / 2
 
     def stall(self) -> None:
-        """Hold back both ways; connections stay."""
+        """Hold back the bytes of both directions. Connections stay open."""
         self.to_server.stall()
         self.to_client.stall()
 
     def flow(self) -> None:
-        """Let both ways flow again."""
+        """Let the bytes of both directions flow again."""
         self.to_server.flow()
         self.to_client.flow()
 
     def cut(self) -> None:
-        """Reset every open connection; new ones are accepted."""
+        """Reset every open connection. New connections are accepted."""
         for writer in self._writers:
             writer.transport.abort()
         for task in self._carriers:
             task.cancel()
 
     async def refuse(self) -> None:
-        """Reset every open connection and refuse new ones."""
+        """Reset every open connection, and refuse new ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -141,7 +145,7 @@ class Proxy:
         await self._ended()
 
     async def accept(self) -> None:
-        """Listen (again), on the same port."""
+        """Accept connections, always on the same port."""
         while self._server is None:
             port = self._port or free_port()
             try:
@@ -191,13 +195,13 @@ class Proxy:
             asyncio.create_task(self.to_client.carry(inner, writer)),
         ]
         try:
-            # One end that closes closes the other: a half-open connection is nothing that Redis
-            # has.
+            # If one end closes, the other end is closed too. Redis has no half-open connections.
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for way in ways:
                 way.cancel()
-            # Both before anything is awaited: a cut may come while this connection ends by itself.
+            # Both ends are closed before the first `await`, because a cut may cancel this task
+            # there.
             for end in (writer, outer):
                 end.close()
             await asyncio.gather(*ways, return_exceptions=True)

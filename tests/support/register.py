@@ -1,5 +1,6 @@
-"""Catches two holders at the same time, in one process or in several, by a file that all of them
-map; it prevents nothing.
+"""Detects two holders at the same time, in one process or in several.
+
+All holders map the same file. The register prevents no overlap.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ _NOBODY = 0
 
 
 class Register:
-    """Records the number of the holder and counts overlaps.
+    """Records the number of the holder, and counts overlaps.
 
-    A holder that enters beside another holder overlaps with it. So does a holder that leaves and
-    finds the number of another holder.
+    An overlap is counted if a holder enters beside another holder. An overlap is also counted if a
+    holder leaves and finds the number of another holder.
 
     Args:
-        path: A file that all holders share. It is made if it is missing.
+        path: A file that all holders share. The file is made if it is missing.
 
     Attributes:
-        overlaps: How many this process has seen.
+        overlaps: Number of overlaps that this process has seen.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,13 +41,13 @@ class Register:
         self._cell = memoryview(self._map).cast("q")
 
     def enter(self, who: int) -> None:
-        """`who`, never 0, has the lock."""
+        """Record that the holder with the number `who` has the lock. The number is never 0."""
         if self._cell[0] != _NOBODY:
             self.overlaps += 1
         self._cell[0] = who
 
     def leave(self, who: int) -> None:
-        """`who` is about to give it back."""
+        """Record that the holder with the number `who` is about to release the lock."""
         if self._cell[0] != who:
             self.overlaps += 1
         self._cell[0] = _NOBODY

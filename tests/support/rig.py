@@ -1,5 +1,6 @@
-"""Managers over in-memory servers on a virtual clock; never opens a connection and never waits for
-real.
+"""Managers over in-memory servers, on a virtual clock.
+
+No code of a rig opens a connection, or waits for real time.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["NODE_TIMEOUT", "WAY", "Process", "Rig", "occupied"]
 
 WAY = 0.001
-"""Seconds that each way of each command takes unless a test says otherwise."""
+"""Seconds that each command and each reply takes, unless a test sets another time."""
 
 NODE_TIMEOUT = 0.1
-"""The default of `Redlock`."""
+"""The default `node_timeout` of `Redlock`, in seconds."""
 
 
 def occupied(lines: Lines) -> list[Line[LeaseRecord]]:
@@ -41,7 +42,7 @@ def occupied(lines: Lines) -> list[Line[LeaseRecord]]:
 
 
 class Process:
-    """One manager with its connections, as one process of a fleet would have."""
+    """One manager with its connections, like one process of a fleet."""
 
     def __init__(self, redlock: Redlock, nodes: list[MemoryNode]) -> None:
         self.redlock = redlock
@@ -49,7 +50,9 @@ class Process:
         self.lock = redlock.lock
 
     def questions(self) -> list[Command]:
-        """Return the list of the commands that the process sends from now on, node by node."""
+        """Return a list that gets the commands that the process sends from now on, once for each
+        node.
+        """
         asked: list[Command] = []
         for node in self.nodes:
 
@@ -63,11 +66,12 @@ class Process:
 
 
 class Rig:
-    """Some servers and the processes that use them; faults hit the server as every process sees it.
+    """Some servers, and the processes that use them. All processes see the faults of a server.
 
     Attributes:
-        servers: The memory of each.
-        ways: Seconds that one way to each server takes; may be changed at any time.
+        servers: The memory of each server.
+        ways: Seconds that one way to each server takes. A test may change them at any time.
+        processes: All managers, with their connections.
     """
 
     def __init__(self, count: int = 3) -> None:
@@ -80,15 +84,19 @@ class Rig:
     async def process(
         self, *, near: int | None = None, away: float = 1.0, **options: Any
     ) -> Process:
-        """Open one more manager, so many times as far `away`, or `near` a server: its ways there
-        are a fifth as long.
+        """Open one more manager.
+
+        Args:
+            near: Index of a server to which the ways are a fifth as long.
+            away: Factor by which all ways are longer.
+            **options: Options of `Redlock`.
         """
         process = self.new_process(near=near, away=away, **options)
         await process.redlock.open()
         return process
 
     def new_process(self, *, near: int | None = None, away: float = 1.0, **options: Any) -> Process:
-        """Make one more manager, not yet open; `near` and `away`: see `process`."""
+        """Make one more manager, which is not open yet. The arguments are those of `process`."""
         shares = [away / 5 if index == near else away for index in range(len(self.servers))]
         nodes = [
             MemoryNode(server, lambda i=i: self.ways[i] * shares[i])  # type: ignore[misc]
@@ -103,14 +111,16 @@ class Rig:
         return process
 
     def hang(self, *indexes: int) -> None:
-        """Let servers stop executing; what is sent waits for them."""
+        """Stop servers from executing commands. Commands that are sent to them wait."""
         for index in indexes:
             self._hung.add(index)
             for process in self.processes:
                 process.nodes[index].hang()
 
     def resume(self, *indexes: int) -> None:
-        """Let servers go on (none named: all that hang), in the order in which they were asked."""
+        """Let these servers, or all that hang, execute the waiting commands in the order of
+        sending.
+        """
         for index in indexes or tuple(self._hung):
             self._hung.discard(index)
             for process in self.processes:
@@ -123,30 +133,30 @@ class Rig:
                 process.nodes[index].disconnect()
 
     def connect(self, *indexes: int) -> None:
-        """Bring the connections back."""
+        """Connect every process to these servers again."""
         for process in self.processes:
             for index in indexes:
                 process.nodes[index].connect()
 
     def stop(self, *indexes: int) -> None:
-        """Shut servers down, without loss of memory."""
+        """Shut servers down. They keep their memory."""
         for index in indexes:
             self.servers[index].up = False
         self.disconnect(*indexes)
 
     def start(self, *indexes: int) -> None:
-        """Bring them up again."""
+        """Start servers again."""
         for index in indexes:
             self.servers[index].up = True
         self.connect(*indexes)
 
     def refuse(self, words: str | None, *indexes: int) -> None:
-        """Let servers refuse everything with these words; None: no longer."""
+        """Let servers refuse all commands with this message. None ends the refusals."""
         for index in indexes:
             self.servers[index].refuses = words
 
     def keys(self) -> list[set[bytes]]:
-        """The keys of each server."""
+        """Return the keys of each server."""
         return [set(server.keys()) for server in self.servers]
 
     def values(self, key: bytes) -> list[bytes | None]:
@@ -175,7 +185,7 @@ class Rig:
         return not any(self.keys())
 
     async def close(self) -> None:
-        """Close every manager; servers that hang go on first."""
+        """Let all servers execute again, and close every manager."""
         self.resume()
         for process in self.processes:
             await process.redlock.aclose()

@@ -1,4 +1,4 @@
-"""Collects every text by which an error may be shown; it raises nothing."""
+"""Collects every text in which an error may be shown."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ __all__ = ["everything_said"]
 
 
 def everything_said(error: BaseException) -> str:
-    """Return what an error and all errors behind it say, by `str`, `repr` and traceback, suppressed
-    contexts too.
+    """Return all texts of an error and of the errors behind it: `str`, `repr` and traceback.
+
+    Suppressed contexts are included.
     """
     said, seen, left = [], set(), [error]
     while left:

@@ -1,8 +1,7 @@
-"""An engine's "thread" that runs on the loop of its callers: two loops in one, step by step, with a
-virtual clock.
+"""Runs an engine with `thread=True` on the loop of its callers, with a virtual clock.
 
-Calls and results cross by the same code as between two threads. Only the order in which the steps
-of both sides run is fixed, so a test can interrupt a call at every one of them.
+Calls and results take the same code as between two threads. But the order of the steps of both
+sides is fixed. So a test can interrupt a call at each of its steps.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ class SameLoop(EngineThread):
 
     @property
     def here(self) -> bool:
-        """Whether the code that runs now would run on the engine's thread: its posts, and the tasks
-        that it makes for calls.
+        """True if the running code belongs to the engine: a posted callback, or a task that was
+        made for a call.
         """
         try:
             return self._posted > 0 or asyncio.current_task() in callers
@@ -54,8 +53,8 @@ class SameLoop(EngineThread):
         super().post(self._run, callback, *arguments)
 
     def run(self, make: Callable[[], Any], undo: object = None, *, to_end: bool = False) -> Any:
-        # Callbacks posted before run first. The coroutine must not wait, because no other callback
-        # would run meanwhile.
+        # Callbacks that were posted before run first. The coroutine must not wait, because no other
+        # callback would run meanwhile.
         self._inbox._run()
         self._posted += 1
         try:

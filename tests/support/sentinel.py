@@ -1,5 +1,6 @@
-"""A primary, its replica and a Sentinel that watches them, on loopback; a failover is real and
-takes about a second.
+"""A primary, its replica, and a Sentinel that watches them, on loopback.
+
+A failover is real, and takes about a second.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ __all__ = ["SentinelSet"]
 
 
 class SentinelSet:
-    """`with SentinelSet() as watched:` then
+    """A primary, its replica and their Sentinel.
+
+    Use `with SentinelSet() as watched:`, and then
     `redis.asyncio.Sentinel([watched.address]).master_for(watched.name)`.
 
     Attributes:
-        name: The service's name.
+        name: The name of the service.
         primary: The first primary.
         replica: The server that takes over.
     """
@@ -40,17 +43,18 @@ class SentinelSet:
         self._port = free_port()
         self._folder = Path(tempfile.mkdtemp(prefix="sentinel-"))
         self._child: Child | None = None
-        # A replica would otherwise wait five seconds for others to share the transfer.
+        # Without this option, the transfer begins five seconds later, so that other replicas can
+        # share it.
         self.primary = LocalServer(["--repl-diskless-sync-delay", "0"])
         self.replica = LocalServer()
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where the Sentinel listens."""
+        """Host and port of the Sentinel."""
         return "127.0.0.1", self._port
 
     def failover(self) -> None:
-        """Kill the primary, and return when the Sentinel names the replica and that one takes
+        """Kill the primary. Return when the Sentinel names the replica, and the replica accepts
         writes.
         """
         self.primary.crash()
@@ -70,7 +74,7 @@ class SentinelSet:
             f"sentinel failover-timeout {self.name} 2000\n"
         )
         self._child = Child([str(find_server()), str(config), "--sentinel"], self._folder / "log")
-        # It can only promote a replica that it has heard of.
+        # The Sentinel can only promote a replica that it has found.
         _await(lambda: self._asked()["num-slaves"] == "1")
         return self
 
@@ -87,8 +91,7 @@ class SentinelSet:
         shutil.rmtree(self._folder)
 
     def _asked(self) -> dict[str, str]:
-        # RESP2, and not the client's own method for it: the same flat list on every version of
-        # redis-py.
+        # With RESP2 and the plain command, every version of redis-py returns the same flat list.
         with redis.Redis(port=self._port, decode_responses=True, protocol=2) as client:
             answer = client.execute_command(  # type: ignore[no-untyped-call,unused-ignore]
                 "SENTINEL", "MASTER", self.name
@@ -104,5 +107,5 @@ def _await(condition: Callable[[], bool], within: float = 15.0) -> None:
                 return
         except redis.ConnectionError:
             pass
-        assert time.monotonic() < end, "the Sentinel's set did not come to the expected state"
+        assert time.monotonic() < end, "the Sentinel and its servers did not get ready in time"
         time.sleep(0.01)

@@ -1,7 +1,7 @@
-"""Finds every version of a server at hand, to run the contract suite on each; never fetches or
-starts one.
+"""Finds the versions of the server on this machine. The contract tests run on each of them.
 
-`tools/fetch_servers.py` fetches those that come inside PyPI wheels into `.cache/servers`.
+`tools/fetch_servers.py` puts the versions from PyPI wheels into `.cache/servers`. This module
+fetches no version, and starts no server.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from tests.support.backends import version_of
 __all__ = ["ServerVersion", "at_hand", "with_tls"]
 
 ONE_ENV = "AIOREDLOCK_NG_TEST_ONE_SERVER"
-"""Set: only the default server, for runs in which something else varies than the server."""
+"""If this variable is set, only the default server is used.
+
+Runs that vary another thing than the server set this variable.
+"""
 
 _FETCHED = Path(__file__).parents[2] / ".cache" / "servers"
 
 
 @dataclass(frozen=True)
 class ServerVersion:
-    """One server program and what it calls itself, such as "Valkey 9.1.2"."""
+    """One server program, with its name and version, such as "Valkey 9.1.2"."""
 
     name: str
     binary: Path
@@ -38,8 +41,9 @@ class ServerVersion:
 
 @cache
 def at_hand() -> tuple[ServerVersion, ...]:
-    """Return one server program per version, oldest first: the default one, those on `PATH`, and
-    those fetched.
+    """Return one server program for each version, oldest version first.
+
+    The candidates are the default program, the programs on `PATH`, and the fetched ones.
     """
     candidates = [find_server()]
     if not os.environ.get(ONE_ENV):
@@ -60,8 +64,9 @@ def at_hand() -> tuple[ServerVersion, ...]:
 
 @cache
 def with_tls() -> Path | None:
-    """Return a server program that was built with TLS, None when there is none: only then does it
-    contain a setting's name.
+    """Return a server program that was built with TLS, or None.
+
+    Only a program with TLS contains the name of a TLS setting.
     """
     return next(
         (

@@ -1,9 +1,8 @@
-"""Runs a coroutine again and again, each time interrupted one loop callback later; it knows nothing
-of locks.
+"""An event loop on which a test can interrupt a coroutine before each callback.
 
-Suspensions of one task are too coarse: between the cancellation of a task and its next step other
-callbacks run, among them answers of nodes. So every callback of the loop is an instant at which the
-interruption strikes.
+The points at which a task waits are not enough. Between the cancellation of a task and its next
+step, other callbacks run, for example for answers of nodes. So each callback of the loop is a
+possible instant of the interruption.
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["SteppedLoop"]
 
 _TICK = 1e-5
-"""Seconds that each round of the loop takes.
+"""Seconds that each iteration of the loop takes.
 
-An anyio scope that cancels again and again keeps the loop busy. Time must pass nevertheless.
+An anyio scope that cancels again and again keeps the loop busy. If iterations took no time, the
+virtual clock would stand still meanwhile.
 """
 
 
 class SteppedLoop(VirtualLoop):
-    """Counts its callbacks once `watch` was called, and runs a hook before each.
+    """Counts its callbacks after a call of `watch`, and runs a hook before each of them.
 
     Attributes:
         troubles: Exceptions of callbacks, and exceptions that were never retrieved.
@@ -45,7 +45,7 @@ class SteppedLoop(VirtualLoop):
         super()._run_once()  # type: ignore[misc]
 
     def watch(self, hook: Callable[[int], None] | None) -> None:
-        """Call `hook(n)` before the n-th callback from now on; None: no longer."""
+        """Call `hook(n)` before the n-th callback from now on. None ends these calls."""
         self._hook, self._steps = hook, 0
 
     def call_soon(  # type: ignore[override]

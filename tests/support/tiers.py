@@ -44,7 +44,7 @@ QUICK_FOLDERS = frozenset(
 )
 """Folders of tests that `make test` runs.
 
-The others start commands, long runs or environments of their own.
+The tests of other folders start commands, take long, or need environments of their own.
 """
 
 SPARSE = {
@@ -122,10 +122,10 @@ SPARSE = {
     "unit/test_replies.py"
     "::test_every_answer_of_a_server_to_a_script_is_read_or_counts_as_unknown": 3,
 }
-"""Tests with many cases. `make test` runs one case in so many.
+"""Tests with many cases. For a number n, `make test` runs only one of n cases.
 
-A number with no divisor in common with the lengths of crossed lists of cases leaves cases of each
-item of each list.
+If the cases are combinations of several lists, n should have no divisor in common with the lengths
+of these lists. Then each item of each list keeps some cases.
 """
 
 _TESTS = Path(__file__).parents[1]
@@ -141,7 +141,7 @@ def is_quick(path: Path, marks: Iterable[str]) -> bool:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Skip the folders without quick tests in the quick tier.
 
-    Each process would import their files.
+    Otherwise each process would import their files.
     """
     if (
         config.getoption("--tier") == "quick"
@@ -153,7 +153,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark all but some cases of the tests in `SPARSE` as `full`."""
+    """Mark most cases of the tests in `SPARSE` as `full`."""
     name = f"{item.path.relative_to(_TESTS).as_posix()}::{getattr(item, 'originalname', '')}"
     if name in SPARSE:
         collected = item.config.stash.setdefault(_COLLECTED, Counter())
@@ -174,7 +174,7 @@ def take_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def ends(cases: Sequence[object]) -> list[object]:
-    """Return the cases as parameters of a test, all but the first and the last of them marked
+    """Return the cases as parameters of a test. All but the first and the last case are marked
     `full`.
     """
     return [

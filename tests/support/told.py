@@ -1,4 +1,4 @@
-"""Collects what the library says about locks, and searches it for tokens and stored values."""
+"""Collects the texts of the library about locks, and searches them for tokens and stored values."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ VALUE = "classified: what the kitchen plans"
 
 
 class Told:
-    """All that the library says, in every form in which it may reach a log or another process.
+    """All texts of the library, in every form in which they may reach a log or another process.
 
-    `kinds` has the class of each event, record and error.
+    Attributes:
+        texts: All texts so far.
+        kinds: The class of each event, record and error.
     """
 
     def __init__(self) -> None:
@@ -33,7 +35,7 @@ class Told:
         self.kinds: set[type] = set()
 
     def __call__(self, thing: object) -> None:
-        """An event, a record or an error."""
+        """Add the texts of an event, a record or an error."""
         self.kinds.add(type(thing))
         self.texts += [str(thing), repr(thing), pickle.dumps(thing).decode("latin-1")]
         if isinstance(thing, BaseException):
@@ -41,15 +43,18 @@ class Told:
             self.texts += [repr(vars(thing)), *map(str, getattr(thing, "votes", ()))]
 
     async def by(self, call: Awaitable[object]) -> None:
-        """Add the text of the result of a call, or the error of the library that it raises."""
+        """Add the text of the result of a call, or of the error of the library that the call
+        raises.
+        """
         try:
             self.texts.append(repr(await call))
         except (RedlockError, AioredlockError, RuntimeError) as error:
             self(error)
 
     def assert_harmless(self, *tokens: str) -> None:
-        """Nothing beyond the beginning of a token, nothing of a value, and nothing that looks like
-        a whole token.
+        """Assert that the texts show at most six characters of each token and of the stored value.
+
+        No text may have a part that looks like a whole token.
         """
         text = "\n".join(self.texts)
         for secret in (TOKEN, VALUE, *tokens):

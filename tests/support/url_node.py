@@ -1,4 +1,4 @@
-"""A node that only has a URL; never pauses, stops or starts anything."""
+"""A node that is given by URL. No test pauses, stops or starts its server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["UrlNode"]
 
 
 class UrlNode:
-    """A server that somebody else runs."""
+    """A server that the tests did not start."""
 
     running = True
 
@@ -16,21 +16,21 @@ class UrlNode:
         self.url = url
 
     def start(self) -> None:
-        """It runs."""
+        """Do nothing, because the server runs."""
 
     def pause(self) -> None:
-        """Refuse."""
+        """Raise `NotImplementedError`."""
         raise _cannot("pause")
 
     def resume(self) -> None:
-        """It was never paused."""
+        """Do nothing, because the server was never paused."""
 
     def crash(self) -> None:
-        """Refuse."""
+        """Raise `NotImplementedError`."""
         raise _cannot("crash")
 
     def restart(self) -> None:
-        """Refuse."""
+        """Raise `NotImplementedError`."""
         raise _cannot("restart")
 
     def wipe(self) -> None:
@@ -43,8 +43,9 @@ class UrlNode:
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     def command(self, *args: str) -> bytes:
-        """Send one command over a connection of its own; return a plain reply's payload."""
-        # The newer protocol would turn numbers into objects, and so would the client's own methods.
+        """Send one command over a connection of its own, and return the payload of the reply."""
+        # RESP3 and the client's own methods would convert some replies, for example numbers, into
+        # Python objects.
         connection = redis.Redis.from_url(
             self.url, socket_timeout=5, single_connection_client=True, protocol=2
         )
@@ -60,4 +61,6 @@ class UrlNode:
 
 
 def _cannot(what: str) -> NotImplementedError:
-    return NotImplementedError(f"a given URL cannot {what}: mark the test with @pytest.mark.faults")
+    return NotImplementedError(
+        f"no test can {what} a node given by URL: mark the test with @pytest.mark.faults"
+    )

@@ -1,6 +1,4 @@
-"""An event loop whose clock jumps to the next timer: an hour of sleeps takes no time; it never
-waits for real.
-"""
+"""An event loop whose clock jumps to the next timer, so that an hour of sleeps takes no time."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Deadlock", "VirtualLoop"]
 
-# A thread that the test started may be about to wake the loop: only after this is there nothing
-# left to wait for.
+# A thread that the test started may wake the loop at any moment. So the loop reports a deadlock
+# only after this many seconds without an event.
 _GRACE = 1.0
 
 T = TypeVar("T")
@@ -23,9 +21,9 @@ Ts = TypeVarTuple("Ts")
 
 
 class Deadlock(RuntimeError):
-    """Every task waits and no timer is set: nothing can ever happen again.
+    """Every task waits, and no timer is set, so no task can ever run again.
 
-    The message lists who waits where.
+    The message lists the tasks, and the lines at which they wait.
     """
 
 
@@ -33,9 +31,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Virtual time starts at 1000.0 and passes only while nothing can run."""
 
     def __init__(self) -> None:
-        # Work in threads, whose end takes real time: the clock stands still until it comes.
+        # Number of calls that run in threads. The end of a call takes real time, so the clock
+        # stands still until then.
         self.threads = 0
-        # Not 0: code that takes 0.0 for "no time" would not be noticed.
+        # With 0.0 as the first time, tests would not notice code that takes 0.0 for "no time".
         self._now = 1000.0
         super().__init__(_Jumping(self))
 
@@ -44,7 +43,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once, as if the process had been stopped. Timers fire late."""
+        """Let time pass at once, as if the process had been stopped. Timers run late."""
         self._now += seconds
 
     def run_in_executor(
@@ -96,5 +95,8 @@ def _who_waits(loop: VirtualLoop) -> str:
         )
         waiting.append(f"  {task.get_name()} in {where}")
     return "\n".join(
-        [f"at {loop.time():.3f} nothing is ready and no timer is set; waiting:", *waiting]
+        [
+            f"at {loop.time():.3f} no callback is ready and no timer is set; waiting:",
+            *waiting,
+        ]
     )

@@ -1,7 +1,7 @@
-"""A run shared by several processes (pytest-xdist's `-n auto`): how many there are, and what they
-tell the one that prints.
+"""Runs of the suite in several processes (`-n auto` of pytest-xdist).
 
-No test knows of it: each process lends nodes of its own.
+This module chooses the number of worker processes, and passes their numbers of left-out tests to
+the controller. Tests are not affected, because each process has nodes of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ __all__ = [
 ]
 
 _MOST = 8
-"""Each process starts up to five nodes, and three of each server version."""
+"""Largest number of worker processes. Each of them starts up to five nodes, and three of each
+server version.
+"""
 
 _TAKEN_OUT = "taken_out"
 
@@ -40,16 +42,16 @@ class Options(Protocol):
 
 
 def is_shared(config: Options) -> bool:
-    """Whether this process hands the tests out to others."""
+    """True if this process gives the tests to worker processes."""
     return bool(config.getoption("numprocesses", None))
 
 
 def check(config: Options) -> None:
-    """Refuse to share nodes that are given.
+    """Refuse to share nodes that are given by URL.
 
     Raises:
-        pytest.UsageError: Every test flushes its nodes, and several processes would flush the same
-        ones.
+        pytest.UsageError: Several processes would flush the same nodes, because each test flushes
+            its nodes.
     """
     if is_shared(config) and given_urls(config.getoption("--nodes")):
         raise pytest.UsageError(
@@ -59,11 +61,10 @@ def check(config: Options) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: Options) -> int:
-    """More processes than processors, for tests also wait.
+    """Return the number of worker processes: more than processors, because tests also wait.
 
-    Only this process if all of them would flush the same nodes.
-
-    Tests of the quick tier wait as much as they compute. Many others start processes that compute.
+    If the nodes are given by URL, return 0, because all workers would flush the same nodes. Tests
+    of the quick tier wait as much as they compute. Many other tests start processes that compute.
     """
     if given_urls(config.getoption("--nodes")):
         return 0
@@ -84,13 +85,15 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """In the controller: count for the last line what the workers took out, and keep why; each took
-    out the same.
+    """Take over from a worker the number of left-out tests, and the reasons, for the controller's
+    last lines.
+
+    All workers leave out the same tests.
     """
     reporter = node.config.pluginmanager.get_plugin("terminalreporter")
     output = getattr(node, "workeroutput", {})
-    left_out.hear(node.config, output)
+    left_out.receive(node.config, output)
     taken_out = output.get(_TAKEN_OUT, 0)
     if reporter is not None and taken_out and "deselected" not in reporter.stats:
-        # Things with attributes: other plugins look for theirs.
+        # Other plugins read attributes of these objects.
         reporter.stats["deselected"] = [SimpleNamespace()] * taken_out

@@ -1,4 +1,4 @@
-"""Words for people: event logs, tables, totals; it decides nothing."""
+"""Texts that the command prints: event logs, plans and totals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.simulation.plan import Plan
     from tests.simulation.run import Outcome
 
-__all__ = ["Totals", "repeat", "tell_log", "tell_plan"]
+__all__ = ["Totals", "log_lines", "plan_lines", "repeat"]
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Totals:
     faults: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
-        """One run more."""
+        """Add the outcome of one run."""
         self.seeds += 1
         self.simulated += outcome.simulated
         self.acquired += outcome.acquired
@@ -43,7 +43,7 @@ class Totals:
         self.crowd = acquired + more[0], attempts + more[1], commands + more[2]
 
     def lines(self, seconds: float) -> list[str]:
-        """The totals, in words."""
+        """Return the totals as lines of text, for runs that took so many real seconds."""
         acquired, attempts, commands = self.crowd
         by_kind = ", ".join(f"{kind} {count:,}" for kind, count in self.faults.most_common())
         return [
@@ -55,19 +55,20 @@ class Totals:
             ),
             f"faults: {by_kind or 'none'}",
             (
-                f"longest wait beside what is free: {self.prompt:.2f} s,"
-                f" {self.slow:.2f} s where a look has to end it;"
-                f" most overtaken: {self.overtaken:+} beyond the number of waiters;"
-                f" most turns of the other side of a read-write lock: {self.turns};"
-                f" calm crowds: {acquired:,} acquisitions,"
+                f"longest wait for a free lock: {self.prompt:.2f} s,"
+                f" or {self.slow:.2f} s if a refresh has to end the wait;"
+                f" most later requests granted before a waiter:"
+                f" {self.overtaken:+} beyond the number of waiters;"
+                f" most grants to the other side of a read-write lock: {self.turns};"
+                f" crowds without faults: {acquired:,} acquisitions,"
                 f" {attempts / max(1, acquired):.2f} attempts and"
                 f" {commands / max(1, acquired):.2f} commands per node for each"
             ),
         ]
 
 
-def tell_plan(plan: Plan) -> list[str]:
-    """The settings of a run."""
+def plan_lines(plan: Plan) -> list[str]:
+    """Return the settings, the actions and the faults of a plan as lines of text."""
     return [
         (
             f"seed {plan.seed}: {plan.nodes} nodes, {plan.processes} processes, {plan.network},"
@@ -87,13 +88,13 @@ def _threads(plan: Plan) -> str:
     return f", thread=True{limit} in {' '.join(threaded)}" if threaded else ""
 
 
-def tell_log(log: Iterable[tuple[object, ...]]) -> list[str]:
-    """One line per event."""
+def log_lines(log: Iterable[tuple[object, ...]]) -> list[str]:
+    """Return one line of text for each event."""
     return [f"{at:12.6f} {' '.join(str(word) for word in words)}" for at, *words in log]
 
 
 def repeat(plan: Plan, whole: Plan, mutant: str | None) -> str:
-    """The command that repeats a run."""
+    """Return the command that repeats a run."""
     words = [f"python -m tests.simulation --seed {plan.seed}"]
     if len(plan.names) < len(whole.names):
         words.append(f"--keep {','.join(plan.names) or 'nothing'}")
