@@ -9,8 +9,6 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.replies import (
     ALL_OURS,
@@ -46,6 +44,7 @@ from aioredlock_ng._scripts.node_requests import (
 from aioredlock_ng._scripts.reader_kind import read_side
 from tests.contract.guarded import BOTH
 from tests.contract.test_sets_in_queues import Asked, Both, both
+from tests.support.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -642,7 +641,7 @@ def steps(rng: random.Random, count: int) -> Iterator[Command]:
                 yield READING.force_releasing(K, (b"1",), fence, (token, rng.choice(tokens)))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@spread("seed", range(40))
 async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(
     both: Both, seed: int
 ) -> None:
