@@ -116,6 +116,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if spread.arguments_of(metafunc):
         spread.parametrize(metafunc, versions, _version_id)
     elif versions:
+        versions = spread.chosen(metafunc, versions)
         metafunc.parametrize(
             "server_version", tiers.ends(versions), ids=[*map(_version_id, versions)]
         )

@@ -9,6 +9,8 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.replies import (
     ALL_OURS,
@@ -54,6 +56,12 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts import Command
 
 __all__ = ["both"]
+
+# The random steps below run the same scripts on each version.
+pytestmark = pytest.mark.versions("one")
+
+every_version = pytest.mark.versions("all")
+"""For large counters, markers and repairs, which the random steps do not have."""
 
 TTL = 20_000
 BRIEF = 100
@@ -188,6 +196,7 @@ async def test_a_set_of_names_is_refused_because_of_readers_and_sets_nothing(bot
     assert await both.ask(READING.inspecting((b"a", b"z"))) == Looked((FREE, FREE))
 
 
+@every_version
 async def test_a_reader_gets_the_last_number_of_the_block_of_the_last_writer(both: Both) -> None:
     await both.ask(write(b"w", 160))
     await both.ask(end_writing(b"w"))
@@ -201,6 +210,7 @@ async def test_without_fencing_a_reader_gets_no_counter(both: Both) -> None:
     assert await both.ask(kind.acquiring(K, (b"1",), A, b"%d" % TTL, 0)) is GRANTED
 
 
+@every_version
 async def test_a_reader_confirms_a_fence_that_is_not_below_the_counter(both: Both) -> None:
     await both.ask(read(A))
     assert await both.ask(confirm(A, 31)) is GRANTED
@@ -268,6 +278,7 @@ async def test_a_dead_reader_keeps_a_writer_out_for_its_own_ttl_alone(both: Both
     assert await both.ask(write(b"w")) is GRANTED
 
 
+@every_version
 async def test_a_downgrade_turns_the_string_into_an_entry_and_raises_the_counter(
     both: Both,
 ) -> None:
@@ -374,6 +385,7 @@ def repair_writer(token: bytes, fence: int) -> Command:
     return BOTH.repairing_of(K, (b"1",), token, TTL, fence)
 
 
+@every_version
 async def test_a_node_without_a_marker_lets_no_reader_in_and_keeps_no_entry(both: Both) -> None:
     for node in both.nodes:
         assert await ask(node, trusted_read(A)) == Quarantined(None)
@@ -385,6 +397,7 @@ async def test_a_node_without_a_marker_lets_no_reader_in_and_keeps_no_entry(both
         assert [one.token for one in found.readers] == [B]
 
 
+@every_version
 async def test_a_node_that_waits_lets_no_reader_in(both: Both) -> None:
     for node in both.nodes:
         found = await ask(node, reading_marker(BOTH.own_marker))
@@ -397,6 +410,7 @@ async def test_a_node_that_waits_lets_no_reader_in(both: Both) -> None:
         assert (await ask(node, READING.inspecting(K))).keys == (FREE,)
 
 
+@every_version
 async def test_the_fence_of_a_reader_is_above_the_floor_of_a_node_that_became_trusted(
     both: Both,
 ) -> None:
@@ -415,6 +429,7 @@ async def test_the_fence_of_a_reader_is_above_the_floor_of_a_node_that_became_tr
         )
 
 
+@every_version
 async def test_a_reader_is_repaired_beside_readers_and_not_past_a_writer(both: Both) -> None:
     for node in both.nodes:
         await trust(node)
@@ -434,6 +449,7 @@ async def test_a_reader_is_repaired_beside_readers_and_not_past_a_writer(both: B
         assert (await ask(node, READING.inspecting(K))).keys == (FREE,)
 
 
+@every_version
 async def test_a_repair_raises_the_counter_to_the_fence_of_a_reader(both: Both) -> None:
     for node in both.nodes:
         await trust(node)
@@ -445,6 +461,7 @@ async def test_a_repair_raises_the_counter_to_the_fence_of_a_reader(both: Both) 
         assert await ask(node, read(C)) == Granted(fence + 16)
 
 
+@every_version
 async def test_a_writer_is_not_repaired_where_readers_are(both: Both) -> None:
     for node in both.nodes:
         await trust(node)
@@ -454,6 +471,7 @@ async def test_a_writer_is_not_repaired_where_readers_are(both: Both) -> None:
         assert [one.token for one in found.readers] == [A]
 
 
+@every_version
 async def test_a_downgraded_lease_is_repaired_on_a_node_that_missed_the_downgrade(
     both: Both,
 ) -> None:

@@ -7,6 +7,8 @@ import random
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from aioredlock_ng._core.replies import (
     FREE,
     GRANTED,
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["both"]
+
+# The random steps below run the same scripts on each version.
+pytestmark = pytest.mark.versions("one")
 
 GRACE = 20.0
 

@@ -4,6 +4,9 @@ Many tests check two things: the servers understand the scripts, and each kind o
 promise. Neither needs every kind on every version. A test with the mark `spread` runs each case on
 one version, and on each version some case. The first version depends on the name of the test. For
 this reason the tests of one file combine each case with each version.
+
+The mark `versions("one")` is for tests without cases in a file whose other tests check the same
+scripts on each version. The test then runs on one version, which depends on its name, too.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 Case = TypeVar("Case")
 Version = TypeVar("Version")
 
-__all__ = ["arguments_of", "parametrize", "rows", "spread"]
+__all__ = ["arguments_of", "chosen", "parametrize", "rows", "spread"]
 
 
 def spread(
@@ -41,6 +44,15 @@ def arguments_of(metafunc: pytest.Metafunc) -> list[tuple[str, list[tuple[Any, s
     return [(mark.args[0], mark.args[1]) for mark in metafunc.definition.iter_markers("spread")]
 
 
+def chosen(metafunc: pytest.Metafunc, versions: Sequence[Version]) -> Sequence[Version]:
+    """Return the versions that a test without `spread` runs on."""
+    mark = metafunc.definition.get_closest_marker("versions")
+    if mark is None or mark.args == ("all",):
+        return versions
+    assert mark.args == ("one",), mark
+    return [versions[_first(metafunc) % len(versions)]]
+
+
 def parametrize(
     metafunc: pytest.Metafunc, versions: Sequence[Version], version_id: Callable[[Version], str]
 ) -> None:
@@ -55,7 +67,7 @@ def parametrize(
             ids=["-".join(case_id for _, case_id in row) for row in crossed],
         )
         return
-    spread_rows = rows(crossed, versions, crc32(metafunc.definition.originalname.encode()))
+    spread_rows = rows(crossed, versions, _first(metafunc))
     metafunc.parametrize(
         ["server_version", *names],
         [[version, *(case for case, _ in row)] for row, version in spread_rows],
@@ -79,3 +91,7 @@ def rows(
         (cases[row % len(cases)], versions[(first + row + row // count) % count])
         for row in range(max(len(cases), count))
     ]
+
+
+def _first(metafunc: pytest.Metafunc) -> int:
+    return crc32(metafunc.definition.originalname.encode())
