@@ -15,7 +15,7 @@ import trustme
 from hypothesis import settings
 
 from aioredlock_ng.testing import LocalServer, TLSFiles
-from tests.support import browser, left_out, loops, server_versions, tiers, workers
+from tests.support import browser, left_out, loops, server_versions, spread, tiers, workers
 from tests.support.backends import choose, docker_answers
 from tests.support.coverage import pytest_runtest_call
 from tests.support.pool import Pool, VersionPools
@@ -108,15 +108,22 @@ def pytest_asyncio_loop_factories(
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    versions: tuple[ServerVersion | None, ...] = ()
     if _VERSION_FIXTURES.keys() & set(metafunc.fixturenames):
-        if metafunc.config.getoption("--nodes") == "docker":
-            # The version is that of the image.
-            metafunc.parametrize("server_version", [None], ids=["image"])
-        else:
-            versions = server_versions.at_hand()
-            metafunc.parametrize(
-                "server_version", tiers.ends(versions), ids=[version.id for version in versions]
-            )
+        # The version of containers is that of the image.
+        docker = metafunc.config.getoption("--nodes") == "docker"
+        versions = (None,) if docker else server_versions.at_hand()
+    if spread.arguments_of(metafunc):
+        spread.parametrize(metafunc, versions, _version_id)
+    elif versions:
+        versions = spread.chosen(metafunc, versions)
+        metafunc.parametrize(
+            "server_version", tiers.ends(versions), ids=[*map(_version_id, versions)]
+        )
+
+
+def _version_id(version: ServerVersion | None) -> str:
+    return version.id if version else "image"
 
 
 @pytest.hookimpl(trylast=True)

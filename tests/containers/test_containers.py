@@ -49,7 +49,7 @@ def test_an_image_that_cannot_be_pulled_is_replaced_by_one_of_the_hosts_own_serv
     version = version_of(find_server())
     assert found.name == named != wanted
     assert (
-        found.told
+        found.description
         == f"image {named}, built from the host's {version} because {wanted} cannot be pulled"
     )
     with contextlib.closing(ContainerNode(found.name)) as node:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from aioredlock_ng._core.replies import (
     ALL_OURS,
     BROKEN_COUNTER,
@@ -27,6 +25,7 @@ from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.catalogue import MARKER
 from aioredlock_ng._scripts.exclusive_kinds import FENCES, MARKER_KEY, guarded_mutex
+from tests.support.spread import spread
 
 if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Node
@@ -198,7 +197,7 @@ class GuardedContract:
         await place.put("a", "other", TTL)
         assert isinstance(await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)), Refused)
 
-    @pytest.mark.parametrize("kind", [b"waiting", b"founding"])
+    @spread("kind", [b"waiting", b"founding"], ids=bytes.decode)
     async def test_a_waiting_node_reports_the_rest_of_its_wait(
         self, place: Place, kind: bytes
     ) -> None:
@@ -278,7 +277,7 @@ class GuardedContract:
         await place.put(MARKER_KEY.decode(), over.decode(), 600_000)
         assert (await self.mark(node, marker(b"trusted", over, now)))[0] == own
 
-    @pytest.mark.parametrize("late", [-1500, 1500])
+    @spread("late", [-1500, 1500])
     async def test_a_marker_that_was_read_more_than_a_second_ago_decides_nothing(
         self, place: Place, late: int
     ) -> None:

@@ -6,8 +6,6 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from aioredlock_ng._core.over import over_mark
 from aioredlock_ng._core.queue_formats import OFFER, claim_of, is_offer, member_of, message_of
 from aioredlock_ng._core.replies import (
@@ -31,6 +29,7 @@ from aioredlock_ng._scripts.catalogue import FORCE_RELEASE
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import leaving, standing
 from tests.contract.guarded import BOTH, FENCED, GUARDED
+from tests.support.spread import spread
 
 if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Node
@@ -53,7 +52,7 @@ KEPT = 2_000
 SLACK = 4_000
 """Milliseconds that a slow machine may take between two steps."""
 
-every_kind = pytest.mark.parametrize(
+every_kind = spread(
     "kind", [MUTEX, FENCED, GUARDED, BOTH], ids=["plain", "fenced", "guarded", "fenced and guarded"]
 )
 
@@ -222,9 +221,7 @@ class QueueContract:
 
     # -- Requests ---------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize(
-        "labels", [(), (b"o:a", b"o:b")], ids=["without labels", "with labels"]
-    )
+    @spread("labels", [(), (b"o:a", b"o:b")], ids=["without labels", "with labels"])
     async def test_an_inspection_counts_the_waiters_for_each_key(
         self, place: Place, labels: tuple[bytes, ...]
     ) -> None:
@@ -388,9 +385,7 @@ class QueueContract:
 
     # -- Offers -----------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize(
-        "how", ["release", "release of several", "hand-over", "leave", "stand"]
-    )
+    @spread("how", ["release", "release of several", "hand-over", "leave", "stand"])
     async def test_a_key_that_becomes_free_is_offered_and_the_first_two_waiters_are_notified(
         self, place: Place, how: str
     ) -> None:
@@ -518,10 +513,10 @@ class QueueContract:
                 assert value == b"two"
                 assert TTL - SLACK < left <= TTL
 
-    @pytest.mark.parametrize(
+    @spread(
         "value",
         [b"", b"5", b"5:", b":m", b"x:m", b"-5:m", b"1e+300:m", b" 5:m", b"offer:9:m"],
-        ids=lambda value: value.decode(),
+        ids=bytes.decode,
     )
     async def test_a_damaged_offer_admits_no_waiter_and_is_left_to_expire(
         self, place: Place, value: bytes
@@ -536,9 +531,7 @@ class QueueContract:
         assert await self.ask(waiter.node, leave(waiter.member, b"a")) is LEFT
         assert (await self.value(waiter.node))[1] == OFFER + value
 
-    @pytest.mark.parametrize(
-        "claim", [b"5", b"5:", b":m", b"x:m", b"-5:m"], ids=lambda claim: claim.decode()
-    )
+    @spread("claim", [b"5", b"5:", b":m", b"x:m", b"-5:m"], ids=bytes.decode)
     async def test_an_invalid_claim_is_admitted_by_no_offer(
         self, place: Place, claim: bytes
     ) -> None:
@@ -582,7 +575,7 @@ class QueueContract:
         assert value.startswith(OFFER)
         assert 3_590_000 < left <= 3_600_000
 
-    @pytest.mark.parametrize("grace", [b"0", b"x", b""])
+    @spread("grace", [b"0", b"x", b""], ids=bytes.decode)
     async def test_an_offer_to_a_member_without_a_grace_ends_at_once(
         self, place: Place, grace: bytes
     ) -> None:
@@ -665,7 +658,7 @@ class QueueContract:
         assert await place.queue("a") == [(4, last.member)]
         assert await self.messages(last) == [[last.message(-1)]]
 
-    @pytest.mark.parametrize("kind", [GUARDED, BOTH], ids=["guarded", "fenced and guarded"])
+    @spread("kind", [GUARDED, BOTH], ids=["guarded", "fenced and guarded"])
     async def test_a_node_that_is_not_trusted_keeps_the_places_of_waiters_that_it_refuses(
         self, place: Place, kind: LockKind
     ) -> None:

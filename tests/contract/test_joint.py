@@ -17,8 +17,10 @@ from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts.exclusive_kinds import FENCES, MARKER_KEY, MUTEX, LockKind
-from tests.contract.guarded import BOTH, FENCED, GUARD, GUARDED, RUN_ID, marker
+from tests.contract.guarded import BOTH, GUARD, RUN_ID, marker
+from tests.contract.queue import every_kind
 from tests.contract.suite import TTL, Listener, Sink, ask, look, refused
+from tests.support.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -29,10 +31,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("place")
 
 GONE = Released(1)
-
-every_kind = pytest.mark.parametrize(
-    "kind", [MUTEX, FENCED, GUARDED, BOTH], ids=["plain", "fenced", "guarded", "fenced and guarded"]
-)
 
 
 class Place:
@@ -109,7 +107,7 @@ def likened(reply: Any) -> Any:
 
 
 @every_kind
-@pytest.mark.parametrize("seed", range(4))
+@spread("seed", range(4))
 async def test_each_joined_call_is_answered_as_if_it_had_been_sent_alone(
     place: Place, kind: LockKind, seed: int
 ) -> None:
@@ -191,7 +189,7 @@ async def test_a_node_that_waits_for_longer_leases_than_ours_gets_joined_calls_t
     assert await place.calls() == 1
 
 
-@pytest.mark.parametrize("found", ["", f"{'0' * 40}:{GUARD}", f"own:{GUARD - 1}", "own:86401001"])
+@spread("found", ["", f"{'0' * 40}:{GUARD}", f"own:{GUARD - 1}", "own:86401001"])
 async def test_a_node_that_is_not_trusted_grants_none_of_the_joined_calls(
     place: Place, found: str
 ) -> None:
@@ -384,7 +382,7 @@ async def test_a_hand_over_is_fenced(place: Place) -> None:
     assert await place.command("ZSCORE", FENCES.decode(), "a") == b"6"
 
 
-@pytest.mark.parametrize("found", ["gone", "another's", "of another type"])
+@spread("found", ["gone", "another's", "of another type"])
 async def test_a_key_no_longer_held_is_not_handed_over_and_does_not_stop_other_hand_overs(
     place: Place, found: str
 ) -> None:
@@ -419,7 +417,7 @@ async def test_a_key_no_longer_held_is_not_handed_over_and_does_not_stop_other_h
         assert await place.command("TYPE", "b") == b"hash"
 
 
-@pytest.mark.parametrize("found", ["", "own:86401001"])
+@spread("found", ["", "own:86401001"])
 async def test_a_node_that_is_not_trusted_gives_up_keys_and_takes_none(
     place: Place, found: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""The contract, kept by the in-memory node."""
+"""The contract, kept by the in-memory nodes that users get from `MemoryNodes`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from aioredlock_ng._core.replies import GRANTED
 from aioredlock_ng._core.votes import Unsent
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
+from aioredlock_ng.testing import MemoryNodes
 from tests.contract.suite import Listener, MessageSink, NodeContract, Place, acquire, ask, refused
 
 if TYPE_CHECKING:
@@ -27,20 +28,22 @@ pytestmark = pytest.mark.virtual_time
 
 class MemoryPlace:
     def __init__(self) -> None:
-        self.server = MemoryServer()
+        self.kit = MemoryNodes(1)
+        (first,) = self.kit
+        self.server = first.server
         self.nodes: list[MemoryNode] = []
 
     async def node(self) -> tuple[Node, Listener]:
-        node, listener = MemoryNode(self.server), Listener()
+        (node,), listener = self.kit, Listener()
         self.nodes.append(node)
-        await node.open(0, listener, asyncio.get_running_loop().time, 0.1)
+        await node.open(0, listener, self.kit.clock, 0.1)
         return node, listener
 
     async def delete(self, key: str) -> None:
         self.server.delete(key.encode())
 
     async def flush(self) -> None:
-        self.server.flush()
+        self.kit.wipe(0)
 
     async def put(self, key: str, value: str, ttl_ms: int) -> None:
         self.server.set(key.encode(), value.encode(), ttl_ms / 1000)
@@ -75,7 +78,7 @@ class TestMemoryNode(NodeContract):
     async def earlier_process(self, place: Place) -> bytes:
         assert isinstance(place, MemoryPlace)
         earlier = place.server.run_id
-        place.server.restart()
+        place.kit.restart(0)
         return earlier
 
     async def test_a_message_to_the_connection_whose_script_published_it_comes_beside_the_answer(

@@ -22,9 +22,10 @@ from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing_to_read
 from aioredlock_ng._scripts.reader_kind import read_side
 from tests.contract import suite
-from tests.contract.guarded import BOTH, FENCED, GUARDED, RUN_ID, marker
+from tests.contract.guarded import RUN_ID, marker
 from tests.contract.queue import GRACE, Waiter, every_kind, leave, stand
 from tests.contract.suite import TTL, Listener, Sink, refused
+from tests.support.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
 SLACK = 4_000
-KINDS = {"plain": MUTEX, "fenced": FENCED, "guarded": GUARDED, "fenced and guarded": BOTH}
 
 
 class Place:
@@ -354,9 +354,11 @@ async def test_a_queues_key_of_another_type_costs_order_and_nothing_else(
     assert await place.command("GET", "aioredlock_ng:queue:a") == b"text"
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize(
-    "keys", [(b"hash",), (b"a", b"hash"), (b"hash", b"a"), (b"0", b"a", b"hash")]
+@every_kind
+@spread(
+    "keys",
+    [(b"hash",), (b"a", b"hash"), (b"hash", b"a"), (b"0", b"a", b"hash")],
+    ids=["alone", "last of two", "first of two", "last of three"],
 )
 async def test_a_waiter_for_a_key_of_another_type_is_refused_and_nothing_is_set(
     place: Place, keys: tuple[bytes, ...], kind: LockKind
@@ -500,7 +502,7 @@ async def test_a_writer_without_the_rights_of_readers_frees_a_key_that_readers_w
         await place.command("ACL", "DELUSER", "limited")
 
 
-@pytest.mark.parametrize(
+@spread(
     "rights",
     [
         ("-publish",),

@@ -46,6 +46,7 @@ from aioredlock_ng._scripts.node_requests import (
 from aioredlock_ng._scripts.reader_kind import read_side
 from tests.contract.guarded import BOTH
 from tests.contract.test_sets_in_queues import Asked, Both, both
+from tests.support.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,12 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts import Command
 
 __all__ = ["both"]
+
+# The random steps below run the same scripts on each version.
+pytestmark = pytest.mark.versions("one")
+
+every_version = pytest.mark.versions("all")
+"""For large counters, markers and repairs, which the random steps do not have."""
 
 TTL = 20_000
 BRIEF = 100
@@ -189,6 +196,7 @@ async def test_a_set_of_names_is_refused_because_of_readers_and_sets_nothing(bot
     assert await both.ask(READING.inspecting((b"a", b"z"))) == Looked((FREE, FREE))
 
 
+@every_version
 async def test_a_reader_gets_the_last_number_of_the_block_of_the_last_writer(both: Both) -> None:
     await both.ask(write(b"w", 160))
     await both.ask(end_writing(b"w"))
@@ -202,6 +210,7 @@ async def test_without_fencing_a_reader_gets_no_counter(both: Both) -> None:
     assert await both.ask(kind.acquiring(K, (b"1",), A, b"%d" % TTL, 0)) is GRANTED
 
 
+@every_version
 async def test_a_reader_confirms_a_fence_that_is_not_below_the_counter(both: Both) -> None:
     await both.ask(read(A))
     assert await both.ask(confirm(A, 31)) is GRANTED
@@ -269,6 +278,7 @@ async def test_a_dead_reader_keeps_a_writer_out_for_its_own_ttl_alone(both: Both
     assert await both.ask(write(b"w")) is GRANTED
 
 
+@every_version
 async def test_a_downgrade_turns_the_string_into_an_entry_and_raises_the_counter(
     both: Both,
 ) -> None:
@@ -375,6 +385,7 @@ def repair_writer(token: bytes, fence: int) -> Command:
     return BOTH.repairing_of(K, (b"1",), token, TTL, fence)
 
 
+@every_version
 async def test_a_node_without_a_marker_lets_no_reader_in_and_keeps_no_entry(both: Both) -> None:
     for node in both.nodes:
         assert await ask(node, trusted_read(A)) == Quarantined(None)
@@ -386,6 +397,7 @@ async def test_a_node_without_a_marker_lets_no_reader_in_and_keeps_no_entry(both
         assert [one.token for one in found.readers] == [B]
 
 
+@every_version
 async def test_a_node_that_waits_lets_no_reader_in(both: Both) -> None:
     for node in both.nodes:
         found = await ask(node, reading_marker(BOTH.own_marker))
@@ -398,6 +410,7 @@ async def test_a_node_that_waits_lets_no_reader_in(both: Both) -> None:
         assert (await ask(node, READING.inspecting(K))).keys == (FREE,)
 
 
+@every_version
 async def test_the_fence_of_a_reader_is_above_the_floor_of_a_node_that_became_trusted(
     both: Both,
 ) -> None:
@@ -416,6 +429,7 @@ async def test_the_fence_of_a_reader_is_above_the_floor_of_a_node_that_became_tr
         )
 
 
+@every_version
 async def test_a_reader_is_repaired_beside_readers_and_not_past_a_writer(both: Both) -> None:
     for node in both.nodes:
         await trust(node)
@@ -435,6 +449,7 @@ async def test_a_reader_is_repaired_beside_readers_and_not_past_a_writer(both: B
         assert (await ask(node, READING.inspecting(K))).keys == (FREE,)
 
 
+@every_version
 async def test_a_repair_raises_the_counter_to_the_fence_of_a_reader(both: Both) -> None:
     for node in both.nodes:
         await trust(node)
@@ -446,6 +461,7 @@ async def test_a_repair_raises_the_counter_to_the_fence_of_a_reader(both: Both) 
         assert await ask(node, read(C)) == Granted(fence + 16)
 
 
+@every_version
 async def test_a_writer_is_not_repaired_where_readers_are(both: Both) -> None:
     for node in both.nodes:
         await trust(node)
@@ -455,6 +471,7 @@ async def test_a_writer_is_not_repaired_where_readers_are(both: Both) -> None:
         assert [one.token for one in found.readers] == [A]
 
 
+@every_version
 async def test_a_downgraded_lease_is_repaired_on_a_node_that_missed_the_downgrade(
     both: Both,
 ) -> None:
@@ -642,7 +659,7 @@ def steps(rng: random.Random, count: int) -> Iterator[Command]:
                 yield READING.force_releasing(K, (b"1",), fence, (token, rng.choice(tokens)))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@spread("seed", range(40))
 async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(
     both: Both, seed: int
 ) -> None:

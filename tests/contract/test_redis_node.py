@@ -53,6 +53,7 @@ from tests.contract.suite import (
     refused,
     release,
 )
+from tests.support.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -229,7 +230,7 @@ class TestRedisNode(NodeContract):
         await place.command(*change)
         await heard.hears_of(b"a")
 
-    @pytest.mark.parametrize("script", [script.name for script in SCRIPTS])
+    @spread("script", [script.name for script in SCRIPTS])
     async def test_scripts_that_the_server_forgot_are_answered_all_the_same(
         self, place: RedisPlace, script: str
     ) -> None:
@@ -316,7 +317,7 @@ class TestRedisNode(NodeContract):
         assert [await sink.reply() for sink in sinks] == [GRANTED, Released(1)] * 2
         assert await place.command("EXISTS", "a") == b"0"
 
-    @pytest.mark.parametrize("keys", [(b"hash",), (b"a", b"hash")])
+    @spread("keys", [(b"hash",), (b"a", b"hash")], ids=["alone", "among others"])
     async def test_a_key_of_another_type_is_refused_in_the_servers_words_and_nothing_is_set(
         self, place: RedisPlace, keys: tuple[bytes, ...]
     ) -> None:
@@ -364,7 +365,7 @@ class TestRedisNode(NodeContract):
         ) == ForceReleased(1)
         assert await place.command("EXISTS", "hash") == b"0"
 
-    @pytest.mark.parametrize("labelled", [False, True])
+    @spread("labelled", [False, True])
     async def test_an_inspection_names_the_type_of_each_key_that_is_no_lock(
         self, place: RedisPlace, labelled: bool
     ) -> None:

@@ -23,11 +23,15 @@ from aioredlock_ng._core.replies import (
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing_for_slot
 from tests.contract.test_sets_in_queues import Both, both
+from tests.support.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["both"]
+
+# The random steps below run the same scripts on each version.
+pytestmark = pytest.mark.versions("one")
 
 GRACE = 20.0
 
@@ -127,9 +131,7 @@ async def test_a_waiter_that_gets_a_slot_leaves_its_other_offers_to_the_next_wai
     assert await stand(both, 2, TWO) == Standing(0.0, 0, (1,))
 
 
-@pytest.mark.parametrize(
-    "order", list(permutations((1, 2, 3))), ids=lambda order: "".join(map(str, order))
-)
+@spread("order", list(permutations((1, 2, 3))), ids=lambda order: "".join(map(str, order)))
 async def test_the_lowest_slot_is_offered_to_the_first_waiter_in_any_order_of_releases(
     both: Both, order: tuple[int, ...]
 ) -> None:
@@ -244,7 +246,7 @@ def steps(rng: random.Random, count: int) -> Iterator[tuple[Any, ...]]:
         yield kind, who, key, members.index(who) + 1, b"t%d" % number
 
 
-@pytest.mark.parametrize("seed", range(30))
+@spread("seed", range(40))
 async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(
     both: Both, seed: int
 ) -> None:
@@ -285,7 +287,7 @@ DAMAGED = (
 )
 
 
-@pytest.mark.parametrize("seed", range(5))
+@spread("seed", range(8))
 async def test_damaged_members_and_odd_keys_have_the_same_effect_on_a_server_and_in_memory(
     both: Both, seed: int
 ) -> None:

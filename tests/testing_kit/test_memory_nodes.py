@@ -1,11 +1,12 @@
 """Nodes in memory: a Redlock of them behaves as one of servers, in turns, in faults, over loops and
 threads.
+
+`tests/contract/test_memory_node.py` checks each node against the contract of all nodes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -23,77 +24,14 @@ from aioredlock_ng import (
 )
 from aioredlock_ng.events import NodeDown, NodeUp
 from aioredlock_ng.testing import LocalNodes, MemoryNodes
-from tests.contract.suite import Listener, NodeContract, Place
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
-    from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
-    from aioredlock_ng._nodes.port import Node
     from aioredlock_ng.events import Event
 
 virtual = pytest.mark.virtual_time
-
-
-class MemoryPlace:
-    def __init__(self) -> None:
-        self.nodes = MemoryNodes(1)
-        self.opened: list[MemoryNode] = []
-
-    @property
-    def server(self) -> MemoryServer:
-        (connection,) = self.nodes
-        return connection.server
-
-    async def node(self) -> tuple[Node, Listener]:
-        (node,), listener = self.nodes, Listener()
-        self.opened.append(node)
-        await node.open(0, listener, self.nodes.clock, 0.1)
-        return node, listener
-
-    async def delete(self, key: str) -> None:
-        self.server.delete(key.encode())
-
-    async def flush(self) -> None:
-        self.nodes.wipe(0)
-
-    async def put(self, key: str, value: str, ttl_ms: int) -> None:
-        self.server.set(key.encode(), value.encode(), ttl_ms / 1000)
-
-    async def keep(self, key: str, value: str) -> None:
-        self.server.set(key.encode(), value.encode(), math.inf)
-
-    async def publish(self, channel: str, message: str) -> int:
-        return self.server.publish(channel.encode(), message.encode())
-
-    async def queue(self, key: str) -> list[tuple[int, bytes]]:
-        return self.server.queues.members(key.encode())
-
-    async def queue_left(self, key: str) -> int:
-        return self.server.queues.left(key.encode())
-
-    async def cut(self) -> None:
-        for node in self.opened:
-            node.disconnect()
-            node.connect()
-
-
-@pytest.fixture
-async def place() -> AsyncIterator[MemoryPlace]:
-    place = MemoryPlace()
-    yield place
-    for node in place.opened:
-        await node.aclose(1.0)
-
-
-@virtual
-class TestContract(NodeContract):
-    async def earlier_process(self, place: Place) -> bytes:
-        assert isinstance(place, MemoryPlace)
-        earlier = place.server.run_id
-        place.nodes.restart(0)
-        return earlier
 
 
 async def until_lost(redlock: Redlock, fault: Callable[[], None]) -> None:

@@ -12,9 +12,19 @@ from tests.engine.test_cancellation import INTERRUPTIONS, MOST_STEPS, SCENARIOS,
 from tests.support.same_loop import threads_on_the_same_loop
 from tests.support.stepping import SteppedLoop
 
+USUAL, *OTHERS = INTERRUPTIONS
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("interruption", INTERRUPTIONS)
+CASES = [
+    *((USUAL, scenario) for scenario in SCENARIOS),
+    *((OTHERS[at % len(OTHERS)], scenario) for at, scenario in enumerate(SCENARIOS)),
+]
+"""Each scenario with a plain cancellation and with one other interruption.
+
+The tests of the engine cross all scenarios with all interruptions.
+"""
+
+
+@pytest.mark.parametrize(("interruption", "scenario"), CASES)
 def test_a_threaded_call_that_is_interrupted_at_any_instant_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, interruption: str, scenario: str
 ) -> None:

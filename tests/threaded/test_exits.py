@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 60.0
 
+KINDS = ("sync", "thread=True")
+
 
 def said_by(nodes: NodeSet, work: str, method: str, kind: str) -> str:
     command = [
@@ -34,9 +36,17 @@ def said_by(nodes: NodeSet, work: str, method: str, kind: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("kind", ["sync", "thread=True"])
-@pytest.mark.parametrize("work", ["leave", pytest.param("pool", marks=pytest.mark.full)])
-@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+@pytest.mark.parametrize(
+    ("method", "work", "kind"),
+    [
+        case
+        for at, method in enumerate(multiprocessing.get_all_start_methods())
+        for case in (
+            (method, "leave", KINDS[at % 2]),
+            pytest.param(method, "pool", KINDS[(at + 1) % 2], marks=pytest.mark.full),
+        )
+    ],
+)
 def test_a_child_of_multiprocessing_releases_its_locks_when_it_ends(
     method: str, work: str, kind: str, three_nodes: NodeSet
 ) -> None:

@@ -155,14 +155,13 @@ def lines_of(package: str, kind: str, moment: str, nodes: NodeSet, *untouched: s
     return done.stdout.splitlines()
 
 
-@kinds
 @pytest.mark.parametrize(
-    ("package", "untouched", "replaced"),
+    ("package", "untouched", "replaced", "kind"),
     [
-        ("gevent", [], "threading"),
-        ("gevent", ["thread"], "select"),
-        ("gevent", ["thread", "select"], "queue"),
-        ("eventlet", [], "thread"),
+        ("gevent", [], "threading", "sync"),
+        ("gevent", ["thread"], "select", "thread=True"),
+        ("gevent", ["thread", "select"], "queue", "sync"),
+        ("eventlet", [], "thread", "thread=True"),
     ],
     ids=["gevent", "gevent select", "gevent queue", "eventlet"],
 )

@@ -46,7 +46,7 @@ def test_the_first_available_or_the_forced_back_end_is_chosen(
 
 
 @pytest.mark.parametrize(
-    ("forced", "words"), [("urls", NODES_ENV), ("docker", "no Docker engine answers")]
+    ("forced", "words"), [("urls", NODES_ENV), ("docker", "needs a Docker engine")]
 )
 def test_a_forced_back_end_that_is_missing_is_an_error(
     forced: str, words: str, monkeypatch: pytest.MonkeyPatch
