@@ -108,18 +108,30 @@ def test_a_percent_encoded_at_sign_does_not_separate_credentials_from_the_host()
 
 
 @pytest.mark.parametrize(
-    "value", [0, -1, math.inf, -math.inf, math.nan, 10**400, "10", None, True, b"1"]
-)
-@pytest.mark.parametrize(
-    "option", ["ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"]
+    ("option", "value"),
+    [
+        *(
+            (option, 0)
+            for option in ("ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout")
+        ),
+        *(
+            ("ttl", value)
+            for value in (-1, math.inf, -math.inf, math.nan, 10**400, "10", None, True, b"1")
+        ),
+    ],
 )
 def test_a_time_that_is_no_finite_positive_number_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option):
         Redlock(URLS, **{option: value})
 
 
-@pytest.mark.parametrize("value", [0, -1, math.inf, math.nan, "10", True])
-@pytest.mark.parametrize("option", ["ttl", "max_hold", "min_hold"])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("ttl", value) for value in (0, -1, math.inf, math.nan, "10", True)),
+        *((option, value) for option in ("max_hold", "min_hold") for value in (0, math.nan)),
+    ],
+)
 def test_a_locks_time_that_is_no_finite_positive_number_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option):
         Redlock(URLS).lock("order", **{option: value})
@@ -131,7 +143,7 @@ def test_a_blocking_timeout_that_is_no_finite_number_is_refused(value: Any) -> N
         Redlock(URLS).lock("order", blocking_timeout=value)
 
 
-@pytest.mark.parametrize("value", ["false", None, [], 0, 1])
+@pytest.mark.parametrize("value", ["false", None, 1])
 def test_an_auto_extend_that_is_no_bool_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="auto_extend must be True or False, not"):
         Redlock(URLS).lock("order", auto_extend=value)
@@ -149,9 +161,7 @@ async def test_a_token_that_is_no_text_is_refused_before_anything_is_asked(token
     ("option", "value"),
     [
         ("clock", None),
-        ("clock", 1.0),
         ("wall_clock", 1.0),
-        ("wall_clock", "now"),
         ("rng", 7),
         ("rng", lambda: 0.5),
     ],
@@ -225,39 +235,35 @@ def test_one_name_twice_is_refused() -> None:
         Redlock(URLS).lock("order", b"order")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a\r\nb",
-        "\r\n$3\r\nfoo\r\n",
-        "nul\0nul",
-        "{name}",
-        "{}",
-        "%s",
-        "a b",
-        "ümläut",
-        "🔒",
-        b"\xff\xfe\0",
-        "x" * 65_536,
-    ],
-    ids=lambda name: repr(name[:12]),
+USABLE = (
+    "a\r\nb",
+    "\r\n$3\r\nfoo\r\n",
+    "nul\0nul",
+    "{name}",
+    "{}",
+    "%s",
+    "a b",
+    "ümläut",
+    "🔒",
+    b"\xff\xfe\0",
+    "x" * 65_536,
 )
-async def test_every_usable_name_is_stored_as_its_bytes(
-    name: str | bytes, one_node: NodeSet
-) -> None:
-    raw = name if isinstance(name, bytes) else name.encode()
-    client = redis.asyncio.Redis.from_url(one_node.urls[0])
-    async with client, Redlock(one_node.urls, node_timeout=1.0) as redlock:
-        async with redlock.lock(name) as lease:
-            assert await client.get(raw) == lease.token.encode()
-            assert await redlock.lock(raw).try_acquire() is None
-        assert one_node.keys() == [set()]
+
+
+async def test_every_usable_name_is_stored_as_its_bytes(one_node: NodeSet) -> None:
     async with (
-        client,
-        Redlock(one_node.urls, key_format="lock:{name}:1") as redlock,
-        redlock.lock(name),
+        redis.asyncio.Redis.from_url(one_node.urls[0]) as client,
+        Redlock(one_node.urls, node_timeout=1.0) as redlock,
+        Redlock(one_node.urls, node_timeout=1.0, key_format="lock:{name}:1") as formatted,
     ):
-        assert await client.keys("lock:*") == [b"lock:" + raw + b":1"]
+        for name in USABLE:
+            raw = name if isinstance(name, bytes) else name.encode()
+            async with redlock.lock(name) as lease:
+                assert await client.get(raw) == lease.token.encode()
+                assert await redlock.lock(raw).try_acquire() is None
+            assert one_node.keys() == [set()]
+            async with formatted.lock(name):
+                assert await client.keys("lock:*") == [b"lock:" + raw + b":1"]
 
 
 @pytest.mark.parametrize("key_format", ["lock", "", "{name}{name}", "{other}", "{}"])

@@ -27,14 +27,14 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_secret_is_hidden_in_every_form(form: str, secret: str) -> None:
-    shown = FORMS[form](secret)
-    assert (
-        Redaction([secret])(f"ERR bad: AUTH user {shown} (or '{shown}')")
-        == f"ERR bad: AUTH user {HIDDEN} (or '{HIDDEN}')"
-    )
+def test_a_secret_is_hidden_in_every_form(form: str) -> None:
+    for secret in SECRETS:
+        shown = FORMS[form](secret)
+        assert (
+            Redaction([secret])(f"ERR bad: AUTH user {shown} (or '{shown}')")
+            == f"ERR bad: AUTH user {HIDDEN} (or '{HIDDEN}')"
+        ), secret
 
 
 @pytest.mark.parametrize("secret", ["sesame", "correcthorsebatterystaple", "x1"])
