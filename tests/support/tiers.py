@@ -108,8 +108,6 @@ SPARSE = {
     "integration/test_waiting.py::test_a_lock_ended_by_an_operator_wakes_a_waiter": 2,
     "integrations/test_fastapi_scope.py::test_a_time_limit_around_the_app_leaves_no_key": 3,
     "integrations/test_no_quorum.py::test_a_request_does_not_wait_for_a_majority_that_is_gone": 3,
-    "integrations/test_threads.py"
-    "::test_a_cancelled_def_endpoint_keeps_its_lock_until_its_thread_has_ended": 5,
     "integrations/test_view_limits.py"
     "::test_a_request_beyond_the_slots_is_refused_with_retry_after": 3,
     "integrations/test_view_limits.py::test_retry_after_with_min_hold_is_the_time_left": 3,
