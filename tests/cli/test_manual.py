@@ -83,18 +83,18 @@ def test_the_value_of_an_option_has_a_readable_name(monkeypatch: pytest.MonkeyPa
         assert not re.search(r"\b(FLOAT|INTEGER|TEXT|SECS|None|range)\b|<", text), name
 
 
-@pytest.mark.parametrize("name", PAGES)
 def test_every_help_shows_its_exit_statuses_and_its_examples(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    text = helped(name)
-    assert PAGES[name].examples
-    for example in PAGES[name].examples:
-        assert example.startswith(f"aioredlock-ng {name}")
-        assert f"\n  {example}\n" in f"{text}\n"
-    for status, meaning in PAGES[name].statuses:
-        assert one_line(f"{status} {meaning}") in one_line(text)
+    for name, page in PAGES.items():
+        text = helped(name)
+        assert page.examples, name
+        for example in page.examples:
+            assert example.startswith(f"aioredlock-ng {name}")
+            assert f"\n  {example}\n" in f"{text}\n"
+        for status, meaning in page.statuses:
+            assert one_line(f"{status} {meaning}") in one_line(text), name
 
 
 @pytest.mark.parametrize(

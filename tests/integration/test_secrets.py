@@ -204,15 +204,15 @@ URLS = [
 ]
 
 
-@pytest.mark.parametrize("url", URLS)
-def test_no_error_behind_a_refused_url_shows_its_password(url: str) -> None:
-    filled = url.format(PLAIN)
-    with pytest.raises(ConfigurationError) as caught:
-        Redlock([filled])
-    assert MARK not in everything_said(caught.value)
-    with pytest.raises(ConfigurationError) as caught:
-        Redlock.from_env({"AIOREDLOCK_NG_NODES": filled})
-    assert MARK not in everything_said(caught.value)
+def test_no_error_behind_a_refused_url_shows_its_password() -> None:
+    for url in URLS:
+        filled = url.format(PLAIN)
+        with pytest.raises(ConfigurationError) as caught:
+            Redlock([filled])
+        assert MARK not in everything_said(caught.value), url
+        with pytest.raises(ConfigurationError) as caught:
+            Redlock.from_env({"AIOREDLOCK_NG_NODES": filled})
+        assert MARK not in everything_said(caught.value), url
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

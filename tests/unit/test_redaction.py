@@ -79,9 +79,7 @@ def test_texts_without_a_secret_are_left_as_they_are() -> None:
     assert Redaction()(words) == Redaction(["sesame"])(words) == words
 
 
-@pytest.mark.parametrize(
-    "secret", ["script", "user", "command", "loading", "readonly", "unknown", "NOSCRIPT", "noperm"]
-)
+@pytest.mark.parametrize("secret", ["script", "user", "readonly", "unknown", "NOSCRIPT"])
 def test_a_password_that_is_a_word_of_servers_does_not_change_the_meaning_of_a_refusal(
     secret: str,
 ) -> None:
