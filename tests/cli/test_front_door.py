@@ -31,6 +31,11 @@ ASKING = [
     ["run", "--help"],
 ]
 
+each_buffered_and_two_not = pytest.mark.parametrize(
+    ("words", "buffered"),
+    [*((words, True) for words in ASKING), (["inspect", "x"], False), (["run", "--help"], False)],
+)
+
 
 @pytest.mark.parametrize("words", [["-c", SCRIPT], ["-m", "aioredlock_ng"]])
 def test_control_c_during_the_import_ends_the_program_without_output(
@@ -56,8 +61,7 @@ def test_an_ignored_control_c_stays_ignored_for_the_command(cli: Cli) -> None:
     )
 
 
-@pytest.mark.parametrize("buffered", [True, False])
-@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+@each_buffered_and_two_not
 def test_a_full_output_has_its_own_exit_status(cli: Cli, words: list[str], buffered: bool) -> None:
     cli.env |= {"PYTHONUNBUFFERED": "" if buffered else "1"}
     with open("/dev/full", "wb") as full:
@@ -66,8 +70,7 @@ def test_a_full_output_has_its_own_exit_status(cli: Cli, words: list[str], buffe
     assert (answer.returncode, answer.stderr) == (74, told)
 
 
-@pytest.mark.parametrize("buffered", [True, False])
-@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+@each_buffered_and_two_not
 def test_a_closed_output_ends_the_program_with_the_status_of_sigpipe(
     cli: Cli, words: list[str], buffered: bool
 ) -> None:

@@ -413,8 +413,43 @@ INTERRUPTIONS: dict[str, tuple[type[Interruption], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("interruption", INTERRUPTIONS)
+MAIN_PATHS = {
+    "acquire",
+    "body",
+    "extend-verify",
+    "contended",
+    "contended-crowd",
+    "in-line",
+    "one-slow",
+    "slot-crowd",
+    "read-behind-writer",
+    "downgrade",
+}
+"""The scenarios that are interrupted in every way."""
+
+LASTING = ("cancel-again-and-again", "scope")
+OTHERS = ("cancel-again-at-once", "timeout", "sibling", "cancel-again-next", "anyio-sibling")
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Return each main path with every interruption, and each other scenario with three.
+
+    The three are a single cancellation, one that lasts, and one of the others in turn.
+    """
+    found = []
+    for place, scenario in enumerate(SCENARIOS):
+        ways: tuple[str, ...] = (
+            "cancel",
+            LASTING[place % len(LASTING)],
+            OTHERS[place % len(OTHERS)],
+        )
+        if scenario in MAIN_PATHS:
+            ways = tuple(INTERRUPTIONS)
+        found += [(way, scenario) for way in ways]
+    return found
+
+
+@pytest.mark.parametrize(("interruption", "scenario"), pairs())
 def test_a_call_interrupted_at_any_instant_leaves_nothing_and_the_next_gets_the_lock(
     interruption: str, scenario: str
 ) -> None:

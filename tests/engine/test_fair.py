@@ -64,9 +64,11 @@ async def unequal(rig: Rig) -> list[Process]:
     ]
 
 
-@pytest.mark.parametrize("rig", [3, 5], indirect=True)
-@pytest.mark.parametrize("hold", [0.0, 0.002, 0.05])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("rig", "hold", "seed"),
+    [(3, 0.0, 0), (5, 0.0, 1), (3, 0.002, 2), (5, 0.002, 3), (3, 0.05, 4), (5, 0.05, 5)],
+    indirect=["rig"],
+)
 async def test_fair_tasks_are_served_in_the_order_in_which_they_came(
     rig: Rig, hold: float, seed: int
 ) -> None:

@@ -107,8 +107,10 @@ async def test_a_second_round_that_is_not_acknowledged_fails_the_attempt(rig: Ri
         assert lease.fence > 2**52
 
 
-@pytest.mark.parametrize("hung", [(0, 1, 2), (0, 2)])
-@pytest.mark.parametrize("ends", ["hang", "cut", "refuse"])
+@pytest.mark.parametrize(
+    ("ends", "hung"),
+    [("hang", (0, 1, 2)), ("hang", (0, 2)), ("cut", (0, 2)), ("refuse", (0, 1, 2))],
+)
 async def test_a_second_round_without_answers_leaves_no_key(
     rig: Rig, hung: tuple[int, ...], ends: str
 ) -> None:

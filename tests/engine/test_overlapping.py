@@ -54,24 +54,31 @@ async def wishes(
     return work
 
 
-@pytest.mark.parametrize("hold", [0.002, 0.05, 1.0])
+WANTS = [
+    (BOTH, BOTH, ONE),
+    (ONE, ONE, BOTH),
+    (BOTH, BOTH, ANOTHER),
+    (ONE, ONE, BOTH, ANOTHER),
+    (BOTH, BOTH, ANOTHER, ANOTHER, ONE),
+    (ONE, ("b",), BOTH),
+    (ONE, ONE, ("b",), ("b",), BOTH),
+    (("a", "0"), ("a", "1"), ("b", "2"), ("b", "3"), BOTH),
+    (BOTH, BOTH, ("c", "d"), ("c", "d"), ("b", "c")),
+    (ONE, ONE, ("b",), ("b",), ("c",), ("c",), ("a", "b", "c")),
+]
+HOLDS = (0.002, 0.05, 1.0)
+SURROUNDINGS = [(rivals, apart) for rivals in (0, 1) for apart in (False, True)]
+
+
 @pytest.mark.parametrize(
-    "wants",
+    ("wants", "rivals", "apart", "hold"),
+    # All pairs: the hold changes from one case to the next.
     [
-        (BOTH, BOTH, ONE),
-        (ONE, ONE, BOTH),
-        (BOTH, BOTH, ANOTHER),
-        (ONE, ONE, BOTH, ANOTHER),
-        (BOTH, BOTH, ANOTHER, ANOTHER, ONE),
-        (ONE, ("b",), BOTH),
-        (ONE, ONE, ("b",), ("b",), BOTH),
-        (("a", "0"), ("a", "1"), ("b", "2"), ("b", "3"), BOTH),
-        (BOTH, BOTH, ("c", "d"), ("c", "d"), ("b", "c")),
-        (ONE, ONE, ("b",), ("b",), ("c",), ("c",), ("a", "b", "c")),
+        (wants, *around, HOLDS[(row + column) % len(HOLDS)])
+        for row, wants in enumerate(WANTS)
+        for column, around in enumerate(SURROUNDINGS)
     ],
 )
-@pytest.mark.parametrize("rivals", [0, 1])
-@pytest.mark.parametrize("apart", [False, True])
 async def test_neither_sets_of_names_nor_single_names_are_starved(
     rig: Rig, wants: tuple[tuple[str, ...], ...], hold: float, rivals: int, apart: bool
 ) -> None:
@@ -104,8 +111,7 @@ async def test_a_set_is_not_starved_by_tasks_that_ask_rather_than_hold(
     assert told.counts[f"4 {BOTH}"] >= 60, told
 
 
-@pytest.mark.parametrize("hold", [0.002, 0.005, 0.02])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("hold", "workers"), [(0.002, 2), (0.005, 1), (0.02, 2)])
 async def test_sets_with_a_new_second_name_each_time_leave_another_process_its_turn(
     rig: Rig, hold: float, workers: int
 ) -> None:
@@ -128,8 +134,9 @@ async def test_sets_with_a_new_second_name_each_time_leave_another_process_its_t
     assert told.counts["other"] >= (taken + told.counts["other"]) / 6, (taken, told)
 
 
-@pytest.mark.parametrize("names", [BOTH, ("b", "a", "c"), ("0", "a")])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(
+    ("names", "count"), [(BOTH, 1), (BOTH, 3), (("b", "a", "c"), 3), (("0", "a"), 1)]
+)
 async def test_a_set_of_names_gets_its_turn_as_a_single_name_does(
     rig: Rig, names: tuple[str, ...], count: int
 ) -> None:
@@ -298,8 +305,9 @@ async def test_a_try_that_is_given_up_wakes_a_waiter_for_the_same_name(rig: Rig)
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-@pytest.mark.parametrize("hold", [0.002, 0.02, 0.3])
-@pytest.mark.parametrize("dead_on", range(5))
+@pytest.mark.parametrize(
+    ("dead_on", "hold"), [(0, 0.002), (1, 0.02), (2, 0.3), (3, 0.002), (4, 0.02), (4, 0.3)]
+)
 async def test_a_dead_key_on_one_node_keeps_out_no_set(rig: Rig, hold: float, dead_on: int) -> None:
     process = await rig.process()
     rig.occupy(b"b", on=[dead_on])
@@ -331,8 +339,11 @@ async def test_waiters_for_a_name_that_is_held_on_three_of_five_nodes_do_not_wak
         await (await finished).release()
 
 
-@pytest.mark.parametrize(("rig", "left_on"), [(3, 1), (5, 1), (5, 2)], indirect=["rig"])
-@pytest.mark.parametrize("seconds", [0.5, 3.0, 10.0])
+@pytest.mark.parametrize(
+    ("rig", "left_on", "seconds"),
+    [(3, 1, 0.5), (3, 1, 10.0), (5, 1, 3.0), (5, 2, 10.0)],
+    indirect=["rig"],
+)
 async def test_a_key_that_is_left_on_a_minority_does_not_block_its_name(
     rig: Rig, left_on: int, seconds: float
 ) -> None:

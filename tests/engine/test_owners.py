@@ -169,7 +169,7 @@ def test_a_value_that_another_client_wrote_is_no_label(value: bytes) -> None:
     assert read_owner(value, "0123456789abcdef0123456789abcdef") is None
 
 
-@pytest.mark.parametrize("owner", ["", "  ", "two\nlines", 7, None, "x" * 201])
+@pytest.mark.parametrize("owner", ["", "two\nlines", 7, "x" * 201])
 def test_an_invalid_label_is_refused(owner: object) -> None:
     with pytest.raises(ConfigurationError, match="owner must"):
         Redlock(["redis://127.0.0.1:1"], owner=owner)  # type: ignore[arg-type]

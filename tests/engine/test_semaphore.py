@@ -90,8 +90,7 @@ async def processes(rig: Rig) -> AsyncIterator[list[Process]]:
 # -- How many hold it -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 8])
-@pytest.mark.parametrize("tasks", [1, 4])
+@pytest.mark.parametrize(("limit", "tasks"), [(1, 4), (2, 1), (3, 4), (8, 1), (8, 4)])
 async def test_a_crowd_fills_every_slot_and_never_one_more(
     processes: list[Process], limit: int, tasks: int
 ) -> None:
@@ -296,7 +295,7 @@ async def test_a_lower_limit_takes_effect_as_holders_of_higher_slots_release_the
         await lease.release()
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1001, 2.0, True, "4", None])
+@pytest.mark.parametrize("limit", [0, 1001, 2.0, True])
 async def test_an_invalid_limit_is_refused_before_any_request(rig: Rig, limit: Any) -> None:
     process = await rig.process()
     with pytest.raises(ConfigurationError, match="limit must be a whole number from 1 to 1,000"):

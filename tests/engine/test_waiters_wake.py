@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 virtual = pytest.mark.virtual_time
 
-SEEDS = 200
+SEEDS = 100
 
 PER_CASE = 10
 """Seeds of one case. With more, one process would still run a case when the others have ended."""

@@ -59,47 +59,49 @@ def test_unusable_nodes_are_refused_by_name(nodes: Any, words: str) -> None:
         Redlock(nodes)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"http://me:{SECRET}@h:1",
-        f"me:{SECRET}@h:1",
-        f"redis://:{SECRET}/x@h:1",
-        f"redis://:{SECRET}?x@h:1",
-        f"redis://:{SECRET}#x@h:1",
-        f"redis://:x/{SECRET}@h:1",
-        f"redis://:x://{SECRET}@h:1",
-        f"redis://me/x:{SECRET}@h:1",
-        f"redis://:[{SECRET}@h:1",
-        f"redis://h:99999?password=x@{SECRET}",
-        f"redis://h:99999?password={SECRET}",
-        f"redis://:{SECRET}@h?color={SECRET}",
-        f"redis://:{SECRET}@h:99999",
-        # Python's own words quote the place where these are written.
-        f"redis://me:ä：{SECRET}@h:1",  # noqa: RUF001
-        f"redis://:p[{SECRET}]x@h:1",
-        f"redis://:[{SECRET}]@h:1",
-        f"h:6380,password={SECRET},ssl=True",
-        f"redis://h:1,password={SECRET}",
-        f"redis://h,password={SECRET}",
-        f"h:1,password=x@{SECRET},ssl=True",
-        f"redis://h:1,password=x@{SECRET},ssl=True",
-        f"http://me:x,{SECRET}@h:1",
-        f"unix://:x/{SECRET}@/run/redis.sock",
-        f"unix://:x?{SECRET}@/run/redis.sock",
-        f"unix://:x/y#{SECRET}@/run/redis.sock",
-        f"redis://us?er:{SECRET}=x@h?db=1",
-        f"redis://:1?{SECRET}@h",
-        f"redis://{SECRET}:1?x@h",
-        f"redis://{SECRET}:1#x@h",
-        f"redis://h?password=x&{SECRET}=y",
-    ],
+WITH_A_SECRET = (
+    f"http://me:{SECRET}@h:1",
+    f"me:{SECRET}@h:1",
+    f"redis://:{SECRET}/x@h:1",
+    f"redis://:{SECRET}?x@h:1",
+    f"redis://:{SECRET}#x@h:1",
+    f"redis://:x/{SECRET}@h:1",
+    f"redis://:x://{SECRET}@h:1",
+    f"redis://me/x:{SECRET}@h:1",
+    f"redis://:[{SECRET}@h:1",
+    f"redis://h:99999?password=x@{SECRET}",
+    f"redis://h:99999?password={SECRET}",
+    f"redis://:{SECRET}@h?color={SECRET}",
+    f"redis://:{SECRET}@h:99999",
+    # Python's own words quote the place where these are written.
+    f"redis://me:ä：{SECRET}@h:1",  # noqa: RUF001
+    f"redis://:p[{SECRET}]x@h:1",
+    f"redis://:[{SECRET}]@h:1",
+    f"h:6380,password={SECRET},ssl=True",
+    f"redis://h:1,password={SECRET}",
+    f"redis://h,password={SECRET}",
+    f"h:1,password=x@{SECRET},ssl=True",
+    f"redis://h:1,password=x@{SECRET},ssl=True",
+    f"http://me:x,{SECRET}@h:1",
+    f"unix://:x/{SECRET}@/run/redis.sock",
+    f"unix://:x?{SECRET}@/run/redis.sock",
+    f"unix://:x/y#{SECRET}@/run/redis.sock",
+    f"redis://us?er:{SECRET}=x@h?db=1",
+    f"redis://:1?{SECRET}@h",
+    f"redis://{SECRET}:1?x@h",
+    f"redis://{SECRET}:1#x@h",
+    f"redis://h?password=x&{SECRET}=y",
 )
-def test_a_url_that_is_refused_shows_no_part_of_its_password(url: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        Redlock([url])
-    assert SECRET not in str(caught.value)
-    assert SECRET not in repr(caught.value)
+
+
+def test_a_url_that_is_refused_shows_no_part_of_its_password() -> None:
+    shown = []
+    for url in WITH_A_SECRET:
+        with pytest.raises(ConfigurationError) as caught:
+            Redlock([url])
+        if SECRET in str(caught.value) + repr(caught.value):
+            shown.append(url)
+    assert shown == []
 
 
 def test_a_percent_encoded_at_sign_does_not_separate_credentials_from_the_host() -> None:
@@ -108,18 +110,30 @@ def test_a_percent_encoded_at_sign_does_not_separate_credentials_from_the_host()
 
 
 @pytest.mark.parametrize(
-    "value", [0, -1, math.inf, -math.inf, math.nan, 10**400, "10", None, True, b"1"]
-)
-@pytest.mark.parametrize(
-    "option", ["ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"]
+    ("option", "value"),
+    [
+        *(
+            (option, 0)
+            for option in ("ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout")
+        ),
+        *(
+            ("ttl", value)
+            for value in (-1, math.inf, -math.inf, math.nan, 10**400, "10", None, True, b"1")
+        ),
+    ],
 )
 def test_a_time_that_is_no_finite_positive_number_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option):
         Redlock(URLS, **{option: value})
 
 
-@pytest.mark.parametrize("value", [0, -1, math.inf, math.nan, "10", True])
-@pytest.mark.parametrize("option", ["ttl", "max_hold", "min_hold"])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("ttl", value) for value in (math.nan, "10", True)),
+        *((option, math.nan) for option in ("max_hold", "min_hold")),
+    ],
+)
 def test_a_locks_time_that_is_no_finite_positive_number_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option):
         Redlock(URLS).lock("order", **{option: value})
@@ -131,7 +145,7 @@ def test_a_blocking_timeout_that_is_no_finite_number_is_refused(value: Any) -> N
         Redlock(URLS).lock("order", blocking_timeout=value)
 
 
-@pytest.mark.parametrize("value", ["false", None, [], 0, 1])
+@pytest.mark.parametrize("value", ["false", None, 1])
 def test_an_auto_extend_that_is_no_bool_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="auto_extend must be True or False, not"):
         Redlock(URLS).lock("order", auto_extend=value)
@@ -149,9 +163,7 @@ async def test_a_token_that_is_no_text_is_refused_before_anything_is_asked(token
     ("option", "value"),
     [
         ("clock", None),
-        ("clock", 1.0),
         ("wall_clock", 1.0),
-        ("wall_clock", "now"),
         ("rng", 7),
         ("rng", lambda: 0.5),
     ],
@@ -179,11 +191,6 @@ async def test_a_wall_clock_that_does_not_return_seconds_is_refused_before_anyth
     redlock = Redlock(URLS, wall_clock=lambda: told)
     with pytest.raises(ConfigurationError, match="wall_clock must return seconds since 1970"):
         await redlock.open()
-
-
-def test_a_ttl_above_max_ttl_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="ttl=61 is above max_ttl=60"):
-        Redlock(URLS).lock("order", ttl=61)
 
 
 async def test_extending_checks_the_ttl_like_lock_does(one_node: NodeSet) -> None:
@@ -220,50 +227,35 @@ def test_too_many_names_are_refused() -> None:
         Redlock(URLS).lock(*map(str, range(1_001)))
 
 
-def test_one_name_twice_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="one name twice"):
-        Redlock(URLS).lock("order", b"order")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a\r\nb",
-        "\r\n$3\r\nfoo\r\n",
-        "nul\0nul",
-        "{name}",
-        "{}",
-        "%s",
-        "a b",
-        "ümläut",
-        "🔒",
-        b"\xff\xfe\0",
-        "x" * 65_536,
-    ],
-    ids=lambda name: repr(name[:12]),
+USABLE = (
+    "a\r\nb",
+    "\r\n$3\r\nfoo\r\n",
+    "nul\0nul",
+    "{name}",
+    "{}",
+    "%s",
+    "a b",
+    "ümläut",
+    "🔒",
+    b"\xff\xfe\0",
+    "x" * 65_536,
 )
-async def test_every_usable_name_is_stored_as_its_bytes(
-    name: str | bytes, one_node: NodeSet
-) -> None:
-    raw = name if isinstance(name, bytes) else name.encode()
-    client = redis.asyncio.Redis.from_url(one_node.urls[0])
-    async with client, Redlock(one_node.urls, node_timeout=1.0) as redlock:
-        async with redlock.lock(name) as lease:
-            assert await client.get(raw) == lease.token.encode()
-            assert await redlock.lock(raw).try_acquire() is None
-        assert one_node.keys() == [set()]
+
+
+async def test_every_usable_name_is_stored_as_its_bytes(one_node: NodeSet) -> None:
     async with (
-        client,
-        Redlock(one_node.urls, key_format="lock:{name}:1") as redlock,
-        redlock.lock(name),
+        redis.asyncio.Redis.from_url(one_node.urls[0]) as client,
+        Redlock(one_node.urls, node_timeout=1.0) as redlock,
+        Redlock(one_node.urls, node_timeout=1.0, key_format="lock:{name}:1") as formatted,
     ):
-        assert await client.keys("lock:*") == [b"lock:" + raw + b":1"]
-
-
-@pytest.mark.parametrize("key_format", ["lock", "", "{name}{name}", "{other}", "{}"])
-def test_a_key_format_without_exactly_one_name_is_refused(key_format: str) -> None:
-    with pytest.raises(ConfigurationError, match="key_format"):
-        Redlock(URLS, key_format=key_format)
+        for name in USABLE:
+            raw = name if isinstance(name, bytes) else name.encode()
+            async with redlock.lock(name) as lease:
+                assert await client.get(raw) == lease.token.encode()
+                assert await redlock.lock(raw).try_acquire() is None
+            assert one_node.keys() == [set()]
+            async with formatted.lock(name):
+                assert await client.keys("lock:*") == [b"lock:" + raw + b":1"]
 
 
 async def test_the_same_server_by_two_addresses_is_refused_at_opening(

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
     from tests.support.sentinel import SentinelSet
 
-VERSIONS = tiers.ends(
-    [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
-)
+AT_HAND = server_versions.at_hand()
+VERSIONS = tiers.ends([pytest.param(version.binary, id=version.id) for version in AT_HAND])
 ACL_DOC = Path(__file__).parents[2] / "docs" / "acl.md"
 SECRET = "s3cr3t-w0rd"
 
@@ -197,9 +196,20 @@ async def test_locks_work_without_the_optional_rights_and_the_log_names_their_ef
     assert "no messages from other processes" in caplog.text
 
 
-@pytest.mark.parametrize("binary", VERSIONS)
+NEEDED_AT_ONCE = ("+evalsha", "+eval", "+set", "+get", "+pttl", "+time", "+zadd")
+
+
 @pytest.mark.parametrize(
-    "missing", ["+evalsha", "+eval", "+set", "+get", "+pttl", "+time", "+zadd"]
+    ("binary", "missing"),
+    [
+        pytest.param(version.binary, missing, id=f"{version.id}-{missing}", marks=marks)
+        for version, marks, rights in (
+            *((version, (), NEEDED_AT_ONCE) for version in (AT_HAND[0], AT_HAND[-1])),
+            # In the others, a right of the connection, of a script, and of the marker.
+            *((version, pytest.mark.full, ("+eval", "+set", "+time")) for version in AT_HAND[1:-1]),
+        )
+        for missing in rights
+    ],
 )
 async def test_a_missing_needed_right_is_an_error_at_once(
     binary: Path, missing: str, start_server: Callable[..., LocalServer]

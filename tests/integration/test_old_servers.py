@@ -15,16 +15,34 @@ from tests.support import server_versions, tiers
 from tests.support.fake_server import FakeServer, bulk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from aioredlock_ng.testing import LocalServer
 
     StartServer = Callable[..., LocalServer]
 
-VERSIONS = tiers.ends(
-    [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
-)
+AT_HAND = server_versions.at_hand()
+VERSIONS = tiers.ends([pytest.param(version.binary, id=version.id) for version in AT_HAND])
+NEWEST = AT_HAND[-1]
+NAMES = [name for name in CALLED if name not in OF_QUEUES | OF_READERS]
+
+
+def each_on_the_newest(names: Sequence[str], few: int) -> list[object]:
+    """Return pairs of a version and a name.
+
+    The newest version has all names. Each other version has a few, which change by version.
+    """
+    return [
+        *(pytest.param(NEWEST.binary, name, id=f"{NEWEST.id}-{name}") for name in names),
+        *tiers.ends(
+            [
+                pytest.param(version.binary, name, id=f"{version.id}-{name}")
+                for place, version in enumerate(AT_HAND[:-1])
+                for name in [names[(few * place + more) % len(names)] for more in range(few)]
+            ]
+        ),
+    ]
 
 
 async def refused(url: str, words: str, **options: Any) -> None:
@@ -35,8 +53,7 @@ async def refused(url: str, words: str, **options: Any) -> None:
             await asyncio.wait_for(redlock.lock("order").acquire(), 30)
 
 
-@pytest.mark.parametrize("name", [name for name in CALLED if name not in OF_QUEUES | OF_READERS])
-@pytest.mark.parametrize("binary", VERSIONS)
+@pytest.mark.parametrize(("binary", "name"), each_on_the_newest(NAMES, 3))
 async def test_a_server_without_a_command_of_the_scripts_is_refused_by_name(
     binary: Path, name: str, start_server: StartServer
 ) -> None:
@@ -67,8 +84,7 @@ async def test_a_server_without_a_command_that_the_settings_do_not_need_is_taken
     assert server.command("EXISTS", "order") == b"0"
 
 
-@pytest.mark.parametrize("name", ["EVAL", "EVALSHA"])
-@pytest.mark.parametrize("binary", VERSIONS)
+@pytest.mark.parametrize(("binary", "name"), each_on_the_newest(("EVALSHA", "EVAL"), 1))
 async def test_a_server_that_runs_no_scripts_is_refused_by_name(
     binary: Path, name: str, start_server: StartServer
 ) -> None:
@@ -106,9 +122,12 @@ async def test_servers_of_a_new_enough_or_hidden_version_are_accepted(info: str)
 
 
 @pytest.mark.parametrize(
-    "lacking", ["-eval", "-mget", "-time", "-zadd", pytest.param("-@all", marks=pytest.mark.slow)]
+    ("binary", "lacking"),
+    [
+        *each_on_the_newest(("-eval", "-mget", "-time", "-zadd"), 1),
+        pytest.param(NEWEST.binary, "-@all", marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("binary", VERSIONS)
 async def test_a_missing_right_is_not_reported_as_a_missing_command(
     binary: Path, lacking: str, start_server: StartServer
 ) -> None:

@@ -109,14 +109,15 @@ def test_a_key_without_waiters_is_deleted_by_force(node_of_each_version: NodeSet
     assert node.command("EXISTS", "a") == b"0"
 
 
-@pytest.mark.parametrize("ticket", ["inf", "1e300", "-inf", "2.5"])
 def test_a_strange_ticket_in_a_queue_makes_no_refusal_unreadable(
-    node_of_each_version: NodeSet, ticket: str
+    node_of_each_version: NodeSet,
 ) -> None:
     node = node_of_each_version[0]
-    node.command("SET", "a", "held", "PX", "60000")
-    node.command("ZADD", "aioredlock_ng:queue:a", ticket, "somebody")
-    assert_readable(node)
+    for ticket in ("inf", "1e300", "-inf", "2.5"):
+        node.command("SET", "a", "held", "PX", "60000")
+        node.command("DEL", "aioredlock_ng:queue:a")
+        node.command("ZADD", "aioredlock_ng:queue:a", ticket, "somebody")
+        assert_readable(node)
 
 
 def test_a_strange_offer_makes_no_refusal_unreadable(node_of_each_version: NodeSet) -> None:

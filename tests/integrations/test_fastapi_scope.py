@@ -215,10 +215,17 @@ async def test_an_endpoint_whose_client_gave_up_runs_to_its_end_within_the_lock(
         await eventually(lambda: nodes.keys() == [set()] * 3, within=PATIENCE)
 
 
-@both_scopes
-@middlewares
-@pytest.mark.parametrize("limit", [AsyncioLimit, AnyioLimit])
-@pytest.mark.parametrize("waiting", [False, True], ids=["holding", "waiting"])
+@pytest.mark.parametrize(
+    ("scope", "dispatches", "limit", "waiting"),
+    # All triples: the fourth item follows from the other three.
+    [
+        (scope, dispatches, limit, waiting)
+        for scope in ("function", "request")
+        for dispatches in ((), (passing,))
+        for limit in (AsyncioLimit, AnyioLimit)
+        for waiting in ((scope == "function") ^ bool(dispatches) ^ (limit is AsyncioLimit),)
+    ],
+)
 async def test_a_time_limit_around_the_app_leaves_no_key(
     nodes: NodeSet,
     elsewhere: Redlock,

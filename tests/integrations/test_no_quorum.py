@@ -136,10 +136,9 @@ def test_retry_after_is_the_remaining_min_hold(left: float | None, said: str) ->
     assert Policy(("a",), {"min_hold": 30.0}, 423, 7).answer(held).headers == {"Retry-After": said}
 
 
-@pytest.mark.parametrize("decorate", [lock_for, locked])
 @pytest.mark.parametrize("option", ["fail_fast", "fair"])
-def test_a_switch_is_refused_unless_it_is_true_or_false(
-    decorate: Callable[..., Any], option: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=f"{option} must be True or False, not float"):
-        decorate("a", **{option: 1.0})
+def test_a_switch_is_refused_unless_it_is_true_or_false(option: str) -> None:
+    decorators: tuple[Callable[..., Any], ...] = (lock_for, locked)
+    for decorate in decorators:
+        with pytest.raises(ConfigurationError, match=f"{option} must be True or False, not float"):
+            decorate("a", **{option: 1.0})

@@ -187,7 +187,6 @@ def test_openapi_lists_the_answer_to_a_request_that_may_not_read_now() -> None:
     assert repr(dependency) == "lock_for('catalog:{shop}', shared=True)"
 
 
-@pytest.mark.parametrize("locked", [for_fastapi.lock_for, for_aiohttp.locked])
 @pytest.mark.parametrize(
     ("names", "options", "told"),
     [
@@ -204,7 +203,8 @@ def test_openapi_lists_the_answer_to_a_request_that_may_not_read_now() -> None:
     ],
 )
 def test_a_bad_combination_is_refused_when_the_module_is_imported(
-    locked: Any, names: list[str], options: dict[str, Any], told: str
+    names: list[str], options: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        locked(*names, **{"shared": True, **options})
+    for locked in (for_fastapi.lock_for, for_aiohttp.locked):
+        with pytest.raises(ConfigurationError, match=told):
+            locked(*names, **{"shared": True, **options})

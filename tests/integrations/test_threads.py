@@ -92,12 +92,17 @@ def kinds(told: list[Event], *kinds: type[Event]) -> list[type[Event]]:
     return [type(event) for event in told if isinstance(event, kinds)]
 
 
-@pytest.mark.parametrize("included", [False, True], ids=["app", "router"])
 @pytest.mark.parametrize(
-    "make",
-    [plain, *(pytest.param(make, marks=pytest.mark.full) for make in (an_object, a_partial))],
+    ("scope", "make", "included"),
+    [
+        ("function", plain, False),
+        pytest.param("request", plain, True, marks=pytest.mark.full),
+        pytest.param("function", plain, True, marks=pytest.mark.full),
+        ("request", plain, False),
+        pytest.param("function", an_object, True, marks=pytest.mark.full),
+        pytest.param("request", a_partial, False, marks=pytest.mark.full),
+    ],
 )
-@both_scopes
 async def test_a_cancelled_def_endpoint_keeps_its_lock_until_its_thread_has_ended(
     nodes: NodeSet, job: Job, scope: Any, make: Any, included: bool
 ) -> None:

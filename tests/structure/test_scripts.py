@@ -9,7 +9,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from redis.asyncio import Redis
 
 from aioredlock_ng._scripts.catalogue import CALLED, COMMANDS, SCRIPTS
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 FOLDER = resources.files("aioredlock_ng._scripts").joinpath("lua")
 PART = re.compile(r"^ *-- part: (\w+)$", re.MULTILINE)
 
-every_script = pytest.mark.parametrize(
-    "script", [*SCRIPTS, COMMANDS.script], ids=lambda script: script.name
-)
+EVERY: tuple[Script, ...] = (*SCRIPTS, COMMANDS.script)
 
 
 def stored(name: str) -> str:
@@ -42,35 +39,34 @@ def test_every_lua_file_but_the_one_sent_in_full_is_loaded() -> None:
     assert files == {f"{script.name}.lua" for script in (*SCRIPTS, COMMANDS.script)}
 
 
-@every_script
-def test_a_script_opens_with_its_keys_arguments_and_return_values(script: Script) -> None:
-    header = []
-    for line in stored(script.name).splitlines():
-        if not line.startswith("--") or PART.fullmatch(line):
-            break
-        header.append(line)
-    text = "\n".join(header)
-    assert "-- KEYS" in text
-    assert "-- Returns" in text
-    assert ("-- ARGV" in text) == ("ARGV" in stored(script.name).replace(text, ""))
+def test_a_script_opens_with_its_keys_arguments_and_return_values() -> None:
+    for script in EVERY:
+        header = []
+        for line in stored(script.name).splitlines():
+            if not line.startswith("--") or PART.fullmatch(line):
+                break
+            header.append(line)
+        text = "\n".join(header)
+        assert "-- KEYS" in text, script.name
+        assert "-- Returns" in text, script.name
+        arguments = "ARGV" in stored(script.name).replace(text, "")
+        assert ("-- ARGV" in text) == arguments, script.name
 
 
-@every_script
-def test_a_script_is_stored_with_unix_line_ends_and_sent_with_its_parts_in_place(
-    script: Script,
-) -> None:
-    text = stored(script.name)
-    while found := PART.search(text):
-        part = found[1]
-        text = re.sub(
-            rf"^ *-- part: {part}\n",
-            lambda _, part=part: stored(f"parts/{part}"),
-            text,
-            flags=re.MULTILINE,
-        )
-    assert "\r" not in text
-    assert "-- part:" not in text
-    assert text.encode("ascii") == script.source
+def test_a_script_is_stored_with_unix_line_ends_and_sent_with_its_parts_in_place() -> None:
+    for script in EVERY:
+        text = stored(script.name)
+        while found := PART.search(text):
+            part = found[1]
+            text = re.sub(
+                rf"^ *-- part: {part}\n",
+                lambda _, part=part: stored(f"parts/{part}"),
+                text,
+                flags=re.MULTILINE,
+            )
+        assert "\r" not in text, script.name
+        assert "-- part:" not in text, script.name
+        assert text.encode("ascii") == script.source, script.name
 
 
 def test_every_part_is_used_and_none_takes_keys_and_arguments_of_its_own() -> None:

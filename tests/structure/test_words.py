@@ -289,19 +289,19 @@ def test_a_pending_folder_exists() -> None:
 
 
 @pytest.mark.parametrize(
-    "sentence",
+    ("kind", "sentence"),
     [
-        "Who is next waits.",
-        "It ends. Whoever waits is notified.",
-        "Keys:\n\n    What was granted ends.",
-        "Args:\n    name: Such a name is refused.",
-        "* Those that wait are notified.",
-        "A node may fail. Of these, two answer.",
-        "One of them is down.",
-        "One that is held is refused.",
+        ("comment", "Who is next waits."),
+        ("comment", "Keys:\n\n    What was granted ends."),
+        ("docstring", "It ends. Whoever waits is notified."),
+        ("docstring", "Keys:\n\n    What was granted ends."),
+        ("docstring", "Args:\n    name: Such a name is refused."),
+        ("docstring", "* Those that wait are notified."),
+        ("lua", "A node may fail. Of these, two answer."),
+        ("lua", "One of them is down."),
+        ("lua", "One that is held is refused."),
     ],
 )
-@pytest.mark.parametrize("kind", ["comment", "docstring", "lua"])
 def test_a_sentence_without_a_noun_is_found(kind: str, sentence: str) -> None:
     lines = sentence.splitlines()
     if kind == "comment":

@@ -57,19 +57,18 @@ SPARSE = {
     "election/test_interruptions.py::test_a_candidate_interrupted_at_any_instant_leaves_nothing": 7,
     "election/test_partitions.py::test_no_two_bodies_work_at_once_in_any_partition": 20,
     "engine/test_cancellation.py"
-    "::test_a_call_interrupted_at_any_instant_leaves_nothing_and_the_next_gets_the_lock": 23,
+    "::test_a_call_interrupted_at_any_instant_leaves_nothing_and_the_next_gets_the_lock": 13,
     "engine/test_every_waiter_served.py"
-    "::test_every_waiter_for_a_slot_is_served_through_failures_of_the_waiters_before_it": 7,
+    "::test_every_waiter_for_a_slot_is_served_through_failures_of_the_waiters_before_it": 5,
     "engine/test_every_waiter_served.py"
-    "::test_every_waiter_is_served_through_failures_of_the_waiters_before_it": 7,
-    "engine/test_fair.py::test_fair_tasks_are_served_in_the_order_in_which_they_came": 3,
+    "::test_every_waiter_is_served_through_failures_of_the_waiters_before_it": 5,
     "engine/test_min_hold.py"
     "::test_grants_are_min_hold_apart_through_failures_of_nodes_and_holders": 5,
-    "engine/test_overlapping.py::test_a_dead_key_on_one_node_keeps_out_no_set": 7,
+    "engine/test_overlapping.py::test_a_dead_key_on_one_node_keeps_out_no_set": 3,
     "engine/test_overlapping.py::test_neither_sets_of_names_nor_single_names_are_starved": 7,
     "engine/test_overlapping.py"
-    "::test_sets_with_a_new_second_name_each_time_leave_another_process_its_turn": 5,
-    "engine/test_overlapping.py::test_a_set_of_names_gets_its_turn_as_a_single_name_does": 5,
+    "::test_sets_with_a_new_second_name_each_time_leave_another_process_its_turn": 3,
+    "engine/test_overlapping.py::test_a_set_of_names_gets_its_turn_as_a_single_name_does": 3,
     "engine/test_queue.py::test_a_waiter_that_ends_at_any_instant_is_left_in_no_queue": 5,
     "engine/test_semaphore.py::test_a_crowd_fills_every_slot_and_never_one_more": 3,
     "engine/test_shares.py::test_a_process_that_waited_for_another_passes_its_grant_on": 2,
@@ -79,7 +78,7 @@ SPARSE = {
     "::test_after_a_fork_the_child_is_refused_and_the_parent_goes_on": 2,
     "integration/test_bad_servers.py::test_bad_servers_in_the_majority_leave_no_key_on_the_rest": 3,
     "integration/test_bad_servers.py"
-    "::test_the_error_for_a_bad_server_names_its_address_and_its_reason": 3,
+    "::test_the_error_names_a_bad_server_and_its_reason_and_in_the_minority_it_stops_no_lock": 3,
     "integration/test_basic.py::test_a_waiter_gets_the_lock_when_a_remote_lease_expires": 3,
     "integration/test_basic.py::test_renewals_keep_a_lease_alive_beyond_its_ttl": 3,
     "integration/test_basic.py::test_try_acquire_and_acquire_with_a_timeout_refuse_a_held_lock": 3,
@@ -94,8 +93,7 @@ SPARSE = {
     "::test_two_new_servers_get_their_markers_though_the_third_garbles_its_own": 5,
     "integration/test_hidden_identity.py"
     "::test_clients_with_and_without_the_right_to_the_run_id_share_a_set": 3,
-    "integration/test_labels.py::test_a_full_server_watches_and_releases_without_a_label": 3,
-    "integration/test_node_kinds.py::test_a_missing_needed_right_is_an_error_at_once": 5,
+    "integration/test_node_kinds.py::test_a_missing_needed_right_is_an_error_at_once": 4,
     "integration/test_recovery_guard.py"
     "::test_a_server_that_forgot_grants_nothing_for_the_guard_time": 5,
     "integration/test_secrets.py::test_a_password_that_a_server_quotes_is_shown_nowhere": 3,
@@ -109,8 +107,6 @@ SPARSE = {
     "integration/test_waiting.py::test_a_lock_ended_by_an_operator_wakes_a_waiter": 2,
     "integrations/test_fastapi_scope.py::test_a_time_limit_around_the_app_leaves_no_key": 3,
     "integrations/test_no_quorum.py::test_a_request_does_not_wait_for_a_majority_that_is_gone": 3,
-    "integrations/test_threads.py"
-    "::test_a_cancelled_def_endpoint_keeps_its_lock_until_its_thread_has_ended": 5,
     "integrations/test_view_limits.py"
     "::test_a_request_beyond_the_slots_is_refused_with_retry_after": 3,
     "integrations/test_view_limits.py::test_retry_after_with_min_hold_is_the_time_left": 3,

@@ -43,15 +43,12 @@ def test_a_message_is_read_as_it_was_written_for_every_key(
     assert message_of(b"%d %b %b" % (milliseconds, member, key)) == Message(left, member, key)
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
+def test_a_payload_that_this_library_does_not_send_is_no_message() -> None:
+    payloads = [
         *(b"turn a", b"1", b"1 m", b"x m k", b" m k", b"1.5 m k"),
         *(b"0: m k", b"5:1 m k", b"0:-1 m k", b"0:9007199254740993 m k"),
-    ],
-)
-def test_a_payload_that_this_library_does_not_send_is_no_message(payload: bytes) -> None:
-    assert message_of(payload) is None
+    ]
+    assert [payload for payload in payloads if message_of(payload) is not None] == []
 
 
 def test_a_member_names_its_process_line_and_grace() -> None:

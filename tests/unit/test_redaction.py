@@ -27,14 +27,14 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_secret_is_hidden_in_every_form(form: str, secret: str) -> None:
-    shown = FORMS[form](secret)
-    assert (
-        Redaction([secret])(f"ERR bad: AUTH user {shown} (or '{shown}')")
-        == f"ERR bad: AUTH user {HIDDEN} (or '{HIDDEN}')"
-    )
+def test_a_secret_is_hidden_in_every_form(form: str) -> None:
+    for secret in SECRETS:
+        shown = FORMS[form](secret)
+        assert (
+            Redaction([secret])(f"ERR bad: AUTH user {shown} (or '{shown}')")
+            == f"ERR bad: AUTH user {HIDDEN} (or '{HIDDEN}')"
+        ), secret
 
 
 @pytest.mark.parametrize("secret", ["sesame", "correcthorsebatterystaple", "x1"])
@@ -79,9 +79,7 @@ def test_texts_without_a_secret_are_left_as_they_are() -> None:
     assert Redaction()(words) == Redaction(["sesame"])(words) == words
 
 
-@pytest.mark.parametrize(
-    "secret", ["script", "user", "command", "loading", "readonly", "unknown", "NOSCRIPT", "noperm"]
-)
+@pytest.mark.parametrize("secret", ["script", "user", "readonly", "unknown", "NOSCRIPT"])
 def test_a_password_that_is_a_word_of_servers_does_not_change_the_meaning_of_a_refusal(
     secret: str,
 ) -> None:

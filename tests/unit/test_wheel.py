@@ -109,7 +109,7 @@ async def test_the_last_item_that_came_and_went_wakes_the_loop_only_once() -> No
     assert wheel.woken == 1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 async def test_an_item_that_stays_is_handed_over_in_time_among_items_that_come_and_go(
     seed: int,
 ) -> None:
