@@ -36,6 +36,7 @@ from aioredlock_ng._vocabulary.node_events import (
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Vote
+    from aioredlock_ng._vocabulary.causes import LossCause, WakeCause
 
 __all__ = [
     "AcquireCancelled",
@@ -237,7 +238,7 @@ class WaiterWoken:
     """
 
     resource: str
-    cause: Literal["notified", "expiry", "fallback"]
+    cause: WakeCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ class LeaseLost:
     token_prefix: str
     reason: str
     held_for: float
-    cause: Literal["gone", "unrenewed", "stalled", "expired", "max_hold", "closed"] = "gone"
+    cause: LossCause = "gone"
     shared: bool = False
 
 

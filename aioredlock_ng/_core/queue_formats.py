@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.tickets import LARGEST_TICKET
@@ -22,7 +22,6 @@ __all__ = [
     "QUEUE_KEYS",
     "SLOT_QUEUE_KEYS",
     "Message",
-    "WakeCause",
     "claim_of",
     "is_offer",
     "member_of",
@@ -42,9 +41,6 @@ OFFER: Final = OWN_KEYS + b"offer:"
 
 _MESSAGE: Final = re.compile(rb"(-?\d{1,11})(?::(\d{1,16}))? ([^ ]*) (.*)", re.DOTALL)
 """A message to a waiter; see `parts/queue.lua`."""
-
-WakeCause = Literal["notified", "expiry", "fallback"]
-"""The reason why a waiter tries again. `events.WaiterWoken` describes each reason."""
 
 
 def member_of(

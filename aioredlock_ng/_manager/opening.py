@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._engine.attempt.tokens import system_tokens
 from aioredlock_ng._engine.engine import Engine
 from aioredlock_ng._nodes.node import RedisNode
+from aioredlock_ng._nodes.port import SAME_SERVER
 from aioredlock_ng._scripts.catalogue import needed
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed
 from aioredlock_ng.logs import Sinks
@@ -90,7 +91,7 @@ def refuse_duplicates(nodes: Iterable[Node]) -> None:
     """Raise `ConfigurationError` if two nodes turned out to be the same server."""
     for node in nodes:
         state = node.state()
-        if state.state == "refused" and "are the same server" in state.reason:
+        if state.state == "refused" and SAME_SERVER in state.reason:
             raise ConfigurationError(
                 f"{state.reason}; name each server once, or a quorum has no meaning"
             )

@@ -17,6 +17,7 @@ from aioredlock_ng._core.replies import UnknownCommands
 from aioredlock_ng._core.server_info import facts_of, info_fields, is_too_old
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.channel import Subscription
+from aioredlock_ng._nodes.port import SAME_SERVER
 from aioredlock_ng._nodes.wire import ConnectFailed
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.catalogue import COMMANDS, SCRIPTS
@@ -149,7 +150,7 @@ async def greet(
 
 def duplicate(address: str, other: str, run_id: str) -> ConnectFailed:
     """Return the error for a node that is the same server as another node."""
-    words = f"{address} and {other} are the same server (run_id {run_id[:8]}…)"
+    words = f"{address} and {other} {SAME_SERVER} (run_id {run_id[:8]}…)"
     return ConnectFailed(words, permanent=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts import Request
     from aioredlock_ng.events import Event
 
-__all__ = ["Node", "NodeListener", "NodeState", "Sink", "State"]
+__all__ = ["SAME_SERVER", "Node", "NodeListener", "NodeState", "Sink", "State"]
+
+SAME_SERVER: Final = "are the same server"
+"""Part of the reason for which a node is refused that is the same server as another node."""
 
 State = Literal["connecting", "up", "suspect", "quarantined", "down", "refused"]
 """The state of one node. A suspect node does not answer in time. A refused node must not vote."""

@@ -25,10 +25,10 @@ from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 
 if TYPE_CHECKING:
-    from aioredlock_ng._core.queue_formats import WakeCause
     from aioredlock_ng._core.tally import Tally
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.attempt.round import Round
+    from aioredlock_ng._vocabulary.causes import WakeCause
 
 __all__ = ["Acquisition"]
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from aioredlock_ng._core.queue_formats import WakeCause
     from aioredlock_ng._engine.attempt.releases import Releases
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._engine.waiting.line import Line
     from aioredlock_ng._engine.waiting.lines import Lines
+    from aioredlock_ng._vocabulary.causes import WakeCause
 
 __all__ = ["Call"]
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from aioredlock_ng._vocabulary.causes import LossCause
 
 __all__ = [
     "CLOSED",
@@ -12,12 +15,8 @@ __all__ = [
     "STOOD_STILL",
     "UNKEPT",
     "UNRENEWED",
-    "LossCause",
     "cause_of",
 ]
-
-LossCause = Literal["gone", "unrenewed", "stalled", "expired", "max_hold", "closed"]
-"""The values of `LeaseLost.cause`."""
 
 CLOSED = "its Redlock was closed"
 LOOP_CLOSED = "the event loop of its holder was closed"

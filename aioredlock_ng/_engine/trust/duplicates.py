@@ -16,6 +16,7 @@ from aioredlock_ng._core.replies import Held, Looked
 from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._engine.attempt.round import Round
 from aioredlock_ng._nodes.background import supervised
+from aioredlock_ng._nodes.port import SAME_SERVER
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class DuplicateNodes:
                 # The other node may be probed at the same time. Both probes must refuse the same
                 # node, so each probe refuses the node with the higher index.
                 first, second = nodes[min(index, other)], nodes[max(index, other)]
-                second.refuse(f"{second.address} and {first.address} are the same server")
+                second.refuse(f"{second.address} and {first.address} {SAME_SERVER}")
                 break
         return all(isinstance(seen[other], Looked) or not nodes[other].ready for other in others)
 

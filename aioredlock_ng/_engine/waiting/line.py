@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections import OrderedDict
     from collections.abc import Sequence
 
-    from aioredlock_ng._core.queue_formats import WakeCause
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.spec import LineKey, LockSpec, Numbered
     from aioredlock_ng._engine.waiting.place import Place
+    from aioredlock_ng._vocabulary.causes import WakeCause
 
 __all__ = ["Contender", "Line"]
 

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng._core.queue_formats import Message, WakeCause
+    from aioredlock_ng._core.queue_formats import Message
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._vocabulary.causes import WakeCause
 
 __all__ = ["POLL_EVERY", "Place"]
 

@@ -14,11 +14,11 @@ from aioredlock_ng._engine.waiting.queue_entry import leaving
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aioredlock_ng._core.queue_formats import WakeCause
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.waiting.line import Line
+    from aioredlock_ng._vocabulary.causes import WakeCause
 
 __all__ = ["StandingLines"]
 

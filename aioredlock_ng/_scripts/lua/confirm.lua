@@ -11,15 +11,7 @@ local n = #KEYS - 1
 for _, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if holder ~= ARGV[1] then return {0, 0} end
 end
-local counters, fence, highest = KEYS[n + 1], ARGV[2], 0
-for i = 3, #ARGV do
-  local slot, counter = ARGV[i], nil
-  -- part: fence
-  if type(counter) == 'string' then
-    highest = math.max(highest, tonumber(counter))
-  elseif counter then
-    return counter
-  end
-end
+local counters, fence, first, highest = KEYS[n + 1], ARGV[2], 3, 0
+-- part: fences
 if highest > 0 then return {0, highest} end
 return 1

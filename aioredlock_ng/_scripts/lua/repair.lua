@@ -26,16 +26,8 @@ if #missing > 0 then
   -- part: marker
   if not is_trusted(redis.call('GET', KEYS[n + 1]), ARGV[3]) then return -1 end
 end
-local counters, fence, highest = KEYS[n + 2], ARGV[4], 0
-for i = 5, #ARGV do
-  local slot, counter = ARGV[i], nil
-  -- part: fence
-  if type(counter) == 'string' then
-    highest = math.max(highest, tonumber(counter))
-  elseif counter then
-    return counter
-  end
-end
+local counters, fence, first, highest = KEYS[n + 2], ARGV[4], 5, 0
+-- part: fences
 if highest > tonumber(fence) and #missing > 0 then return 0 end
 for _, key in ipairs(missing) do
   if not redis.call('SET', key, ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
