@@ -153,6 +153,21 @@ class Outlook:
         for node in self.nodes:
             node.votes = True
 
+    def unsure(self, now: float) -> bool:
+        """Return True if a quorum may grant now only if the holder has renewed no key unseen.
+
+        A node that tracks the key reports each renewal. Another node reports none, so its expiry
+        may be out of date. An attempt in vain would raise the fence counters of the nodes that
+        grant it, and a counter above its fence keeps the holder from repairing a lost key.
+        """
+        sure = sum(
+            node.votes
+            and node.free_at <= now
+            and (node.tracked or node.answered_at >= node.free_at)
+            for node in self.nodes
+        )
+        return sure < self._quorum
+
     def forget_expiries(self) -> None:
         """Discard the instants from which nodes may grant."""
         for node in self.nodes:

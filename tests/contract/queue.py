@@ -28,7 +28,7 @@ from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng._scripts.catalogue import FORCE_RELEASE
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import leaving, standing
-from tests.contract.guarded import BOTH, FENCED, GUARDED
+from tests.contract.guarded import BOTH, FENCED, GUARDED, acquire
 from tests.support.spread import spread
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ TTL = 20_000
 GRACE = 5_000
 """Milliseconds that an offer to a waiter of these tests lives."""
 
-FOREIGN = KeyStates((KeyState.FOREIGN,))
+MISSING = KeyStates((KeyState.MISSING,))
 
 RAW_INSPECT = Script("inspect", lambda reply, _call: reply)
 """An inspection that shows offers as well, which the library reports as free."""
@@ -831,25 +831,39 @@ class QueueContract:
 
     # -- Offers and other requests ----------------------------------------------------------------
 
+    async def test_a_repair_takes_back_a_key_that_is_only_offered(self, place: Place) -> None:
+        """Otherwise a waiter could keep a key from its holder by asking again and again."""
+        (waiter,) = await self.waiters(place, 1)
+        await self.trusted(waiter.node)
+        await self.release(waiter.node, b"one", b"a")
+        repair = BOTH.repairing_of((b"a", b"b"), (b"a", b"b"), b"one", TTL, 99)
+        await self.ask(waiter.node, acquire(b"three", 120, b"b", kind=BOTH))
+        assert await self.ask(waiter.node, repair) is Repaired.OUTRUN
+        await self.release(waiter.node, b"three", b"b")
+        assert await self.ask(waiter.node, repair) is Repaired.OUTRUN, "the counter is higher"
+        assert await self.offered(waiter.node) == waiter.claim(1)
+        repair = BOTH.repairing_of((b"a", b"b"), (b"a", b"b"), b"one", TTL, 120)
+        assert await self.ask(waiter.node, repair) is Repaired.DONE
+        for key in (b"a", b"b"):
+            left, value = await self.value(waiter.node, key)
+            assert value == b"one"
+            assert 0 < left <= TTL
+
     async def test_an_offer_is_no_lease(self, place: Place) -> None:
         (waiter,) = await self.waiters(place, 1)
         await self.trusted(waiter.node)
         await self.release(waiter.node, b"one", b"a")
         assert (
             await self.ask(waiter.node, Command(MUTEX.extend, (b"a",), (TTL, b"one"), tracked=True))
-            == FOREIGN
+            == MISSING
         )
         assert (
             await self.ask(waiter.node, Command(MUTEX.watch, (b"a",), (b"one",), tracked=True))
-            == FOREIGN
+            == MISSING
         )
         assert await self.ask(
             waiter.node, FENCED.confirming((b"a",), (b"a",), b"one", 99)
         ) == Unacknowledged(0)
-        assert (
-            await self.ask(waiter.node, BOTH.repairing_of((b"a",), (b"a",), b"one", TTL, 99))
-            is Repaired.OUTRUN
-        )
         assert await self.release(waiter.node, b"one", b"a") == 0
         assert await self.ask(
             waiter.node, Command(FORCE_RELEASE, (b"a",), (1, 0, b"one"))

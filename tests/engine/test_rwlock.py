@@ -520,6 +520,25 @@ async def test_a_reader_is_notified_that_its_lease_was_ended_by_force(
         lease.check()
 
 
+async def test_force_release_ends_all_readers_while_a_node_is_silent(
+    rig: Rig, processes: list[Process]
+) -> None:
+    first, second, third, *_ = processes
+    # The first reader is on a bare majority.
+    rig.refuse("BUSY", 2)
+    lease = await rwlock(first, ttl=30.0).read().acquire()
+    rig.refuse(None, 2)
+    rig.servers[2].remove_entry(KEY, lease.token.encode(), None)
+    other = await rwlock(second, ttl=30.0).read().acquire()
+    assert [len(server.entries(KEY)) for server in rig.servers] == [2, 2, 1]
+    rig.hang(1)
+    assert await third.redlock.force_release(NAME) >= 2
+    rig.resume(1)
+    await asyncio.sleep(1)
+    assert lease.lost
+    assert other.lost
+
+
 async def test_one_hung_node_costs_readers_and_writers_nothing(rig: Rig) -> None:
     processes = [await rig.process() for _ in range(2)]
     rig.hang(1)

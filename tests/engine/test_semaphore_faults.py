@@ -60,6 +60,22 @@ async def test_the_only_slot_is_noticed_when_another_client_deletes_it(rig: Rig)
     assert lease.lost
 
 
+async def test_a_waiter_does_not_keep_a_lost_slot_of_a_minority_from_its_holder(rig: Rig) -> None:
+    holder, other = await rig.process(), await rig.process()
+    lease = await semaphore(holder, 1, ttl=3.0).acquire()
+    waiter = waiting(other, 1)
+    await asyncio.sleep(0.5)
+    for gone in range(3):
+        rig.vacate(b"gpu#1", on=[gone])
+        # The offer to the waiter lives longer. When it ends, the waiter would get another one.
+        await asyncio.sleep(0.9 * NODE_TIMEOUT)
+        assert rig.values(b"gpu#1") == [lease.token.encode()] * 3
+        await asyncio.sleep(15)
+    assert not waiter.done()
+    await lease.release()
+    await (await waiter).release()
+
+
 async def test_the_grant_of_the_only_slot_is_not_passed_on_after_its_key_was_deleted(
     rig: Rig,
 ) -> None:

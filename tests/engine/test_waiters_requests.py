@@ -249,3 +249,24 @@ async def test_a_waiter_whose_queue_another_client_deleted_returns_to_it_within_
     assert [len(queue) for queue in members(rig)] == [len(line)] * 3
     for _, each in line:
         each.cancel()
+
+
+@pytest.mark.parametrize("gone", range(3))
+async def test_the_first_waiter_makes_no_attempt_while_the_holder_renews_on_a_bare_majority(
+    rig: Rig, gone: int
+) -> None:
+    holder, other = await rig.process(), await rig.process()
+    lease = await holder.lock("a", ttl=1.0).acquire()
+    waiter = asyncio.ensure_future(other.lock("a").acquire())
+    await asyncio.sleep(0.4)
+    # The holder may not set the key again on a node with a higher fence.
+    server = rig.servers[gone]
+    server.counters = dict.fromkeys(server.counters, 2**52)
+    rig.vacate(b"a", on=[gone])
+    await asyncio.sleep(1)
+    asked = other.questions()
+    await asyncio.sleep(8)
+    assert holder.redlock.stats().renewals >= 8
+    assert "acquire_guarded" not in {command.script.name for command in asked}
+    await lease.release()
+    await (await waiter).release()

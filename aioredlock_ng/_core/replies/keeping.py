@@ -23,7 +23,8 @@ class KeyState(Enum):
     """The answer to the question whether a lease still has a key on a node.
 
     `OURS`: the key holds the token or the entry of the lease. `FOREIGN`: the key holds another
-    string. `MISSING`: all other cases, such as no key, or a key of another type.
+    string, which is not an offer. `MISSING`: all other cases, such as no key, a key that is
+    reserved for a waiter, or a key of another type.
     """
 
     OURS = auto()

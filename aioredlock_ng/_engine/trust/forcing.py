@@ -98,6 +98,11 @@ async def force_release(
             looks = await ask(look)
             refuse(looks)
             tokens = seen.keys() & set(_tokens(looks, any_key=any_key))
+    elif seen.keys() - tokens and any(isinstance(each, ReadLocked) for each in looks):
+        # Each reader needs a quorum of its own. One node that does not answer may hide a quorum.
+        await asyncio.sleep(_LONGEST_ATTEMPT * context.patience)
+        looks = await ask(look)
+        tokens |= seen.keys() & set(_tokens(looks, any_key=any_key))
     if only is not None:
         tokens = {token for token in tokens if as_text(token) == only}
         if not tokens:

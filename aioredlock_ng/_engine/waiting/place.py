@@ -242,10 +242,9 @@ class Place(Entry):
     def _due(self) -> None:
         self._timer = None
         now = self._context.clock()
-        if self._outlook.ask_at <= now and self._outlook.rank:
-            # The holder's key should have expired by now, but usually the holder has renewed it. So
-            # a waiter behind the head sends a refresh, which costs half as many commands as an
-            # attempt. The refresh also shows whether the head has died.
+        if self._outlook.ask_at <= now and (self._outlook.rank or self._outlook.unsure(now)):
+            # The key should have expired by now, but the holder may have renewed it, so ask again.
+            # The answers also show a waiter behind the head whether the head has died.
             self._outlook.forget_expiries()
             self.refresh()
         elif self._outlook.ask_at <= now:

@@ -10,7 +10,7 @@ from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.marker import Trust
 from aioredlock_ng._core.over import over_mark
 from aioredlock_ng._core.owners import owner_key
-from aioredlock_ng._core.queue_formats import OFFER
+from aioredlock_ng._core.queue_formats import OFFER, is_offer
 from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._nodes.memory.keyspace import Writing
@@ -121,7 +121,8 @@ class MemoryServer(ReadingServer):
     def _repair(self, command: Command, by: Connection) -> Raw | Refusal:
         keys = command.keys[:-2]
         token, ttl, own_marker, fence, *slots = map(as_bytes, command.args)
-        holders = [self.get(key) for key in keys]
+        values = [self.get(key) for key in keys]
+        holders = [None if value and is_offer(value) else value for value in values]
         if any(holder not in (None, token) for holder in holders):
             return 0
         if None in holders:
@@ -182,14 +183,14 @@ class MemoryServer(ReadingServer):
         """Return the number of keys if each key holds its token, else a list with a state per key.
 
         The state is 1 for the key's own token, and -1 for another token. The state is 0 if the key
-        is missing or readers hold it. If the command is tracked, the connection `by` is notified of
-        the next change of each key.
+        is missing or reserved for a waiter, or if readers hold it. If the command is tracked, the
+        connection `by` is notified of the next change of each key.
         """
         answers = []
         for key, token in zip(keys, tokens, strict=True):
             holder = self.get(key)
             self._track(key, by)
-            missing = holder in (None, READERS)
+            missing = holder in (None, READERS) or is_offer(holder)
             answers.append(1 if holder == token else 0 if missing else -1)
         return len(answers) if set(answers) == {1} else answers
 

@@ -4,8 +4,10 @@
 -- ARGV[i]  token that KEYS[i] must hold. Then, with labels, two words per key: the ttl of its
 --          label in milliseconds, and the label.
 -- Returns  the number of the leases' keys if every key holds its token. Else an array with a number
---          per key: 1 held by the token, 0 missing or of another type, -1 held by another token.
+--          per key: 1 held by the token, 0 missing, reserved for a waiter, or of another type, -1
+--          held by another token.
 -- The reason for MGET instead of GET is given in extend.lua.
+-- part: offer_format
 local n = #KEYS
 local labelled = #ARGV > n
 if labelled then n = n / 2 end
@@ -18,7 +20,7 @@ for first = 1, n, 1000 do
       ours = ours + 1
       answers[at] = 1
     else
-      answers[at] = holder and -1 or 0
+      answers[at] = holder and not is_offer(holder) and -1 or 0
     end
   end
 end
