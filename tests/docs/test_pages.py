@@ -25,7 +25,6 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (
-    "index",
     "choosing",
     "deployment",
     "guarantees",
@@ -55,6 +54,12 @@ async def test_every_block_of_a_page_runs(
 ) -> None:
     five_nodes.found()
     await run(block, five_nodes, monkeypatch)
+
+
+def test_the_first_page_shows_the_first_program_of_the_readme() -> None:
+    # The tests of the README run the program.
+    (shown,) = blocks(DOCS / "index.md")
+    assert shown.source.strip() == blocks(ROOT / "README.md")[0].source.strip()
 
 
 async def test_a_primary_under_sentinels_is_a_node(
@@ -100,7 +105,7 @@ async def test_the_page_on_operations_shows_the_holder_of_a_lock(
     async with Redlock(three_nodes.urls) as redlock:
         lease = await redlock.lock("order:42").acquire()
         names: dict[str, Any] = {"redlock": redlock}
-        with pytest.raises(AssertionError, match="leaves its key behind"):
+        with pytest.raises(AssertionError, match="leaves the key of a lock behind"):
             await run(block, three_nodes, monkeypatch, names)
         assert names["info"].held
         assert names["answer"].token == lease.token
