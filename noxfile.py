@@ -95,7 +95,8 @@ def _suite(
         f"not {marker}" for marker in ("containers", "full", "once", without) if marker
     )
     chosen = ("--numprocesses=auto", "--dist=worksteal", "--nodes=local", "-m", marked)
-    # The suite itself runs on every version of a server. Here something else varies.
+    # The suite spreads its cases over the server versions. A session varies something else, so one
+    # version is enough.
     one = {"AIOREDLOCK_NG_TEST_ONE_SERVER": "1"}
     session.run("python", *python, "-m", "pytest", *chosen, *options, *session.posargs, env=one)
 

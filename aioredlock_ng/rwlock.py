@@ -44,7 +44,7 @@ class RWLock:
     writer, hold the lock at a time. A holder of `redlock.lock(name)` counts as a writer. So
     does the holder of a lock that another library has set on the same key.
 
-    Readers and writers take turns. A waiting writer keeps new readers out. After a writer, all
+    Readers and writers alternate. A waiting writer keeps new readers out. After a writer, all
     waiting readers enter together. So neither side starves.
 
     A reader that dies keeps writers out until the ttl of its lease is over.

@@ -215,10 +215,10 @@ class Election:
     def resign(self) -> bool:
         """Give up the leadership, or stop waiting for it.
 
-        A call from another thread tells the body to end, and returns once the body has ended and
-        the lock is released. `run` then returns. A call by the body itself releases the lock
-        immediately, and the body should then return. In a signal handler, which interrupts the
-        body, raise an exception such as `SystemExit` instead of calling this method.
+        A call from another thread requests the end of the body, and returns once the body has
+        ended and the lock is released. `run` then returns. A call by the body itself releases the
+        lock immediately, and the body should then return. In a signal handler, which interrupts
+        the body, raise an exception such as `SystemExit` instead of calling this method.
 
         Returns:
             True if this candidate led.

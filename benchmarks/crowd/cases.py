@@ -121,7 +121,7 @@ BARS: Final[dict[str, tuple[Limit, ...]]] = {
     "1x100": (Limit("rate", "hand-overs per second", 25_000.0, least=True),),
     "1x100-5ms": (
         Limit("ratio", "rate / that of an asyncio.Lock", 0.9, least=True),
-        Limit("handoff_ms", "hand-off p50, ms", 0.15),
+        Limit("handoff_ms", "hand-over p50, ms", 0.15),
     ),
     "hung": tuple(
         Limit(

@@ -39,7 +39,7 @@ _COLUMNS: Final = (
     "most",
     "wait s",
     "rounds",
-    "hand-off ms",
+    "hand-over ms",
     "inside",
 )
 _OTHERS: Final[dict[str, tuple[tuple[str, str, float, int], ...]]] = {

@@ -52,13 +52,11 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
         "nodes or more, one slow or dead node hardly changes the p50."
     )
     found = document["simulated"]["contention"]
-    last = found[-1]
     rates = [row["rate"] for row in found if row["processes"] > 1]
     yield (
         f"**One lock that many processes want does {_round(min(rates))} to {_round(max(rates))} "
-        f"acquisitions a second in one zone.** With {last['processes']} processes an acquisition "
-        f"takes {last['commands']:.0f} commands and {last['pushes']:.0f} pushes on all nodes "
-        "together. This rate is the limit that is reached first, and sharding does not raise it."
+        "acquisitions a second in one zone.** This rate is the limit that is reached first, and "
+        "sharding does not raise it."
     )
     leases = ", or ".join(
         f"{_round(count)} locks at a ttl of {ttl} s" for ttl, count in calculated["leases"].items()

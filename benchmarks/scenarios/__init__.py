@@ -17,12 +17,12 @@ from . import (
     leases,
     memory,
     mixed,
+    notified,
     rwlock,
     semaphore,
     storm,
     sync,
     thread,
-    told,
     wakeup,
 )
 
@@ -47,7 +47,7 @@ SCENARIOS: Final[dict[str, Callable[[Settings], Outcome]]] = {
     "mixed": mixed.run,
     "herd": herd.run,
     "wakeup": wakeup.run,
-    "told": told.run,
+    "notified": notified.run,
     "storm": storm.run,
     "election": election.run,
     "rwlock": rwlock.run,

@@ -34,7 +34,7 @@ def run(settings: Settings) -> Outcome:
             "hold ms",
             "hand-overs/s",
             "commands/acquisition",
-            "hand-off p50 ms",
+            "hand-over p50 ms",
             "p99 ms",
             "overtaken",
         ),
@@ -70,7 +70,7 @@ def run(settings: Settings) -> Outcome:
         "what this machine allows"
     )
     outcome.notes.append(
-        "hand-off: from release() called to the next waiter running; commands: "
+        "hand-over: from release() called to the next waiter running; commands: "
         "EVALSHA on all nodes together"
     )
     outcome.notes.append(
@@ -189,7 +189,7 @@ def _set_bars(outcome: Outcome, summary: dict[str, Any]) -> None:
         )
         ms = None if delay is None else delay * 1e3
         outcome.bars.append(
-            at_most(f"{where}: hand-off delay p50, ms", ms, 0.3 / slack if slack == 1.0 else 0.36)
+            at_most(f"{where}: hand-over delay p50, ms", ms, 0.3 / slack if slack == 1.0 else 0.36)
         )
     else:
         outcome.bars.append(at_least(f"{where}: hand-overs per second", rate, 5000 * slack))

@@ -286,7 +286,9 @@ async def test_a_lock_without_timeout_outlives_it(three_nodes: NodeSet, manager_
     await manager.unlock(lock)
 
 
-async def test_extending_gives_another_life(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_an_extension_sets_the_given_ttl_or_the_ttl_of_the_lock(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
     manager = manager_of(three_nodes.urls)
     lock = await manager.lock("order", lock_timeout=20)
     await manager.extend(lock, lock_timeout=50)

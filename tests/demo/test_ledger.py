@@ -80,7 +80,7 @@ def test_lost_updates_are_acknowledged_updates_that_are_missing(
     assert (phase.lost, phase.unexplained) == (lost, unexplained)
 
 
-def test_reports_add_up() -> None:
+def test_a_phase_adds_up_the_reports_of_its_workers() -> None:
     phase = ledger(acknowledged=0, gained=0, seconds=0.0)
     phase.add(gained=3, acknowledged=3, waits_us=[1000, 2000, 3000])
     assert phase.acquire_seconds(0.5, 0.99) == (0.002, 0.003)

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (
-    "index",
     "choosing",
     "deployment",
     "guarantees",
@@ -55,6 +54,12 @@ async def test_every_block_of_a_page_runs(
 ) -> None:
     five_nodes.found()
     await run(block, five_nodes, monkeypatch)
+
+
+def test_the_first_page_shows_the_first_program_of_the_readme() -> None:
+    # The tests of the README run the program.
+    (shown,) = blocks(DOCS / "index.md")
+    assert shown.source.strip() == blocks(ROOT / "README.md")[0].source.strip()
 
 
 async def test_a_primary_under_sentinels_is_a_node(

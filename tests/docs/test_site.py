@@ -210,7 +210,7 @@ def test_the_site_shows_nothing_of_the_machine_that_built_it(site: Path) -> None
     assert told == []
 
 
-def test_doctests_pass(site: Path) -> None:
+def test_the_doctests_of_the_site_pass(site: Path) -> None:
     told = (build("doctest", site.parent) / "output.txt").read_text(encoding="utf-8")
     assert "0 failures in tests" in told
     assert "0 tests\n" not in told

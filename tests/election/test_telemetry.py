@@ -56,7 +56,9 @@ async def do_everything(rig: Rig, sink: EventSink, leading: Callable[[], float])
 
 
 @pytest.mark.parametrize("kind", [None, "cron"])
-async def test_prometheus_counts_terms(rig: Rig, kind: str | None) -> None:
+async def test_prometheus_counts_the_terms_of_an_election_with_and_without_kinds(
+    rig: Rig, kind: str | None
+) -> None:
     registry = CollectorRegistry()
     sink = PrometheusSink(
         registry, kind=None if kind is None else lambda name: name.partition(":")[0]
@@ -78,7 +80,9 @@ async def test_prometheus_counts_terms(rig: Rig, kind: str | None) -> None:
 
 
 @pytest.mark.parametrize("kind", [None, "cron"])
-async def test_opentelemetry_counts_terms(rig: Rig, kind: str | None) -> None:
+async def test_opentelemetry_counts_the_terms_of_an_election_with_and_without_kinds(
+    rig: Rig, kind: str | None
+) -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     sink = OpenTelemetrySink(

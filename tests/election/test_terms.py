@@ -621,7 +621,7 @@ async def test_a_manager_without_labels_has_no_elections(rig: Rig) -> None:
             rig.new_process(**options).redlock.election(NAME)
 
 
-async def test_main_must_be_callable(rig: Rig) -> None:
+async def test_an_election_refuses_a_main_that_is_not_callable(rig: Rig) -> None:
     election = (await rig.process()).redlock.election(NAME)
     with pytest.raises(ConfigurationError, match="main must be"):
         await election.run("forever")  # type: ignore[arg-type]

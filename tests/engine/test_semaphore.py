@@ -302,7 +302,9 @@ async def test_an_invalid_limit_is_refused_before_any_request(rig: Rig, limit: A
         semaphore(process, limit)
 
 
-async def test_the_greatest_limit_works(processes: list[Process]) -> None:
+async def test_a_semaphore_with_the_greatest_limit_gives_each_holder_its_own_slot(
+    processes: list[Process],
+) -> None:
     leases = [await semaphore(process, 1000).acquire() for process in processes]
     assert len({lease.slot for lease in leases}) == 4
     for lease in leases:

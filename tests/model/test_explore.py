@@ -111,7 +111,7 @@ def test_states_that_differ_by_names_are_one_and_the_trace_keeps_its_names() -> 
     assert [what for what, _ in retrace(alike, came_from, bytes((0, 3, 3)))] == ["fill 0", "fill 1"]
 
 
-def test_progress_is_reported() -> None:
+def test_the_explorer_reports_its_progress_during_a_search() -> None:
     class Slow(Jugs):
         def steps(self, state: State) -> list[Step]:
             # The explorer looks at the time once in about a thousand steps.

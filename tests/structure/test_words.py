@@ -1,6 +1,7 @@
 """Test the words of the package: nouns as subjects, lines of at most 100 columns, one name a thing.
 
-The rule for subjects also applies to the tests and the other Python files of the checkout.
+The rule for subjects also applies to the tests, to the other Python files of the checkout and to
+the settings. The settings and the alert rules have lines of at most 100 columns, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 import aioredlock_ng
 
@@ -23,6 +25,26 @@ PLUGIN = ROOT.parent / "pytest_aioredlock_ng.py"
 CHECKOUT = Path(__file__).parents[2]
 BESIDE_THE_PACKAGE = ("tests", "benchmarks", "tools", "examples", "docs/_ext")
 """Folders of the checkout whose comments and docstrings follow the rule for subjects as well."""
+
+SETTINGS = {
+    path.relative_to(CHECKOUT).as_posix(): path.read_text(encoding="utf-8")
+    for pattern in (
+        "Makefile",
+        "*.toml",
+        "*/ruff.toml",
+        "*.yml",
+        ".*.yaml",
+        ".ci/*",
+        ".github/**/*.yml",
+        "docs/telemetry/*.yml",
+    )
+    for path in sorted(CHECKOUT.glob(pattern))
+}
+"""The files of the checkout whose comments begin with "#", without the Python files."""
+
+DATA = (".yml", ".yaml", ".json")
+FOR_PEOPLE = {"description", "label", "name", "summary", "title"}
+"""Keys of YAML and JSON whose values are texts for people."""
 
 # Folders of the package whose texts are not rewritten yet. Remove a folder when its texts are done.
 PENDING: tuple[str, ...] = ()
@@ -117,13 +139,16 @@ def messages_of(source: str) -> list[Text]:
     return [text for text in found if A_PHRASE.search(text.words)]
 
 
-def lua_comments_of(source: str) -> list[Text]:
-    """Return the comments of a Lua source; neighbouring whole-line comments are one text."""
+def line_comments_of(source: str, sign: str) -> list[Text]:
+    """Return the comments from a sign to the end of a line; neighbouring whole lines are one text.
+
+    Inside of code, the sign "#" counts only after a space.
+    """
     found: list[Text] = []
     last = -1
     for number, line in enumerate(source.splitlines(), 1):
-        code, dashes, words = line.partition("--")
-        if not dashes:
+        code, start, words = line.partition(sign)
+        if not start or (sign == "#" and code and not code[-1].isspace()):
             continue
         if not code.strip() and last == number - 1:
             found[-1] = Text(found[-1].line, f"{found[-1].words}\n{words.strip()}")
@@ -131,6 +156,27 @@ def lua_comments_of(source: str) -> list[Text]:
             found.append(Text(number, words.strip()))
         last = -1 if code.strip() else number
     return found
+
+
+def lua_comments_of(source: str) -> list[Text]:
+    return line_comments_of(source, "--")
+
+
+def annotations_of(data: object) -> list[Text]:
+    """Return the texts for people in a file of YAML or JSON, such as each `description`."""
+    if isinstance(data, list):
+        return [text for value in data for text in annotations_of(value)]
+    if not isinstance(data, dict):
+        return []
+    return [
+        text
+        for key, value in data.items()
+        for text in (
+            [Text(0, value)]
+            if key in FOR_PEOPLE and isinstance(value, str)
+            else annotations_of(value)
+        )
+    ]
 
 
 def texts_of(name: str, source: str) -> list[Text]:
@@ -212,8 +258,30 @@ def test_every_sentence_of_the_tests_has_a_noun_as_its_subject(folder: str) -> N
     assert {name: found for name, found in hidden.items() if found} == {}
 
 
+def test_every_sentence_of_the_settings_and_of_the_dashboard_has_a_noun_as_its_subject() -> None:
+    dashboard = "docs/telemetry/grafana.json"
+    sources = SETTINGS | {dashboard: (CHECKOUT / dashboard).read_text(encoding="utf-8")}
+    texts = {
+        name: line_comments_of(source, "#")
+        + annotations_of(yaml.safe_load(source) if name.endswith(DATA) else None)
+        for name, source in sources.items()
+    }
+    assert {"Makefile", ".ci/run", "pyproject.toml", "docs/telemetry/alerts.yml"} <= texts.keys()
+    assert len(texts[dashboard]) >= 20
+    hidden = {name: without_a_subject(found) + other_words(found) for name, found in texts.items()}
+    assert {name: found for name, found in hidden.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    "source", ["# Who is next waits.", "make: # Who is next", "a: [{description: What was lost.}]"]
+)
+def test_a_setting_without_a_noun_is_found(source: str) -> None:
+    texts = line_comments_of(source, "#") + annotations_of(yaml.safe_load(source))
+    assert len(without_a_subject(texts)) == 1
+
+
 def test_no_line_is_longer_than_a_hundred_columns() -> None:
-    long = {name: too_long(source) for name, source in SOURCES.items()}
+    long = {name: too_long(source) for name, source in (SOURCES | SETTINGS).items()}
     assert {name: found for name, found in long.items() if found} == {}
 
 

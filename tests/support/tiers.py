@@ -117,7 +117,7 @@ SPARSE = {
     "unit/test_replies.py"
     "::test_every_answer_of_a_server_to_a_script_is_read_or_counts_as_unknown": 3,
 }
-"""Tests with many cases. For a number n, `make test` runs only one of n cases.
+"""Tests with many cases. For a number n, `make test` and the matrix run only one of n cases.
 
 If the cases are combinations of several lists, n should have no divisor in common with the lengths
 of these lists. Then each item of each list keeps some cases.

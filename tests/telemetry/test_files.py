@@ -131,7 +131,7 @@ def test_the_dashboard_can_be_imported_anywhere() -> None:
     assert DASHBOARD["schemaVersion"] >= 39
 
 
-def test_there_are_five_rules() -> None:
+def test_the_alert_file_has_the_five_expected_rules() -> None:
     told = [
         "RedlockLeaseLost",
         "RedlockMemoryLost",
@@ -156,7 +156,7 @@ def test_a_rule_has_the_fields_that_prometheus_and_people_need(rule: dict[str, A
     )
 
 
-def test_a_rule_has_its_scenarios() -> None:
+def test_each_alert_rule_has_a_scenario_that_fires_and_one_that_is_silent() -> None:
     tests = yaml.safe_load((FOLDER / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
     checks = [check for test in tests for check in test["alert_rule_test"]]
     for rule in RULES:

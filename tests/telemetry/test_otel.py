@@ -299,7 +299,7 @@ async def test_a_kind_is_on_spans_and_metrics(rig: Rig, listener: Listener) -> N
 
 
 @pytest.mark.virtual_time
-async def test_a_lost_quorum_is_counted(rig: Rig, listener: Listener) -> None:
+async def test_opentelemetry_counts_a_lost_quorum(rig: Rig, listener: Listener) -> None:
     process = await rig.process(sinks=[listener.sink])
     rig.stop(0, 1)
     await asyncio.sleep(1)

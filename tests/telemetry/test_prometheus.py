@@ -353,7 +353,7 @@ def test_a_kind_that_is_no_callable_is_refused(registry: CollectorRegistry) -> N
 
 
 @pytest.mark.virtual_time
-async def test_a_lost_quorum_is_counted(rig: Rig, registry: CollectorRegistry) -> None:
+async def test_prometheus_counts_a_lost_quorum(rig: Rig, registry: CollectorRegistry) -> None:
     process = await rig.process(sinks=[PrometheusSink(registry)])
     assert exposed(registry).value("quorum_losses_total") == 0
     rig.stop(0, 1)

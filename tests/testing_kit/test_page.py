@@ -21,7 +21,7 @@ pytest_plugins = ["pytester"]
 
 @pytest.mark.once
 @pytest.mark.parametrize("nodes", ["memory", "local"])
-def test_every_block_runs(
+def test_every_block_of_the_testing_page_runs_in_memory_and_on_servers(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, nodes: str
 ) -> None:
     files = {match["name"]: match["code"] for match in BLOCK.finditer(PAGE)}

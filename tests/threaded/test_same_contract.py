@@ -73,7 +73,7 @@ IN_THE_THREAD = {
     "test_an_invalid_within_is_refused_at_once",
     "test_a_function_that_cannot_be_decorated_is_refused_at_once",
     "test_an_unusable_argument_is_named_with_its_remedy_before_any_io",
-    "test_main_must_be_callable",
+    "test_an_election_refuses_a_main_that_is_not_callable",
 }
 
 STEPS = {

@@ -213,7 +213,7 @@ NUMBERS = (
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_the_environment_names_numbers(name: str) -> None:
+def test_a_variable_of_the_environment_sets_a_number_and_refuses_other_words(name: str) -> None:
     nodes = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1"}
     value = {"TTL": 9.5, "MAX_TTL": 90.0}.get(name, 0.25)
     redlock = Redlock.from_env(nodes | {f"AIOREDLOCK_NG_{name}": f" {value} "})

@@ -14,7 +14,7 @@ from benchmarks.process import Driver, DriverFailed
 
 __all__ = ["run"]
 
-_DRIVER: Final = Client("ours", "told_ours.py")
+_DRIVER: Final = Client("ours", "notified_ours.py")
 _LIMIT_MS: Final = 5.0
 _SAMPLES: Final = 8
 _WAYS: Final = {"deleted": "all five keys deleted", "flushed": "FLUSHALL on three of five"}
@@ -23,13 +23,13 @@ _WAYS: Final = {"deleted": "all five keys deleted", "flushed": "FLUSHALL on thre
 def run(settings: Settings) -> Outcome:
     """Delete the keys of held locks, and measure the time until their bodies are cancelled."""
     outcome = Outcome(
-        "Telling the holder that its lock is gone, five nodes",
+        "Notice of a lost lock to its holder, five nodes",
         ("what happens", "samples", "p50 ms", "p99 ms", "lives"),
     )
     delays: dict[str, list[float]] = {way: [] for way in _WAYS}
     lived = of = 0
     for number in range(settings.rounds):
-        settings.say(f"told: round {number + 1}/{settings.rounds}")
+        settings.say(f"notified: round {number + 1}/{settings.rounds}")
         with LocalNodes(5) as nodes:
             task = {"urls": nodes.urls, "samples": _SAMPLES}
             try:
@@ -44,7 +44,7 @@ def run(settings: Settings) -> Outcome:
         lived, of = lived + figures["lived"], of + figures["of"]
         for way in _WAYS:
             delays[way] += figures[way]
-    for way, told in _WAYS.items():
+    for way, described in _WAYS.items():
         ordered = sorted(delays[way])
         summary: dict[str, Any] = {"way": way, "samples": len(ordered), "p50": None, "p99": None}
         if ordered:
@@ -54,9 +54,9 @@ def run(settings: Settings) -> Outcome:
         shown = [
             "-" if summary[name] is None else f"{summary[name]:.3f}" for name in ("p50", "p99")
         ]
-        outcome.rows.append((told, str(len(ordered)), *shown, "-"))
+        outcome.rows.append((described, str(len(ordered)), *shown, "-"))
         outcome.bars.append(
-            at_most(f"{told}: body cancelled after, p99, ms", summary["p99"], _LIMIT_MS)
+            at_most(f"{described}: body cancelled after, p99, ms", summary["p99"], _LIMIT_MS)
         )
     share = lived / of if of else None
     outcome.medians.append({"way": "two flushed", "samples": of, "lived": share})

@@ -60,10 +60,10 @@ async def _run(task: dict[str, Any]) -> None:
         markers = [operator.get(_MARKER) for operator in operators]
         _say({"ready": True})
         await asyncio.to_thread(sys.stdin.readline)
-        told: dict[str, list[float]] = {"deleted": [], "flushed": []}
+        delays: dict[str, list[float]] = {"deleted": [], "flushed": []}
         lived = 0
         for number in range(task["samples"]):
-            name = f"told:{number}"
+            name = f"notified:{number}"
             for way, count, command in (
                 ("deleted", 5, ("DEL", name)),
                 ("flushed", 3, ("FLUSHALL",)),
@@ -72,11 +72,11 @@ async def _run(task: dict[str, Any]) -> None:
                 answered(count)
                 if way == "flushed":
                     found_again(count)
-                told[way].append(2.0 if delay is None else delay)
+                delays[way].append(2.0 if delay is None else delay)
             lived += await _hold(redlock, name, at_once(2, "FLUSHALL"), _LIVES_SECONDS) is None
             answered(2)
             found_again(2)
-        _say(told | {"lived": lived, "of": task["samples"]})
+        _say(delays | {"lived": lived, "of": task["samples"]})
 
 
 async def _hold(
