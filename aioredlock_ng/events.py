@@ -36,7 +36,6 @@ from aioredlock_ng._vocabulary.node_events import (
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Vote
-    from aioredlock_ng._vocabulary.causes import LossCause, WakeCause
 
 __all__ = [
     "AcquireCancelled",
@@ -238,7 +237,7 @@ class WaiterWoken:
     """
 
     resource: str
-    cause: WakeCause
+    cause: Literal["notified", "expiry", "fallback"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +259,7 @@ class LeaseLost:
     token_prefix: str
     reason: str
     held_for: float
-    cause: LossCause = "gone"
+    cause: Literal["gone", "unrenewed", "stalled", "expired", "max_hold", "closed"] = "gone"
     shared: bool = False
 
 

@@ -22,12 +22,14 @@ from aioredlock_ng.events import (
     AcquireCancelled,
     AcquireFailed,
     AllNodesForgot,
+    LeaseLost,
     NodeAnswers,
     NodeDown,
     NodeQuarantined,
     NodeSuspect,
     NodeTrusted,
     NodeUp,
+    WaiterWoken,
 )
 from aioredlock_ng.telemetry.prometheus import PrometheusSink
 from tests.support.eventually import eventually
@@ -94,7 +96,7 @@ def test_wake_ups_are_counted_by_the_causes_that_waiters_can_have(
     PrometheusSink(registry)
     (metric,) = [metric for metric in registry.collect() if metric.name == "aioredlock_ng_wakeups"]
     causes = {sample.labels["cause"] for sample in metric.samples}
-    assert causes == set(get_args(WakeCause))
+    assert causes == set(get_args(WakeCause)) == set(get_args(get_type_hints(WaiterWoken)["cause"]))
 
 
 def test_failures_and_losses_are_counted_by_the_values_that_events_can_have(
@@ -103,7 +105,7 @@ def test_failures_and_losses_are_counted_by_the_values_that_events_can_have(
     PrometheusSink(registry)
     samples = {metric.name: metric.samples for metric in registry.collect()}
     causes = {sample.labels["cause"] for sample in samples["aioredlock_ng_leases_lost"]}
-    assert causes == set(get_args(LossCause))
+    assert causes == set(get_args(LossCause)) == set(get_args(get_type_hints(LeaseLost)["cause"]))
     counted = {sample.labels["error"] for sample in samples["aioredlock_ng_acquire_failures"]}
     named = get_type_hints(AcquireFailed, localns={"Vote": Vote})["error"]
     assert counted == set(failures()) == set(get_args(AcquireError)) == set(get_args(named))

@@ -11,7 +11,7 @@ local n = #KEYS - 1
 for _, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if holder ~= ARGV[1] then return {0, 0} end
 end
-local counters, fence, first, highest = KEYS[n + 1], ARGV[2], 3, 0
+local counters, fence, slots, highest = KEYS[n + 1], ARGV[2], {unpack(ARGV, 3)}, 0
 -- part: fences
 if highest > 0 then return {0, highest} end
 return 1

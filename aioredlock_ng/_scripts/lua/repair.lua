@@ -9,8 +9,8 @@
 -- Returns  1: every key holds the token, and no counter is below the fence.
 --          0: a key holds another token, or a key is missing and a counter is above the fence.
 --          -1: a key is missing, and the node is not trusted.
--- A key that is reserved for a waiter counts as missing. The waiter holds nothing yet, and the lease
--- does. If the offer stayed, a waiter could keep the key from its holder by asking again and again.
+-- A key that is reserved for a waiter counts as missing, because the waiter holds nothing yet. If
+-- the offer stayed, a waiter could keep the key from its holder by asking again and again.
 -- A missing key is set again only if the marker is trusted. A node in quarantine may have forgotten
 -- a lock of another holder, and setting the key would give the lock two holders.
 -- The last MGET renews the tracking, which SET has ended.
@@ -31,7 +31,7 @@ if #missing + #offers > 0 then
   -- part: marker
   if not is_trusted(redis.call('GET', KEYS[n + 1]), ARGV[3]) then return -1 end
 end
-local counters, fence, first, highest = KEYS[n + 2], ARGV[4], 5, 0
+local counters, fence, slots, highest = KEYS[n + 2], ARGV[4], {unpack(ARGV, 5)}, 0
 -- part: fences
 if highest > tonumber(fence) and #missing + #offers > 0 then return 0 end
 for _, key in ipairs(missing) do

@@ -1,8 +1,8 @@
--- Stores `fence` under each slot of ARGV from `first` on; see parts/fence.lua. Sets `highest` to the
--- highest counter that is not below the fence, or leaves it. An error of the server ends the script.
--- The caller declares `counters`, `fence`, `first` and `highest`.
-for i = first, #ARGV do
-  local slot, counter = ARGV[i], nil
+-- Stores `fence` under each of `slots`; see parts/fence.lua. Raises `highest` to the highest counter
+-- that is not below the fence. An error of the server ends the script. The caller declares these
+-- three local variables, and `counters`.
+for _, slot in ipairs(slots) do
+  local counter = nil
   -- part: fence
   if type(counter) == 'string' then
     highest = math.max(highest, tonumber(counter))
