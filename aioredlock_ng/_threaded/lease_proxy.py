@@ -133,6 +133,21 @@ class ThreadedLease(Lease):
         self._body, self._on_lost = task, on_lost
         self._thread.post(self._enter, task)
 
+    def entered_by_thread(self) -> None:
+        """Record that a thread enters the `with` of this lease.
+
+        Raises:
+            RedlockClosed: As in `refuse_closed`. The block must not begin.
+        """
+        # The flag is set before the phase is read. `Engine.aclose` reads the flag once more after
+        # the release, so either this call or the end of the block finds the closing.
+        self._record.thread_inside = True
+        self.refuse_closed()
+
+    def left_by_thread(self) -> None:
+        """Record that the body of the `with` has ended."""
+        self._record.thread_inside = False
+
     def left(self) -> None:
         self._body = self._on_lost = None
         # Call the observers here. On the engine's loop, they might not run before the next block

@@ -222,7 +222,7 @@ class Lease:
         return self._lease.lost_error()
 
     @property
-    def granted(self) -> aioredlock_ng.Lease:
+    def granted(self) -> ThreadedLease:
         """The asyncio lease behind this lease.
 
         Internal: for `Lock`.

@@ -147,6 +147,7 @@ class Lock:
         try:
             lease = self.acquire()
             self._manager.inside.append(Entry(self, lease))
+            lease.granted.entered_by_thread()
             return lease
         except BaseException:
             # After an exception here, `__exit__` does not run. So release the lock.
@@ -199,6 +200,8 @@ class Lock:
 
     def _leave(self, lease: Lease) -> bool:
         """Release a lease, and leave its `with`. Return False if the lease was lost."""
+        # The body has ended. So from now on, a closing of the manager is no loss.
+        lease.granted.left_by_thread()
         lost = lease.granted.ended_lost()
         released = not lost and (lease.release() or not lease.was_gone)
         inside = self._manager.inside

@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import ConfigurationError, RedlockError
+from aioredlock_ng import ConfigurationError, LockLost, RedlockClosed, RedlockError
+from aioredlock_ng._engine.keeping.extender import Extender
+from aioredlock_ng._threaded.lease_proxy import ThreadedLease
 from aioredlock_ng.events import LeaseLost, LeaseReleased
-from aioredlock_ng.sync import Redlock
+from aioredlock_ng.sync import Lease, Redlock
 from tests.sync.test_interrupts import engine_threads
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
 from tests.sync.test_threads import dying, in_child
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._threaded.engine_thread import EngineThread
     from aioredlock_ng.events import Event
     from tests.support.node_set import NodeSet
@@ -204,3 +210,88 @@ def test_a_thread_that_dies_while_it_closes_lets_the_close_return(
         for record in caplog.records
         if record.levelno >= logging.ERROR and record.name == "asyncio"
     ]
+
+
+def in_another_thread(work: Callable[[], object]) -> None:
+    """Run a function in another thread to its end."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result(PATIENCE)
+
+
+def test_a_close_by_another_thread_during_a_with_is_a_loss_that_the_body_learns_of(
+    three_nodes: NodeSet,
+) -> None:
+    redlock, lost, called = Redlock(three_nodes.urls), list[Lease](), threading.Event()
+
+    def on_lost(lease: Lease) -> None:
+        lost.append(lease)
+        called.set()
+
+    def body() -> None:
+        with redlock.lock("order", on_lost=on_lost) as lease:
+            in_another_thread(redlock.close)
+            assert not any(keys_of(three_nodes, "order"))
+            assert called.wait(PATIENCE)
+            assert lost == [lease]
+            with pytest.raises(LockLost, match="its Redlock was closed"):
+                lease.check()
+
+    with pytest.raises(LockLost, match="its Redlock was closed"):
+        body()
+
+
+def test_a_close_between_the_end_of_a_body_and_the_release_is_no_loss(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redlock, ended_lost = Redlock(three_nodes.urls), ThreadedLease.ended_lost
+
+    def close_first(self: ThreadedLease) -> bool:
+        in_another_thread(redlock.close)
+        return ended_lost(self)
+
+    with redlock.lock("order"):
+        monkeypatch.setattr(ThreadedLease, "ended_lost", close_first)
+    assert not any(keys_of(three_nodes, "order"))
+
+
+def test_a_close_just_before_a_with_begins_keeps_its_body_from_running(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redlock, enter = Redlock(three_nodes.urls), ThreadedLease.entered_by_thread
+
+    def close_first(self: ThreadedLease) -> None:
+        in_another_thread(redlock.close)
+        enter(self)
+
+    monkeypatch.setattr(ThreadedLease, "entered_by_thread", close_first)
+    with pytest.raises(RedlockClosed, match="was closed"), redlock.lock("order"):
+        raise AssertionError("the body ran without its lock")
+    assert not redlock.inside
+
+
+def test_the_end_of_a_with_that_begins_while_a_close_releases_its_lease_reports_the_loss(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redlock, released, entered = Redlock(three_nodes.urls), threading.Event(), threading.Event()
+    release, enter = Extender.release, ThreadedLease.entered_by_thread
+
+    def release_late(self: Extender, lease: LeaseRecord) -> object:
+        released.set()
+        assert entered.wait(PATIENCE)
+        return release(self, lease)
+
+    def enter_meanwhile(self: ThreadedLease) -> None:
+        closing.append(pool.submit(redlock.close))
+        assert released.wait(PATIENCE)
+        enter(self)
+        entered.set()
+
+    monkeypatch.setattr(Extender, "release", release_late)
+    monkeypatch.setattr(ThreadedLease, "entered_by_thread", enter_meanwhile)
+    closing: list[Future[None]] = []
+    with (
+        ThreadPoolExecutor(1) as pool,
+        pytest.raises(LockLost, match="its Redlock was closed"),
+        redlock.lock("order"),
+    ):
+        closing[0].result(PATIENCE)
