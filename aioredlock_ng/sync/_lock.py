@@ -227,10 +227,15 @@ class Lock:
                 _watch(granted, lease, self._on_lost)
             return lease
 
-        return thread.run(acquire, _give_back)
+        return thread.run(acquire, _give_back, accept=_refuse_closed)
 
     def _described(self) -> aioredlock_ng.Lock:
         return self.described_by(self._manager.known)
+
+
+def _refuse_closed(lease: Lease | None) -> None:
+    if lease is not None:
+        lease.granted.refuse_closed()
 
 
 async def _give_back(lease: Lease | None) -> None:

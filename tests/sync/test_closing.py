@@ -15,6 +15,8 @@ import pytest
 
 from aioredlock_ng import ConfigurationError, LockLost, RedlockClosed, RedlockError
 from aioredlock_ng._engine.keeping.extender import Extender
+from aioredlock_ng._threaded import engine_thread as thread_module
+from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng._threaded.lease_proxy import ThreadedLease
 from aioredlock_ng.events import LeaseLost, LeaseReleased
 from aioredlock_ng.sync import Lease, Redlock
@@ -238,6 +240,26 @@ def test_a_close_by_another_thread_during_a_with_is_a_loss_that_the_body_learns_
 
     with pytest.raises(LockLost, match="its Redlock was closed"):
         body()
+
+
+@pytest.mark.parametrize("method", ["acquire", "try_acquire"])
+def test_a_lease_that_a_close_has_released_before_the_call_returned_is_refused(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    redlock = Redlock(three_nodes.urls).open()
+    lock = redlock.lock("order")
+
+    class Late(Latch[object]):
+        def result(self) -> object:
+            result = super().result()
+            monkeypatch.undo()
+            in_another_thread(redlock.close)
+            return result
+
+    monkeypatch.setattr(thread_module, "Latch", Late)
+    with pytest.raises(RedlockClosed, match="was closed at the moment"):
+        getattr(lock, method)()
+    assert not any(keys_of(three_nodes, "order"))
 
 
 def test_a_close_between_the_end_of_a_body_and_the_release_is_no_loss(
