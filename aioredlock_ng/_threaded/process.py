@@ -145,7 +145,7 @@ class PerProcess(Generic[M]):
                 # An interrupt may have ended `close` before the closing had begun, so begin it
                 # here.
                 earlier.begin_close()
-            opened = Opened(self._make(), self._begun)
+            opened = Opened(self._make(), self._begun, self)
             try:
                 opened.thread.launch()
                 # A signal handler may have opened the manager meanwhile.
