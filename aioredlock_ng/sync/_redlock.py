@@ -95,6 +95,7 @@ class Redlock(Kinds):
         Raises:
             ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
                 time.
+            RedlockClosed: The thread of the locks has ended by an error. `close()` comes first.
 
         Safety: an interrupted call either undoes the opening, or leaves the manager open until
         `close()` or the end of the process.

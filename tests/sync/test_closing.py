@@ -9,15 +9,18 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aioredlock_ng import ConfigurationError, LockLost, RedlockClosed, RedlockError
 from aioredlock_ng._engine.keeping.extender import Extender
 from aioredlock_ng._threaded import engine_thread as thread_module
+from aioredlock_ng._threaded import process as process_module
 from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng._threaded.lease_proxy import ThreadedLease
+from aioredlock_ng._threaded.process import PerProcess
 from aioredlock_ng.events import LeaseLost, LeaseReleased
 from aioredlock_ng.sync import Lease, Redlock
 from tests.sync.test_interrupts import engine_threads
@@ -317,3 +320,68 @@ def test_the_end_of_a_with_that_begins_while_a_close_releases_its_lease_reports_
         redlock.lock("order"),
     ):
         closing[0].result(PATIENCE)
+
+
+@pytest.mark.parametrize("at", ["refuse_greenlets", "_prepare_end"])
+def test_a_lease_that_a_handler_acquires_inside_the_first_use_stays_valid(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    redlock, leases = Redlock(three_nodes.urls), list[Lease]()
+
+    def interrupt() -> None:
+        monkeypatch.undo()
+        leases.append(redlock.lock("order").acquire())
+
+    monkeypatch.setattr(process_module, at, interrupt)
+    redlock.open()
+    (lease,) = leases
+    assert lease.release()
+    redlock.close()
+    wait_until(lambda: not engine_threads())
+
+
+def test_an_opening_that_ends_while_another_thread_begins_a_close_leaves_the_manager_closed(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The opening thread runs between two assignments of the closing thread."""
+    redlock, launched, may_go_on = Redlock(three_nodes.urls), threading.Event(), threading.Event()
+    launch = thread_module.EngineThread.launch
+
+    def launch_late(self: EngineThread) -> None:
+        launched.set()
+        assert may_go_on.wait(PATIENCE)
+        launch(self)
+
+    class Interleaved(PerProcess[Any]):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if closing and name in {"_closed", "_closings"}:
+                closing.clear()
+                may_go_on.set()
+                with suppress(RedlockClosed):
+                    opening.result(PATIENCE)
+
+    closing: list[bool] = []
+    monkeypatch.setattr(thread_module.EngineThread, "launch", launch_late)
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(redlock.open)
+        assert launched.wait(PATIENCE)
+        redlock._process.__class__ = Interleaved
+        closing.append(True)
+        redlock.close()
+    with pytest.raises(RedlockClosed):
+        redlock.lock("order").acquire()
+    wait_until(lambda: not engine_threads())
+
+
+def test_a_manager_whose_thread_has_died_is_not_said_to_open(three_nodes: NodeSet) -> None:
+    redlock = Redlock(three_nodes.urls).open()
+    thread = thread_of(redlock)
+    thread.post(sys.exit, "on purpose")
+    assert thread.ended.wait(PATIENCE)
+    for opening in (redlock.open, redlock.__enter__):
+        with pytest.raises(RedlockClosed, match="SystemExit: on purpose"):
+            opening()
+    redlock.close()
+    with redlock:
+        assert redlock.lock("order").acquire().release()
