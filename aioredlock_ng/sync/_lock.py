@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import aioredlock_ng
-    from aioredlock_ng._threaded.engine_thread import EngineThread
+    from aioredlock_ng._threaded.opened import Opened
 
 __all__ = ["Lock", "Manager", "OnLost", "right_use", "start_on_lost"]
 
@@ -28,8 +28,8 @@ OnLost = Callable[[Lease], object]
 class Manager(Protocol):
     """The part of a `Redlock` that its locks need."""
 
-    def opened(self) -> EngineThread:
-        """Return the thread that runs the event loop of the locks. Open the manager if needed."""
+    def opened(self) -> Opened[aioredlock_ng.Redlock]:
+        """Return the open manager with its thread. Open the manager if needed."""
 
     @property
     def known(self) -> aioredlock_ng.Redlock:
@@ -211,8 +211,10 @@ class Lock:
     def _acquired(
         self, ask: Callable[[aioredlock_ng.Lock], Awaitable[aioredlock_ng.Lease | None]]
     ) -> Any:
-        thread = self._manager.opened()
-        lock = self._described()
+        # Another thread may close and reopen the manager at any time. So the thread and the lock
+        # come from one reading.
+        here = self._manager.opened()
+        lock = self.described_by(here.redlock)
         inside = [entry.lease.granted for entry in self._manager.inside]
 
         async def acquire() -> Lease | None:
@@ -220,14 +222,14 @@ class Lock:
                 granted = await ask(lock)
             if granted is None:
                 return None
-            lease = Lease(granted, thread)
+            lease = Lease(granted, here.thread)
             if self._on_lost is not None:
                 # Begin the watch here, on the loop. If the calling thread began it after `run`, an
                 # interrupt in between would leave a granted lease that nobody releases.
                 _watch(granted, lease, self._on_lost)
             return lease
 
-        return thread.run(acquire, _give_back, accept=_refuse_closed)
+        return here.thread.run(acquire, _give_back, accept=_refuse_closed)
 
     def _described(self) -> aioredlock_ng.Lock:
         return self.described_by(self._manager.known)

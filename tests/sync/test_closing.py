@@ -385,3 +385,28 @@ def test_a_manager_whose_thread_has_died_is_not_said_to_open(three_nodes: NodeSe
     redlock.close()
     with redlock:
         assert redlock.lock("order").acquire().release()
+
+
+@pytest.mark.parametrize("kind", ["lock", "semaphore"])
+def test_a_call_whose_manager_is_closed_and_reopened_meanwhile_names_no_other_loop(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    redlock, may_go_on = Redlock(three_nodes.urls), threading.Event()
+    opened = redlock.opened
+
+    def reopen_afterwards() -> object:
+        monkeypatch.undo()
+        here = opened()
+        # The old thread has not ended yet when the call reaches it.
+        thread_of(redlock).post(may_go_on.wait)
+        pool.submit(redlock.close)
+        wait_until(lambda: redlock._process.here is None)
+        redlock.open()
+        threading.Timer(0.2, may_go_on.set).start()
+        return here
+
+    call = redlock.lock("a").acquire if kind == "lock" else redlock.semaphore("b", 2).inspect
+    monkeypatch.setattr(redlock, "opened", reopen_afterwards)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(RedlockClosed, match=r"is not open|closed"):
+        call()
+    redlock.close()
