@@ -169,18 +169,10 @@ class Engine(Parts):
                 else acquire_vote(granted.node, reply)
                 for (granted, silent), reply in zip(self._votes, lease.granted, strict=True)
             )
-            report(
-                LockAcquired(
-                    acquisition.resource,
-                    lease.token_prefix,
-                    lease.fence,
-                    acquisition.waited,
-                    acquisition.attempts,
-                    votes,
-                    lease.spec.number,
-                    lease.spec.kind.shared,
-                )
-            )
+            resource, prefix, fence = acquisition.resource, lease.token_prefix, lease.fence
+            waited, attempts = acquisition.waited, acquisition.attempts
+            number, shared = lease.spec.number, lease.spec.kind.shared
+            report(LockAcquired(resource, prefix, fence, waited, attempts, votes, number, shared))
         if was_over:
             self.extender.report_end(lease)
 
@@ -262,10 +254,13 @@ class Engine(Parts):
                 self.extender.abandon(lease)
             elif lease.task is not None and lease.expires_at_close:
                 self.extender.forsake(lease, CLOSED)
-            elif lease.task is not None:
+            elif lease.has_body():
                 self.extender.lose(lease, CLOSED)
             else:
                 self.extender.release(lease)
+                # A thread may have entered its `with` meanwhile. The end of the `with` must fail.
+                if lease.has_body():
+                    self.extender.found_lost(lease, CLOSED)
         self.extender.close()
         self.lines.close()
         self.availability.stop()

@@ -34,14 +34,17 @@ def at_end_of_child(function: Callable[[], object]) -> None:
         return
     # The functions of `Finalize` run before those of `atexit`. A spawned child needs no `Finalize`,
     # and a lock must stay usable in the program's own `atexit` functions.
-    if _start_method(process.current_process()) != "spawn":
+    if not _is_spawned(process.current_process()):
         util.Finalize(None, _if_alone, (function,), exitpriority=_AFTER_ALL_OTHERS)
 
 
-def _start_method(child: Any) -> str:
-    """Return the start method of this child: that of its class, or the default of the program."""
+def _is_spawned(child: Any) -> bool:
+    """Return True if the start method of this child is "spawn"."""
+    # The method is that of the child's class, or the default of the program. The child itself may
+    # have changed the default since, but only the command line of a spawned child has this option.
     own = getattr(child, "_start_method", None)
-    return str(own or sys.modules["multiprocessing"].get_start_method())
+    method = own or sys.modules["multiprocessing"].get_start_method()
+    return method == "spawn" and "--multiprocessing-fork" in sys.orig_argv
 
 
 def _if_alone(function: Callable[[], object]) -> None:

@@ -95,6 +95,7 @@ class EngineThread:
         make: Callable[[], Coroutine[Any, Any, T]],
         undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
         *,
+        accept: Callable[[T], None] | None = None,
         to_end: bool = False,
     ) -> T:
         """Run a coroutine on the loop, and block this thread until the result exists.
@@ -102,7 +103,8 @@ class EngineThread:
         Args:
             make: Makes the coroutine, on the loop's thread.
             undo: Makes the coroutine that undoes a result. The undo runs if a signal handler raised
-                an exception before this call could return the result.
+                an exception before this call could return the result, or if `accept` raised one.
+            accept: Called in this thread with the result, which it may refuse by an exception.
             to_end: True to run the coroutine to its end even if a signal handler raises an
                 exception, or if this call refuses greenlets.
 
@@ -118,13 +120,30 @@ class EngineThread:
         outcome: Latch[T] = Latch()
         call = Call(self._loop, make, undo, outcome)
         try:
+            # A signal handler may raise an exception at any line. So begin the call inside the
+            # `try`, whose `except` undoes the call. No line runs after the `return`.
             self.refuse_here()
-        except ConfigurationError:
-            if to_end:
-                # This call may be a release. Without it, the engine would renew the lease for ever.
-                self.post(call.begin)
+            self._begin(call)
+            result = outcome.result()
+            if accept is not None:
+                accept(result)
+            self._pending.discard(outcome)
+            return result
+        except BaseException as error:
+            # A thread that has closed its loop has ended all leases, so nothing is left to undo.
+            if outcome.error is not error and not self.here and not self.dead:
+                over: Latch[Any] = outcome if to_end else Latch()
+                if to_end:
+                    # The exception may have come before the call had begun, so begin it here. The
+                    # call may be a release. Without it, the engine would renew the lease for ever.
+                    self.post(call.begin)
+                else:
+                    self.post(call.abandon, over)
+                # A greenlet must not wait; see `refuse_greenlets`.
+                if not isinstance(error, ConfigurationError):
+                    over.wait(UNDONE_WITHIN)
+            self._pending.discard(outcome)
             raise
-        return self._result(call, outcome, to_end=to_end)
 
     def refuse_here(self) -> None:
         """Refuse a blocking call that comes from the loop's own thread.
@@ -241,27 +260,6 @@ class EngineThread:
             if not self.dead:
                 return
         call.outcome.set_exception(self.closed())
-
-    def _result(self, call: Call[T], outcome: Latch[T], *, to_end: bool) -> T:
-        try:
-            # A signal handler may raise an exception at any line. So begin the call inside the
-            # `try`, whose `except` undoes the call. No line runs after the `return`.
-            self._begin(call)
-            result = outcome.result()
-            self._pending.discard(outcome)
-            return result
-        except BaseException as error:
-            if outcome.error is not error:
-                if to_end:
-                    # The exception may have come before the call had begun, so begin it here.
-                    self.post(call.begin)
-                    outcome.wait(UNDONE_WITHIN)
-                else:
-                    over: Latch[None] = Latch()
-                    self.post(call.abandon, over)
-                    over.wait(UNDONE_WITHIN)
-            self._pending.discard(outcome)
-            raise
 
     def _serve(self) -> None:
         why = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.acting import acting_task
-from aioredlock_ng._engine.keeping.extender import UNKEPT
+from aioredlock_ng._engine.keeping.extender import CLOSED, UNKEPT
 from aioredlock_ng._engine.keeping.reasons import UNRENEWED
 from aioredlock_ng._leases.lease_base import CLOSED_AMID
 from aioredlock_ng._leases.loss_points import reached
@@ -132,6 +132,27 @@ class ThreadedLease(Lease):
             raise
         self._body, self._on_lost = task, on_lost
         self._thread.post(self._enter, task)
+        try:
+            # Another loop may have closed the manager before the engine knew of the body.
+            self.refuse_closed()
+        except RedlockClosed:
+            self._body = self._on_lost = None
+            raise
+
+    def entered_by_thread(self) -> None:
+        """Record that a thread enters the `with` of this lease.
+
+        Raises:
+            RedlockClosed: As in `refuse_closed`. The block must not begin.
+        """
+        # The flag is set before the phase is read. `Engine.aclose` reads the flag once more after
+        # the release, so either this call or the end of the block finds the closing.
+        self._record.thread_inside = True
+        self.refuse_closed()
+
+    def left_by_thread(self) -> None:
+        """Record that the body of the `with` has ended."""
+        self._record.thread_inside = False
 
     def left(self) -> None:
         self._body = self._on_lost = None
@@ -207,8 +228,12 @@ class ThreadedLease(Lease):
         record = self._record
         if record.phase is Phase.HELD:
             record.task, record.on_lost = task, self._report_loss
-        else:
-            self._report_loss()
+            return
+        if record.phase is Phase.RELEASED and not record.reason and self._body is task:
+            # Another loop closed the manager after `entered` had looked. The body runs already, and
+            # must learn that it has lost its lock.
+            self._engine.extender.found_lost(record, CLOSED)
+        self._report_loss()
 
     def _report_loss(self) -> None:
         """Report a loss to the body. The engine's loop runs this method."""

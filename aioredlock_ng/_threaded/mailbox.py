@@ -22,14 +22,14 @@ class Mailbox:
     loop wakes up share one write. The callbacks run in the order of the posts.
     """
 
-    __slots__ = ("_awake", "_posts", "_waker", "loop")
+    __slots__ = ("_awake", "_posts", "_waking", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._posts: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._awake = False
-        # The identifier of the thread that is waking the loop; 0 for none.
-        self._waker = 0
+        # The identifiers of the threads that are waking the loop.
+        self._waking: set[int] = set()
 
     @property
     def closed(self) -> bool:
@@ -44,14 +44,15 @@ class Mailbox:
         self._posts.append((callback, arguments))
         # `_run` clears `_awake` before it reads the posts. So each post is either read by a run
         # that is already scheduled, or schedules a run.
-        if not self._awake or self._waker == threading.get_ident():
+        if not self._awake or threading.get_ident() in self._waking:
             self._wake()
 
     def _wake(self) -> None:
+        here = threading.get_ident()
         try:
             # A signal handler may interrupt the next lines, call `post`, and wait for an answer.
-            # `_waker` is then this thread, so the handler's own `post` wakes the loop.
-            self._waker = threading.get_ident()
+            # `_waking` then contains this thread, so the handler's own `post` wakes the loop.
+            self._waking.add(here)
             self._awake = True
             self.loop.call_soon_threadsafe(self._run)
         except BaseException:
@@ -60,7 +61,7 @@ class Mailbox:
             self._awake = False
             raise
         finally:
-            self._waker = 0
+            self._waking.discard(here)
 
     def _run(self) -> None:
         self._awake = False

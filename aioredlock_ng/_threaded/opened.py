@@ -43,14 +43,19 @@ class Opened(Generic[M]):
     Args:
         redlock: The manager.
         begun: Called on the engine's loop when the manager is open.
+        owner: The object that closes the manager at the end of the process. A program may keep
+            only a lease. So the thread keeps the owner alive until the thread has ended.
 
     Attributes:
         thread: The thread of the manager's event loop.
         outcome: A latch that is set when the opening has succeeded or failed.
     """
 
-    def __init__(self, redlock: M, begun: Callable[[M], object] | None) -> None:
+    def __init__(
+        self, redlock: M, begun: Callable[[M], object] | None, owner: object = None
+    ) -> None:
         self.redlock = redlock
+        self._owner = owner
         self.thread = EngineThread()
         self.thread.last_act = self._let_expire
         self._begun = begun

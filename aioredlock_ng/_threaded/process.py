@@ -78,6 +78,8 @@ class PerProcess(Generic[M]):
         if not here.outcome.done():
             here.thread.refuse_here()
         here.outcome.result()
+        if here.thread.dead:
+            raise here.thread.closed()
         return here
 
     async def opened(self, *, again: bool = False) -> Opened[M]:
@@ -141,11 +143,11 @@ class PerProcess(Generic[M]):
             # A server such as gunicorn may patch threads after the manager was made.
             refuse_greenlets()
             _prepare_end()
-            if (earlier := self._of_this_process()) is not None:
+            if (earlier := self._of_this_process()) is not None and not earlier.usable:
                 # An interrupt may have ended `close` before the closing had begun, so begin it
-                # here.
+                # here. A usable manager was opened by a signal handler meanwhile.
                 earlier.begin_close()
-            opened = Opened(self._make(), self._begun)
+            opened = Opened(self._make(), self._begun, self)
             try:
                 opened.thread.launch()
                 # A signal handler may have opened the manager meanwhile.
@@ -174,8 +176,9 @@ class PerProcess(Generic[M]):
         # This method does not take `_opening`, because a sink may close the manager on the engine's
         # thread. If that thread waited for the lock, it could wait for ever. A signal handler may
         # interrupt the code that has the lock, and then wait for the engine's thread.
-        self._closed = True
+        # `_begin` clears `_closed` before it reads `_closings`, so the order matters.
         self._closings += 1
+        self._closed = True
         opened = self._of_this_process()
         if opened is not None:
             opened.begin_close()

@@ -232,7 +232,7 @@ class Election:
         if self._seat.lease is not None and stand is not None and stand.here:
             return stand.resign()
         election = self._seat.made_by(self._manager.known)
-        return election is not None and self._manager.opened().run(election.resign)
+        return election is not None and self._manager.opened().thread.run(election.resign)
 
     def watch(self) -> Iterator[str | None]:
         """Iterate over the labels of the leaders: first the present leader, then each change.
@@ -252,10 +252,10 @@ class Election:
         return self._seat.made_by(known) or self._seat.make(known)
 
     def _stand(self, campaign: Campaign, *, rejoin: bool) -> Stand:
-        thread = self._manager.opened()
+        here = self._manager.opened()
         return Stand(
-            thread,
-            self._manager.known,
+            here.thread,
+            here.redlock,
             self._seat,
             campaign,
             inside=[entry.lease.granted for entry in self._manager.inside],

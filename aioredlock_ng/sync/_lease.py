@@ -160,7 +160,8 @@ class Lease:
             True if the lock was ours until now. False if the lease had already ended, or if the
             answers show that no quorum of nodes had its keys any more.
 
-        Safety: if the call is interrupted, the release is sent nevertheless.
+        Safety: if the call is interrupted, the release is sent nevertheless, except at the very
+        beginning of the call.
         """
         if self._thread.dead:
             return False
@@ -222,7 +223,7 @@ class Lease:
         return self._lease.lost_error()
 
     @property
-    def granted(self) -> aioredlock_ng.Lease:
+    def granted(self) -> ThreadedLease:
         """The asyncio lease behind this lease.
 
         Internal: for `Lock`.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import aioredlock_ng
-    from aioredlock_ng._threaded.engine_thread import EngineThread
+    from aioredlock_ng._threaded.opened import Opened
 
 __all__ = ["Lock", "Manager", "OnLost", "right_use", "start_on_lost"]
 
@@ -28,8 +28,8 @@ OnLost = Callable[[Lease], object]
 class Manager(Protocol):
     """The part of a `Redlock` that its locks need."""
 
-    def opened(self) -> EngineThread:
-        """Return the thread that runs the event loop of the locks. Open the manager if needed."""
+    def opened(self) -> Opened[aioredlock_ng.Redlock]:
+        """Return the open manager with its thread. Open the manager if needed."""
 
     @property
     def known(self) -> aioredlock_ng.Redlock:
@@ -147,6 +147,7 @@ class Lock:
         try:
             lease = self.acquire()
             self._manager.inside.append(Entry(self, lease))
+            lease.granted.entered_by_thread()
             return lease
         except BaseException:
             # After an exception here, `__exit__` does not run. So release the lock.
@@ -199,6 +200,8 @@ class Lock:
 
     def _leave(self, lease: Lease) -> bool:
         """Release a lease, and leave its `with`. Return False if the lease was lost."""
+        # The body has ended. So from now on, a closing of the manager is no loss.
+        lease.granted.left_by_thread()
         lost = lease.granted.ended_lost()
         released = not lost and (lease.release() or not lease.was_gone)
         inside = self._manager.inside
@@ -208,8 +211,10 @@ class Lock:
     def _acquired(
         self, ask: Callable[[aioredlock_ng.Lock], Awaitable[aioredlock_ng.Lease | None]]
     ) -> Any:
-        thread = self._manager.opened()
-        lock = self._described()
+        # Another thread may close and reopen the manager at any time. So the thread and the lock
+        # come from one reading.
+        here = self._manager.opened()
+        lock = self.described_by(here.redlock)
         inside = [entry.lease.granted for entry in self._manager.inside]
 
         async def acquire() -> Lease | None:
@@ -217,17 +222,22 @@ class Lock:
                 granted = await ask(lock)
             if granted is None:
                 return None
-            lease = Lease(granted, thread)
+            lease = Lease(granted, here.thread)
             if self._on_lost is not None:
                 # Begin the watch here, on the loop. If the calling thread began it after `run`, an
                 # interrupt in between would leave a granted lease that nobody releases.
                 _watch(granted, lease, self._on_lost)
             return lease
 
-        return thread.run(acquire, _give_back)
+        return here.thread.run(acquire, _give_back, accept=_refuse_closed)
 
     def _described(self) -> aioredlock_ng.Lock:
         return self.described_by(self._manager.known)
+
+
+def _refuse_closed(lease: Lease | None) -> None:
+    if lease is not None:
+        lease.granted.refuse_closed()
 
 
 async def _give_back(lease: Lease | None) -> None:

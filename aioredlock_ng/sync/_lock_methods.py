@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     import aioredlock_ng
-    from aioredlock_ng._threaded.engine_thread import EngineThread
+    from aioredlock_ng._threaded.opened import Opened
     from aioredlock_ng._threaded.process import PerProcess
     from aioredlock_ng.sync._lease import Entry, Inside
     from aioredlock_ng.sync._lock import OnLost
@@ -163,15 +163,15 @@ class Kinds:
             template,
         )
 
-    def opened(self) -> EngineThread:
-        """Return the thread that runs the event loop of the locks. Open the manager if needed.
+    def opened(self) -> Opened[aioredlock_ng.Redlock]:
+        """Return the open manager with its thread. Open the manager if needed.
 
         Internal: for `Lock`.
 
         Raises:
             RedlockClosed: The manager is closed.
         """
-        return self._process.open().thread
+        return self._process.open()
 
     @property
     def known(self) -> aioredlock_ng.Redlock:

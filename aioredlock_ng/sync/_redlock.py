@@ -95,6 +95,7 @@ class Redlock(Kinds):
         Raises:
             ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
                 time.
+            RedlockClosed: The thread of the locks has ended by an error. `close()` comes first.
 
         Safety: an interrupted call either undoes the opening, or leaves the manager open until
         `close()` or the end of the process.
@@ -105,7 +106,8 @@ class Redlock(Kinds):
     def close(self) -> None:
         """Release the held leases, end the waiting acquisitions and disconnect.
 
-        A further call has no effect, unless the first call was interrupted.
+        A further call has no effect, unless the first call was interrupted. A lease whose `with`
+        still runs in a thread is lost: the end of the `with` raises `LockLost`.
 
         Safety: if the call is interrupted, the closing continues in the background, or has not
         begun. Call `close` again to be sure.

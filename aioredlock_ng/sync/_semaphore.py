@@ -63,8 +63,8 @@ class Semaphore(Lock):
 
         Safety: an interrupted call changes nothing.
         """
-        thread = self._manager.opened()
-        return thread.run(self.described_by(self._manager.known).inspect)
+        here = self._manager.opened()
+        return here.thread.run(self.described_by(here.redlock).inspect)
 
     def described_by(self, redlock: aioredlock_ng.Redlock) -> aioredlock_ng.Semaphore:
         """Return the asyncio semaphore with these settings.

@@ -27,14 +27,15 @@ class Watch:
         return self
 
     def __next__(self) -> str | None:
-        thread, redlock = self._manager.opened(), self._manager.known
+        here = self._manager.opened()
+        redlock = here.redlock
 
         async def advance() -> str | None:
             if self._leaders is None or self._redlock is not redlock:
                 self._redlock, self._leaders = redlock, self._seat.of(redlock).watch()
             return await anext(self._leaders)
 
-        return thread.run(advance, self._restart)
+        return here.thread.run(advance, self._restart)
 
     async def _restart(self, _: str | None) -> None:
         """Begin the iteration anew, because no caller received the last label."""

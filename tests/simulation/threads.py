@@ -202,6 +202,7 @@ class SimThread(engine_thread.EngineThread):
         make: Callable[[], Coroutine[Any, Any, Any]],
         undo: Any = None,
         *,
+        accept: object = None,
         to_end: bool = False,
     ) -> Any:
         """Run a coroutine that does not wait, and return its result. No time passes meanwhile."""

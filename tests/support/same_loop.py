@@ -52,7 +52,14 @@ class SameLoop(EngineThread):
     def post(self, callback: Callable[..., object], *arguments: object) -> None:
         super().post(self._run, callback, *arguments)
 
-    def run(self, make: Callable[[], Any], undo: object = None, *, to_end: bool = False) -> Any:
+    def run(
+        self,
+        make: Callable[[], Any],
+        undo: object = None,
+        *,
+        accept: object = None,
+        to_end: bool = False,
+    ) -> Any:
         # Callbacks that were posted before run first. The coroutine must not wait, because no other
         # callback would run meanwhile.
         self._inbox._run()

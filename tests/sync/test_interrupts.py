@@ -175,6 +175,21 @@ def test_a_lease_whose_release_was_interrupted_is_released_or_can_be_released_ag
         wait_until(lambda: all_is_over(redlock, three_nodes))
 
 
+def test_a_release_that_is_interrupted_before_it_waits_is_sent_nevertheless(
+    redlock: Redlock, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = redlock.lock("order").acquire()
+
+    def interrupt() -> None:
+        monkeypatch.undo()
+        raise Interrupted
+
+    monkeypatch.setattr("aioredlock_ng._threaded.engine_thread.refuse_greenlets", interrupt)
+    with pytest.raises(Interrupted):
+        lease.release()
+    wait_until(lambda: all_is_over(redlock, three_nodes))
+
+
 def engine_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("aioredlock_ng:")]
 

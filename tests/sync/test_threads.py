@@ -390,3 +390,23 @@ def test_a_callback_that_raises_ends_no_thread_but_its_own(
     assert raised.wait(PATIENCE)
     with redlock.lock("order") as again:
         again.check()
+
+
+DROPPED = """
+import gc
+import sys
+from aioredlock_ng.sync import Redlock
+
+lease = Redlock(sys.argv[1:], ttl=40.0).lock("order").acquire()
+gc.collect()
+assert lease.valid
+"""
+
+
+def test_an_exit_releases_the_lock_of_a_program_that_keeps_only_the_lease(
+    three_nodes: NodeSet,
+) -> None:
+    command = [sys.executable, "-c", DROPPED, *three_nodes.urls]
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True)
+    assert done.stderr == b""
+    assert not any(keys_of(three_nodes, "order"))

@@ -36,6 +36,12 @@ def leave(kind: str, urls: list[str]) -> None:
     say("held")
 
 
+def leave_with_another_default(kind: str, urls: list[str]) -> None:
+    """Do the same as `leave` in a child that chooses how its own children start."""
+    multiprocessing.set_start_method("spawn", force=True)
+    leave(kind, urls)
+
+
 def wait(redlock: aioredlock_ng.sync.Redlock) -> None:
     with suppress(aioredlock_ng.RedlockClosed):
         redlock.lock("a").acquire()
@@ -93,6 +99,10 @@ if __name__ == "__main__":
         with ProcessPoolExecutor(1, mp_context=context) as pool:
             pool.submit(leave, kind, urls.split(",")).result()
     else:
+        # A child of the program's default does not know its own start method.
+        if work == "leave_with_another_default":
+            multiprocessing.set_start_method(method)
+            context = multiprocessing
         child = context.Process(target=globals()[work], args=(kind, urls.split(",")))
         child.start()
         child.join()

@@ -65,3 +65,11 @@ def test_a_thread_that_goes_on_after_the_main_function_of_a_child_keeps_its_lock
 def test_a_spawned_child_can_use_its_locks_in_its_exit_functions(three_nodes: NodeSet) -> None:
     assert said_by(three_nodes, "leave_to_atexit", "spawn", "sync") == "held in atexit\n"
     assert three_nodes.left() == [set()] * 3
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_a_child_that_changes_the_start_method_of_its_own_children_releases_its_locks(
+    method: str, three_nodes: NodeSet
+) -> None:
+    assert said_by(three_nodes, "leave_with_another_default", method, "sync") == "held\n"
+    assert three_nodes.left() == [set()] * 3

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -70,3 +71,52 @@ def test_each_loop_of_a_thread_has_one_mailbox() -> None:
     second, _ = asyncio.run(both())
     assert first is again
     assert first is not second
+
+
+class WakeUps:
+    """In place of a loop. Records each wake-up at its end.
+
+    Attributes:
+        threads: The thread of each wake-up.
+        before: For each thread: what comes in between before its next wake-up.
+    """
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+        self.before: dict[int, Any] = {}
+
+    def call_soon_threadsafe(self, _: object) -> None:
+        here = threading.get_ident()
+        self.before.pop(here, lambda: None)()
+        self.threads.append(here)
+
+
+def test_a_handler_wakes_the_loop_even_if_another_thread_has_just_ended_its_own_wake_up() -> None:
+    loop: Any = WakeUps()
+    mailbox, main = Mailbox(loop), threading.get_ident()
+    waking, may_end = threading.Event(), threading.Event()
+
+    def post() -> None:
+        def wait() -> None:
+            waking.set()
+            assert may_end.wait(30)
+
+        loop.before[threading.get_ident()] = wait
+        mailbox.post(print)
+
+    def interrupt() -> None:
+        may_end.set()
+        other.join(30)
+        # The handler of a signal, which came before the wake-up of its own thread.
+        before = list(loop.threads)
+        mailbox.post(print)
+        assert loop.threads == [*before, main]
+
+    other = threading.Thread(target=post)
+    other.start()
+    assert waking.wait(30)
+    # The loop has run meanwhile.
+    mailbox._run()
+    loop.before[main] = interrupt
+    mailbox.post(print)
+    assert loop.threads[-2:] == [main, main]

@@ -88,6 +88,7 @@ class LeaseRecord(LeaseState):
         expires_at_close: True if the keys must be left to expire when the manager is closed during
             the `async with`. Otherwise they are released.
         forsaken: True if the lease was lost and its keys were left to expire.
+        thread_inside: True while a thread is inside the `with` of the lease.
         taken: True once a caller has the lease. Until then, listeners get no report on its end.
         read_grant: All read leases of the same grant, this lease included; None for locks with one
             holder.
@@ -121,6 +122,7 @@ class LeaseRecord(LeaseState):
         "taken",
         "taken_by",
         "task",
+        "thread_inside",
         "timer",
         "token",
         "waiters",
@@ -169,7 +171,7 @@ class LeaseRecord(LeaseState):
         self.longest_ttl = life.ttl
         self.taken_by = ""
         self.labelled_until = self.kept_until = 0.0
-        self.watched = self.taken = False
+        self.watched = self.taken = self.thread_inside = False
         self.repairing = 0
         self.lost_at: float
 
@@ -253,6 +255,10 @@ class LeaseRecord(LeaseState):
     def token_prefix(self) -> str:
         """The part of the token that may be shown."""
         return self.token[:6].decode()
+
+    def has_body(self) -> bool:
+        """Return True while a task or a thread is inside the `with` of the lease."""
+        return self.task is not None or self.thread_inside
 
     def notify_body(self) -> None:
         """Call `on_lost`, unless it was called before or the body has ended."""
