@@ -85,7 +85,8 @@ class SecondRound(Attempts):
         """Replace the grants of a failed attempt by the nodes' answers to its second round.
 
         Late answers to the second round replace grants, too. The release must still reach every
-        node that granted. So `_undo` gets a copy of the replies that was made before.
+        node that granted. So `_undo` gets a copy of the replies
+        from before the second round.
         """
 
         def count(_index: int = 0) -> None:

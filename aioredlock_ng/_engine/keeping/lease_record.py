@@ -221,7 +221,7 @@ class LeaseRecord(LeaseState):
         )
 
     def read_again(self, spec: LockSpec, now: float) -> LeaseRecord | None:
-        """Return another lease of the grant for the task that reads under this lease.
+        """Return a further lease for the task that reads under this lease, on the same grant.
 
         The result is None after the deadline of this lease. The new lease has the ttl of this
         lease. Until its first renewal, it ends no later than this lease. The nodes must not be

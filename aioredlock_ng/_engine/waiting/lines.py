@@ -179,8 +179,8 @@ class Lines(PassingOn):
         del line.holders[lease]
         line.released = None
         self._remember(line, lease.spec.number)
-        # If the line has a place but no contender, `_inherit` will soon begin the next task's
-        # attempt. A second attempt of the line must not run at the same time.
+        # If the line stands in the queues but no task asks for it, `_inherit` will soon begin the
+        # next task's attempt. A second attempt of the line must not run at the same time.
         if line.contender is None and line.place is None and line.queue:
             contender = self._next(line)
             # Until now the task waited for a lease of this process, so the nodes do not count as
