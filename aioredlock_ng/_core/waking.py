@@ -154,7 +154,7 @@ class Outlook:
             node.votes = True
 
     def unsure(self, now: float) -> bool:
-        """Return True if a quorum may grant now only if the holder has renewed no key unseen.
+        """Return True if a quorum may grant now, unless the holder has renewed keys meanwhile.
 
         A node that tracks the key reports each renewal. Another node reports none, so its expiry
         may be out of date. An attempt in vain would raise the fence counters of the nodes that

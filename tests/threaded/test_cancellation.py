@@ -20,7 +20,7 @@ CASES = [
 ]
 """Each scenario with a plain cancellation and with one other interruption.
 
-The tests of the engine cross all scenarios with all interruptions.
+The tests of the engine interrupt the main scenarios in every way.
 """
 
 

@@ -91,17 +91,16 @@ async def force_release(
     looks = await ask(look)
     seen = Counter(_tokens(looks, any_key=any_key))
     tokens = {token for token, count in seen.items() if count >= context.quorum}
-    if not tokens:
+    held = bool(tokens)
+    if not held:
         refuse(looks)
-        if seen:
-            await asyncio.sleep(_LONGEST_ATTEMPT * context.patience)
-            looks = await ask(look)
-            refuse(looks)
-            tokens = seen.keys() & set(_tokens(looks, any_key=any_key))
-    elif seen.keys() - tokens and any(isinstance(each, ReadLocked) for each in looks):
-        # Each reader needs a quorum of its own. One node that does not answer may hide a quorum.
+    # Each reader needs a quorum of its own. One node that does not answer may hide a quorum.
+    shared = any(isinstance(each, ReadLocked) for each in looks)
+    if seen.keys() - tokens and (shared or not held):
         await asyncio.sleep(_LONGEST_ATTEMPT * context.patience)
         looks = await ask(look)
+        if not held:
+            refuse(looks)
         tokens |= seen.keys() & set(_tokens(looks, any_key=any_key))
     if only is not None:
         tokens = {token for token in tokens if as_text(token) == only}
