@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from hashlib import sha1
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
 hiredis is too narrow."""
 
 _PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
+_UNSENT = re.compile(rb"^ *(?:--.*)?\n|^ +", re.MULTILINE)
+"""Comments, empty lines and indentation. They are half of the text, which each connection sends."""
 
 
 class Script:
@@ -34,7 +37,7 @@ class Script:
         package: The package whose folder `lua` contains the Lua file.
 
     Attributes:
-        source: The source that servers get, with all parts in place.
+        source: The source that servers get: with all parts in place, and without comments.
         sha: The SHA1 of the source in hexadecimal digits. Servers know the script by this SHA1.
     """
 
@@ -45,7 +48,7 @@ class Script:
     ) -> None:
         self.name = name
         self.read = read
-        self.source = _source(package, name)
+        self.source = _UNSENT.sub(b"", _source(package, name))
         # The SHA1 is only the name of the script in EVALSHA, and protects no secret.
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
@@ -59,6 +62,7 @@ class Script:
         return pack((b"EVAL", self.source, 0, b"0", b""))
 
 
+@cache
 def _source(package: str, name: str) -> bytes:
     """Read a script, and replace each line "-- part: queue" by the file `lua/parts/queue.lua`."""
     source = (

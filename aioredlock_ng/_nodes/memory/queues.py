@@ -264,19 +264,21 @@ class Queues(QueueStore):
     def served(self, keys: Keys, key: bytes, claim: bytes, before: bytes = b"") -> None:
         """Remove the member of a claim, because it has the key now. Notify the next member.
 
-        The grant may have replaced an offer to another waiter for a semaphore. That waiter enters
-        the queue of the slots again. All other slots that were offered to the served member go to
-        the next members. If the claim is empty, as in a first attempt, nothing happens. `before` is
-        the value of the key before the grant.
+        If the key was offered to the member, the offer has notified the next member. If it was
+        offered to another waiter for a semaphore, that waiter enters the queue of the slots again.
+        All other slots that were offered to the served member go to the next members. If the claim
+        is empty, as in a first attempt, nothing happens. `before` is the value of the key before
+        the grant.
         """
         _, member = parts_of(claim)
         if not member:
             return
         queue = queue_for(member, key)
         self.remove(queue, member)
-        if before.startswith(OFFER):
+        own_offer = is_offer_to(before, member)
+        if before.startswith(OFFER) and not own_offer:
             _, other = parts_of(before.removeprefix(OFFER))
-            if other != member and limit_of(other):
+            if limit_of(other):
                 # The displaced member is in the queue of all slots, perhaps unlike the served one.
                 slots = queue_for(other, key)
                 life = max(self.left(slots) / 1000, _DISPLACED_LIFE)
@@ -287,7 +289,8 @@ class Queues(QueueStore):
             slot = slot_key(queue.removeprefix(SLOT_QUEUE_KEYS), number)
             if is_offer_to(keys.get(slot) or b"", member):
                 self.give_back(keys, slot)
-        self.notify_first(keys, queue, limit_of(member))
+        if not own_offer:
+            self.notify_first(keys, queue, limit_of(member))
 
 
 def queue_for(member: bytes, key: bytes) -> bytes:

@@ -5,11 +5,10 @@
 -- ARGV[3]  claim of a waiter, see parts/queue.lua. A first attempt sends '' or nothing.
 -- Returns  1 if every key holds the token now; else the refusal, see parts/queue.lua.
 local n, claim = #KEYS, ARGV[3] or ''
-if n == 1 and claim == '' and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  return 1
-end
+local is_set = n == 1 and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+if is_set and claim == '' then return 1 end
 -- part: taking
-local refused = take(n, ARGV[1], ARGV[2], claim)
+local refused = not is_set and take(n, ARGV[1], ARGV[2], claim)
 if refused then return refused end
 served(n, claim)
 return 1

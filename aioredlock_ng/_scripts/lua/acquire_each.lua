@@ -18,6 +18,8 @@ for i = 1, n do
   local done = redis.pcall('SET', KEYS[i], ARGV[at], 'NX', 'PX', ARGV[at + 1])
   if not done then
     -- part: queue
+    -- part: value
+    -- part: tickets
     -- SET NX also fails for a key of another type. `value_of` raises an error for such a key.
     local known, holder = pcall(value_of, KEYS[i])
     failed = failed or not known

@@ -24,14 +24,23 @@ local n = #KEYS - 2
 local token, ttl, expected = ARGV[1], ARGV[2], ARGV[3]
 local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
 
--- An uncontended acquire must not spend time on creating the functions of parts/taking.lua. So the
--- part is included in this block only.
+-- An uncontended acquire must not spend time on creating the functions of parts/taking.lua, and
+-- neither must a waiter for one lock that comes back for its offer. So the part is included in one
+-- block only.
+local is_set = n == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl)
 local after = nil
-if n > 1 or claim ~= '' or not redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then
-  -- part: taking
-  local held = take(n, token, ttl, claim)
-  if held then return held end
-  after = function() served(n, claim) end
+if not is_set or claim ~= '' then
+  -- part: names
+  local is_plain = n == 1 and claim ~= '' and not string.find(claim, '#', 1, true)
+  if is_plain and not is_set and redis.pcall('GET', KEYS[1]) == OFFER .. claim then
+    redis.call('SET', KEYS[1], token, 'PX', ttl)
+    after = function() redis.pcall('ZREM', QUEUE .. KEYS[1], string.match(claim, ':(.+)')) end
+  else
+    -- part: taking
+    local held = not is_set and take(n, token, ttl, claim)
+    if held then return held end
+    after = function() served(n, claim) end
+  end
 end
 
 local refused

@@ -23,6 +23,8 @@ local is_free = not value or value == READERS
 local n = 1
 -- part: waiters
 if not is_free or claim ~= '' or not nobody_waits then
+  -- part: queue
+  -- part: tickets
   -- part: entries
   if not is_free then return refusal(1, {key}, {value}) end
   local _, member = ticket_and_member(claim)

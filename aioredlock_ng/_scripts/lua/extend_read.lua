@@ -11,7 +11,6 @@
 --            If the server refuses a downgrade, the reply is the server's error, and the key keeps
 --            the writer's token.
 -- The keys are not tracked, because each change by one reader would be reported to all readers.
--- part: names
 -- part: readers
 local n, renewed, answers = #KEYS - 1, 0, {}
 for i = 1, n do
@@ -38,6 +37,7 @@ for i = 1, n do
       error(problem, 0)
     end
     redis.pcall('DEL', OWNER .. key)
+    -- part: queue
     -- part: offers
     offer_readers(key)
     answers[i] = 1

@@ -11,7 +11,9 @@
 --          expire, or sets of readers. Any other key may be somebody's data.
 -- The counters rise above the holder's fence. Otherwise the holder could repair its lease on this
 -- node before the other nodes have deleted the key.
+-- part: queue
 -- part: entries
+-- part: has_readers
 -- part: counters
 local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 2
 for i = 3, last do tokens[ARGV[i]] = true end
@@ -57,6 +59,6 @@ for _, lease in ipairs(ended) do
   -- The keys of readers are not tracked. Without a message, the reader's process would notice only
   -- later that its entry is deleted.
   local manager = string.match(lease[2], '^%x+:(%x+)$')
-  if manager then send(manager, '0 ' .. manager .. ' ' .. lease[1]) end
+  if manager then publish(manager, '0 ' .. manager .. ' ' .. lease[1]) end
 end
 return #doomed + #ended

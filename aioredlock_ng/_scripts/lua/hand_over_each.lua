@@ -19,6 +19,7 @@ local n, width = #KEYS - shared, shared > 0 and 5 or 3
 local answers, handed, offered = {}, 0, nil
 -- part: waiters
 if not nobody_waits then
+  -- part: queue
   -- part: offers
   offered = offer
 end
@@ -51,6 +52,8 @@ for i = 1, n do
 
   if not taken then
     -- part: queue
+    -- part: value
+    -- part: tickets
     answers[2 * i] = refusal(1, {key}, {value_of(key)})
   elseif not taken.ok then
     return answers

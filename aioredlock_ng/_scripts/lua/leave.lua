@@ -3,6 +3,7 @@
 -- ARGV[1]  member, see parts/queue.lua
 -- Returns  1
 -- The slots of a semaphore share one queue, so the member leaves that queue once.
+-- part: queue
 -- part: entries
 local member = ARGV[1]
 local values = limit_of(member) and slots_of(KEYS[1]) and redis.call('MGET', unpack(KEYS)) or {}

@@ -12,8 +12,18 @@ local n = tonumber(ARGV[2] or #KEYS)
 if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
   -- part: waiters
   if nobody_waits then return redis.call('DEL', KEYS[1]) end
+  if locks_only then
+    -- part: queue
+    -- part: lock_offers
+    local ticket = offer_lock(KEYS[1])
+    if not ticket then return redis.call('DEL', KEYS[1]) end
+    local last = ask('ZREVRANGE', QUEUE .. KEYS[1], 0, 0, 'WITHSCORES') or {}
+    return {1, math.max(ticket, tonumber(last[2]) or 0)}
+  end
 end
+-- part: queue
 -- part: offers
+-- part: tickets
 local freed, offered = 0, false
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if holder == ARGV[1] then

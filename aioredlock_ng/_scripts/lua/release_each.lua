@@ -9,7 +9,9 @@
 local n, deleted, answers, offered = #KEYS, 0, {}, nil
 -- part: waiters
 if not nobody_waits then
+  -- part: queue
   -- part: offers
+  -- part: tickets
   offered = function(key) return offer(key) and {1, highest_ticket(key, ask('GET', key))} end
 end
 for i, key in ipairs(KEYS) do

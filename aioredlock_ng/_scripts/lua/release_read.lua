@@ -13,6 +13,7 @@ if type(expiry) == 'string' and tonumber(expiry) >= now_ms() then
   freed = redis.call('ZREM', key, entry)
   if redis.call('EXISTS', key) == 1 then settle(key) end
 else
+  -- part: queue
   -- part: entries
   local value = value_of(key)
   if value == READERS then

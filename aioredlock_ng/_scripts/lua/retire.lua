@@ -10,6 +10,9 @@
 -- A call that arrives late must not prolong the life of a key, so a shorter remaining ttl is kept.
 -- The reason for MGET instead of GET is given in extend.lua.
 -- part: queue
+-- part: members
+-- part: first
+-- part: second
 local kept = 0
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS))) do
   if holder == ARGV[1] then

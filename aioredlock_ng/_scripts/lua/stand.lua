@@ -12,7 +12,10 @@
 --          -1 unknown. `place` is the number of the key for which the waiter queues, from 1. `rank`
 --          is the number of waiters before this one; -1 if this waiter could not be put in the
 --          queue.
--- part: entries
+-- part: queue
+-- part: admits
+-- part: value
+-- part: enter
 local claim = ARGV[1]
 local ticket, member = ticket_and_member(claim)
 local place, values = #KEYS, {}
@@ -27,26 +30,36 @@ end
 local key = KEYS[place]
 local queue = QUEUE .. key
 
-if enter(queue, ticket, member, ARGV[2]) and values[place] == READERS then announce_writer(key) end
-for i = 1, place - 1 do
-  local kept = offer_to(claim)
-  -- An unneeded SET would end the tracking of the key, so an offer that lives long enough is not
-  -- set again.
-  local is_kept = values[i] == kept and redis.call('PTTL', KEYS[i]) > grace_of(member)
-  if not is_kept and tonumber(ARGV[3]) > 0 then ask('SET', KEYS[i], kept, 'PX', ARGV[3]) end
-  step_out(QUEUE .. KEYS[i], member, KEYS[i])
+local is_new, rank = enter(queue, ticket, member, ARGV[2])
+if #KEYS > 1 or is_new and values[place] == READERS then
+  -- part: entries
+  if is_new and values[place] == READERS then announce_writer(key) end
+  for i = 1, place - 1 do
+    local kept = offer_to(claim)
+    -- An unneeded SET would end the tracking of the key, so an offer that lives long enough is not
+    -- set again.
+    local is_kept = values[i] == kept and redis.call('PTTL', KEYS[i]) > grace_of(member)
+    if not is_kept and tonumber(ARGV[3]) > 0 then ask('SET', KEYS[i], kept, 'PX', ARGV[3]) end
+    step_out(QUEUE .. KEYS[i], member, KEYS[i])
+  end
+  for i = place + 1, #KEYS do leave(KEYS[i], member) end
 end
-for i = place + 1, #KEYS do leave(KEYS[i], member) end
 
-local value = value_of(key)
-if not value and offer(key) then value = value_of(key) end
+local value = values[place]
+if not value then
+  -- part: offers
+  if offer(key) then value = value_of(key) end
+  rank = ask('ZRANK', queue, member) or -1
+end
 if value and is_offer_to(value, member) then return {0, place, 0} end
-local rank = ask('ZRANK', queue, member) or -1
 if not value or admits(value, claim) then return {0, place, rank} end
 local left, offered = redis.call('PTTL', key), is_offer(value)
 -- The second waiter must know when the key expires, in case the first waiter and the holder die
 -- together.
-if rank == 0 and not offered then notify_second(queue, key) end
+if rank == 0 and not offered then
+  -- part: second
+  notify_second(queue, key)
+end
 if left < 0 or (rank > 1 and not offered) then return {-1, place, rank} end
 -- Each member before this one may let an offer expire, and an offer lives one grace. A writer waits
 -- one grace longer for a set of readers. The set may consist of offers only, and readers request

@@ -8,7 +8,9 @@
 --          unknown. `rank` is the number of readers before this one; -1 if this reader could not be
 --          put in the queue. All readers enter together. Only the reader with rank 0 asks the
 --          server to track the key.
+-- part: queue
 -- part: entries
+-- part: enter
 local key, claim = KEYS[1], ARGV[1]
 local ticket, member = ticket_and_member(claim)
 local queue, offered = READERS_QUEUE .. key, offer_to(member)

@@ -10,31 +10,48 @@
 --          be put in the queue. If no waiter before this one accepts this waiter's highest slot,
 --          the rank is 0. If exactly one waiter before this one accepts that slot, the rank is 1.
 -- The reason for MGET instead of GET is given in extend.lua.
--- part: entries
+-- part: queue
+-- part: admits
+-- part: members
+-- part: enter
 local claim = ARGV[1]
 local ticket, member = ticket_and_member(claim)
 local queue = slots_of(KEYS[1])
 local values, own = redis.call('MGET', unpack(KEYS)), false
 for _, value in ipairs(values) do own = own or value and is_offer_to(value, member) end
 -- A member with an offer is not put in the queue. Otherwise the member would be offered more slots.
-if not own then enter(queue, ticket, member, ARGV[2]) end
+local rank = 0
+if not own then
+  local _
+  _, rank = enter(queue, ticket, member, ARGV[2])
+end
 
 -- MGET returns nothing for a key of another type. A slot with such a key is taken.
-local odd = {}
+local odd, offered = {}, false
 for slot, key in ipairs(KEYS) do
   local value = values[slot] or redis.pcall('GET', key)
   odd[slot] = type(value) == 'table'
-  if not value and not own then offer(key) end
+  if not value and not own then
+    -- part: offers
+    offer(key)
+    offered = true
+  end
+end
+-- An offer also removes the members before it whose processes are gone.
+if offered then
+  values = redis.call('MGET', unpack(KEYS))
+  rank = ask('ZRANK', queue, member) or -1
 end
 
 local slots = {}
-for slot, value in ipairs(redis.call('MGET', unpack(KEYS))) do
+for slot, value in ipairs(values) do
   own = own or value and is_offer_to(value, member)
   local grants = value and admits(value, claim) or not value and not odd[slot]
   if grants and #slots < 8 then slots[#slots + 1] = slot end
 end
 
-local rank, lowest = own and 0 or ask('ZRANK', queue, member) or -1, 1
+local lowest = 1
+if own then rank = 0 end
 if rank > 0 then
   local head = taker(queue, 0, 0)
   if head and not takes(head, #KEYS) then lowest = limit_of(head) + 1 end

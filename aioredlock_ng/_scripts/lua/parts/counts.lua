@@ -1,5 +1,8 @@
 -- The number of waiters; see parts/queue.lua.
 -- part: queue
+-- part: members
+-- part: has_readers
+-- part: readers
 
 -- Returns how many members a queue has; -1 if that is not known. ZCARD would need a right that
 -- waiting does not need.

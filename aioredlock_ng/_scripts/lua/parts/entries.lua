@@ -1,5 +1,11 @@
--- How members enter and leave queues, and how readers leave keys; see parts/queue.lua.
+-- How members leave queues, and how readers leave keys. parts/queue.lua explains queues. Scripts
+-- include it before this part.
 -- part: offers
+-- part: members
+-- part: first
+-- part: second
+-- part: admits
+-- part: readers
 
 -- Returns true if a writer waits for a key. First removes the writers whose processes are gone,
 -- because they would keep readers out.
@@ -19,7 +25,7 @@ local function announce_writer(key)
     local manager = string.match(entry, '^%x+:(%x+)$')
     if manager and not notified[manager] then
       notified[manager] = true
-      send(manager, '-1 ' .. manager .. ' ' .. key)
+      publish(manager, '-1 ' .. manager .. ' ' .. key)
     end
   end
 end
@@ -50,27 +56,6 @@ local function leave_readers(key, entry)
     notify_expiry(key)
   end
   return removed
-end
-
--- Adds a member to a queue, or confirms its place there. Prolongs the life of the queue, because a
--- release would notify nobody after the queue has expired. If the processes of the members just
--- before this one are gone, removes these members. Otherwise this member would not learn that it is
--- the first. An empty message tests whether a process is connected, and the process ignores it.
--- Returns true if the member was not in the queue before.
-local function enter(queue, ticket, member, life)
-  -- ZRANK fails if the user has no rights to queues. A waiter without these rights must not enter,
-  -- because it could not leave again. Each hand-over would then wait for this waiter.
-  if ask('ZRANK', queue, member) == nil then return false end
-  local is_new = ask('ZADD', queue, ticket, member) == 1
-  local rank = ask('ZRANK', queue, member) or 0
-  while rank > 0 do
-    local before = (ask('ZRANGE', queue, rank - 1, rank - 1) or {})[1]
-    if not before or publish(before, '') or not ask('ZREM', queue, before) then break end
-    rank = rank - 1
-  end
-  life = life * (1 + 2 * math.min(rank, 15))
-  if (ask('PTTL', queue) or 0) < life then ask('PEXPIRE', queue, life) end
-  return is_new
 end
 
 -- Removes a member from a queue. If the member was the first that accepts its slots, the next

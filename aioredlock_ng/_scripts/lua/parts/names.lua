@@ -2,6 +2,9 @@
 local QUEUE, READERS_QUEUE = 'aioredlock_ng:queue:', 'aioredlock_ng:readers:'
 local SLOTS_QUEUE, OWNER = 'aioredlock_ng:slots:', 'aioredlock_ng:owner:'
 
+-- The beginning of an offer, which is a value of a lock's key; see parts/queue.lua.
+local OFFER = 'aioredlock_ng:offer:'
+
 -- Returns the queue that a slot shares with the other slots of its semaphore, and the number of the
 -- slot. Returns nil for any other key. Few keys have a '#', and the plain `find` is faster than the
 -- pattern.

@@ -6,34 +6,7 @@
 -- The key expires with its latest entry. Waiting readers have a queue of their own, because all of
 -- them enter together after a writer. A waiting writer keeps new readers out.
 -- part: offer_format
-
--- The value that `value_of` returns for a key held by readers. No client writes it.
-local READERS = 'aioredlock_ng:readers'
-
-local function is_reader(member) return string.find(member, ':r#%d+$') ~= nil end
-
--- Returns true if a key is a sorted set that expires and has entries of readers. Any other set
--- belongs to another program. Without permission for ZREVRANGE, the script cannot tell the types
--- apart. Every key that expires then counts as held by readers.
-local function has_readers(key)
-  local latest = redis.pcall('ZREVRANGE', key, 0, 0)
-  if latest.err then
-    if string.find(latest.err, 'WRONGTYPE', 1, true) then return false end
-  else
-    local entry = latest[1] or ''
-    local is_lease = #entry >= 32 and string.find(entry, '^%x+:?%x*$')
-    if not is_lease and not is_offer(entry) then return false end
-  end
-  return redis.call('PTTL', key) >= 0
-end
-
--- Returns the value of a lock's key. Returns false if there is no key, and READERS if readers hold
--- the key. A key of another type raises the server's error.
-local function value_of(key)
-  local value = redis.pcall('GET', key)
-  if type(value) ~= 'table' then return value end
-  return has_readers(key) and READERS or redis.call('GET', key)
-end
+-- part: value
 
 local function now_ms()
   local time = redis.call('TIME')

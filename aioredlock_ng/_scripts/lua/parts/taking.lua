@@ -1,5 +1,8 @@
 -- How an acquire takes keys that are free or offered; see parts/queue.lua.
--- part: offers
+-- part: queue
+-- part: admits
+-- part: value
+-- part: tickets
 
 -- The offers that `take` has replaced. The index of an offer is the place of its key in KEYS.
 local displaced = {}
@@ -7,56 +10,57 @@ local displaced = {}
 -- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held or
 -- reserved. The reason for MGET instead of GET is given in extend.lua. MGET returns nothing for
 -- keys held by readers and for keys of other types. These keys must be found before the first SET.
--- Otherwise a refusal would leave other keys set.
+-- Otherwise a refusal would leave other keys set. If a key is not a lock, `value_of` raises an
+-- error.
 local function take(n, token, ttl, claim)
-  if n == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then return nil end
   local keys = {unpack(KEYS, 1, n)}
   local values, seen = redis.call('MGET', unpack(keys)), 0
   for i = 1, n do seen = seen + (values[i] and 1 or 0) end
-  local hidden = n > 1 and seen < n and ask('EXISTS', unpack(keys)) ~= seen
+  local hidden = seen < n and (n == 1 or ask('EXISTS', unpack(keys)) ~= seen)
   for i = 1, n do
     local value = values[i] or hidden and value_of(keys[i])
     if value and not admits(value, claim) then return refusal(i, keys, values) end
   end
   for i = 1, n do
-    if values[i] then
-      redis.call('SET', keys[i], token, 'PX', ttl)
-      displaced[i] = values[i]
-    elseif not redis.call('SET', keys[i], token, 'NX', 'PX', ttl) then
-      -- There is only one key, and readers hold it. If the key is not a lock, `value_of` raises an
-      -- error.
-      value_of(keys[i])
-      return refusal(i, keys, values)
-    end
+    redis.call('SET', keys[i], token, 'PX', ttl)
+    displaced[i] = values[i]
   end
 end
 
 -- Removes a claim's member from the queues of the first n keys, which this member holds now.
--- Notifies the new first member of each queue. If `take` replaced an offer to a waiter for a
--- semaphore, this waiter enters its queue again. If the key is a slot, the claim's member needs no
--- other slot. So other slots that were offered to this member go to the next members.
+-- Notifies the new first member of each queue. If the key was offered to the claim's member, the
+-- offer has notified the new first member already.
+-- If `take` replaced an offer to a waiter for a semaphore, this waiter enters its queue again. If
+-- the key is a slot, the claim's member needs no other slot. So other slots that were offered to
+-- this member go to the next members.
 local function served(n, claim)
   local _, member = ticket_and_member(claim)
   if not member then return end
+  -- part: members
   for i = 1, n do
-    local queue = queue_for(member, KEYS[i])
+    local key, before, queue = KEYS[i], displaced[i] or '', queue_for(member, KEYS[i])
     ask('ZREM', queue, member)
-    local ticket, other = claim_in(displaced[i] or '')
+    local ticket, other = claim_in(before)
     if other and other ~= member and limit_of(other) then
-      -- The displaced member waits for any slot, so it enters the shared queue. The claim's member
-      -- may have waited for this key as a lock, in another queue.
-      local slots = queue_for(other, KEYS[i])
+      -- The displaced member waits for any slot, so it enters the shared queue. The claim's
+      -- member may have waited for this key as a lock, in another queue.
+      local slots = queue_for(other, key)
       ask('ZADD', slots, ticket, other)
       if (ask('PTTL', slots) or 0) < 20000 then ask('PEXPIRE', slots, 20000) end
-      if slots ~= queue then notify_first(slots, KEYS[i], limit_of(other)) end
+      -- part: first
+      if slots ~= queue then notify_first(slots, key, limit_of(other)) end
     end
-    local limit = slots_of(KEYS[i]) and limit_of(member) or 0
-    local slots = slots_up_to(limit, KEYS[i])
+    local limit = slots_of(key) and limit_of(member) or 0
+    local slots = slots_up_to(limit, key)
     for at, value in ipairs(#slots > 0 and ask('MGET', unpack(slots)) or {}) do
-      if value and is_offer_to(value, member) and not offer(slots[at]) then
-        ask('DEL', slots[at])
+      if value and is_offer_to(value, member) then
+        -- part: offers
+        if not offer(slots[at]) then ask('DEL', slots[at]) end
       end
     end
-    notify_first(queue, KEYS[i], limit)
+    if other ~= member then
+      -- part: first
+      notify_first(queue, key, limit)
+    end
   end
 end

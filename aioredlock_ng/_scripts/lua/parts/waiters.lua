@@ -1,13 +1,14 @@
 -- Sets `nobody_waits` to true if no process waits for any of the first `n` keys in KEYS. The caller
--- declares `n`. While nobody waits, a script need not create the functions of parts/queue.lua. So
--- this part is not a function, and includes only parts/names.lua.
+-- declares `n`. Sets `locks_only` to true if n is 1 and all waiters stand in the key's own queue.
+-- While nobody waits, a script need not create the functions of parts/queue.lua. So this part is
+-- not a function, and includes only parts/names.lua.
 -- part: names
-local nobody_waits = n > 0
+local nobody_waits, locks_only = n > 0, false
 for i = 1, n do
-  local queue = QUEUE .. KEYS[i]
-  local slots = slots_of(KEYS[i]) or queue
-  if redis.pcall('EXISTS', queue, READERS_QUEUE .. KEYS[i], slots) ~= 0 then
-    nobody_waits = false
+  local readers, slots = READERS_QUEUE .. KEYS[i], slots_of(KEYS[i])
+  local queues = redis.pcall('EXISTS', QUEUE .. KEYS[i], readers, slots or readers)
+  if queues ~= 0 then
+    nobody_waits, locks_only = false, queues == 1 and not slots
     break
   end
 end
