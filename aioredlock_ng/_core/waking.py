@@ -5,6 +5,7 @@ A waiter tries again as soon as a quorum of nodes may grant.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.queue_formats import middle_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["MOST_AHEAD", "NodeView", "Outlook"]
 
@@ -95,27 +96,27 @@ class Outlook:
         self.nodes = [NodeView() for _ in range(nodes)]
         self._quorum = quorum
 
-    @property
-    def ask_at(self) -> float:
-        """The instant from which a quorum may grant; infinite while it is not known.
+    def forecast(self, now: float) -> tuple[float, int, float]:
+        """Return when the nodes may grant.
+
+        Returns:
+            The instant from which a quorum may grant; infinite while it is not known. The number
+            of nodes that may grant now. The next instant at which one more node may grant;
+            infinite if it is not known.
 
         For a semaphore, a quorum must be able to grant the same slot. If each node offered a
         different slot, no attempt could succeed.
         """
+        usable = sorted(node.free_at for node in self.nodes if node.votes)
+        free = bisect_right(usable, now)
+        following = usable[free] if free < len(usable) else inf
         slots = self._named
-        return min(map(self._open_at, slots)) if slots else self._quorum_of(self._usable())
-
-    def free(self, now: float) -> int:
-        """Return the number of nodes that may grant now."""
-        return sum(at <= now for at in self._usable())
+        at = min(map(self._open_at, slots)) if slots else self._quorum_in(usable)
+        return at, free, following
 
     def slot(self, now: float) -> int:
         """Return the lowest slot of a semaphore that a quorum may grant now; 0 if there is none."""
         return min((slot for slot in self._named if self._open_at(slot) <= now), default=0)
-
-    def next_at(self, now: float) -> float:
-        """Return the next instant at which one more node may grant; infinite if unknown."""
-        return min((at for at in self._usable() if at > now), default=inf)
 
     @property
     def answered(self) -> bool:
@@ -215,13 +216,9 @@ class Outlook:
 
     def _open_at(self, slot: int) -> float:
         """Return the instant from which a quorum may grant this slot."""
-        return self._quorum_of(
-            node.free_at for node in self.nodes if node.votes and slot in node.slots
+        return self._quorum_in(
+            sorted(node.free_at for node in self.nodes if node.votes and slot in node.slots)
         )
 
-    def _quorum_of(self, instants: Iterable[float]) -> float:
-        ordered = sorted(instants)
+    def _quorum_in(self, ordered: Sequence[float]) -> float:
         return ordered[self._quorum - 1] if len(ordered) >= self._quorum else inf
-
-    def _usable(self) -> list[float]:
-        return [node.free_at for node in self.nodes if node.votes]

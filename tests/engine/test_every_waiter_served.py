@@ -45,7 +45,8 @@ def assert_every_waiter_will_wake(process: Process) -> None:
     for line in lines._all():
         if line.contender is not None:
             assert line.contender.asking or (
-                line.place is not None and (line.place.waiting or line.place._timer is not None)
+                line.place is not None
+                and (line.place.waiting or line.place._alarm._timer is not None)
             )
         else:
             assert not line.queue or line.full, line.keys

@@ -19,16 +19,17 @@ def test_a_waiter_asks_once_a_quorum_of_nodes_that_can_grant_may_do_so(
 ) -> None:
     quorum = quorum_of(len(known))
     outlook = Outlook(len(known), quorum)
-    assert outlook.ask_at == inf, "nothing is known yet"
+    assert outlook.forecast(0.0) == (inf, 0, inf), "nothing is known yet"
     for node, (at, votes) in zip(outlook.nodes, known, strict=True):
         node.free_at, node.votes = at, votes
     usable = [at for at, votes in known if votes]
     enough = [at for at in usable if sum(other <= at for other in usable) >= quorum]
-    assert outlook.ask_at == min(enough, default=inf)
     for now in (0.0, 50.0, 100.0):
-        assert outlook.free(now) == sum(at <= now for at in usable)
-        assert (outlook.ask_at <= now) == (outlook.free(now) >= quorum)
-        assert outlook.next_at(now) == min((at for at in usable if at > now), default=inf)
+        at, free, following = outlook.forecast(now)
+        assert at == min(enough, default=inf)
+        assert free == sum(at <= now for at in usable)
+        assert (at <= now) == (free >= quorum)
+        assert following == min((at for at in usable if at > now), default=inf)
 
 
 def test_a_refused_attempt_clears_the_known_state_and_keeps_the_entries() -> None:
@@ -77,21 +78,21 @@ def test_instants_that_are_forgotten_are_not_known_and_all_nodes_count_again() -
     for node in outlook.nodes:
         node.free_at, node.votes = 1.0, False
     outlook.count_all()
-    assert outlook.ask_at == 1.0
+    assert outlook.forecast(0.0)[0] == 1.0
     outlook.forget_expiries()
-    assert outlook.ask_at == inf
+    assert outlook.forecast(0.0)[0] == inf
 
 
 def test_a_semaphore_needs_a_quorum_for_one_of_its_slots() -> None:
     outlook = Outlook(3, 2)
     for node, slot in zip(outlook.nodes, (1, 2), strict=False):
         node.learn(10.0, (slot,), 10.0)
-    assert (outlook.free(10.0), outlook.ask_at, outlook.slot(10.0)) == (2, inf, 0)
+    assert (outlook.forecast(10.0)[:2], outlook.slot(10.0)) == ((inf, 2), 0)
     outlook.nodes[2].learn(10.0, (2, 3), 10.0)
-    assert (outlook.ask_at, outlook.slot(10.0)) == (10.0, 2)
+    assert (outlook.forecast(0.0)[0], outlook.slot(10.0)) == (10.0, 2)
     outlook.nodes[0].refused(votes=True)
     outlook.nodes[1].refused(votes=True)
-    assert (outlook.ask_at, outlook.slot(10.0)) == (inf, 0)
+    assert (outlook.forecast(0.0)[0], outlook.slot(10.0)) == (inf, 0)
 
 
 def test_a_slot_that_is_offered_beside_others_does_not_close_them() -> None:
@@ -99,7 +100,7 @@ def test_a_slot_that_is_offered_beside_others_does_not_close_them() -> None:
     outlook.nodes[0].learn(10.0, (4,), 10.0)
     outlook.nodes[0].learn(10.0, (2,), 10.0)
     outlook.nodes[1].learn(10.0, (4,), 10.0)
-    assert (outlook.ask_at, outlook.slot(10.0)) == (10.0, 4)
+    assert (outlook.forecast(0.0)[0], outlook.slot(10.0)) == (10.0, 4)
     outlook.nodes[1].learn(10.0, (2,), 10.0)
     assert outlook.slot(10.0) == 2, (
         "the lowest one is offered to this waiter, and others to those behind it"

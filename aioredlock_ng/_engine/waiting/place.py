@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import unreachable_delay
 from aioredlock_ng._core.replies import Standing
+from aioredlock_ng._engine.waiting.alarm import Alarm
 from aioredlock_ng._engine.waiting.queue_entry import QUEUE_LIFE, Entry
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Sequence
 
     from aioredlock_ng._core.queue_formats import Message
@@ -63,6 +63,7 @@ class Place(Entry):
     """
 
     __slots__ = (
+        "_alarm",
         "_ask",
         "_failures",
         "_free",
@@ -70,7 +71,6 @@ class Place(Entry):
         "_refresh_at",
         "_refresh_soon_at",
         "_refreshing",
-        "_timer",
         "waiting",
     )
 
@@ -88,7 +88,7 @@ class Place(Entry):
         super().__init__(context, keys, member, left, any_key=any_key, reader=reader)
         self._ask = ask
         self._failures = self._generation = self._free = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(context.loop, self._due)
         self._refresh_at = self._refresh_soon_at = inf
         self.waiting = self._refreshing = False
 
@@ -130,7 +130,7 @@ class Place(Entry):
         self.leave()
         self._failures += 1
         delay = unreachable_delay(self._failures, self._context.draw())
-        self._timer = self._context.loop.call_later(delay, self._wake, "fallback")
+        self._alarm.set(delay)
 
     def leave(self) -> None:
         self.stop()
@@ -138,7 +138,7 @@ class Place(Entry):
 
     def stop(self) -> None:
         self.waiting = False
-        self._stop_timer()
+        self._alarm.stop()
 
     def served(self, attempt: Round) -> None:
         self.stop()
@@ -223,31 +223,30 @@ class Place(Entry):
         if not self.waiting or self._refreshing:
             return
         now = self._context.clock()
-        at = self._outlook.ask_at
+        at, free, following = self._outlook.forecast(now)
         if at <= now:
             self._wake("notified")
             return
-        free = self._outlook.free(now)
         if free > self._free:
             # The key is free on more nodes than before, but not on a quorum. On other nodes the key
             # may have expired without a report, so a refresh asks them.
             self._refresh_soon()
         self._free = free
-        self._stop_timer()
-        until = min(at, self._refresh_at, self._refresh_soon_at, self._outlook.next_at(now))
-        # A timer may fire a little early. Without a minimum delay, the timer would be set again and
-        # again.
-        self._timer = self._context.loop.call_later(max(until - now, EXPIRY_MARGIN / 4), self._due)
+        self._alarm.set(min(at, self._refresh_at, self._refresh_soon_at, following) - now)
 
     def _due(self) -> None:
-        self._timer = None
+        if not self.waiting:
+            # The back-off is over.
+            self._wake("fallback")
+            return
         now = self._context.clock()
-        if self._outlook.ask_at <= now and (self._outlook.rank or self._outlook.unsure(now)):
+        at, _, _ = self._outlook.forecast(now)
+        if at <= now and (self._outlook.rank or self._outlook.unsure(now)):
             # The key should have expired by now, but the holder may have renewed it, so ask again.
             # The answers also show a waiter behind the head whether the head has died.
             self._outlook.forget_expiries()
             self.refresh()
-        elif self._outlook.ask_at <= now:
+        elif at <= now:
             self._wake("expiry")
         elif self._refresh_at <= now and not self._outlook.answered:
             # No quorum answered the refresh. If the attempt that begins now reaches no quorum
@@ -293,8 +292,3 @@ class Place(Entry):
         generation = self._generation
         answered, awaited = partial(self._stood, generation), partial(self._awaits, generation)
         self._stand_at(indexes, answered, awaited, tracked=tracked)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
