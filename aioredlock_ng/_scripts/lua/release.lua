@@ -13,12 +13,11 @@ if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
   -- part: waiters
   if nobody_waits then return redis.call('DEL', KEYS[1]) end
   if locks_only then
-    -- part: queue
-    -- part: lock_offers
-    local ticket = offer_lock(KEYS[1])
-    if not ticket then return redis.call('DEL', KEYS[1]) end
-    local last = ask('ZREVRANGE', QUEUE .. KEYS[1], 0, 0, 'WITHSCORES') or {}
-    return {1, math.max(ticket, tonumber(last[2]) or 0)}
+    local key, offered = KEYS[1], false
+    -- part: lock_offer
+    if not offered then return redis.call('DEL', key) end
+    local last = redis.pcall('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
+    return {1, math.max(offered, tonumber(last[2] or 0))}
   end
 end
 -- part: queue

@@ -12,58 +12,69 @@
 --          -1 unknown. `place` is the number of the key for which the waiter queues, from 1. `rank`
 --          is the number of waiters before this one; -1 if this waiter could not be put in the
 --          queue.
--- part: queue
--- part: admits
--- part: value
--- part: enter
-local claim = ARGV[1]
-local ticket, member = ticket_and_member(claim)
-local place, values = #KEYS, {}
-for i, key in ipairs(KEYS) do
-  local value = value_of(key)
-  values[i] = value
-  if value and not admits(value, claim) then
-    place = i
-    break
+-- part: names
+local claim, life = ARGV[1], ARGV[2]
+local ticket, member = string.match(claim, '^(%d+):(.+)$')
+local key, place, graces = KEYS[1], 1, 0
+local value, is_new, rank = #KEYS == 1 and redis.pcall('GET', key), false, -1
+local offered = type(value) == 'string' and tonumber(string.match(value, '^' .. OFFER .. '(%d+):'))
+local is_own = offered and string.sub(value, -#member - 1) == ':' .. member
+local is_token = type(value) == 'string' and string.find(value, OFFER, 1, true) ~= 1
+if is_token or offered and offered < tonumber(ticket) and not is_own then
+  -- The only key is held, or is offered to an earlier waiter. This case is frequent, so it must not
+  -- spend time on creating functions.
+  local queue = QUEUE .. key
+  -- part: entering
+else
+  -- part: queue
+  -- part: admits
+  -- part: value
+  -- part: enter
+  local values = {}
+  for i = 1, #KEYS do
+    place, key, value = i, KEYS[i], value_of(KEYS[i])
+    values[i] = value
+    if value and not admits(value, claim) then break end
   end
-end
-local key = KEYS[place]
-local queue = QUEUE .. key
-
-local is_new, rank = enter(queue, ticket, member, ARGV[2])
-if #KEYS > 1 or is_new and values[place] == READERS then
-  -- part: entries
-  if is_new and values[place] == READERS then announce_writer(key) end
-  for i = 1, place - 1 do
-    local kept = offer_to(claim)
-    -- An unneeded SET would end the tracking of the key, so an offer that lives long enough is not
-    -- set again.
-    local is_kept = values[i] == kept and redis.call('PTTL', KEYS[i]) > grace_of(member)
-    if not is_kept and tonumber(ARGV[3]) > 0 then ask('SET', KEYS[i], kept, 'PX', ARGV[3]) end
-    step_out(QUEUE .. KEYS[i], member, KEYS[i])
+  local queue = QUEUE .. key
+  is_new, rank = enter(queue, ticket, member, life)
+  if #KEYS > 1 or is_new and value == READERS then
+    -- part: entries
+    if is_new and value == READERS then announce_writer(key) end
+    for i = 1, place - 1 do
+      local kept = offer_to(claim)
+      -- An unneeded SET would end the tracking of the key, so an offer that lives long enough is
+      -- not set again.
+      local is_kept = values[i] == kept and redis.call('PTTL', KEYS[i]) > grace_of(member)
+      if not is_kept and tonumber(ARGV[3]) > 0 then ask('SET', KEYS[i], kept, 'PX', ARGV[3]) end
+      step_out(QUEUE .. KEYS[i], member, KEYS[i])
+    end
+    for i = place + 1, #KEYS do leave(KEYS[i], member) end
   end
-  for i = place + 1, #KEYS do leave(KEYS[i], member) end
+  if not value then
+    -- part: offers
+    if offer(key) then value = value_of(key) end
+    rank = ask('ZRANK', queue, member) or -1
+  end
+  if value and is_offer_to(value, member) then return {0, place, 0} end
+  if not value or admits(value, claim) then return {0, place, rank} end
+  offered = is_offer(value)
+  -- A writer waits one grace longer for a set of readers. The set may consist of offers only, and
+  -- readers request the key when the set expires. If a writer requested the key at the same time,
+  -- neither side might get enough votes.
+  if value == READERS then graces = 1 end
 end
 
-local value = values[place]
-if not value then
-  -- part: offers
-  if offer(key) then value = value_of(key) end
-  rank = ask('ZRANK', queue, member) or -1
-end
-if value and is_offer_to(value, member) then return {0, place, 0} end
-if not value or admits(value, claim) then return {0, place, rank} end
-local left, offered = redis.call('PTTL', key), is_offer(value)
 -- The second waiter must know when the key expires, in case the first waiter and the holder die
 -- together.
-if rank == 0 and not offered then
+if rank == 0 and not offered and redis.pcall('ZRANGE', QUEUE .. key, 1, 1)[1] then
+  -- part: queue
   -- part: second
-  notify_second(queue, key)
+  notify_second(QUEUE .. key, key)
 end
+local left = redis.call('PTTL', key)
 if left < 0 or (rank > 1 and not offered) then return {-1, place, rank} end
--- Each member before this one may let an offer expire, and an offer lives one grace. A writer waits
--- one grace longer for a set of readers. The set may consist of offers only, and readers request
--- the key when the set expires. If a writer requested the key at the same time, neither side might
--- get enough votes.
-local before = math.max(rank, 0) + (value == READERS and 1 or 0)
-return {left + before * grace_of(member), place, rank}
+-- Each member before this one may let an offer expire, and an offer lives one grace.
+-- The limit of an hour is for damaged numbers, as in parts/queue.lua.
+local grace = math.min(tonumber(string.match(member, '[:#](%d+)$')) or 0, 3600000)
+return {left + (graces + math.max(rank, 0)) * grace, place, rank}

@@ -5,6 +5,9 @@ local SLOTS_QUEUE, OWNER = 'aioredlock_ng:slots:', 'aioredlock_ng:owner:'
 -- The beginning of an offer, which is a value of a lock's key; see parts/queue.lua.
 local OFFER = 'aioredlock_ng:offer:'
 
+-- The beginning of the channel on which a manager receives messages.
+local CHANNEL = 'aioredlock_ng:'
+
 -- Returns the queue that a slot shares with the other slots of its semaphore, and the number of the
 -- slot. Returns nil for any other key. Few keys have a '#', and the plain `find` is faster than the
 -- pattern.

@@ -1,7 +1,14 @@
 -- Offers of free keys to waiters. parts/queue.lua explains offers. Scripts include it before this
 -- part. Most keys have waiters in one queue only. So the functions for other queues are created
 -- only when such a queue has waiters.
--- part: lock_offers
+
+-- Offers a key to the first member of the key's own queue. Returns the ticket of that member; false
+-- if no member gets the offer.
+local function offer_lock(key)
+  local offered = false
+  -- part: lock_offer
+  return offered
+end
 
 -- Offers a slot to the first member of the shared queue that accepts the slot. Returns false if no
 -- member gets the offer.

@@ -41,7 +41,7 @@ end
 -- certainly not connected.
 local function publish(name, text)
   local manager = string.match(name, '^%x+')
-  return not manager or ask('PUBLISH', 'aioredlock_ng:' .. manager, text) ~= 0
+  return not manager or ask('PUBLISH', CHANNEL .. manager, text) ~= 0
 end
 
 local function notify(member, time, key)
