@@ -616,6 +616,18 @@ class QueueContract:
         assert await place.queue("a") == [(2, second.member), (3, third.member)]
         assert await self.messages(first, second, third) == [[], [], []]
 
+    async def test_an_offer_notifies_the_next_waiter_that_is_connected(self, place: Place) -> None:
+        (first,) = await self.waiters(place, 1)
+        await self.dead(place, 2)
+        last = await self.waiter(place)
+        # The waiter before it is dead already when it enters, and its entry is set again later.
+        await self.ask(last.node, stand(last.claim(4), b"a"))
+        await self.dead(place, 3)
+        await self.messages(first, last)
+        await self.release(first.node, b"one", b"a")
+        assert await place.queue("a") == [(4, last.member)]
+        assert await self.messages(first, last) == [[first.message(0)], [last.message(GRACE)]]
+
     @every_kind
     async def test_a_grant_of_several_keys_removes_its_waiter_from_all_their_queues(
         self, place: Place, kind: LockKind

@@ -131,6 +131,24 @@ async def test_a_waiter_that_gets_a_slot_leaves_its_other_offers_to_the_next_wai
     assert await stand(both, 2, TWO) == Standing(0.0, 0, (1,))
 
 
+async def test_a_grant_of_an_offered_slot_notifies_the_new_first_waiter_of_each_limit(
+    both: Both,
+) -> None:
+    """The offer of a slot notifies only a waiter that accepts this slot."""
+    await fill(both)
+    members = [
+        member_of(b"d" * 16, number, GRACE, limit, notified=True)
+        for number, limit in ((1, 3), (2, 1), (3, 3))
+    ]
+    for ticket, (who, limit) in enumerate(zip(members, (3, 1, 3), strict=True), 1):
+        await stand(both, ticket, who, limit)
+    await both.release(b"t3", b"gpu#3")
+    before = len(await both.messages(2))
+    assert await both.acquire(b"new", b"gpu#3", claim=claim_of(1, members[0])) is GRANTED
+    notified = (await both.messages(before + 2))[before:]
+    assert notified == [b"-1 %b gpu#1" % who for who in members[1:]]
+
+
 @spread("order", list(permutations((1, 2, 3))), ids=lambda order: "".join(map(str, order)))
 async def test_the_lowest_slot_is_offered_to_the_first_waiter_in_any_order_of_releases(
     both: Both, order: tuple[int, ...]

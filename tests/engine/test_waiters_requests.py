@@ -124,6 +124,39 @@ async def test_after_a_hand_over_the_second_waiter_knows_when_the_lock_expires(r
     await close(line[:2])
 
 
+async def test_a_crash_soon_after_a_hand_over_does_not_hide_the_expiry_from_the_next_waiter(
+    rig: Rig,
+) -> None:
+    """The first waiter crashes with the new holder, but has asked the nodes before."""
+    holder = await rig.process()
+    lease = await holder.lock("a").acquire()
+    line = await waiters(rig, 3, ttl=TTL)
+    await lease.release()
+    await line[0][1]
+    await asyncio.sleep(GRACE / 2)
+    died = now()
+    kill(rig, line[0][0])
+    die(rig, line[1:2])
+    await (await line[2][1]).release()
+    assert now() - died < TTL + GRACE + 2 * HAND_OVER
+    await close(line[:2])
+
+
+async def test_a_dead_second_waiter_does_not_hide_the_offer_from_the_next_waiter(rig: Rig) -> None:
+    holder = await rig.process()
+    lease = await holder.lock("a").acquire()
+    line = await waiters(rig, 3, ttl=TTL)
+    die(rig, line[1:2])
+    await lease.release()
+    await line[0][1]
+    await asyncio.sleep(TTL / 2)
+    died = now()
+    kill(rig, line[0][0])
+    await (await line[2][1]).release()
+    assert now() - died < TTL + GRACE + 2 * HAND_OVER
+    await close(line[:2])
+
+
 async def test_the_second_waiter_learns_of_renewals_with_few_requests_of_its_own(rig: Rig) -> None:
     holder = await rig.process(ttl=TTL)
     await holder.lock("a").acquire()

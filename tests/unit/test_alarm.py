@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import uvloop
 
 from aioredlock_ng._engine.waiting.alarm import LEAST_DELAY, Alarm
 
@@ -13,25 +14,25 @@ pytestmark = pytest.mark.virtual_time
 
 async def test_an_alarm_fires_at_the_earliest_instant_that_was_set() -> None:
     loop, fired = asyncio.get_running_loop(), list[float]()
-    alarm = Alarm(loop, lambda: fired.append(loop.time()))
+    alarm = Alarm(loop)
     began = loop.time()
     for delay in (3.0, 1.0, 2.0):
-        alarm.set(delay)
+        alarm.set(delay, lambda: fired.append(loop.time()))
     await asyncio.sleep(10)
     assert fired == [pytest.approx(began + 1.0)], "the function would plan the later instants"
 
 
 async def test_an_alarm_that_has_fired_or_is_stopped_can_be_set_again() -> None:
     loop, fired = asyncio.get_running_loop(), list[float]()
-    alarm = Alarm(loop, lambda: fired.append(loop.time()))
-    alarm.set(1.0)
+    alarm = Alarm(loop)
+    alarm.set(1.0, lambda: fired.append(loop.time()))
     await asyncio.sleep(2)
-    alarm.set(1.0)
+    alarm.set(1.0, lambda: fired.append(loop.time()))
     alarm.stop()
     await asyncio.sleep(2)
     assert len(fired) == 1
     began = loop.time()
-    alarm.set(3.0)
+    alarm.set(3.0, lambda: fired.append(loop.time()))
     await asyncio.sleep(5)
     assert fired[1:] == [pytest.approx(began + 3.0)]
 
@@ -42,10 +43,26 @@ async def test_an_alarm_set_to_the_past_does_not_fire_again_and_again_in_one_ins
     def due() -> None:
         fired.append(loop.time())
         if len(fired) < 10:
-            alarm.set(-1.0)
+            alarm.set(-1.0, due)
 
-    alarm = Alarm(loop, due)
+    alarm = Alarm(loop)
     began = loop.time()
-    alarm.set(-1.0)
+    alarm.set(-1.0, due)
     await asyncio.sleep(1)
     assert fired[-1] >= began + 10 * LEAST_DELAY - 1e-6
+
+
+def test_an_alarm_can_be_set_again_before_a_short_delay_has_passed_on_uvloop() -> None:
+    """For a delay that rounds to 0 ms, uvloop returns a handle without an instant."""
+
+    async def main() -> list[str]:
+        fired: list[str] = []
+        alarm = Alarm(asyncio.get_running_loop())
+        alarm.set(0.0, lambda: fired.append("first"))
+        alarm.set(-1.0, lambda: fired.append("second"))
+        alarm.set(1.0, lambda: fired.append("third"))
+        await asyncio.sleep(0.05)
+        return fired
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(main()) in (["first"], ["second"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,9 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Alarm"]
 
-LEAST_DELAY = 0.0005
-"""Shortest delay in seconds. A timer of the event loop may fire a little early. Without this delay,
-the alarm would then be set again and again."""
+LEAST_DELAY = 0.001
+"""Shortest delay in seconds. A timer of the event loop may fire a little early, with uvloop by half
+a millisecond. Without this delay, the alarm would then be set again and again."""
 
 
 class Alarm:
@@ -20,30 +21,35 @@ class Alarm:
 
     An alarm that is set to an earlier instant stays as it is. Most messages to a waiter postpone
     its next event, and a new timer for each message would take more time than the message.
-
-    Args:
-        due: Compares the time with its next event, and sets the alarm again if it is too early.
     """
 
-    __slots__ = ("_due", "_loop", "_timer")
+    __slots__ = ("_at", "_loop", "_timer")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, due: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._due = due
         self._timer: asyncio.TimerHandle | None = None
+        self._at = inf
 
-    def set(self, delay: float) -> None:
-        """Call the function after `delay` seconds, or earlier."""
+    def set(self, delay: float, due: Callable[[], None]) -> None:
+        """Call `due` after `delay` seconds, or earlier.
+
+        The function compares the time with the next event, and sets the alarm again if it is too
+        early. The alarm keeps the function only until the call. Otherwise the alarm and its owner
+        would form a reference cycle.
+        """
         delay = max(delay, LEAST_DELAY)
-        if self._timer is None or self._timer.when() > self._loop.time() + delay:
+        at = self._loop.time() + delay
+        if at < self._at:
             self.stop()
-            self._timer = self._loop.call_later(delay, self._fire)
+            self._at = at
+            self._timer = self._loop.call_later(delay, self._fire, due)
 
     def stop(self) -> None:
+        self._at = inf
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _fire(self) -> None:
-        self._timer = None
-        self._due()
+    def _fire(self, due: Callable[[], None]) -> None:
+        self._at, self._timer = inf, None
+        due()

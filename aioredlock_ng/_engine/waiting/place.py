@@ -88,7 +88,7 @@ class Place(Entry):
         super().__init__(context, keys, member, left, any_key=any_key, reader=reader)
         self._ask = ask
         self._failures = self._generation = self._free = 0
-        self._alarm = Alarm(context.loop, self._due)
+        self._alarm = Alarm(context.loop)
         self._refresh_at = self._refresh_soon_at = inf
         self.waiting = self._refreshing = False
 
@@ -130,7 +130,7 @@ class Place(Entry):
         self.leave()
         self._failures += 1
         delay = unreachable_delay(self._failures, self._context.draw())
-        self._alarm.set(delay)
+        self._alarm.set(delay, self._due)
 
     def leave(self) -> None:
         self.stop()
@@ -145,13 +145,14 @@ class Place(Entry):
         super().served(attempt)
 
     def notified(self, index: int, message: Message) -> None:
-        """Process a node's message. If the message names no time, the entry is refreshed soon."""
+        """Process a node's message."""
         if message.highest is not None:
             self._offered(index, message.highest)
         if not self.waiting:
             return
         self._outlook.nodes[index].rank = int(message.second)
-        if message.left is None:
+        if message.left is None or (message.left > 0 and not message.second):
+            # The waiter is the first now, or will be the first after the waiter that has an offer.
             self._refresh_soon()
         slot = (self.keys.index(message.key) + 1,) if self._any_key else ()
         self._learn(index, message.left, slot)
@@ -232,7 +233,9 @@ class Place(Entry):
             # may have expired without a report, so a refresh asks them.
             self._refresh_soon()
         self._free = free
-        self._alarm.set(min(at, self._refresh_at, self._refresh_soon_at, following) - now)
+        self._alarm.set(
+            min(at, self._refresh_at, self._refresh_soon_at, following) - now, self._due
+        )
 
     def _due(self) -> None:
         if not self.waiting:

@@ -176,8 +176,10 @@ class Queues(QueueStore):
             self.remove(key, member)
             if heard:
                 keys.keep(key, offer_value(ticket, member), max(1, grace_of(member)) / 1000)
-                if len(members) > 1:
-                    notify(keys, members[1][1], grace_of(member), key)
+                for _, second in members[1:]:
+                    if notify(keys, second, grace_of(member), key):
+                        break
+                    self.remove(key, second)
                 return True
         return False
 
@@ -264,11 +266,10 @@ class Queues(QueueStore):
     def served(self, keys: Keys, key: bytes, claim: bytes, before: bytes = b"") -> None:
         """Remove the member of a claim, because it has the key now. Notify the next member.
 
-        If the key was offered to the member, the offer has notified the next member. If it was
-        offered to another waiter for a semaphore, that waiter enters the queue of the slots again.
-        All other slots that were offered to the served member go to the next members. If the claim
-        is empty, as in a first attempt, nothing happens. `before` is the value of the key before
-        the grant.
+        If a lock was offered to the member, the offer has notified the next member. A waiter for a
+        semaphore whose offer is replaced enters its queue again. All other slots that were offered
+        to the served member go to the next members. An empty claim, as in a first attempt, has no
+        effect. `before` is the value of the key before the grant.
         """
         _, member = parts_of(claim)
         if not member:
@@ -289,7 +290,7 @@ class Queues(QueueStore):
             slot = slot_key(queue.removeprefix(SLOT_QUEUE_KEYS), number)
             if is_offer_to(keys.get(slot) or b"", member):
                 self.give_back(keys, slot)
-        if not own_offer:
+        if not own_offer or limit_of(member):
             self.notify_first(keys, queue, limit_of(member))
 
 

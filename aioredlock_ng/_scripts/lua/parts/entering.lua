@@ -26,5 +26,5 @@ if type(known) ~= 'table' then
   end
   local ends = life * (1 + 2 * math.min(math.max(rank, 0), 15))
   local left = redis.pcall('PTTL', queue)
-  if type(left) == 'number' and left < ends then redis.pcall('PEXPIRE', queue, ends) end
+  if type(left) ~= 'number' or left < ends then redis.pcall('PEXPIRE', queue, ends) end
 end

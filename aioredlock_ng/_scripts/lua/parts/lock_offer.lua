@@ -19,9 +19,12 @@ while true do
     local done = redis.pcall('SET', key, OFFER .. ticket .. ':' .. member, 'PX', grace)
     if not done.ok then break end
     offered = tonumber(ticket)
-    manager = second and string.match(second, '^%x+')
-    if manager then
-      redis.pcall('PUBLISH', CHANNEL .. manager, grace .. ' ' .. second .. ' ' .. key)
+    while second do
+      manager, message = string.match(second, '^%x+'), grace .. ' ' .. second .. ' ' .. key
+      if not manager or redis.pcall('PUBLISH', CHANNEL .. manager, message) ~= 0 then break end
+      -- A waiter whose process is gone would hide the end of the offer from the next waiter.
+      if type(redis.pcall('ZREM', queue, second)) == 'table' then break end
+      second = redis.pcall('ZRANGE', queue, 0, 0)[1]
     end
     break
   end

@@ -28,11 +28,11 @@ local function take(n, token, ttl, claim)
 end
 
 -- Removes a claim's member from the queues of the first n keys, which this member holds now.
--- Notifies the new first member of each queue. If the key was offered to the claim's member, the
--- offer has notified the new first member already.
--- If `take` replaced an offer to a waiter for a semaphore, this waiter enters its queue again. If
--- the key is a slot, the claim's member needs no other slot. So other slots that were offered to
--- this member go to the next members.
+-- Notifies the new first member of each queue. There is one exception: if the key of a lock was
+-- offered to the claim's member, the offer has notified the next member already. The offer of a
+-- slot has notified only a member that accepts this slot. If `take` replaced an offer to a waiter
+-- for a semaphore, this waiter enters its queue again. If the key is a slot, the claim's member
+-- needs no other slot. So other slots that were offered to this member go to the next members.
 local function served(n, claim)
   local _, member = ticket_and_member(claim)
   if not member then return end
@@ -58,7 +58,7 @@ local function served(n, claim)
         if not offer(slots[at]) then ask('DEL', slots[at]) end
       end
     end
-    if other ~= member then
+    if other ~= member or limit > 0 then
       -- part: first
       notify_first(queue, key, limit)
     end

@@ -8,7 +8,7 @@ for i = 1, n do
   local readers, slots = READERS_QUEUE .. KEYS[i], slots_of(KEYS[i])
   local queues = redis.pcall('EXISTS', QUEUE .. KEYS[i], readers, slots or readers)
   if queues ~= 0 then
-    nobody_waits, locks_only = false, queues == 1 and not slots
+    nobody_waits, locks_only = false, n == 1 and queues == 1 and not slots
     break
   end
 end
