@@ -9,6 +9,7 @@ import pytest
 
 from aioredlock_ng import LockLost
 from aioredlock_ng._core.queue_formats import OFFER, claim_of, is_offer, member_of
+from aioredlock_ng._engine.waiting.place import REFRESH_AFTER
 
 if TYPE_CHECKING:
     from tests.support.rig import Rig
@@ -159,7 +160,7 @@ async def test_a_message_of_a_node_corrects_the_rank_before_the_next_request(rig
     assert [place.rank for place in process.redlock.stats().queued] == [1]
     asked = process.questions()
     assert await lease.release()
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(REFRESH_AFTER / 2)
     assert [place.rank for place in process.redlock.stats().queued] == [0]
     assert asked == []
     waiting.cancel()
