@@ -22,9 +22,10 @@ pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
 """Pack a command for the wire. The function has an annotation here, because its annotation in
 hiredis is too narrow."""
 
-_PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
-_UNSENT = re.compile(rb"^ *(?:--.*)?\n|^ +", re.MULTILINE)
-"""Comments, empty lines and indentation. They are half of the text, which each connection sends."""
+_UNSENT = re.compile(rb"^ *(?:--(?! part:).*)?\n|^ +", re.MULTILINE)
+"""Comments, empty lines and indentation: half of the text that each connection would send."""
+
+_PART = re.compile(rb"^-- part: (\w+)\n", re.MULTILINE)
 
 
 class Script:
@@ -48,7 +49,7 @@ class Script:
     ) -> None:
         self.name = name
         self.read = read
-        self.source = _UNSENT.sub(b"", _source(package, name))
+        self.source = _source(package, name)
         # The SHA1 is only the name of the script in EVALSHA, and protects no secret.
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
@@ -65,7 +66,6 @@ class Script:
 @cache
 def _source(package: str, name: str) -> bytes:
     """Read a script, and replace each line "-- part: queue" by the file `lua/parts/queue.lua`."""
-    source = (
-        resources.files(package).joinpath(f"lua/{name}.lua").read_bytes().replace(b"\r\n", b"\n")
-    )
+    text = resources.files(package).joinpath(f"lua/{name}.lua").read_bytes()
+    source = _UNSENT.sub(b"", text.replace(b"\r\n", b"\n"))
     return _PART.sub(lambda part: _source(package, f"parts/{part[1].decode()}"), source)

@@ -24,9 +24,9 @@ local n = #KEYS - 2
 local token, ttl, expected = ARGV[1], ARGV[2], ARGV[3]
 local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
 
--- An uncontended acquire must not spend time on creating the functions of parts/taking.lua, and
--- neither must a waiter for one lock that comes back for its offer. So the part is included in one
--- block only.
+-- Two cases must not spend time on creating the functions of parts/taking.lua: the acquire of a
+-- free key, and the acquire by a waiter to which the key of a lock is offered. So only the block
+-- for the other cases includes the part.
 local is_set = n == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl)
 local after = nil
 if not is_set or claim ~= '' then

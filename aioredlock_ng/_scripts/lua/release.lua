@@ -17,8 +17,7 @@ if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
     -- part: lock_offer
     if not offered then return redis.call('DEL', key) end
     local last = redis.pcall('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
-    -- The limit is for damaged tickets, as in parts/tickets.lua.
-    return {1, math.min(math.max(offered, tonumber(last[2] or 0)), 9007199254740992)}
+    return {1, math.min(math.max(offered, tonumber(last[2] or 0)), LARGEST_TICKET)}
   end
 end
 -- part: queue

@@ -75,6 +75,5 @@ end
 local left = redis.call('PTTL', key)
 if left < 0 or (rank > 1 and not offered) then return {-1, place, rank} end
 -- Each member before this one may let an offer expire, and an offer lives one grace.
--- The limit of an hour is for damaged numbers, as in parts/queue.lua.
-local grace = math.min(tonumber(string.match(member, '[:#](%d+)$')) or 0, 3600000)
+local grace = math.min(tonumber(string.match(member, '[:#](%d+)$')) or 0, LONGEST_GRACE)
 return {left + (graces + math.max(rank, 0)) * grace, place, rank}

@@ -3,9 +3,10 @@
 -- Prolongs the life of the queue, because a release would notify nobody after the queue has
 -- expired. If the processes of the members just before this one are gone, removes these members.
 -- Otherwise this member would not learn that it is the first. An empty message tests whether a
--- process is connected, and the process ignores it. The caller declares these three names, `ticket`
--- and `life`, and includes parts/names.lua. parts/queue.lua explains queues. The part is not a
--- function, because creating functions would slow each entry.
+-- process is connected, and the process ignores it. The caller declares `queue`, `ticket`,
+-- `member`, `life` (see stand.lua), `is_new` and `rank`, and includes parts/names.lua.
+-- parts/queue.lua explains queues. The part is not a function, because creating functions would
+-- slow each entry.
 local known = redis.pcall('ZRANK', queue, member)
 -- ZRANK fails if the user has no rights to queues. A waiter without these rights must not enter,
 -- because it could not leave again. Each hand-over would then wait for this waiter.

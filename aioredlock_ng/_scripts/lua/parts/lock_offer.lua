@@ -1,8 +1,8 @@
 -- Offers `key` to the first waiter in the key's own queue, and notifies the second waiter. Sets
 -- `offered` to the ticket of the first waiter. Waiters whose processes are gone are removed. The
--- caller declares `key` and `offered`, and includes parts/names.lua. parts/queue.lua explains
--- offers. The part is not a function, because creating functions would slow each release to a
--- waiter.
+-- caller declares `key` and `offered`, and includes parts/names.lua. The part declares `queue`, the
+-- name of the queue. parts/queue.lua explains offers. The part is not a function, because creating
+-- functions would slow each release to a waiter.
 local queue = QUEUE .. key
 while true do
   local line = redis.pcall('ZRANGE', queue, 0, 1, 'WITHSCORES')
@@ -13,9 +13,8 @@ while true do
   local heard = not manager or redis.pcall('PUBLISH', CHANNEL .. manager, '0' .. message) ~= 0
   if type(redis.pcall('ZREM', queue, member)) == 'table' then break end
   if heard then
-    -- The limit of an hour is for damaged numbers, as in parts/queue.lua.
     local grace = tonumber(string.match(member, '[:#](%d+)$')) or 1
-    grace = math.max(1, math.min(grace, 3600000))
+    grace = math.max(1, math.min(grace, LONGEST_GRACE))
     local done = redis.pcall('SET', key, OFFER .. ticket .. ':' .. member, 'PX', grace)
     if not done.ok then break end
     offered = tonumber(ticket)

@@ -5,6 +5,10 @@ local SLOTS_QUEUE, OWNER = 'aioredlock_ng:slots:', 'aioredlock_ng:owner:'
 -- The beginning of an offer, which is a value of a lock's key; see parts/queue.lua.
 local OFFER = 'aioredlock_ng:offer:'
 
+-- The largest ticket, and the longest life of an offer: an hour, in milliseconds. Damaged data may
+-- contain larger numbers, and the library could not read answers with such numbers.
+local LARGEST_TICKET, LONGEST_GRACE = 9007199254740992, 3600000
+
 -- The beginning of the channel on which a manager receives messages.
 local CHANNEL = 'aioredlock_ng:'
 

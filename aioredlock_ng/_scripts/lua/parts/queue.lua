@@ -31,10 +31,9 @@ end
 
 -- part: offer_format
 
--- Returns the milliseconds of a member's grace, at most an hour. Without this limit, the number of
--- a damaged member could be too large for the caller to read.
+-- Returns the milliseconds of a member's grace.
 local function grace_of(member)
-  return math.min(tonumber(string.match(member, '[:#](%d+)$')) or 0, 3600000)
+  return math.min(tonumber(string.match(member, '[:#](%d+)$')) or 0, LONGEST_GRACE)
 end
 
 -- Sends a text to the process of a member, or to a manager. Returns false only if that process is

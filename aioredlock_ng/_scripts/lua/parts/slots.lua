@@ -27,7 +27,7 @@ local function share_out(key, slot, ticket, member)
     table.sort(offers, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
   end
   local highest = math.max(last_ticket((slots_of(key))), offers[#offers][1])
-  local now = '0:' .. string.format('%.0f', math.min(highest, 9007199254740992))
+  local now = '0:' .. string.format('%.0f', math.min(highest, LARGEST_TICKET))
   for at, offer in ipairs(offers) do
     if limit_of(offer[2]) < slots[at] then
       -- With the new distribution, this member would get a slot above its limit. So all earlier

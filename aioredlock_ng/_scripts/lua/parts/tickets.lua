@@ -8,13 +8,13 @@ local function last_ticket(queue)
 end
 
 -- Returns the highest ticket among the waiters for a key; 0 if nobody waits. If the value of the
--- key is an offer, the ticket in the offer counts, too. A ticket above 2^53 is damage, so the
--- result is limited to 2^53.
+-- key is an offer, the ticket in the offer counts, too. The result is
+-- limited, because a larger ticket is damage.
 local function highest_ticket(key, value)
   local offered = tonumber((claim_in(value or ''))) or 0
   local writers, readers = last_ticket(QUEUE .. key), last_ticket(READERS_QUEUE .. key)
   local highest = math.max(writers, readers, last_ticket(slots_of(key)), offered)
-  return math.min(highest, 9007199254740992)
+  return math.min(highest, LARGEST_TICKET)
 end
 
 -- Returns a refusal because of the key at `place`: {0, the remaining milliseconds of that key (-1

@@ -6,6 +6,7 @@
 local nobody_waits, locks_only = n > 0, false
 for i = 1, n do
   local readers, slots = READERS_QUEUE .. KEYS[i], slots_of(KEYS[i])
+  -- Without slots, the queue of readers counts twice. So a count of 1 is the key's own queue.
   local queues = redis.pcall('EXISTS', QUEUE .. KEYS[i], readers, slots or readers)
   if queues ~= 0 then
     nobody_waits, locks_only = false, n == 1 and queues == 1 and not slots
