@@ -75,7 +75,7 @@ class Threaded(PerProcess[M]):
         holders = home()
 
         async def acquire() -> ThreadedLease:
-            return ThreadedLease.of(await lock.acquire_from(here.redlock), here.thread, holders)
+            return ThreadedLease.of(await lock.on(here.redlock).acquire(), here.thread, holders)
 
         lease = await here.thread.call(acquire, ThreadedLease.give_back)
         lease.refuse_closed()

@@ -172,6 +172,16 @@ async def test_a_body_that_finds_its_loss_by_check_is_not_cancelled_as_well(
     assert went_on
 
 
+async def test_a_test_that_loses_leases_counts_each_acquire_once(nodes: MemoryNodes) -> None:
+    async with Redlock(nodes, thread=True) as redlock:
+        with lose_at("a", "acquired", nth=2):
+            async with redlock.lock("a"):
+                await asyncio.sleep(0.05)
+            with pytest.raises(LockLost):
+                async with redlock.lock("a"):
+                    await asyncio.sleep(PATIENCE)
+
+
 async def test_tasks_of_two_loops_exclude_each_other(nodes: MemoryNodes) -> None:
     inside, counts = [0], [0, 0]
 
