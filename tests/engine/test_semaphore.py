@@ -601,6 +601,24 @@ async def test_a_task_that_holds_a_lock_on_every_slot_does_not_wait_for_itself(
             assert third.slot == 3
 
 
+async def test_a_task_that_holds_all_slots_in_several_ways_does_not_wait_for_itself(
+    processes: list[Process],
+) -> None:
+    pair = semaphore(processes[0], 2)
+    async with pair as first:
+        left = 3 - first.slot
+        async with processes[0].lock(f"gpu#{left}"):
+            with pytest.raises(LockHeld, match="this very task holds it"):
+                await pair.acquire()
+        async with semaphore(processes[0], 3) as second:
+            if second.slot == left:
+                with pytest.raises(LockHeld, match="this very task holds it"):
+                    await pair.acquire()
+            else:
+                async with pair as other:
+                    assert other.slot == left
+
+
 async def test_a_lock_with_the_name_of_a_slot_and_the_slot_exclude_each_other(
     processes: list[Process],
 ) -> None:

@@ -54,6 +54,8 @@ class Lines(PassingOn):
         full = line.full
         if line.shared:
             rivals = self._has_rivals(contender.keys)
+        elif line.slots is not None:
+            rivals = self._others_may_complete(line)
         else:
             rivals = not self._others.keys().isdisjoint(contender.keys)
         if full or rivals:

@@ -46,6 +46,16 @@ class SlotLines(StandingLines):
         left = [number for number in free if line is None or number not in line.taken]
         return left[int(self._context.draw() * len(left))] if left else 0
 
+    def _others_may_complete(self, line: Line[LeaseRecord]) -> bool:
+        """Return True if leases of other lines may be for all slots that this line does not hold.
+
+        Then the caller may hold all slots. One slot decides, because it must be held, too.
+        """
+        for number, key in enumerate(line.keys, 1):
+            if number not in line.taken:
+                return (key,) in self._lines or len(self._others[key]) > 1
+        return True
+
     def unused(self, contender: Contender[LeaseRecord], number: int) -> None:
         """Record that an attempt for a slot of a semaphore has failed."""
         # The contender may have left its line by now, so `booked` names the line.
