@@ -19,6 +19,7 @@ mpl.rcParams.update(
 
 _COLOURS = {
     "ours": "#c0392b",
+    "semaphore": "#e67e22",
     "bare": "#34495e",
     "floor": "#7f8c8d",
     "aioredlock": "#2980b9",
@@ -28,6 +29,7 @@ _COLOURS = {
 }
 _LABELS = {
     "ours": "aioredlock_ng",
+    "semaphore": "aioredlock_ng, a semaphore",
     "bare": "bare commands (no safety)",
     "floor": "floor (no safety)",
     "redis-py": "redis-py (one node)",

@@ -57,6 +57,8 @@ _OTHERS: Final[dict[str, tuple[tuple[str, str, float, int], ...]]] = {
         ("p99", "the same, p99, ms", 1e3, 3),
         ("two_trips", "two round trips of the floor, p50, ms", 1e3, 3),
         ("ratio", "hand-over / two round trips", 1.0, 2),
+        ("bare", "hand-over of two bare processes, p50, ms", 1e3, 3),
+        ("bare_ratio", "hand-over of two bare processes / two round trips", 1.0, 2),
     ),
     "woken": (
         ("trip_ms", "a round trip of the floor after 30 ms of sleep, p50, ms", 1.0, 3),

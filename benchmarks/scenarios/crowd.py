@@ -42,6 +42,7 @@ __all__ = ["run"]
 
 _DRIVER: Final = "crowd_ours.py"
 _FLOOR: Final = Client("floor", "trip_floor.py")
+_BARE: Final = Client("bare", "handover_bare.py")
 _LONGEST_WAIT_FOR_FIGURES: Final = 20.0
 
 # The nodes may have granted an attempt of a process that was killed before it read their answer.
@@ -281,6 +282,15 @@ def _trip(nodes: LocalNodes, seconds: float, pause: float) -> dict[str, Any]:
         return driver.phase(seconds)
 
 
+def _bare_handover(nodes: LocalNodes, seconds: float) -> float:
+    with Driver(
+        _BARE.command(), _BARE.variables(), {"urls": nodes.urls, "seconds": seconds}
+    ) as driver:
+        driver.ready()
+        p50: float = driver.phase(seconds)["p50"]
+        return p50
+
+
 def _handover(settings: Settings, client: Client) -> dict[str, Any]:
     seconds, warmup = settings.seconds(1.5, 0.8), _warmup(settings)
     with contextlib.ExitStack() as stack:
@@ -295,6 +305,7 @@ def _handover(settings: Settings, client: Client) -> dict[str, Any]:
             driver.begin()
             processes = _figures(driver, 2, seconds)
             traces = _traces(folder, pids)
+        bare = _bare_handover(nodes, settings.seconds(0.8, 0.3))
         after = _trip(nodes, settings.seconds(0.8, 0.3), 0.0)
     delays = sorted(switches(traces, begun + warmup))
     # One trip is measured before and one after, because the machine may slow down meanwhile.
@@ -307,6 +318,8 @@ def _handover(settings: Settings, client: Client) -> dict[str, Any]:
         "p99": delays[int((len(delays) - 1) * 0.99)] if delays else None,
         "two_trips": two_trips,
         "ratio": p50 / two_trips if p50 is not None else None,
+        "bare": bare,
+        "bare_ratio": bare / two_trips,
     }
 
 
