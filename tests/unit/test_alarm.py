@@ -1,4 +1,4 @@
-"""The alarm of a waiter is never late, and is rarely set again."""
+"""The alarm of a waiter is hardly ever late, and is rarely set again."""
 
 from __future__ import annotations
 
@@ -68,4 +68,8 @@ async def test_an_alarm_needs_no_instant_from_the_handle_of_its_timer() -> None:
     for delay in (0.0, 1.0, -1.0):
         alarm.set(delay, lambda: None)
     assert asked == [LEAST_DELAY]
+    alarm.stop()
+    for delay in (1.0, 1.0 - LEAST_DELAY / 2, 1.0 - 2 * LEAST_DELAY):
+        alarm.set(delay, lambda: None)
+    assert asked[1:] == [1.0, 1.0 - 2 * LEAST_DELAY], "rounding moves an instant a little"
     alarm.stop()

@@ -84,7 +84,7 @@ def test_instants_that_are_forgotten_are_not_known_and_all_nodes_count_again() -
 
 
 def test_a_semaphore_needs_a_quorum_for_one_of_its_slots() -> None:
-    outlook = Outlook(3, 2)
+    outlook = Outlook(3, 2, any_key=True)
     for node, slot in zip(outlook.nodes, (1, 2), strict=False):
         node.learn(10.0, (slot,), 10.0)
     assert (outlook.forecast(10.0)[:2], outlook.slot(10.0)) == ((inf, 2), 0)
@@ -96,7 +96,7 @@ def test_a_semaphore_needs_a_quorum_for_one_of_its_slots() -> None:
 
 
 def test_a_slot_that_is_offered_beside_others_does_not_close_them() -> None:
-    outlook = Outlook(3, 2)
+    outlook = Outlook(3, 2, any_key=True)
     outlook.nodes[0].learn(10.0, (4,), 10.0)
     outlook.nodes[0].learn(10.0, (2,), 10.0)
     outlook.nodes[1].learn(10.0, (4,), 10.0)

@@ -1,4 +1,4 @@
-"""A timer that may fire early, and so is rarely set again."""
+"""A timer that may fire a little early or late, and so is rarely set again."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ if TYPE_CHECKING:
 __all__ = ["Alarm"]
 
 LEAST_DELAY = 0.001
-"""Shortest delay in seconds. A timer of the event loop may fire a little early, with uvloop by half
-a millisecond. Without this delay, the alarm would then be set again and again."""
+"""Shortest delay in seconds, and longest time by which an alarm may be late.
+
+A timer of the event loop may fire a little early, with uvloop by half a millisecond. Without this
+delay, the alarm would then be set again and again. The same event is planned again after each
+message, and each time rounding moves it by some microseconds."""
 
 
 class Alarm:
-    """Calls a function at an instant or earlier.
+    """Calls a function at an instant, earlier, or up to `LEAST_DELAY` later.
 
-    An alarm that is set to an earlier instant stays as it is. Most messages to a waiter postpone
-    its next event, and a new timer for each message would take more time than the message.
+    An alarm that is set to an earlier instant, or to hardly a later one, stays as it is. Most
+    messages to a waiter postpone its next event. A new timer for each message would take more time
+    than the message.
     """
 
     __slots__ = ("_at", "_loop", "_timer")
@@ -31,7 +35,7 @@ class Alarm:
         self._at = inf
 
     def set(self, delay: float, due: Callable[[], None]) -> None:
-        """Call `due` after `delay` seconds, or earlier.
+        """Call `due` after `delay` seconds, or at an instant described above.
 
         The function compares the time with the next event, and sets the alarm again if it is too
         early. The alarm keeps the function only until the call. Otherwise the alarm and its owner
@@ -39,7 +43,7 @@ class Alarm:
         """
         delay = max(delay, LEAST_DELAY)
         at = self._loop.time() + delay
-        if at < self._at:
+        if at < self._at - LEAST_DELAY:
             self.stop()
             self._at = at
             self._timer = self._loop.call_later(delay, self._fire, due)

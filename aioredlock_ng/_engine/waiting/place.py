@@ -186,9 +186,9 @@ class Place(Entry):
 
     def _lost(self, index: int) -> None:
         """Discard the answers of node `index`, which failed to answer or was reconnected."""
-        enough = self._enough
+        enough = self._outlook.enough
         self._outlook.nodes[index].lost()
-        if self._enough != enough:
+        if self._outlook.enough != enough:
             self._set_refresh()
         self._plan()
 
@@ -199,7 +199,7 @@ class Place(Entry):
         if not isinstance(reply, Standing):
             self._lost(index)
             return
-        enough = self._enough
+        enough = self._outlook.enough
         node, served_by = self._outlook.nodes[index], self._context.fleet.nodes[index]
         node.answered_at, node.rank = self._context.clock(), reply.rank
         # No node sends messages to a member that begins with "-", see `member_of`.
@@ -207,7 +207,7 @@ class Place(Entry):
         node.notified = (
             reply.rank >= 0 and served_by.messages and served_by.tracking and not by_itself
         )
-        if self._enough != enough:
+        if self._outlook.enough != enough:
             self._set_refresh()
         if self._outlook.untracked and node.to_track and served_by.tracking:
             self._refresh_soon()
@@ -271,15 +271,12 @@ class Place(Entry):
         self.stop()
         self._ask(self.claim, cause, self._outlook.slot(self._context.clock()))
 
-    @property
-    def _enough(self) -> tuple[bool, bool]:
-        return self._outlook.answered, self._outlook.notified
-
     def _set_refresh(self) -> None:
         """Set the time of the next refresh: soon, unless a quorum answers and sends messages."""
         context, ahead = self._context, self._outlook.ahead
-        if self._outlook.answered:
-            every = REFRESH_EVERY + QUEUE_LIFE * ahead if self._outlook.notified else POLL_EVERY
+        answered, notified = self._outlook.enough
+        if answered:
+            every = REFRESH_EVERY + QUEUE_LIFE * ahead if notified else POLL_EVERY
             self._refresh_at = context.clock() + every * (1.0 + context.draw()) / 2
         else:
             self._refresh_at = context.clock() + context.options.node_timeout

@@ -77,7 +77,7 @@ class Entry:
         self._any_key = any_key
         self._reader = reader
         self._left = left
-        self._outlook = Outlook(len(context.fleet.nodes), context.quorum)
+        self._outlook = Outlook(len(context.fleet.nodes), context.quorum, any_key=any_key)
         self._ticket = 0
         self._refused_at = 0.0
         self.keys = keys

@@ -27,17 +27,16 @@ local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
 -- Two cases must not spend time on creating the functions of parts/taking.lua: the acquire of a
 -- free key, and the acquire by a waiter to which the key of a lock is offered. So only the block
 -- for the other cases includes the part.
-local is_set = n == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl)
 local after = nil
-if not is_set or claim ~= '' then
+if n > 1 or claim ~= '' or not redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then
   -- part: names
   local is_plain = n == 1 and claim ~= '' and not string.find(claim, '#', 1, true)
-  if is_plain and not is_set and redis.pcall('GET', KEYS[1]) == OFFER .. claim then
+  if is_plain and redis.pcall('GET', KEYS[1]) == OFFER .. claim then
     redis.call('SET', KEYS[1], token, 'PX', ttl)
     after = function() redis.pcall('ZREM', QUEUE .. KEYS[1], string.match(claim, ':(.+)')) end
   else
     -- part: taking
-    local held = not is_set and take(n, token, ttl, claim)
+    local held = take(n, token, ttl, claim)
     if held then return held end
     after = function() served(n, claim) end
   end

@@ -16,7 +16,7 @@ if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
     local key, offered = KEYS[1], false
     -- part: lock_offer
     if not offered then return redis.call('DEL', key) end
-    local last = redis.pcall('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
+    local last = is_line and redis.pcall('ZREVRANGE', queue, 0, 0, 'WITHSCORES') or {}
     return {1, math.min(math.max(offered, tonumber(last[2] or 0)), LARGEST_TICKET)}
   end
 end

@@ -1,13 +1,15 @@
 -- Offers `key` to the first waiter in the key's own queue, and notifies the second waiter. Sets
 -- `offered` to the ticket of the first waiter. Waiters whose processes are gone are removed. The
 -- caller declares `key` and `offered`, and includes parts/names.lua. The part declares `queue`, the
--- name of the queue. parts/queue.lua explains offers. The part is not a function, because creating
--- functions would slow each release to a waiter.
-local queue = QUEUE .. key
+-- name of the queue, and `is_line`, which is true if the queue had a second waiter. parts/queue.lua
+-- explains offers. The part is not a function, because creating functions would slow each release
+-- to a waiter.
+local queue, is_line = QUEUE .. key, false
 while true do
   local line = redis.pcall('ZRANGE', queue, 0, 1, 'WITHSCORES')
   local member, ticket, second = line[1], line[2], line[3]
   if not member then break end
+  is_line = second ~= nil
   local manager = string.match(member, '^%x+')
   local message = ' ' .. member .. ' ' .. key
   local heard = not manager or redis.pcall('PUBLISH', CHANNEL .. manager, '0' .. message) ~= 0
