@@ -715,6 +715,29 @@ class QueueContract:
         assert await self.offered(waiter.node) == waiter.claim(3)
         assert await place.queue("a") == []
 
+    async def test_the_next_waiter_takes_over_the_offer_of_a_process_that_is_gone(
+        self, place: Place
+    ) -> None:
+        first, second, third = await self.waiters(place, 3)
+        assert await self.release(third.node, b"one", b"a") == 1
+        await self.ask(second.node, stand(second.claim(2), b"a"))
+        assert await self.offered(third.node) == first.claim(1), "its process is there"
+        await first.node.aclose(1.0)
+        async with asyncio.timeout(5):
+            while await place.publish(first.heard.channel, "0 nobody a"):
+                pass
+        await self.ask(third.node, stand(third.claim(3), b"a"))
+        late = await self.waiter(place)
+        await self.ask(late.node, stand(late.claim(4), b"a"))
+        assert await self.offered(third.node) == first.claim(1), "only the next waiter looks"
+        await self.messages(second, third)
+        assert (await self.ask(second.node, stand(second.claim(2), b"a"))) == Standing(0.0, 0)
+        assert await self.offered(third.node) == second.claim(2)
+        to_second, to_third = await self.messages(second, third)
+        assert to_second == [second.message(0)]
+        assert to_third == [third.message(GRACE)]
+        assert await place.queue("a") == [(3, third.member), (4, late.member)]
+
     async def test_a_key_that_only_dead_processes_wait_for_is_deleted(self, place: Place) -> None:
         await place.put("a", "one", TTL)
         for ticket in (1, 2):

@@ -12,6 +12,7 @@ import pytest
 from aioredlock_ng import LockNotAcquired, RedlockClosed
 from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.queue_formats import is_offer
+from aioredlock_ng._engine.waiting.place import REFRESH_AFTER
 from aioredlock_ng._nodes.memory import MemoryNode
 from tests.support.rig import NODE_TIMEOUT, WAY, Rig
 
@@ -300,6 +301,21 @@ async def test_a_killed_waiter_costs_the_waiters_behind_it_no_time(rig: Rig, kil
     assert now() - before < HAND_OVER + 2 * WAY
     for process, _ in line[:killed]:
         await process.redlock.aclose()
+
+
+async def test_a_waiter_killed_with_an_offer_costs_no_whole_grace(rig: Rig) -> None:
+    holder = await rig.process()
+    lease = await holder.lock("a").acquire()
+    (process, first), (_, second) = await waiters(rig, 2)
+    Stopped(process)
+    before = now()
+    await lease.release()
+    kill(rig, process)
+    lease = await second
+    assert now() - before < REFRESH_AFTER + 2 * HAND_OVER < GRACE
+    await lease.release()
+    first.cancel()
+    await process.redlock.aclose()
 
 
 async def test_a_stopped_process_costs_the_others_one_grace_and_keeps_its_ticket(rig: Rig) -> None:

@@ -299,6 +299,10 @@ def _live_together(self: Keyspace, key: bytes, entries: Any, by: Any) -> None:
     _renew_entries(self, key, dict.fromkeys(entries, max(entries.values(), default=0.0)), by)
 
 
+def _take_any_back(_self: Queues, keys: Any, key: bytes, _ticket: int) -> None:
+    keys.remove(key)
+
+
 def _writers_first(self: Queues, keys: Any, key: bytes) -> bool:
     return self.offer_after_readers(keys, key)
 
@@ -398,6 +402,11 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one(
         "no-offer", "a release offers the key to no waiter", (Queues, "offer", lambda *_: False)
+    )
+    yield one(
+        "take-back",
+        "a refresh takes the key back even if it is held",
+        (Queues, "take_back", _take_any_back),
     )
     yield one(
         "out-of-reach",

@@ -37,6 +37,7 @@ CAUGHT: Final = {
     "anybody": (340, {"order"}),
     "entry": (0, {"leftovers"}),
     "no-offer": (20, {"order", "waiters"}),
+    "take-back": (0, {"exclusion"}),
     "out-of-reach": (10, {"leftovers", "minority"}),
     "refusing": (40, {"leftovers"}),
     "kept": (60, {"waiters", "minority", "leftovers"}),

@@ -42,8 +42,8 @@ keys. Without messages and tracking, only a refresh shows a release."""
 
 REFRESH_AFTER = 0.02
 """Seconds from a message or an answer of a node to the refresh that it causes. The refresh makes
-the nodes track the key for the head, or shows whether the key is free. Most locks are released
-within this delay, which saves the refresh."""
+the nodes track the key for the head, shows whether the key is free, or takes back the offer of a
+process that is gone. Most locks are released within this delay, which saves the refresh."""
 
 EXPIRY_MARGIN = 0.002
 """Pause in seconds from a computed expiry to the attempt, because servers round to milliseconds."""

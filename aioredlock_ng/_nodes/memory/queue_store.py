@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.keys import OWN_KEYS
+from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._core.tickets import LARGEST_TICKET
 from aioredlock_ng._core.waking import MOST_AHEAD
 from aioredlock_ng._nodes.memory.members import parts_of, takes
@@ -99,6 +100,14 @@ class QueueStore:
             self.remove(queue, self.members(queue)[rank][1])
         self.add(queue, claim, max(left, life * (1 + 2 * min(max(rank, 0), MOST_AHEAD))))
         return is_new
+
+    def take_back(self, keys: Keys, key: bytes, ticket: int) -> None:
+        """Delete the offer of a key to a member with a lower ticket whose process is gone."""
+        value = keys.get(key) or b""
+        offered, member = parts_of(value.removeprefix(OFFER))
+        earlier = value.startswith(OFFER) and offered < ticket
+        if earlier and not publish(keys, member, b""):
+            keys.remove(key)
 
     def remove(self, queue: bytes, member: bytes) -> bool:
         """Remove a member from a queue. Return False if the queue lacks the member."""

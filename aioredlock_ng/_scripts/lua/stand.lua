@@ -1,6 +1,7 @@
 -- Puts a waiter in the queue of the first key that it cannot get, and returns the time until this
 -- node may grant that key. Offers a free key to the first waiter in its queue, so a lost message or
--- an expired offer does not leave a free key unused.
+-- an expired offer does not leave a free key unused. If a waiter for a single key is the next after
+-- an offer, a refresh also takes back the offer of a process that is gone.
 -- KEYS     the lock's keys, in the order in which every waiter asks for them
 -- ARGV[1]  claim, see parts/queue.lua
 -- ARGV[2]  milliseconds for which the queue lives from now on if this waiter is the first. Each
@@ -20,12 +21,21 @@ local value, is_new, rank = #KEYS == 1 and redis.pcall('GET', key), false, -1
 local offered = type(value) == 'string' and tonumber(string.match(value, '^' .. OFFER .. '(%d+):'))
 local is_own = offered and string.sub(value, -#member - 1) == ':' .. member
 local is_token = type(value) == 'string' and string.find(value, OFFER, 1, true) ~= 1
-if is_token or offered and offered < tonumber(ticket) and not is_own then
+local is_taken = is_token or offered and offered < tonumber(ticket) and not is_own
+if is_taken then
   -- The only key is held, or is offered to an earlier waiter. This case is frequent, so it must not
   -- spend time on creating functions.
   local queue = QUEUE .. key
   -- part: entering
-else
+  -- The next waiter refreshes soon after an offer. If the process with the offer is gone, nobody
+  -- would use the key until the offer ends.
+  if offered and rank == 0 and not is_new then
+    local manager = string.match(value, '^' .. OFFER .. '%d+:(%x+)')
+    is_taken = not manager or redis.pcall('PUBLISH', CHANNEL .. manager, '') ~= 0
+    if not is_taken then redis.call('DEL', key) end
+  end
+end
+if not is_taken then
   -- part: queue
   -- part: admits
   -- part: value
