@@ -502,6 +502,29 @@ async def test_a_writer_without_the_rights_of_readers_frees_a_key_that_readers_w
         await place.command("ACL", "DELUSER", "limited")
 
 
+async def test_without_the_right_to_delete_the_next_waiter_waits_for_the_end_of_an_offer(
+    place: Place,
+) -> None:
+    first, other = await place.waiter(), await place.waiter()
+    await ask(other.node, acquire(b"theirs", b"a"))
+    await ask(first.node, stand(first.claim(1), b"a"))
+    try:
+        limited = await place.limited("-del")
+        mine = Waiter(limited.node, limited.heard)
+        await ask(limited.node, stand(mine.claim(2), b"a"))
+        assert await ask(other.node, release(b"theirs", b"a")) == 1
+        await first.node.aclose(1.0)
+        async with asyncio.timeout(5):
+            while await place.command("PUBLISH", first.heard.channel, "0 nobody a") != b"0":
+                pass
+        look = await ask(limited.node, stand(mine.claim(2), b"a"))
+        assert isinstance(look, Standing), "and not the error of the denied command"
+        assert look.rank == 0
+        assert await place.command("GET", "a") == OFFER + first.claim(1)
+    finally:
+        await place.command("ACL", "DELUSER", "limited")
+
+
 @spread(
     "rights",
     [

@@ -619,6 +619,18 @@ async def test_a_task_that_holds_all_slots_in_several_ways_does_not_wait_for_its
                     assert other.slot == left
 
 
+@pytest.mark.parametrize("read", [1, 2])
+async def test_a_task_that_reads_a_slot_gets_the_other_slot(
+    processes: list[Process], read: int
+) -> None:
+    async with processes[0].redlock.rwlock(f"gpu#{read}").read():
+        async with semaphore(processes[0], 2) as lease:
+            assert lease.slot == 3 - read
+        with pytest.raises(LockHeld):
+            async with semaphore(processes[0], 2):
+                await semaphore(processes[0], 2).acquire()
+
+
 async def test_a_lock_with_the_name_of_a_slot_and_the_slot_exclude_each_other(
     processes: list[Process],
 ) -> None:

@@ -299,7 +299,7 @@ def _live_together(self: Keyspace, key: bytes, entries: Any, by: Any) -> None:
     _renew_entries(self, key, dict.fromkeys(entries, max(entries.values(), default=0.0)), by)
 
 
-def _take_any_back(_self: Queues, keys: Any, key: bytes, _ticket: int) -> None:
+def _take_any_back(_self: Queues, keys: Any, key: bytes, _claim: bytes) -> None:
     keys.remove(key)
 
 

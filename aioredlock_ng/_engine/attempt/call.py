@@ -121,8 +121,8 @@ class Call(SecondRound):
         """Raise an error if the caller would wait for ever for a lock that it holds itself.
 
         The holder of a semaphore waits for itself only if it holds all slots. A call with a time
-        limit ends by itself, so it is not refused. There is one exception: a call for a write lease
-        is always refused if its caller reads the lock in an enclosing block.
+        limit ends by itself, so it is not refused. There is one exception: a call for a lock is
+        always refused if its caller reads the lock in an enclosing block.
 
         Raises:
             LockHeld: Raised if the calling task or thread holds the lock in an enclosing block.
@@ -136,7 +136,9 @@ class Call(SecondRound):
         reading = [held for held in holders if held.spec.kind.shared]
         if self.spec.kind.shared:
             holders = [held for held in holders if not held.spec.kind.shared]
-        elif any(inside(held) and held.remaining(now) > 0.0 for held in reading):
+        elif self.spec.slots is None and any(
+            inside(held) and held.remaining(now) > 0.0 for held in reading
+        ):
             why = (
                 f"this very {who} reads it in an enclosing `{block}`, and a read lease cannot"
                 " become a write lease; leave that block first, acquire `write()`, read again"

@@ -12,7 +12,6 @@ from aioredlock_ng._nodes.memory.members import (
     grace_of,
     is_offer_to,
     limit_of,
-    parts_of,
     slot_queue_of,
     takes,
 )
@@ -57,7 +56,7 @@ class StandingServer(Keyspace):
         if is_new and values[place] == READERS:
             queues.announce_writer(own, key)
         if not is_new and len(keys) == 1 and queues.rank(key, member) == 0:
-            queues.take_back(own, key, parts_of(claim)[0])
+            queues.take_back(own, key, claim)
         for before, value in zip(keys[:place], values, strict=False):
             is_kept = value == OFFER + claim and self.pttl(before) > grace_of(member)
             if not is_kept and int(kept) > 0:

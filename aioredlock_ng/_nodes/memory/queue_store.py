@@ -101,12 +101,12 @@ class QueueStore:
         self.add(queue, claim, max(left, life * (1 + 2 * min(max(rank, 0), MOST_AHEAD))))
         return is_new
 
-    def take_back(self, keys: Keys, key: bytes, ticket: int) -> None:
-        """Delete the offer of a key to a member with a lower ticket whose process is gone."""
-        value = keys.get(key) or b""
+    def take_back(self, keys: Keys, key: bytes, claim: bytes) -> None:
+        """Delete the offer of a key to an earlier member whose process is gone."""
+        value, (ticket, own) = keys.get(key) or b"", parts_of(claim)
         offered, member = parts_of(value.removeprefix(OFFER))
-        earlier = value.startswith(OFFER) and offered < ticket
-        if earlier and not publish(keys, member, b""):
+        is_earlier = value.startswith(OFFER) and offered < ticket and member != own
+        if is_earlier and not publish(keys, member, b""):
             keys.remove(key)
 
     def remove(self, queue: bytes, member: bytes) -> bool:

@@ -31,8 +31,8 @@ if is_taken then
   -- would use the key until the offer ends.
   if offered and rank == 0 and not is_new then
     local manager = string.match(value, '^' .. OFFER .. '%d+:(%x+)')
-    is_taken = not manager or redis.pcall('PUBLISH', CHANNEL .. manager, '') ~= 0
-    if not is_taken then redis.call('DEL', key) end
+    local is_gone = manager and redis.pcall('PUBLISH', CHANNEL .. manager, '') == 0
+    is_taken = not is_gone or redis.pcall('DEL', key) ~= 1
   end
 end
 if not is_taken then
