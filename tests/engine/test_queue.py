@@ -318,6 +318,31 @@ async def test_a_waiter_killed_with_an_offer_costs_no_whole_grace(rig: Rig) -> N
     await process.redlock.aclose()
 
 
+async def test_two_neighbours_killed_with_an_offer_cost_a_busy_queue_little_time(rig: Rig) -> None:
+    holder = await rig.process()
+    lease = await holder.lock("a").acquire()
+    line = await waiters(rig, 8)
+    dying = line[:2]
+    for process, _ in dying:
+        Stopped(process)
+    before = now()
+    await lease.release()
+    # A busy process waits again at once, so it enters the queue while the lock is offered.
+    again = asyncio.ensure_future(holder.lock("a").acquire())
+    await asyncio.sleep(HAND_OVER)
+    for process, each in dying:
+        kill(rig, process)
+        each.cancel()
+    lease = await line[2][1]
+    assert now() - before < GRACE + len(line) * REFRESH_AFTER + 2 * HAND_OVER < 4 * GRACE
+    for each in (*[waiter for _, waiter in line[3:]], again):
+        await lease.release()
+        lease = await each
+    await lease.release()
+    for process, _ in dying:
+        await process.redlock.aclose()
+
+
 async def test_a_stopped_process_costs_the_others_one_grace_and_keeps_its_ticket(rig: Rig) -> None:
     holder = await rig.process()
     lease = await holder.lock("a").acquire()

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["StandingServer", "as_bytes"]
 
 
+_STEP = 20
+"""Milliseconds by which each waiter refreshes later than the waiter before it, after an offer."""
+
+
 class StandingServer(Keyspace):
     """A lock server with the scripts for queues.
 
@@ -77,8 +81,10 @@ class StandingServer(Keyspace):
             queues.notify_second(own, key)
         if left < 0 or (rank > 1 and not value.startswith(OFFER)):
             return [-1, place + 1, rank]
-        ahead = max(rank, 0) + (value == READERS)
-        return [left + ahead * grace_of(member), place + 1, rank]
+        grace = grace_of(member)
+        step = min(grace, _STEP) if value.startswith(OFFER) else grace
+        more = (value == READERS) * grace + max(rank, 0) * step
+        return [left + more, place + 1, rank]
 
     def _stand_slots(self, command: Command, by: Connection) -> Raw | Refusal:
         (claim, life), keys, own = map(as_bytes, command.args), command.keys, Writing(self, by)
