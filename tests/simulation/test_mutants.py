@@ -40,7 +40,7 @@ CAUGHT: Final = {
     "take-back": (0, {"exclusion"}),
     "out-of-reach": (10, {"leftovers", "minority"}),
     "refusing": (40, {"leftovers"}),
-    "kept": (60, {"waiters", "minority", "leftovers"}),
+    "kept": (800, {"waiters", "minority", "leftovers"}),
     "undying": (10, {"leftovers"}),
     "handoff": (0, {"callbacks"}),
     "guard": (10, {"exclusion"}),
