@@ -69,6 +69,7 @@ class Lock:
 
     __slots__ = ("_blocking_timeout", "_bodies", "_names_holder", "_on_lost", "_source", "_spec")
 
+    # False if tests cannot lose the leases; see `loss_points`.
     _is_observed: ClassVar = True
 
     def __init__(

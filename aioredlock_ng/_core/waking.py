@@ -136,7 +136,7 @@ class Outlook:
     def enough(self) -> tuple[bool, bool]:
         """The values of `answered` and `notified`."""
         answered = notified = 0
-        # This runs twice for each answer of a node, and `sum` would take four times as long.
+        # Each answer of a node reads this property twice. `sum` would take four times as long.
         for node in self.nodes:
             answered += node.answered_at > -inf
             notified += node.notified

@@ -158,7 +158,7 @@ async def _first(task: dict[str, Any], ready: int, opener: int, results: int) ->
     side = await _connected(task, 0)
     if not await asyncio.to_thread(os.read, ready, 1):
         raise SystemExit("the second process has failed")
-    trip_floor._say({"ready": True})
+    trip_floor.say({"ready": True})
     await asyncio.to_thread(sys.stdin.readline)
     side.hand_over(1)
     await asyncio.sleep(task["seconds"])
@@ -166,7 +166,7 @@ async def _first(task: dict[str, Any], ready: int, opener: int, results: int) ->
     os.close(opener)
     with os.fdopen(results) as pipe:
         times = sorted([*own, *json.load(pipe)])
-    trip_floor._say({"hand_overs": len(times), "p50": times[len(times) // 2]})
+    trip_floor.say({"hand_overs": len(times), "p50": times[len(times) // 2]})
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ async def _run(task: dict[str, Any]) -> None:
     trips = Trips(wires)
     sha = (await trips.ask("SCRIPT", "LOAD", _DELETE, of=len(wires))).decode()
     commands = (("SET", _KEY, _TOKEN, "NX", "PX", _TTL_MS), ("EVALSHA", sha, "1", _KEY, _TOKEN))
-    _say({"ready": True})
+    say({"ready": True})
     await asyncio.to_thread(sys.stdin.readline)
     times: list[float] = []
     end = time.perf_counter() + task["seconds"]
@@ -87,7 +87,7 @@ async def _run(task: dict[str, Any]) -> None:
             await trips.ask(*command)
             times.append(time.perf_counter() - began)
     times.sort()
-    _say(
+    say(
         {
             "trips": len(times),
             "p50": times[len(times) // 2],
@@ -96,7 +96,7 @@ async def _run(task: dict[str, Any]) -> None:
     )
 
 
-def _say(line: dict[str, Any]) -> None:
+def say(line: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

@@ -22,9 +22,9 @@ message, and each time rounding moves it by some microseconds."""
 class Alarm:
     """Calls a function at an instant, earlier, or up to `LEAST_DELAY` later.
 
-    An alarm that is set to an earlier instant, or to hardly a later one, stays as it is. Most
-    messages to a waiter postpone its next event. A new timer for each message would take more time
-    than the message.
+    If the alarm is already set to an earlier instant, or to at most `LEAST_DELAY` later, it stays
+    as it is. Most messages to a waiter postpone its next event. A new timer for each message would
+    take more time than the message.
     """
 
     __slots__ = ("_at", "_loop", "_timer")

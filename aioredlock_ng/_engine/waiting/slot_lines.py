@@ -47,9 +47,10 @@ class SlotLines(StandingLines):
         return left[int(self._context.draw() * len(left))] if left else 0
 
     def _others_may_complete(self, line: Line[LeaseRecord]) -> bool:
-        """Return True if leases of other lines may be for all slots that this line does not hold.
+        """Return True if the leases of this line and of other lines may be for all slots.
 
-        Then the caller may hold all slots. One slot decides, because it must be held, too.
+        One slot that this line does not hold is enough for the answer. If no other line can hold
+        that slot, this process does not hold all slots.
         """
         for number, key in enumerate(line.keys, 1):
             if number not in line.taken:

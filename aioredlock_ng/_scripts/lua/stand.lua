@@ -85,8 +85,8 @@ end
 local left = redis.call('PTTL', key)
 if left < 0 or (rank > 1 and not offered) then return {-1, place, rank} end
 -- If the first waiter and the holder die together, the second waiter comes one grace later. After
--- an offer, the members with the offer and behind it may be gone. So each member refreshes when the
--- members before it should have had the lock. Most locks are released within 20 ms.
+-- an offer, the member with the offer and the members behind it may be gone. So each member
+-- refreshes 20 ms later than the member before it, because most locks are released within 20 ms.
 local grace = math.min(tonumber(string.match(member, '[:#](%d+)$')) or 0, LONGEST_GRACE)
 local step = offered and math.min(grace, 20) or grace
 return {left + graces * grace + math.max(rank, 0) * step, place, rank}

@@ -8,8 +8,8 @@ local function last_ticket(queue)
 end
 
 -- Returns the highest ticket among the waiters for a key; 0 if nobody waits. If the value of the
--- key is an offer, the ticket in the offer counts, too. The result is
--- limited, because a larger ticket is damage.
+-- key is an offer, the ticket in the offer counts, too. The result is limited, because a larger
+-- ticket is damage.
 local function highest_ticket(key, value)
   local offered = tonumber((claim_in(value or ''))) or 0
   local writers, readers = last_ticket(QUEUE .. key), last_ticket(READERS_QUEUE .. key)
