@@ -39,6 +39,9 @@ class NodeView:
         rank: Number of waiters before this waiter in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
         tracked: True if the node will report a change of the key.
+        watched: True if the node has a label of the holder. The holder writes the label when it
+            begins to watch its key, and its release offers a deleted key to the waiter. So the node
+            need not track the key for the waiter.
         tickets_at: Instant of the node's latest offer of a slot. The offer names the highest ticket
             in the queue. The instant is `-inf` without an offer since the waiter's latest attempt.
     """
@@ -51,6 +54,7 @@ class NodeView:
     rank: int = -1
     notified: bool = False
     tracked: bool = False
+    watched: bool = False
     tickets_at: float = -inf
 
     @property
@@ -60,7 +64,7 @@ class NodeView:
     @property
     def to_track(self) -> bool:
         """True if the node should begin to track the key. Only the queue's head needs this."""
-        return self.rank == 0 and not self.tracked
+        return self.rank == 0 and not self.tracked and not self.watched
 
     def learn(self, free_at: float, slots: tuple[int, ...], now: float) -> None:
         """Record the instant from which the node may grant, and the slots that it may grant.
@@ -77,13 +81,14 @@ class NodeView:
         """Discard the knowledge that is outdated after a refused attempt."""
         # The attempt may have changed the key. A change by our own connection ends the tracking
         # without a report, so `tracked` becomes False.
-        self.free_at, self.votes, self.answered_at, self.tracked = inf, votes, -inf, False
+        self.free_at, self.votes, self.answered_at = inf, votes, -inf
+        self.tracked = self.watched = False
         self.slots, self.tickets_at = (), -inf
 
     def lost(self) -> None:
         """Discard the answers of a node that failed to answer or was reconnected."""
         self.free_at, self.answered_at, self.rank = inf, -inf, -1
-        self.notified = self.tracked = False
+        self.notified = self.tracked = self.watched = False
         self.slots, self.tickets_at = (), -inf
 
 
@@ -93,12 +98,13 @@ class Outlook:
     `any_key` is True for a waiter that wants any one of the slots of a semaphore.
     """
 
-    __slots__ = ("_any_key", "_quorum", "nodes")
+    __slots__ = ("_any_key", "_next", "_quorum", "nodes")
 
     def __init__(self, nodes: int, quorum: int, *, any_key: bool = False) -> None:
         self.nodes = [NodeView() for _ in range(nodes)]
         self._quorum = quorum
         self._any_key = any_key
+        self._next = 0
 
     def forecast(self, now: float) -> tuple[float, int, float]:
         """Return when the nodes may grant.
@@ -149,11 +155,11 @@ class Outlook:
 
     @property
     def untracked(self) -> int:
-        """The number of further nodes that must track the key before a quorum tracks it.
+        """The number of further nodes that must track the key, unless its holder watches it there.
 
         Once a quorum tracks the key, the key cannot become free on a quorum without a report.
         """
-        return max(0, self._quorum - sum(node.tracked for node in self.nodes))
+        return max(0, self._quorum - sum(node.tracked or node.watched for node in self.nodes))
 
     @property
     def rank(self) -> int | None:
@@ -193,8 +199,16 @@ class Outlook:
         """The number of waiters ahead, `MOST_AHEAD` at most; 0 if it is unknown."""
         return min(self.rank or 0, MOST_AHEAD)
 
+    @property
+    def is_far(self) -> bool:
+        """True if two or more waiters are ahead, and a quorum of nodes sends messages.
+
+        The first two waiters keep the queues alive. So a refresh goes to one node only.
+        """
+        return self.ahead > 1 and self.notified and len(self.nodes) > 1
+
     def begin_refresh(
-        self, recent: float, can_track: Sequence[bool]
+        self, recent: float, can_track: Sequence[bool], *, everywhere: bool = True
     ) -> tuple[list[int], list[int]]:
         """Choose the nodes of the next refresh, and discard their earlier answers.
 
@@ -204,10 +218,17 @@ class Outlook:
         Args:
             recent: An answer is recent if it came after this instant.
             can_track: For each node, True if it reports changes of keys.
+            everywhere: False to choose only one node, each in turn. The earlier answers stay. A
+                node without an answer may be down, so it has no turn.
 
         Returns:
             The indexes of the nodes that only answer, and of the nodes that also track the key.
         """
+        if not everywhere:
+            count = len(self.nodes)
+            others = [(self._next + step) % count for step in range(1, count + 1)]
+            self._next = next((at for at in others if self.nodes[at].answered), others[0])
+            return [self._next], []
         room = self.untracked
         plain: list[int] = []
         tracking: list[int] = []

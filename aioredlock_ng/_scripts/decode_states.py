@@ -101,16 +101,17 @@ def force_release(reply: Any, call: Call) -> ForceReleased | None:
 
 
 def stand(reply: Any, call: Call) -> Standing | None:
-    if type(reply) is not list or len(reply) != 3:
+    if type(reply) is not list or len(reply) not in (3, 4):
         return None
-    left, place, rank = reply
+    left, place, rank, *watched = reply
     if not (
         decoding.is_int(left, -1)
         and decoding.is_int(place, 1, len(call.keys))
         and decoding.is_int(rank, -1)
+        and watched in ([], [1])
     ):
         return None
-    return Standing(seconds_until(left), rank)
+    return Standing(seconds_until(left), rank, watched=bool(watched))
 
 
 def stand_slots(reply: Any, call: Call) -> Standing | None:

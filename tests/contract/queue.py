@@ -7,6 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.over import over_mark
+from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.queue_formats import OFFER, claim_of, is_offer, member_of, message_of
 from aioredlock_ng._core.replies import (
     GRANTED,
@@ -302,6 +303,27 @@ class QueueContract:
         assert TTL + GRACE - SLACK < lefts[1] * 1000 <= TTL + GRACE
         assert lefts[2] is None, "the third cannot know"
 
+    @spread("key", [b"a", b"a#1"])
+    async def test_the_first_waiter_learns_whether_the_holder_watches_the_key(
+        self, place: Place, key: bytes
+    ) -> None:
+        first, second = [await self.waiter(place) for _ in range(2)]
+        await place.put(key.decode(), "one", TTL)
+
+        async def watched() -> list[bool]:
+            return [
+                (await self.ask(waiter.node, stand(waiter.claim(ticket), key))).watched
+                for ticket, waiter in enumerate((first, second), 1)
+            ]
+
+        assert await watched() == [False, False]
+        for label, expected in ((b"two 0 0 web", False), (b"one 0 0 web", True)):
+            words = (owner_key(key),), (TTL, label)
+            await self.ask(first.node, MUTEX.watching((key,), (b"one",), words))
+            assert await watched() == [expected, False]
+        await self.release(first.node, b"one", key)
+        assert await watched() == [False, False]
+
     async def test_the_second_waiter_learns_when_an_offer_to_the_first_waiter_expires(
         self, place: Place
     ) -> None:
@@ -461,6 +483,27 @@ class QueueContract:
         assert await self.release(waiter.node, b"another", b"a") == 0
         assert (await self.value(waiter.node))[1] == b"one"
         assert await self.messages(waiter) == [[]]
+
+    @spread("keys", [(b"a",), (b"a", b"b")], ids=["one key", "two keys"])
+    async def test_a_release_of_a_deleted_key_offers_it_to_the_first_waiter(
+        self, place: Place, keys: tuple[bytes, ...]
+    ) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        await place.put("b", "one", TTL)
+        await place.delete("a")
+        assert await self.release(waiter.node, b"one", *keys) == len(keys) - 1
+        assert await self.offered(waiter.node) == waiter.claim(1)
+        assert await self.messages(waiter) == [[waiter.message(0)]]
+
+    async def test_an_early_release_of_a_deleted_key_offers_it_to_the_first_waiter(
+        self, place: Place
+    ) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        await place.delete("a")
+        until = asyncio.get_running_loop().time() + 60
+        retiring = MUTEX.retiring((b"a",), b"one", 9_000, until, b"")
+        assert await self.ask(waiter.node, retiring) == released(0)
+        assert await self.offered(waiter.node) == waiter.claim(1)
 
     async def test_a_release_that_offers_deletes_the_label_of_its_attempt(
         self, place: Place

@@ -101,6 +101,17 @@ async def answers(sinks: list[Sink]) -> list[Any]:
     return [await sink.reply() for sink in sinks]
 
 
+async def test_releases_that_are_sent_together_offer_a_deleted_key_to_its_first_waiter(
+    place: Place,
+) -> None:
+    # A member that begins with "-" polls the nodes, so it needs no connection.
+    await place.command("ZADD", "aioredlock_ng:queue:k1", 7, "-abc:1:5000")
+    await place.command("SET", "k2", "two")
+    sinks = place.together([release(b"one", b"k1"), release(b"two", b"k2")])
+    assert await answers(sinks) == [Released(0), Released(1)]
+    assert await place.command("GET", "k1") == b"aioredlock_ng:offer:7:-abc:1:5000"
+
+
 def likened(reply: Any) -> Any:
     """Return the part of a reply that two runs have in common, without the remaining time."""
     return "held" if is_held(reply) else str(reply) if isinstance(reply, Exception) else reply

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng._core.queue_formats import OFFER, claim_of, member_of
-from aioredlock_ng._core.replies import ALL_OURS, GRANTED, LEFT, Refused, Released, Standing
+from aioredlock_ng._core.replies import (
+    ALL_OURS,
+    GRANTED,
+    LEFT,
+    Refused,
+    Released,
+    Standing,
+    released,
+)
 from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
@@ -498,6 +506,22 @@ async def test_a_writer_without_the_rights_of_readers_frees_a_key_that_readers_w
         assert (
             await ask(reader.node, standing_to_read((b"a",), reader.claim(1), 20_000))
         ).left == 0.0
+    finally:
+        await place.command("ACL", "DELUSER", "limited")
+
+
+@spread("keys", [(b"a",), (b"a", b"b")], ids=["one key", "two keys"])
+async def test_without_the_right_to_look_for_queues_a_release_frees_the_keys_that_are_left(
+    place: Place, keys: tuple[bytes, ...]
+) -> None:
+    try:
+        limited = await place.limited("-exists")
+        for key in keys:
+            await ask(limited.node, acquire(b"one", key))
+        await place.command("DEL", "a")
+        releasing = MUTEX.releasing(keys, b"one", None)
+        assert await suite.ask(limited.node, releasing) == released(len(keys) - 1)
+        assert await place.command("EXISTS", *(key.decode() for key in keys)) == b"0"
     finally:
         await place.command("ACL", "DELUSER", "limited")
 

@@ -78,6 +78,13 @@ async def test_a_set_that_readers_refuse_keeps_its_reserved_keys(both: Both) -> 
     assert kept.offered is not None
 
 
+async def test_a_release_by_an_earlier_writer_offers_no_key_that_readers_hold(both: Both) -> None:
+    assert await read(both, 1, b"a") is GRANTED
+    assert await both.stand(claim_of(1, OTHER), b"a") == Standing(1.0, 0)
+    assert await both.ask(MUTEX.releasing((b"a",), b"writer", None)) == released(0)
+    assert all(left > 0.9 for left in await lives(both, b"a"))
+
+
 async def test_a_set_learns_that_readers_have_its_first_key_although_its_last_is_held(
     both: Both,
 ) -> None:

@@ -733,10 +733,55 @@ async def test_a_process_that_hears_a_minority_only_polls(rig: Rig) -> None:
     assert now() - before < 0.1 + 5 * WAY
 
 
-async def test_a_waiter_sends_one_request_per_renewal_to_a_node_that_reports_renewals(
+async def test_a_waiter_sends_no_request_for_a_renewal_by_a_holder_that_watches_its_key(
     rig: Rig,
 ) -> None:
     holder, process = await rig.process(ttl=9.0), await rig.process()
+    lease = await holder.lock("a").acquire()
+    await asyncio.sleep(0.2)
+    asked = process.questions()
+    first = waiting(process)
+    await asyncio.sleep(60.0)
+    looks = [command for command in asked if command.script.name == "stand"]
+    assert not any(command.tracked for command in looks)
+    # A refresh goes to each of the three nodes, and the refreshes come every 5 to 10 s.
+    assert 3 * 60 / 10 - 3 <= len(looks) <= 3 * 60 / 5 + 3
+    await lease.release()
+    await (await first).release()
+
+
+async def test_the_first_waiter_gets_a_deleted_key_as_soon_as_the_holder_notices(rig: Rig) -> None:
+    holder, process = await rig.process(), await rig.process()
+    lease = await holder.lock("a").acquire()
+    await asyncio.sleep(0.2)
+    first = waiting(process)
+    await asyncio.sleep(1)
+    before = now()
+    for server in rig.servers:
+        server.delete(b"a")
+    await (await first).release()
+    assert lease.lost
+    # The report to the holder, its look, its release, the message, and the attempt.
+    assert now() - before < 8 * WAY
+
+
+async def test_a_waiter_tracks_the_key_of_a_holder_that_does_not_watch_it(rig: Rig) -> None:
+    holder, process = await rig.process(owner=False), await rig.process()
+    await holder.lock("a").acquire()
+    await asyncio.sleep(0.2)
+    first = waiting(process)
+    await asyncio.sleep(1)
+    before = now()
+    for server in rig.servers:
+        server.delete(b"a")
+    await (await first).release()
+    assert now() - before <= 7 * WAY
+
+
+async def test_a_waiter_sends_one_request_per_renewal_to_a_node_that_reports_renewals(
+    rig: Rig,
+) -> None:
+    holder, process = await rig.process(ttl=9.0, owner=False), await rig.process()
     lease = await holder.lock("a").acquire()
     first = waiting(process)
     await asyncio.sleep(1)

@@ -116,11 +116,14 @@ class Standing:
             queue.
         slots: The slots of a semaphore that the node may grant after `left` seconds; empty for a
             lock.
+        watched: True if the label of the holder shows that the holder watches the key. The holder
+            then offers a deleted key to the waiter.
     """
 
     left: float | None
     rank: int
     slots: tuple[int, ...] = ()
+    watched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

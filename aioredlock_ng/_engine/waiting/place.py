@@ -34,7 +34,8 @@ REFRESH_EVERY = QUEUE_LIFE / 2
 and at least half as long. A refresh costs one command per node, and helps if messages were lost. A
 refresh skips a node that tracks the key and has answered within half of this time. A waiter behind
 the head adds `QUEUE_LIFE` to this time for each waiter ahead, but counts 15 waiters at most. It
-needs a refresh only if a waiter ahead has died, or if the nodes have lost its entry."""
+needs a refresh only if a waiter ahead has died, or if the nodes have lost its entry. Behind the
+second waiter, the time is halved, and each refresh goes to one node, to every node in turn."""
 
 POLL_EVERY = 0.1
 """Longest time in seconds between refreshes while no quorum of nodes sends messages and tracks
@@ -102,8 +103,8 @@ class Place(Entry):
         self._refused(replies)
         self.refresh()
 
-    def refresh(self) -> None:
-        """Confirm the entry on the nodes. A node that lost the entry adds the entry again.
+    def refresh(self, *, everywhere: bool = True) -> None:
+        """Confirm the entry on all nodes, or on the next one. A node that lost it adds it again.
 
         If the line is the head, a quorum of nodes also tracks the key from then on. If a node
         already tracks the key and its latest answer is recent, the node gets no request.
@@ -111,7 +112,7 @@ class Place(Entry):
         self.standing = self.waiting = True
         recent = self._context.clock() - (REFRESH_EVERY / 2 if self._outlook.notified else 0.0)
         can_track = [node.tracking for node in self._context.fleet.nodes]
-        plain, tracking = self._outlook.begin_refresh(recent, can_track)
+        plain, tracking = self._outlook.begin_refresh(recent, can_track, everywhere=everywhere)
         self._refresh_soon_at = inf
         self._set_refresh()
         # A request to a node that is down fails at once. If this failure started an attempt, the
@@ -166,12 +167,12 @@ class Place(Entry):
         # If the entry does not track the key here, the report is for an earlier lease.
         if not self.waiting or not node.tracked:
             return
+        node.tracked = False
         # Once a lock is free on a node, another refresh shows nothing new. For a semaphore, it may
         # show another free slot. When the holder renews, only the head sends a refresh.
         free = node.free_at <= self._context.clock() and not self._any_key
-        node.tracked = node.rank <= 0 and not free
-        if node.tracked:
-            self._refresh_on([index], tracked=True)
+        if node.rank <= 0 and not free:
+            self._refresh_on([index], tracked=not node.watched)
 
     def reconnected(self, index: int) -> None:
         """Refresh the entry on node `index`, which may have lost the entry, or may grant now."""
@@ -201,7 +202,11 @@ class Place(Entry):
             return
         enough = self._outlook.enough
         node, served_by = self._outlook.nodes[index], self._context.fleet.nodes[index]
+        if node.answered and reply.rank < 2 <= node.rank:
+            # The waiter is one of the first two now, so it must refresh on all nodes.
+            self._refresh_soon()
         node.answered_at, node.rank = self._context.clock(), reply.rank
+        node.watched = reply.watched
         # No node sends messages to a member that begins with "-", see `member_of`.
         by_itself = self.member.startswith(b"-")
         node.notified = (
@@ -263,7 +268,7 @@ class Place(Entry):
                 # an attempt.
                 self._outlook.count_all()
             self._context.counters.wakeups_fallback += not self._outlook.notified
-            self.refresh()
+            self.refresh(everywhere=not self._outlook.is_far)
         else:
             self._plan()
 
@@ -277,6 +282,7 @@ class Place(Entry):
         answered, notified = self._outlook.enough
         if answered:
             every = REFRESH_EVERY + QUEUE_LIFE * ahead if notified else POLL_EVERY
+            every /= 1 + self._outlook.is_far
             self._refresh_at = context.clock() + every * (1.0 + context.draw()) / 2
         else:
             self._refresh_at = context.clock() + context.options.node_timeout

@@ -28,8 +28,8 @@ __all__ = ["KEPT_FOR", "QUEUE_LIFE", "Entry", "leaving"]
 
 QUEUE_LIFE = 20.0
 """Seconds until a queue expires, counted from the latest refresh by the head of the queue. After a
-refresh by another waiter, the queue lives twice as long as that waiter's longest refresh
-interval."""
+refresh by another waiter, the queue lives `2 * QUEUE_LIFE` longer for each waiter ahead. So the
+second waiter alone keeps the queue alive, too. At most 15 waiters count."""
 
 KEPT_FOR = 2.0
 """Seconds for which the free keys of a lock are reserved for a waiter, while another key of this

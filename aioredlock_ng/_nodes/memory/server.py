@@ -201,11 +201,13 @@ class MemoryServer(ReadingServer):
         for key, label_key in zip(command.keys[:n], command.keys[n:], strict=False):
             if key in ours or (self.get(label_key) or b"").startswith(as_bytes(token)[:16] + b" "):
                 self.delete(label_key, by)
-        offered = [key for key in ours if self.queues.offer(Writing(self, by), key)]
+        # A missing key is offered, too, but does not count in the reply.
+        free = [key for key in command.keys[:n] if self.get(key) in (None, token)]
+        offered = [key for key in free if self.queues.offer(Writing(self, by), key)]
         for key in ours:
             if key not in offered:
                 self.delete(key, by)
-        if n == 1 and offered:
+        if n == 1 and offered and ours:
             return [1, self.queues.highest(offered[0], self.get(offered[0]))]
         return len(ours)
 
@@ -220,6 +222,9 @@ class MemoryServer(ReadingServer):
             if label:
                 self.set(owner_key(key), label, kept / 1000, by)
             self.queues.notify_waiters(Writing(self, by), key)
+        for key in command.keys:
+            if self.get(key) is None:
+                self.queues.offer(Writing(self, by), key)
         return len(ours)
 
     def _inspect(self, command: Command, by: Connection) -> Raw | Refusal:

@@ -13,7 +13,8 @@
 --          array in which answers to releases and acquires alternate. The array ends before the
 --          first call that failed, and is empty if the node is not trusted. The caller then repeats
 --          the calls without an answer, one by one.
--- A key with a queue is offered to the first waiter, and the acquire is refused.
+-- A key with a queue is offered to the first waiter, and the acquire is refused. A missing key is
+-- offered, too, as by release.lua.
 local shared, expected = tonumber(ARGV[1]), ARGV[2]
 local n, width = #KEYS - shared, shared > 0 and 5 or 3
 local answers, handed, offered = {}, 0, nil
@@ -46,6 +47,7 @@ for i = 1, n do
     end
     if not taken.ok then return answers end
   else
+    if not holder and offered then offered(key) end
     taken = redis.pcall('SET', key, ARGV[at + 1], 'NX', 'PX', ARGV[at + 2])
   end
   answers[2 * i - 1] = ours and 1 or 0

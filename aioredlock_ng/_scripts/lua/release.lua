@@ -3,7 +3,8 @@
 -- ARGV[1]  token
 -- ARGV[2]  with labels: how many keys the lock has
 -- Returns  how many of the lock's keys were freed. A key with a queue is offered to the first
---          waiter; any other key is deleted.
+--          waiter; any other key is deleted. A missing key with a queue is offered, too, because
+--          the first waiter relies on the holder to notice that the key was deleted; see stand.lua.
 --          {1, ticket} if the lock's only key was offered. No waiter for the key has a higher
 --          ticket. With this ticket, the process that releases can enter the queue without an
 --          attempt.
@@ -30,12 +31,17 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
     if not offered then redis.call('DEL', KEYS[i]) end
     freed = freed + 1
     if n < #KEYS then redis.call('DEL', KEYS[n + i]) end
-  elseif n < #KEYS then
-    -- The next holder of the key may have written its own label already. That label must stay.
-    local label = redis.pcall('GET', KEYS[n + i])
-    local own = string.sub(ARGV[1], 1, 16) .. ' '
-    if type(label) == 'string' and string.find(label, own, 1, true) == 1 then
-      redis.call('DEL', KEYS[n + i])
+  else
+    -- MGET returns nothing for a key of readers, so EXISTS decides. The user may have no right to
+    -- EXISTS, which only queues need.
+    if not holder and ask('EXISTS', KEYS[i]) == 0 then offer(KEYS[i]) end
+    if n < #KEYS then
+      -- The next holder of the key may have written its own label already. That label must stay.
+      local label = redis.pcall('GET', KEYS[n + i])
+      local own = string.sub(ARGV[1], 1, 16) .. ' '
+      if type(label) == 'string' and string.find(label, own, 1, true) == 1 then
+        redis.call('DEL', KEYS[n + i])
+      end
     end
   end
 end

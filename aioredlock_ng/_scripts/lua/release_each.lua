@@ -18,6 +18,8 @@ for i, key in ipairs(KEYS) do
   local holder, answer = redis.pcall('GET', key), 0
   if holder == ARGV[i] then
     answer = offered and offered(key) or redis.pcall('DEL', key)
+  elseif not holder then
+    if offered then offered(key) end
   elseif type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
     return answers
   end

@@ -4,12 +4,13 @@
 -- ARGV[2]  milliseconds for which the keys stay taken from now on
 -- ARGV[3]  label of the lease; '' for none
 -- Returns  how many keys held the token. Each of these keys now has the value
---          'aioredlock_ng:over:<token>', which is not a token. The keys are offered to no waiter.
+--          'aioredlock_ng:over:<token>', which is not a token. These keys are offered to no waiter.
 --          The first waiters are notified, because the keys may expire earlier than these waiters
---          expect.
+--          expect. A missing key is offered, as by release.lua.
 -- A call that arrives late must not prolong the life of a key, so a shorter remaining ttl is kept.
 -- The reason for MGET instead of GET is given in extend.lua.
 -- part: queue
+-- part: offers
 -- part: members
 -- part: first
 -- part: second
@@ -29,6 +30,8 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS))) do
     notify_first(READERS_QUEUE .. KEYS[i], KEYS[i], 0)
     local shared, slot = slots_of(KEYS[i])
     if shared then notify_first(shared, KEYS[i], slot) end
+  elseif not holder and ask('EXISTS', KEYS[i]) == 0 then
+    offer(KEYS[i])
   end
 end
 return kept

@@ -13,6 +13,8 @@
 --          -1 unknown. `place` is the number of the key for which the waiter queues, from 1. `rank`
 --          is the number of waiters before this one; -1 if this waiter could not be put in the
 --          queue.
+--          {left, place, 0, 1} for the first waiter if the label of the holder exists. The holder
+--          then watches the key itself, and its release offers a deleted key to this waiter.
 -- part: names
 local claim, life = ARGV[1], ARGV[2]
 local ticket, member = string.match(claim, '^(%d+):(.+)$')
@@ -84,6 +86,14 @@ if rank == 0 and not offered and redis.pcall('ZRANGE', QUEUE .. key, 1, 1)[1] th
 end
 local left = redis.call('PTTL', key)
 if left < 0 or (rank > 1 and not offered) then return {-1, place, rank} end
+if rank == 0 and not offered and type(value) == 'string' then
+  -- A holder writes its label when it begins to watch its keys. A label begins with a part of the
+  -- holder's token.
+  local label, begin = redis.pcall('GET', OWNER .. key), string.sub(value, 1, 16) .. ' '
+  if type(label) == 'string' and string.find(label, begin, 1, true) == 1 then
+    return {left, place, 0, 1}
+  end
+end
 -- If the first waiter and the holder die together, the second waiter comes one grace later. After
 -- an offer, the member with the offer and the members behind it may be gone. So each member
 -- refreshes 20 ms later than the member before it, because most locks are released within 20 ms.
