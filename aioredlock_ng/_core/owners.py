@@ -13,6 +13,7 @@ __all__ = [
     "MAX_LABEL",
     "checked_label",
     "checked_owner",
+    "is_label_of",
     "label_life",
     "owner_key",
     "pack_owner",
@@ -52,6 +53,11 @@ def pack_owner(token: bytes, fence: int | None, since_ms: int, label: str) -> by
         since_ms,
         label.encode("utf-8", "backslashreplace")[:MAX_LABEL],
     )
+
+
+def is_label_of(value: bytes, token: bytes) -> bool:
+    """Return True if the stored value of a label belongs to this token."""
+    return value.startswith(token[:_PREFIX] + b" ")
 
 
 def read_owner(value: bytes, token: str) -> Owner | None:

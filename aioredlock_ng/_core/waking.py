@@ -219,7 +219,7 @@ class Outlook:
             recent: An answer is recent if it came after this instant.
             can_track: For each node, True if it reports changes of keys.
             everywhere: False to choose only one node, each in turn. The earlier answers stay. A
-                node without an answer may be down, so it has no turn.
+                node without an answer may be down, so it is left out.
 
         Returns:
             The indexes of the nodes that only answer, and of the nodes that also track the key.

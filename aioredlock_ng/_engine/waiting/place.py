@@ -104,7 +104,7 @@ class Place(Entry):
         self.refresh()
 
     def refresh(self, *, everywhere: bool = True) -> None:
-        """Confirm the entry on all nodes, or on the next one. A node that lost it adds it again.
+        """Confirm the entry on all nodes, or on the next one. A node without the entry adds it.
 
         If the line is the head, a quorum of nodes also tracks the key from then on. If a node
         already tracks the key and its latest answer is recent, the node gets no request.

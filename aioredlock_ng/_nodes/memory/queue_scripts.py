@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.owners import is_label_of, owner_key
 from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
@@ -83,7 +83,7 @@ class StandingServer(Keyspace):
         if left < 0 or (rank > 1 and not value.startswith(OFFER)):
             return [-1, place + 1, rank]
         label = self.get(owner_key(key)) or b""
-        if rank == 0 and not value.startswith(OFFER) and label.startswith(value[:16] + b" "):
+        if rank == 0 and not value.startswith(OFFER) and is_label_of(label, value):
             return [left, place + 1, 0, 1]
         grace = grace_of(member)
         step = min(grace, _STEP) if value.startswith(OFFER) else grace

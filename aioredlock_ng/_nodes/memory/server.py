@@ -9,7 +9,7 @@ from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.marker import Trust
 from aioredlock_ng._core.over import over_mark
-from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.owners import is_label_of, owner_key
 from aioredlock_ng._core.queue_formats import OFFER, is_offer
 from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._core.votes import Refusal
@@ -199,7 +199,7 @@ class MemoryServer(ReadingServer):
         n = int(command.args[1]) if len(command.args) > 1 else len(command.keys)
         ours = [key for key in command.keys[:n] if self.get(key) == token]
         for key, label_key in zip(command.keys[:n], command.keys[n:], strict=False):
-            if key in ours or (self.get(label_key) or b"").startswith(as_bytes(token)[:16] + b" "):
+            if key in ours or is_label_of(self.get(label_key) or b"", as_bytes(token)):
                 self.delete(label_key, by)
         # A missing key is offered, too, but does not count in the reply.
         free = [key for key in command.keys[:n] if self.get(key) in (None, token)]
