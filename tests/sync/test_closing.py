@@ -23,6 +23,7 @@ from aioredlock_ng._threaded.lease_proxy import ThreadedLease
 from aioredlock_ng._threaded.process import PerProcess
 from aioredlock_ng.events import LeaseLost, LeaseReleased
 from aioredlock_ng.sync import Lease, Redlock
+from tests.sync.interrupted import Interrupted
 from tests.sync.test_interrupts import engine_threads
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
 from tests.sync.test_threads import dying, in_child
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
     from aioredlock_ng._threaded.engine_thread import EngineThread
     from aioredlock_ng.events import Event
     from tests.support.node_set import NodeSet
-
-
-class Interrupted(BaseException):
-    """Raised as if by a signal handler."""
 
 
 def thread_of(redlock: Redlock) -> EngineThread:

@@ -30,9 +30,10 @@ from aioredlock_ng._threaded import engine_thread
 from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng.events import SteppingDown, TermBegan, TermEnded, TermOutlived
 from aioredlock_ng.sync import Election, Lease, Redlock
+from tests.sync.interrupted import Interrupted
 from tests.sync.test_interrupts import interrupts as interrupts_at_each_line
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
-from tests.sync.test_threads import Interrupted, in_child, interrupt_after, interrupts
+from tests.sync.test_threads import in_child, interrupt_after, interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,6 +16,7 @@ import pytest
 import aioredlock_ng
 from aioredlock_ng import RedlockClosed
 from aioredlock_ng.sync import Lock, Redlock
+from tests.sync.interrupted import Interrupted
 from tests.sync.test_locks import keys_of, wait_until
 
 if TYPE_CHECKING:
@@ -46,10 +47,6 @@ def leaves_a_with(frame: FrameType) -> bool:
                 offsets[instruction.positions.lineno or 0] = instruction.offset
         _ENTERED[code] = offsets
     return frame.f_lasti > _ENTERED[code].get(frame.f_lineno, frame.f_lasti)
-
-
-class Interrupted(Exception):
-    """Raised as if by a signal handler."""
 
 
 class Interrupt:

@@ -18,14 +18,11 @@ from aioredlock_ng._threaded import engine_thread as thread_module
 from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng.sync import Lease, Redlock
 from aioredlock_ng.sync import _lock as lock_module
+from tests.sync.interrupted import Interrupted
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
 
 if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
-
-
-class Interrupted(Exception):
-    """Raised by a signal handler."""
 
 
 def interrupt_after(seconds: float) -> threading.Timer:

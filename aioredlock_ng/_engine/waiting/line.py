@@ -96,6 +96,8 @@ class Line(Generic[_H]):
         shared: True if the tasks want to read. One grant may serve all of them.
         shared_until: Instant until which readers share the grants that this process has. After this
             instant, the readers ask the nodes, because a writer may wait.
+        writer_on: One bit for each node that has reported a waiting writer since the latest grant
+            to readers.
         number: A unique number, which is part of the line's name in the queues.
         contender: The task that asks the nodes or stands in their queues.
         unreachable: True if the latest contender gave up without having reached a quorum.
@@ -127,6 +129,7 @@ class Line(Generic[_H]):
         "taken",
         "trip",
         "unreachable",
+        "writer_on",
     )
 
     def __init__(
@@ -143,6 +146,7 @@ class Line(Generic[_H]):
         self.slots = slots
         self.shared = shared
         self.shared_until = 0.0
+        self.writer_on = 0
         self.number = number
         self.contender: Contender[_H] | None = None
         self.unreachable = False

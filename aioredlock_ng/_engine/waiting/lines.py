@@ -70,8 +70,11 @@ class Lines(PassingOn):
             if line.place is not None:
                 self._leave_place(line)
             line.contender = contender
-            if line.released is not None and self._queue_shown(line):
-                # A quorum has just answered, so the task can reach a quorum.
+            if (line.holders and self._writer_waits(line)) or (
+                line.released is not None and self._queue_shown(line)
+            ):
+                # An attempt would be refused. A quorum has just sent a message or an answer, so the
+                # task can reach a quorum.
                 contender.unreachable = False
                 self._place_of(line).stand()
                 return False
@@ -97,7 +100,7 @@ class Lines(PassingOn):
         lease.run_until = now + length_of_run(now - lease.started, slots)
         if line.shared:
             # The nodes have just shown that no writer waits, so older grants may be shared too.
-            line.shared_until = lease.run_until
+            line.shared_until, line.writer_on = lease.run_until, 0
             lease.read_grant = ReadGrant(lease)
         if line.contender is contender:
             line.contender = None

@@ -56,8 +56,16 @@ class StandingLines(LineIndex):
         """
         message = message_of(payload)
         if message is not None and message.member == self._manager:
-            readers = self._stop_sharing(message.key)
-            return readers if message.left is not None else []
+            line = self._lines.get((message.key, 0))
+            if line is None:
+                return []
+            if message.left is not None:
+                line.shared_until = 0.0
+                return list(line.holders)
+            line.writer_on |= 1 << index
+            if self._writer_waits(line):
+                line.shared_until = 0.0
+            return []
         if message is None or not message.member.startswith(self._manager + b":"):
             return []
         line = self._standing.get(message.member)
@@ -70,13 +78,12 @@ class StandingLines(LineIndex):
             self._context.fleet.nodes[index].ask(errand, index)
         return []
 
-    def _stop_sharing(self, key: bytes) -> list[LeaseRecord]:
-        """Stop sharing grants of the key with new readers. Return the read leases of the key."""
-        line = self._lines.get((key, 0))
-        if line is None:
-            return []
-        line.shared_until = 0.0
-        return list(line.holders)
+    def _writer_waits(self, line: Line[LeaseRecord]) -> bool:
+        """Return True if a quorum has reported a waiting writer since the latest grant.
+
+        The nodes then refuse all new readers.
+        """
+        return line.writer_on.bit_count() >= self._context.quorum
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Process a node's report of changed keys. If `keys` is None, any key may have changed."""

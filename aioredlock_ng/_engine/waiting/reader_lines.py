@@ -49,6 +49,7 @@ class ReaderLines(SlotLines):
         key, keys = lease.spec.line, lease.spec.keys
         line = self._lines.get(key) or self._add_line(key, keys, lease.spec)
         self.freed(lease)
+        line.writer_on = 0
         lease.line, lease.covered = line, False
         lease.read_grant = ReadGrant(lease)
         line.holders[lease] = None

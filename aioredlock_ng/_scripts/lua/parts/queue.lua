@@ -17,8 +17,8 @@
 --          in the queue. The time is then the number without its sign.
 --          '0:<ticket> <member> <key>' offers a slot of a semaphore. The ticket is the highest one
 --          of all waiters for the semaphore, including waiters with an offer.
---          '-1 <manager> <key>' notifies a process with read leases that a writer waits. From then
---          on the process does not share its read grants.
+--          '-1 <manager> <key>' notifies a process with read leases that a writer waits. After the
+--          messages of a quorum, the process does not share its read grants.
 --          '0 <manager> <key>' notifies a process that its read leases were ended by force.
 -- The queue is a sorted set, in which the ticket of a member is its score. The set has a key of its
 -- own, which expires. Calls about queues use pcall, because an error must not end a script that has

@@ -1,0 +1,143 @@
+"""A process that reads queues without an attempt once a quorum has reported a waiting writer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import AcquireTimeout, LockHeld
+from tests.support.rig import WAY
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Lease
+    from aioredlock_ng.rwlock import RWLock
+    from tests.support.rig import Process, Rig
+
+pytestmark = pytest.mark.virtual_time
+
+NAME = "catalog"
+
+
+def rwlock(process: Process, **options: Any) -> RWLock:
+    return process.redlock.rwlock(NAME, **options)
+
+
+def reading(process: Process, **options: Any) -> asyncio.Task[Lease]:
+    return asyncio.create_task(rwlock(process, **options).read().acquire())
+
+
+async def read_while_a_writer_waits(rig: Rig) -> tuple[Process, Lease, asyncio.Task[Lease]]:
+    """Return a process that reads, its lease, and the task of a writer in another process."""
+    reader, other = await rig.process(), await rig.process()
+    lease = await rwlock(reader).read().acquire()
+    writer = asyncio.create_task(rwlock(other).write().acquire())
+    # The writer's attempt and its entry take a round trip each, and the message takes one way.
+    await asyncio.sleep(6 * WAY)
+    return reader, lease, writer
+
+
+def count(asked: list[Any], script: str) -> int:
+    return sum(command.script.name == script for command in asked)
+
+
+async def test_a_reader_behind_a_reported_writer_makes_one_attempt_after_the_writer(
+    rig: Rig,
+) -> None:
+    reader, early, writer = await read_while_a_writer_waits(rig)
+    asked = reader.questions()
+    late = reading(reader)
+    await asyncio.sleep(0.5)
+    assert count(asked, "acquire_read") == 0
+    assert count(asked, "stand_read") >= 3
+    await early.release()
+    written = await writer
+    assert not late.done()
+    await written.release()
+    lease = await late
+    assert lease.fence is not None
+    assert written.fence is not None
+    assert lease.fence >= written.fence
+    assert count(asked, "acquire_read") == 3
+    await lease.release()
+    assert rig.clean
+
+
+async def test_only_a_quorum_of_reports_stops_the_sharing(rig: Rig) -> None:
+    reader = await rig.process()
+    early = await rwlock(reader).read().acquire()
+    engine = reader.redlock.engine()
+    report = b"-1 %b %b" % (engine.context.manager, NAME.encode())
+    for _ in range(3):
+        engine.lines.notified(0, report)
+    shared = await rwlock(reader).read().acquire()
+    assert shared.token == early.token
+    engine.lines.notified(1, report)
+    late = await rwlock(reader).read().acquire()
+    assert late.token != early.token
+    for lease in (early, shared, late):
+        await lease.release()
+    assert rig.clean
+
+
+async def test_a_call_that_does_not_wait_makes_an_attempt_in_any_case(rig: Rig) -> None:
+    reader, early, writer = await read_while_a_writer_waits(rig)
+    asked = reader.questions()
+    with pytest.raises(LockHeld):
+        await rwlock(reader, blocking_timeout=0).read().acquire()
+    assert count(asked, "acquire_read") == 3
+    await early.release()
+    await (await writer).release()
+
+
+async def test_the_next_reader_gets_in_at_once_when_the_writer_has_given_up(rig: Rig) -> None:
+    reader, early, writer = await read_while_a_writer_waits(rig)
+    writer.cancel()
+    await asyncio.wait([writer])
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(6 * WAY):
+        late = await rwlock(reader).read().acquire()
+    asked = reader.questions()
+    # The new grant is shared again.
+    more = await rwlock(reader).read().acquire()
+    assert more.token == late.token
+    assert not asked
+    for lease in (early, late, more):
+        await lease.release()
+    assert rig.clean
+
+
+async def test_a_wait_without_an_attempt_times_out_as_any_other_wait(rig: Rig) -> None:
+    reader, early, writer = await read_while_a_writer_waits(rig)
+    with pytest.raises(AcquireTimeout, match=r"still held by .* after 1 s"):
+        await rwlock(reader, blocking_timeout=1.0).read().acquire()
+    await early.release()
+    await (await writer).release()
+    assert rig.clean
+
+
+async def test_without_a_lease_of_its_own_a_process_makes_an_attempt(rig: Rig) -> None:
+    reader, early, writer = await read_while_a_writer_waits(rig)
+    await early.release()
+    await (await writer).release()
+    await asyncio.sleep(0.1)
+    asked = reader.questions()
+    lease = await rwlock(reader).read().acquire()
+    assert count(asked, "acquire_read") == 3
+    assert not count(asked, "stand_read")
+    await lease.release()
+
+
+@pytest.mark.parametrize("after", [0.0, WAY, 2 * WAY, 3 * WAY, 0.5])
+async def test_a_cancelled_reader_leaves_the_queue(rig: Rig, after: float) -> None:
+    reader, early, writer = await read_while_a_writer_waits(rig)
+    late = reading(reader)
+    await asyncio.sleep(after)
+    late.cancel()
+    await asyncio.wait([late])
+    assert late.cancelled()
+    await early.release()
+    await (await writer).release()
+    await asyncio.sleep(0.5)
+    assert rig.clean
