@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.keys import slot_key
 from aioredlock_ng._core.marker import process_name, read_marker
-from aioredlock_ng._core.over import over_mark
+from aioredlock_ng._core.over_mark import over_mark
 from aioredlock_ng._core.queue_formats import QUEUE_KEYS, SLOT_QUEUE_KEYS, claim_of, member_of
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS
 from aioredlock_ng._core.refusals import KEYS, harmless, missing_right

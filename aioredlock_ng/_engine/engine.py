@@ -10,9 +10,9 @@ import anyio
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.replies import GRANTED
 from aioredlock_ng._core.votes import AcquireError, acquire_vote
-from aioredlock_ng._engine.acting import acting_name
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._engine.attempt.round import Round
+from aioredlock_ng._engine.caller import calling_task_name
 from aioredlock_ng._engine.keeping.extender import CLOSED
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.parts import Parts
@@ -157,7 +157,7 @@ class Engine(Parts):
         """Report that the caller has its lease. The caller of `acquire` must call this method."""
         labels = self.context.labels
         if labels is not None and labels.by_task:
-            lease.taken_by = acting_name()
+            lease.taken_by = calling_task_name()
         was_over = lease.phase is not Phase.HELD
         lease.taken = True
         if (report := self.context.report) is not None:

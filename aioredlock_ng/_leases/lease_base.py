@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.replies import Released, released
 from aioredlock_ng._core.votes import may_have_set
-from aioredlock_ng._engine.acting import acting_task, threads
+from aioredlock_ng._engine.caller import calling_task, threads
 from aioredlock_ng._leases.loss_points import reached
 from aioredlock_ng._outlasting import outlast_cancellation
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 
-__all__ = ["CLOSED_AMID", "Held", "acting_inside_of", "until_decided"]
+__all__ = ["CLOSED_AMID", "Held", "thread_inside", "until_decided"]
 
 R = TypeVar("R")
 
@@ -196,7 +196,7 @@ class Held:
         task waits here, it is not cancelled, because its call raises `LockLost`.
         """
         record = self._record
-        if by_body := record.task is not None and record.task is acting_task():
+        if by_body := record.task is not None and record.task is calling_task():
             record.asking = record.task
         try:
             return await renewal
@@ -271,7 +271,7 @@ class Held:
 
 
 @contextmanager
-def acting_inside_of(leases: Iterable[Held]) -> Iterator[None]:
+def thread_inside(leases: Iterable[Held]) -> Iterator[None]:
     """Let the current task act for a thread that is inside the `with` blocks of these leases."""
     task = asyncio.current_task()
     assert task is not None

@@ -27,7 +27,7 @@ from redis.backoff import NoBackoff
 
 from aioredlock_ng._core.redaction import Redaction
 from aioredlock_ng._core.refusals import harmless
-from aioredlock_ng._nodes.given import (
+from aioredlock_ng._nodes.node_settings import (
     address_of,
     has_unknown_secrets,
     plain,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.inspection import not_a_lock, seconds_left
 from aioredlock_ng._core.keys import as_text
-from aioredlock_ng._core.over import without_mark
+from aioredlock_ng._core.over_mark import without_mark
 from aioredlock_ng._core.queue_formats import is_offer, seconds_until
 from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._core.replies import (

@@ -7,7 +7,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from aioredlock_ng._engine.acting import callers
+from aioredlock_ng._engine.caller import callers
 from aioredlock_ng.errors import RedlockClosed
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._engine.acting import acting_task
+from aioredlock_ng._engine.caller import calling_task
 from aioredlock_ng._engine.keeping.extender import CLOSED, UNKEPT
 from aioredlock_ng._engine.keeping.reasons import UNRENEWED
 from aioredlock_ng._leases.lease_base import CLOSED_AMID
@@ -238,7 +238,7 @@ class ThreadedLease(Lease):
     def _report_loss(self) -> None:
         """Report a loss to the body. The engine's loop runs this method."""
         # A body that finds the loss itself, by a call of a method, gets an exception instead.
-        if self._home is not None and self._body is not acting_task():
+        if self._home is not None and self._body is not calling_task():
             with suppress(RuntimeError):
                 self._home.post(self._notify_body)
 

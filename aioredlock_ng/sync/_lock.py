@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aioredlock_ng._leases.lease_base import acting_inside_of
+from aioredlock_ng._leases.lease_base import thread_inside
 from aioredlock_ng.errors import LockLost, RedlockError
 from aioredlock_ng.sync._lease import Entry, Lease
 from aioredlock_ng.usage import call_of, unsupported
@@ -218,7 +218,7 @@ class Lock:
         inside = [entry.lease.granted for entry in self._manager.inside]
 
         async def acquire() -> Lease | None:
-            with acting_inside_of(inside) if inside else nullcontext():
+            with thread_inside(inside) if inside else nullcontext():
                 granted = await ask(lock)
             if granted is None:
                 return None

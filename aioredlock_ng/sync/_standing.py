@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aioredlock_ng
 from aioredlock_ng._election.candidacy import is_of
-from aioredlock_ng._leases.lease_base import acting_inside_of
+from aioredlock_ng._leases.lease_base import thread_inside
 from aioredlock_ng.errors import RedlockClosed, RedlockError
 from aioredlock_ng.sync._lock import start_on_lost
 from aioredlock_ng.sync._term_lease import TermLease
@@ -226,7 +226,7 @@ class Stand:
         return await self._next()
 
     async def _stand(self, election: aioredlock_ng.Election) -> object:
-        with acting_inside_of(self._inside) if self._inside else nullcontext():
+        with thread_inside(self._inside) if self._inside else nullcontext():
             return await self._campaign(election, self._lead)
 
     async def _next(self) -> TermLease | Over:

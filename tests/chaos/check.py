@@ -138,9 +138,9 @@ def _rows(
     yield f"**acquired while a majority was well** ({well})", f"{share:.7g} %"
     yield "leases lost needlessly while a majority was well", broken("lost needlessly")
     for label, values in (
-        ("leases 0.15 s old or more", judgement.told),
-        ("younger leases", judgement.told_young),
-        ("leases to read", judgement.told_readers),
+        ("leases 0.15 s old or more", judgement.notices),
+        ("younger leases", judgement.notices_young),
+        ("leases to read", judgement.notices_readers),
     ):
         p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
         if p50 is not None and p99 is not None:
@@ -169,7 +169,7 @@ def _notes(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Ite
         yield "* The inspections for keys left behind took place while no client worked."
     if record.looks:
         yield "* The inspections for keys that live too long took place while clients worked."
-    if judgement.told or judgement.told_young or judgement.told_readers:
+    if judgement.notices or judgement.notices_young or judgement.notices_readers:
         yield (
             "* The time to the notice begins with the deletion of the keys. "
             "Its three figures are p50, p99 and the longest."

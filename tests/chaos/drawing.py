@@ -81,11 +81,11 @@ def main(source: Path, out: Path) -> None:
 
 def _title(data: dict[str, Any]) -> str:
     fenced = ", where fences are checked" if data["kind"] == "ours" else ""
-    told = (
+    counts = (
         f"{_NAMES[data['kind']]}: two holders at once: {data['overlaps']};"
         f" updates lost{fenced}: {data['lost_updates']}"
     )
-    return f"{told} ({data['acquired']:,} acquisitions in {data['run']:.0f} s)"
+    return f"{counts} ({data['acquired']:,} acquisitions in {data['run']:.0f} s)"
 
 
 def _draw_node(axes: Any, row: float, node: dict[str, Any], begin: float, end: float) -> None:
@@ -271,7 +271,7 @@ def _legend(data: dict[str, Any], used: set[str]) -> list[Any]:
             color="black",
             linestyle="",
             markersize=7,
-            label="lease lost, holder told",
+            label="lease lost, holder notified",
         )
     )
     handles.append(

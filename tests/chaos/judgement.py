@@ -38,10 +38,10 @@ class Judgement:
     Attributes:
         violations: Promises that were broken.
         beyond: Events that break no promise, with the reason as part of the kind.
-        told: Nanoseconds from the deletion of a lock's keys to the notice of its holder, for leases
-            that are watched.
-        told_young: The same for leases that are too young to be watched.
-        told_readers: The same for readers, which are notified by their next renewal.
+        notices: Nanoseconds from the deletion of a lock's keys to the notice of its holder, for
+            leases that are watched.
+        notices_young: The same for leases that are too young to be watched.
+        notices_readers: The same for readers, which are notified by their next renewal.
         ended_first: Holders that released the lock, or were killed, before the notice.
         asked_well: Acquisitions that began and ended while a majority was well.
         got_well: Number of these acquisitions that got the lock.
@@ -60,9 +60,9 @@ class Judgement:
 
     violations: list[Finding] = field(default_factory=list)
     beyond: list[Finding] = field(default_factory=list)
-    told: list[int] = field(default_factory=list)
-    told_young: list[int] = field(default_factory=list)
-    told_readers: list[int] = field(default_factory=list)
+    notices: list[int] = field(default_factory=list)
+    notices_young: list[int] = field(default_factory=list)
+    notices_readers: list[int] = field(default_factory=list)
     ended_first: int = 0
     asked_well: int = 0
     got_well: int = 0

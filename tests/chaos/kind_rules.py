@@ -7,7 +7,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from aioredlock_ng._core.over import OVER
+from aioredlock_ng._core.over_mark import OVER
 
 from .history import NANO
 from .judgement import Finding

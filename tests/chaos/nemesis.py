@@ -8,7 +8,7 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from aioredlock_ng._core.over import OVER, without_mark
+from aioredlock_ng._core.over_mark import OVER, without_mark
 from aioredlock_ng._core.owners import label_life
 
 from .plan import LOOK

@@ -207,10 +207,9 @@ class Nodes:
         The key of readers goes with its last entry.
 
         Returns:
-            The instant just before the first was told, that at which so many were known to have
-            deleted it that no majority
-            is left (if never, the first one), and how many keys each node deleted; none for those
-            that went away.
+            The instant just before the first node got the command. The instant at which so many
+            nodes had confirmed the deletion that no majority is left; if there was none, the first
+            instant again. The number of keys that each node deleted; None for nodes that went away.
         """
         word = _packed("EVAL", _DELETE, "1", name, token)
         addresses = self.addresses

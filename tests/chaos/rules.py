@@ -40,7 +40,7 @@ name.
 """
 
 IDLE: Final = 0.05
-"""Share of that time for which the name may have been free, all told: between its holders, on its
+"""Share of that time for which the name may have been free in total: between its holders, on its
 way to the next.
 """
 
@@ -68,7 +68,7 @@ A client yields to its event loop every 0.15 s. With
 `thread=True` the notice passes two event loops, and each may be late as often again."""
 
 NEXT_RENEWAL: Final = 1 / 3
-"""Share of the ttl after which a lease is renewed, and finds what nobody told it of."""
+"""Share of the ttl after which a lease is renewed, and finds what no message reported."""
 
 ASKED: Final = NANO // 10
 """Nanoseconds before a lease's begin in which a node must have been well to have been asked and to
@@ -106,8 +106,8 @@ def judge(record: Record) -> Judgement:
         _fences(judgement, name, of_name, deleted)
     judge_kinds(judgement, record, holds, deleted, unwell, machine)
     _lost_updates(judgement, record, deleted, holds)
-    _told(judgement, record, holds, unwell)
-    _told_by_deadline(judgement, record, machine)
+    _noticed(judgement, record, holds, unwell)
+    _noticed_by_deadline(judgement, record, machine)
     _success(judgement, record, unwell, machine, holds)
     _answers(judgement, record)
     _needless_losses(judgement, record, unwell, deleted)
@@ -335,7 +335,7 @@ def _late(
         )
 
 
-def _told(
+def _noticed(
     judgement: Judgement, record: Record, holds: dict[str, list[Hold]], unwell: Intervals
 ) -> None:
     """A holder is notified if its keys were deleted.
@@ -350,13 +350,13 @@ def _told(
         # Several readers may share a grant.
         for hold in [hold for hold in of_token if hold.shares(at)] or of_token[:1]:
             if hold.until > at:
-                _told_of(judgement, record, hold, delete, unwell)
-    if len(judgement.told) >= ENOUGH and (usual := median(judgement.told)) > USUAL:
-        words = f"half of {len(judgement.told)} holders only after {usual / 1e6:.0f} ms"
-        judgement.violations.append(Finding("told late", record.over, words))
+                _noticed_deletion(judgement, record, hold, delete, unwell)
+    if len(judgement.notices) >= ENOUGH and (usual := median(judgement.notices)) > USUAL:
+        words = f"half of {len(judgement.notices)} holders only after {usual / 1e6:.0f} ms"
+        judgement.violations.append(Finding("noticed late", record.over, words))
 
 
-def _told_of(
+def _noticed_deletion(
     judgement: Judgement, record: Record, hold: Hold, delete: dict[str, Any], unwell: Intervals
 ) -> None:
     """Judge when one holder was notified of one deletion.
@@ -380,7 +380,7 @@ def _told_of(
             and not unwell.touch(at, end)
             and not record.body_stood_still(hold.process, at, end)
         ):
-            judgement.violations.append(Finding("never told", at, f"{words} went on"))
+            judgement.violations.append(Finding("never noticed", at, f"{words} went on"))
         else:
             judgement.ended_first += 1
         return
@@ -390,27 +390,27 @@ def _told_of(
         judgement.beyond.append(Finding("keys deleted one by one, some set again", at, words))
     elif hold.shares(at):
         # No node reports changes of a key held by readers.
-        judgement.told_readers.append(hold.lost - at)
+        judgement.notices_readers.append(hold.lost - at)
         if hold.lost - at > renewed and not unwell.touch(at, hold.lost):
             judgement.violations.append(
-                Finding("told late", hold.lost, f"{words} after {(hold.lost - at) / 1e6:.0f} ms")
+                Finding("noticed late", hold.lost, f"{words} after {(hold.lost - at) / 1e6:.0f} ms")
             )
     else:
-        (judgement.told if at - hold.got >= WATCHED else judgement.told_young).append(
+        (judgement.notices if at - hold.got >= WATCHED else judgement.notices_young).append(
             hold.lost - at
         )
 
 
-def _told_by_deadline(judgement: Judgement, record: Record, machine: Intervals) -> None:
+def _noticed_by_deadline(judgement: Judgement, record: Record, machine: Intervals) -> None:
     """Every holder is notified at its deadline, whatever the nodes do."""
     for hold in record.holds:
-        told, over = hold.lost or hold.ended, max(hold.deadline, hold.got)
-        if told is None or told - over <= ON_TIME:
+        noticed, over = hold.lost or hold.ended, max(hold.deadline, hold.got)
+        if noticed is None or noticed - over <= ON_TIME:
             continue
-        still = record.body_stood_still(hold.process, over, told)
-        if not still and not machine.touch(over, told):
-            words = f"{', '.join(hold.names)}: {who(hold)}, {(told - over) / 1e6:.0f} ms late"
-            judgement.violations.append(Finding("told after its deadline", told, words))
+        still = record.body_stood_still(hold.process, over, noticed)
+        if not still and not machine.touch(over, noticed):
+            words = f"{', '.join(hold.names)}: {who(hold)}, {(noticed - over) / 1e6:.0f} ms late"
+            judgement.violations.append(Finding("noticed after its deadline", noticed, words))
 
 
 def _success(

@@ -106,7 +106,7 @@ class Story:
         a, s = self._at(at if asked is None else asked), self._at(at)
         self.nemesis(at, "delete", name=name, k=token, a=a, s=s, n=on, c=[1] * len(on), again=again)
 
-    def told(self) -> tuple[list[str], list[str]]:
+    def findings(self) -> tuple[list[str], list[str]]:
         """Kinds of violations, and kinds of what is not promised."""
         self.nemesis(10_000, "over")
         for name, lines in self._lines.items():

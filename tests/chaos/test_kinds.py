@@ -27,19 +27,19 @@ LEADS = {"c": "election", "how": "run"}
 def test_holders_of_different_slots_may_overlap(story: Story) -> None:
     story.hold("one", 10, 50, **slot(1), fence=7)
     story.hold("two", 20, 60, **slot(2), fence=5)
-    assert story.told() == ([], [])
+    assert story.findings() == ([], [])
 
 
 def test_two_holders_of_one_slot_are_an_overlap(story: Story) -> None:
     story.hold("one", 10, 50, **slot(1))
     story.hold("two", 20, 60, **slot(1))
-    assert story.told() == (["overlap"], [])
+    assert story.findings() == (["overlap"], [])
 
 
 def test_a_slot_and_the_lock_of_its_name_exclude_each_other(story: Story) -> None:
     story.hold("one", 10, 50, **slot(1))
     story.hold("two", 20, 60, name="a#1")
-    assert story.told() == (["overlap"], [])
+    assert story.findings() == (["overlap"], [])
 
 
 @pytest.mark.parametrize(("limit", "found"), [(2, ["too many holders"]), (3, [])])
@@ -50,25 +50,25 @@ def test_a_semaphore_has_no_more_holders_than_the_greatest_limit(
     story.hold("one", 11, 50, **slot(2))
     story.hold("two", 12, 60, **slot(3, limit))
     beyond = ["slot beyond the limit"] if limit < 3 else []
-    assert story.told() == ([*beyond, *found], [])
+    assert story.findings() == ([*beyond, *found], [])
 
 
 def test_a_holder_whose_keys_were_deleted_is_not_counted(story: Story) -> None:
     story.hold("one", 10, 520, **slot(1, 1), token="taken", lost=505)
     story.delete(500, "taken", name="a#1")
     story.hold("two", 502, 520, **slot(1, 1))
-    assert "too many holders" not in story.told()[0]
+    assert "too many holders" not in story.findings()[0]
 
 
 def test_a_slot_beyond_the_limit_of_its_holder_is_found(story: Story) -> None:
     story.hold("one", 10, 50, **slot(3, 2))
-    assert story.told() == (["slot beyond the limit"], [])
+    assert story.findings() == (["slot beyond the limit"], [])
 
 
 def test_a_fence_of_a_slot_that_does_not_rise_is_found(story: Story) -> None:
     story.hold("one", 10, 20, **slot(1), fence=7)
     story.hold("two", 30, 40, **slot(1), fence=7)
-    assert story.told() == (["fence"], [])
+    assert story.findings() == (["fence"], [])
 
 
 @pytest.mark.parametrize(("others", "found"), [(1, ["held by nobody"]), (2, [])])
@@ -89,7 +89,7 @@ def test_a_single_attempt_is_refused_only_if_all_slots_are_held(
         why="held",
         v="",
     )
-    assert story.told() == (found, [])
+    assert story.findings() == (found, [])
 
 
 @pytest.mark.parametrize(("second", "found"), [(True, []), (False, ["not acquired"])])
@@ -102,20 +102,20 @@ def test_a_waiter_of_a_semaphore_waits_in_vain_only_if_all_slots_stay_held(
             story.hold("two", got, got + 990, **slot(2))
     about: dict[str, Any] = {"n": ["a"], "c": "semaphore", "m": 2, "w": "with"}
     story.event("one", 3_100, "fail", a=BEGIN + 100 * MS, why="AcquireTimeout", v="hhh", **about)
-    assert story.told()[0] == found
+    assert story.findings()[0] == found
 
 
 def test_two_bodies_of_leaders_at_once_are_found(story: Story) -> None:
     story.fault(600, 6_000, 6_500, "hang", 0, 1)
     story.hold("one", 10, 1_700, **LEADS, deadline=1_500, lost=1_690)
     story.hold("two", 1_600, 1_650, **LEADS)
-    assert story.told()[0] == ["two leaders work"]
+    assert story.findings()[0] == ["two leaders work"]
 
 
 def test_a_leader_whose_body_ended_in_time_is_followed_by_the_next(story: Story) -> None:
     story.hold("one", 10, 1_000, **LEADS, deadline=1_500)
     story.hold("two", 1_001, 1_650, **LEADS)
-    assert story.told() == ([], [])
+    assert story.findings() == ([], [])
 
 
 def test_a_leader_that_stood_still_may_work_beside_the_next(story: Story) -> None:
@@ -123,8 +123,8 @@ def test_a_leader_that_stood_still_may_work_beside_the_next(story: Story) -> Non
     story.nemesis(1_690, "cont", p="one")
     story.hold("one", 10, 1_700, **LEADS, deadline=1_500, lost=1_695)
     story.hold("two", 1_600, 1_650, **LEADS)
-    assert story.told()[0] == []
-    assert "two leaders work, the first one stood still" in story.told()[1]
+    assert story.findings()[0] == []
+    assert "two leaders work, the first one stood still" in story.findings()[1]
 
 
 @pytest.mark.parametrize(("since", "found"), [(90, False), (110, True)])
@@ -134,13 +134,13 @@ def test_a_grant_that_was_recorded_late_is_judged_by_its_attempt(
     story.hold("two", 105, 300, since=100, fence=9)
     story.hold("one", 200, 260, since=since, lost=250, token="taken", fence=7)
     story.delete(103, "taken")
-    assert ("overlap" in story.told()[0]) is found
-    assert "fence" not in story.told()[0]
+    assert ("overlap" in story.findings()[0]) is found
+    assert "fence" not in story.findings()[0]
 
 
 def test_a_term_that_ends_without_need_is_found(story: Story) -> None:
     story.hold("one", 10, 1_000, **LEADS, o="stepped down")
-    assert story.told() == (["lost needlessly"], [])
+    assert story.findings() == (["lost needlessly"], [])
 
 
 @pytest.mark.parametrize(("got", "found"), [(509, []), (508, ["granted before min_hold ended"])])
@@ -152,7 +152,7 @@ def test_nothing_is_granted_before_a_min_hold_has_ended(
     if killed:
         story.nemesis(20, "kill", p="one")
     story.hold("two", got, 600)
-    assert story.told() == (found, [])
+    assert story.findings() == (found, [])
 
 
 def test_a_min_hold_ends_with_the_deletion_of_its_keys(story: Story) -> None:
@@ -160,7 +160,7 @@ def test_a_min_hold_ends_with_the_deletion_of_its_keys(story: Story) -> None:
     story.delete(100, "taken")
     story.hold("two", 130, 140)
     kinds = ["granted before min_hold ended, its keys were deleted", "lost: its keys were deleted"]
-    assert story.told() == ([], kinds)
+    assert story.findings() == ([], kinds)
 
 
 def test_a_lease_that_was_over_before_a_min_hold_began_is_not_granted_in_it(story: Story) -> None:
@@ -168,13 +168,13 @@ def test_a_lease_that_was_over_before_a_min_hold_began_is_not_granted_in_it(stor
     story.nemesis(2_050, "cont", p="two")
     story.hold("two", 2_100, 2_110, since=10, asked=9, deadline=1_490, lost=2_105)
     story.hold("one", 2_000, 2_020, h=0.5)
-    assert story.told()[0] == []
+    assert story.findings()[0] == []
 
 
 def test_the_min_hold_of_another_holder_is_a_reason_to_refuse(story: Story) -> None:
     story.hold("two", 4_000, 4_010, h=1.2)
     story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
-    assert story.told() == ([], [])
+    assert story.findings() == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_only_a_min_hold_leaves_keys_and_only_until_its_end(
 ) -> None:
     story.hold("one", 8_900, 8_910, h=1.0, token="mine")
     story.nemesis(9_000, "leftovers", n=0, keys=[["a", left, token]])
-    assert story.told() == (found, [])
+    assert story.findings() == (found, [])
 
 
 def test_a_node_that_could_not_be_asked_keeps_the_key_of_a_min_hold_for_its_life(
@@ -202,7 +202,7 @@ def test_a_node_that_could_not_be_asked_keeps_the_key_of_a_min_hold_for_its_life
     story.fault(8_000, 8_950, 8_990, "fill", 0)
     story.hold("one", 8_900, 8_910, h=1.0, token="mine")
     story.nemesis(9_000, "leftovers", n=0, keys=[["a", 900, "mine"]])
-    assert story.told() == ([], [])
+    assert story.findings() == ([], [])
 
 
 @pytest.mark.parametrize(("killed", "found"), [(8_900, []), (7_000, ["key left behind"])])
@@ -211,7 +211,7 @@ def test_a_killed_process_leaves_its_keys_for_their_life(
 ) -> None:
     story.nemesis(killed, "kill", p="one")
     story.nemesis(9_000, "leftovers", n=0, keys=[["a", 900, "token"]])
-    assert story.told() == (found, [])
+    assert story.findings() == (found, [])
 
 
 @pytest.mark.parametrize(("h", "found"), [({"h": 1.0}, []), ({}, ["endless key"])])
@@ -221,7 +221,7 @@ def test_only_names_with_a_min_hold_have_keys_that_live_longer_than_the_ttl(
     story.nemesis(1, "begin", nodes=3, ttl=1.5, life=1.8)
     story.hold("one", 100, 110, **h)
     story.nemesis(120, "look", n=0, keys=[["a", 1_790, "token"]], of=1)
-    assert story.told() == (found, [])
+    assert story.findings() == (found, [])
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_lease_with_an_order_or_a_time_of_its_own_has_its_own_grant(
 ) -> None:
     story.hold("one", 10, 20, token="same")
     story.hold("one", 30, 40, token="same", **more)
-    assert story.told() == (found, [])
+    assert story.findings() == (found, [])
 
 
 def passed(story: Story, times: int, **more: Any) -> None:
@@ -249,7 +249,7 @@ def test_a_waiter_that_is_passed_again_and_again_is_found(
     times: int, found: list[str], story: Story
 ) -> None:
     passed(story, times)
-    assert story.told()[0] == found
+    assert story.findings()[0] == found
 
 
 def test_leases_of_one_grant_pass_a_waiter_once(story: Story) -> None:
@@ -257,7 +257,7 @@ def test_leases_of_one_grant_pass_a_waiter_once(story: Story) -> None:
         at = 1_100 + 10 * number
         story.hold("two", at, at + 5, asked=at - 1, token="same")
     story.hold("one", 5_000, 5_010, asked=100)
-    assert story.told() == ([], [])
+    assert story.findings() == ([], [])
 
 
 def test_higher_slots_do_not_pass_a_waiter_with_a_lower_limit(story: Story) -> None:
@@ -265,7 +265,7 @@ def test_higher_slots_do_not_pass_a_waiter_with_a_lower_limit(story: Story) -> N
         at = 1_100 + 10 * number
         story.hold("two", at, at + 5, asked=at - 1, token=f"two-{number}", **slot(2))
     story.hold("one", 5_000, 5_010, asked=100, **slot(1, 1))
-    assert story.told() == ([], [])
+    assert story.findings() == ([], [])
 
 
 @pytest.mark.parametrize("way", ["try", "set", "without a majority", "stopped"])
@@ -278,7 +278,7 @@ def test_no_order_is_promised_to_waiters_outside_of_a_queue(way: str, story: Sto
     ways: dict[str, dict[str, Any]] = {"try": {"how": "try"}, "set": {"names": ["a", "b"]}}
     more = ways.get(way, {})
     passed(story, 30, **more)
-    assert "overtaken" not in story.told()[0]
+    assert "overtaken" not in story.findings()[0]
 
 
 @pytest.mark.parametrize(("word", "found"), [("stall", []), ("blocked", ["lost needlessly"])])
@@ -287,7 +287,7 @@ def test_a_blocked_loop_is_no_reason_for_a_loss_if_the_engine_has_a_thread(
 ) -> None:
     story.event("one", 1_600, word, s=BEGIN + 100 * MS)
     story.hold("one", 10, 1_590, deadline=1_480, lost=1_585)
-    assert story.told()[0] == found
+    assert story.findings()[0] == found
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_task_on_a_blocked_loop_may_learn_of_its_grant_too_late(
     story.event("one", 1_900, "blocked", s=BEGIN + 900 * MS)
     about: dict[str, Any] = {"n": ["a"], "w": "with", "why": "QuorumUnreachable", "v": why}
     story.event("one", 1_910, "fail", a=BEGIN + 800 * MS, **about)
-    assert story.told() == (found, [])
+    assert story.findings() == (found, [])
 
 
 def test_a_lease_ends_when_its_thread_declares_the_loss(story: Story) -> None:
@@ -309,7 +309,7 @@ def test_a_lease_ends_when_its_thread_declares_the_loss(story: Story) -> None:
     story.fault(880, 1_400, 1_500, "hang", 0, 1)
     story.hold("one", 10, 1_310, lost=1_305, over=900)
     story.hold("two", 910, 920)
-    assert story.told() == ([], ["lost: no majority was well"])
+    assert story.findings() == ([], ["lost: no majority was well"])
 
 
 @pytest.mark.parametrize("kind", ["lock", "read"])
@@ -320,12 +320,12 @@ def test_a_lease_that_its_thread_lost_before_the_task_ran_is_not_compared_by_its
     story.event("one", 1_300, "blocked", s=BEGIN + 100 * MS)
     story.hold("two", 910, 920, fence=7)
     story.hold("one", 1_305, 1_400, asked=90, since=95, fence=6, lost=1_390, over=over, c=kind)
-    assert ("fence" in story.told()[0]) is found
+    assert ("fence" in story.findings()[0]) is found
 
 
 def test_a_body_on_a_blocked_loop_may_notice_a_deletion_later(story: Story, tmp_path: Path) -> None:
     story.event("one", 1_900, "blocked", s=BEGIN + 900 * MS)
     story.hold("one", 10, 1_910, deadline=2_500, token="taken", lost=1_905)
     story.delete(1_000, "taken")
-    assert story.told() == ([], ["lost: its keys were deleted"])
-    assert check(tmp_path)[1].told == []
+    assert story.findings() == ([], ["lost: its keys were deleted"])
+    assert check(tmp_path)[1].notices == []

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from aioredlock_ng._core.over import over_mark
+from aioredlock_ng._core.over_mark import over_mark
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.queue_formats import OFFER, claim_of, is_offer, member_of, message_of
 from aioredlock_ng._core.replies import (

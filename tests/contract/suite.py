@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from aioredlock_ng._core.keys import message_channel
-from aioredlock_ng._core.over import OVER
+from aioredlock_ng._core.over_mark import OVER
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.replies import (
     ALL_OURS,

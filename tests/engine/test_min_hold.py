@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng import AcquireTimeout, LockHeld, LockLost, LockNotAcquired, QuorumUnreachable
-from aioredlock_ng._core.over import over_mark
+from aioredlock_ng._core.over_mark import over_mark
 from tests.support.rig import WAY, occupied
 
 if TYPE_CHECKING:

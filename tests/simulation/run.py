@@ -6,7 +6,7 @@ import gc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.over import without_mark
+from aioredlock_ng._core.over_mark import without_mark
 from aioredlock_ng._core.waking import MOST_AHEAD
 from tests.simulation.faults import Faults
 from tests.simulation.invariants import effort

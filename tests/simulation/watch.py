@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.keys import slot_in, slot_key
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._core.over import without_mark
+from aioredlock_ng._core.over_mark import without_mark
 from aioredlock_ng._core.queue_formats import SLOT_QUEUE_KEYS
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS

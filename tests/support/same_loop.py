@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from aioredlock_ng._engine.acting import callers
+from aioredlock_ng._engine.caller import callers
 from aioredlock_ng._threaded.engine_thread import EngineThread
 from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng._threaded.mailbox import Mailbox

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.slots import blocks_itself
-from aioredlock_ng._engine.acting import acting_inside, in_words
 from aioredlock_ng._engine.attempt.acquisition_errors import (
     ask_for_label,
     held_by_another,
     name_holder,
 )
 from aioredlock_ng._engine.attempt.second_round import SecondRound
+from aioredlock_ng._engine.caller import caller_in_words, caller_inside
 from aioredlock_ng.errors import LockHeld, UpgradeRefused
 from aioredlock_ng.events import WaiterWoken
 
@@ -128,10 +128,10 @@ class Call(SecondRound):
             LockHeld: Raised if the calling task or thread holds the lock in an enclosing block.
             UpgradeRefused: Raised if the caller has a read lease, and asks for a write lease.
         """
-        inside = acting_inside()
+        inside = caller_inside()
         if inside is None:
             return
-        who, block = in_words()
+        who, block = caller_in_words()
         now = self.context.clock()
         reading = [held for held in holders if held.spec.kind.shared]
         if self.spec.kind.shared:

@@ -8,7 +8,7 @@ from math import isinf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import as_text
-from aioredlock_ng._core.over import over_mark
+from aioredlock_ng._core.over_mark import over_mark
 from aioredlock_ng._core.replies import ForceReleased, Held, NotALock, ReadLocked
 from aioredlock_ng.errors import ConfigurationError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._engine.acting import acting_inside
+from aioredlock_ng._engine.caller import caller_inside
 from aioredlock_ng._engine.keeping.read_grant import ReadGrant
 from aioredlock_ng._engine.waiting.slot_lines import SlotLines
 
@@ -65,7 +65,7 @@ class ReaderLines(SlotLines):
             return True
         # If the caller already reads, it must not join the line. The tasks of the line may wait for
         # a writer that waits for this caller.
-        inside = acting_inside()
+        inside = caller_inside()
         own = None if inside is None else next(filter(inside, line.holders), None)
         if own is None:
             return False

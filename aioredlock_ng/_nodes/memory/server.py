@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.marker import Trust
-from aioredlock_ng._core.over import over_mark
+from aioredlock_ng._core.over_mark import over_mark
 from aioredlock_ng._core.owners import is_label_of, owner_key
 from aioredlock_ng._core.queue_formats import OFFER, is_offer
 from aioredlock_ng._core.readers import READERS

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["acting_inside", "acting_name", "acting_task", "callers", "in_words", "threads"]
+__all__ = [
+    "caller_in_words",
+    "caller_inside",
+    "callers",
+    "calling_task",
+    "calling_task_name",
+    "threads",
+]
 
 callers: Final[dict[asyncio.Task[Any], asyncio.Task[Any]]] = {}
 """Maps a task of the engine's loop to the task of another event loop that called the library."""
@@ -20,19 +27,19 @@ While a thread is outside all `with` blocks, its task has no entry.
 """
 
 
-def acting_task() -> asyncio.Task[Any] | None:
+def calling_task() -> asyncio.Task[Any] | None:
     """Return the task that called the library; None in a callback of the event loop."""
     task = asyncio.current_task()
     return None if task is None else callers.get(task, task)
 
 
-def acting_name() -> str:
+def calling_task_name() -> str:
     """Return the name of the task that called the library; "" in a callback of the event loop."""
-    task = acting_task()
+    task = calling_task()
     return "" if task is None else task.get_name()
 
 
-def acting_inside() -> Callable[[Any], bool] | None:
+def caller_inside() -> Callable[[Any], bool] | None:
     """Return a function that tells whether the caller is inside the block of a given lease.
 
     The result is None in a callback of the event loop, where no task runs.
@@ -47,6 +54,6 @@ def acting_inside() -> Callable[[Any], bool] | None:
     return lambda lease: lease.task is caller
 
 
-def in_words() -> tuple[str, str]:
+def caller_in_words() -> tuple[str, str]:
     """Return the words for the caller and its block, such as "task" and "async with"."""
     return ("thread", "with") if asyncio.current_task() in threads else ("task", "async with")
