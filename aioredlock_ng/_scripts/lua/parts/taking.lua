@@ -7,6 +7,9 @@
 -- The offers that `take` has replaced. The index of an offer is the place of its key in KEYS.
 local displaced = {}
 
+-- The least remaining life in milliseconds of a queue that a displaced waiter has entered.
+local DISPLACED_LIFE = 20000
+
 -- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held or
 -- reserved. The reason for MGET instead of GET is given in extend.lua. MGET returns nothing for
 -- keys held by readers and for keys of other types. These keys must be found before the first SET.
@@ -46,7 +49,7 @@ local function served(n, claim)
       -- member may have waited for this key as a lock, in another queue.
       local slots = queue_for(other, key)
       ask('ZADD', slots, ticket, other)
-      if (ask('PTTL', slots) or 0) < 20000 then ask('PEXPIRE', slots, 20000) end
+      if (ask('PTTL', slots) or 0) < DISPLACED_LIFE then ask('PEXPIRE', slots, DISPLACED_LIFE) end
       -- part: first
       if slots ~= queue then notify_first(slots, key, limit_of(other)) end
     end
