@@ -19,7 +19,7 @@ from aioredlock_ng._core.replies import (
     released,
 )
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
-from aioredlock_ng._scripts.node_requests import standing, standing_to_read
+from aioredlock_ng._scripts.node_requests import standing, standing_for_slot, standing_to_read
 from aioredlock_ng._scripts.reader_kind import read_side
 from tests.contract.test_sets_in_queues import OTHER, SET, TTL, Asked, Both, both
 
@@ -131,3 +131,16 @@ async def test_an_offer_to_a_reader_ends_although_other_readers_keep_the_key(bot
     await asyncio.sleep(0.1)
     assert await read(both, 2, b"a", claim_of(1, hasty)) == Refused(1.0, 1, 2)
     assert await stand(both, 1, hasty, b"a") == Standing(None, 0)
+
+
+async def test_a_key_that_readers_hold_is_offered_to_no_waiter_for_a_slot(both: Both) -> None:
+    slot = b"gpu#1"
+    assert await read(both, 1, slot) is GRANTED
+    for_any_slot = claim_of(1, member_of(b"a" * 16, 1, 20.0, 1, notified=False))
+    await both.ask(standing_for_slot((slot,), for_any_slot, 20_000))
+    # The process of this reader is not connected to the node, so the reader gets no offer.
+    absent = member_of(b"e" * 16, 1, 20.0, notified=True, reader=True)
+    await stand(both, 2, absent, slot)
+    attempt = MUTEX.acquiring((slot,), (), b"%032x" % 2, TTL, 0, for_any_slot)
+    assert isinstance(await both.ask(attempt), Refused)
+    assert await both.ask(READ.watching((slot,), (entry(1),))) is ALL_OURS

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, LockHeld
+from aioredlock_ng import AcquireTimeout, LockHeld, QuorumUnreachable
+from aioredlock_ng._core.readers import READER_QUEUE_KEYS
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.virtual_time
 
 NAME = "catalog"
+KEY = NAME.encode()
 
 
 def rwlock(process: Process, **options: Any) -> RWLock:
@@ -68,7 +70,7 @@ async def test_only_a_quorum_of_reports_stops_the_sharing(rig: Rig) -> None:
     reader = await rig.process()
     early = await rwlock(reader).read().acquire()
     engine = reader.redlock.engine()
-    report = b"-1 %b %b" % (engine.context.manager, NAME.encode())
+    report = b"-1 %b %b" % (engine.context.manager, KEY)
     for _ in range(3):
         engine.lines.notified(0, report)
     shared = await rwlock(reader).read().acquire()
@@ -141,3 +143,73 @@ async def test_a_cancelled_reader_leaves_the_queue(rig: Rig, after: float) -> No
     await (await writer).release()
     await asyncio.sleep(0.5)
     assert rig.clean
+
+
+@pytest.mark.parametrize("how", ["disconnect", "hang"])
+async def test_long_after_the_report_a_wait_for_nodes_that_are_gone_ends_as_unreachable(
+    rig: Rig, how: str
+) -> None:
+    reader, early, writer = await read_while_a_writer_waits(rig)
+    writer.cancel()
+    await asyncio.wait([writer])
+    await asyncio.sleep(0.5)
+    getattr(rig, how)(0, 1, 2)
+    with pytest.raises(QuorumUnreachable):
+        await rwlock(reader, blocking_timeout=0.15).read().acquire()
+    rig.resume()
+    rig.connect(0, 1, 2)
+    await early.release()
+
+
+async def test_reports_before_and_after_a_grant_count_together(rig: Rig) -> None:
+    third, reader, other = [await rig.process() for _ in range(3)]
+    early = await rwlock(third).read().acquire()
+    await asyncio.sleep(0.1)
+    rig.ways[2] = 0.02
+    writer = asyncio.create_task(rwlock(other).write().acquire())
+    await asyncio.sleep(2.5 * WAY)
+    # The writer enters the queue of node 1 only.
+    for index in (0, 2):
+        other.nodes[index].hang()
+    await asyncio.sleep(2 * WAY)
+    # Node 0 grants, node 1 refuses, and node 2 grants after 40 ms.
+    first = reading(reader)
+    await asyncio.sleep(1.5 * WAY)
+    # Node 0 reports the writer before the grant of node 2, and node 2 after its own grant.
+    other.nodes[0].resume()
+    await asyncio.sleep(24 * WAY)
+    other.nodes[2].resume()
+    lease = await first
+    await asyncio.sleep(0.03)
+    assert all(server.queues.members(KEY) for server in rig.servers)
+    late = await rwlock(reader).read().try_acquire()
+    writer.cancel()
+    await asyncio.wait([writer])
+    assert late is None, "the grant was shared although a writer waits on all nodes"
+    for held in (lease, early):
+        await held.release()
+
+
+async def test_a_late_command_to_leave_does_not_remove_the_next_entry(rig: Rig) -> None:
+    earlier, reader, later = [await rig.process() for _ in range(3)]
+    held = await rwlock(earlier).write().acquire()
+    first = reading(reader)
+    await asyncio.sleep(0.05)
+    # Node 2 refuses the reader's attempt, and the refusal arrives late.
+    for process in (earlier, reader):
+        process.nodes[2].hang()
+    await held.release()
+    early = await first
+    writer = asyncio.create_task(rwlock(later).write().acquire())
+    await asyncio.sleep(6 * WAY)
+    late = reading(reader)
+    await asyncio.sleep(3 * WAY)
+    reader.nodes[2].resume()
+    await asyncio.sleep(6 * WAY)
+    queues = [server.queues.members(READER_QUEUE_KEYS + KEY) for server in rig.servers]
+    for task in (writer, late):
+        task.cancel()
+    await asyncio.wait([writer, late])
+    earlier.nodes[2].resume()
+    await early.release()
+    assert all(queues)

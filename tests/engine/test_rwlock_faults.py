@@ -9,6 +9,7 @@ import pytest
 
 from aioredlock_ng import ConfigurationError
 from aioredlock_ng._core.queue_formats import OFFER
+from aioredlock_ng._nodes.memory import MemoryNode
 from tests.support.rig import NODE_TIMEOUT, WAY
 
 if TYPE_CHECKING:
@@ -282,3 +283,45 @@ async def test_a_node_restarted_empty_gets_its_readers_back_and_grants_no_writer
         await (await writer).release()
     await asyncio.sleep(3 * TRIP)
     assert rig.clean
+
+
+async def test_a_semaphore_gets_no_slot_that_a_reader_holds(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, other, slots = [await rig.process() for _ in range(3)]
+    # The process `late` gets no messages, for example because of a proxy.
+    silent: set[MemoryNode] = set()
+    monkeypatch.setattr(
+        MemoryNode, "messages", property(lambda node: node.ready and node not in silent)
+    )
+    for server in rig.servers:
+
+        def subscribe(node: Any, channel: bytes, before: Any = server.subscribe) -> None:
+            if node not in silent:
+                before(node, channel)
+
+        monkeypatch.setattr(server, "subscribe", subscribe)
+    late = rig.new_process()
+    silent.update(late.nodes)
+    await late.redlock.open()
+    early = await reader.redlock.rwlock("gpu#1").read().acquire()
+    slot = asyncio.create_task(slots.redlock.semaphore("gpu", 1).acquire())
+    writer = asyncio.create_task(other.redlock.rwlock("gpu#1").write().acquire())
+    await asyncio.sleep(0.1)
+    # While its nodes are disconnected, a waiter does not know that it gets no messages.
+    for node in late.nodes:
+        node.disconnect()
+    waiting = asyncio.create_task(late.redlock.rwlock("gpu#1").read().acquire())
+    await asyncio.sleep(WAY)
+    for node in late.nodes:
+        node.connect()
+    await asyncio.sleep(1.0)
+    writer.cancel()
+    await asyncio.wait([writer])
+    await asyncio.sleep(1.0)
+    assert not slot.done(), "a holder of the slot beside a reader"
+    await early.verify()
+    slot.cancel()
+    await asyncio.wait([slot])
+    for held in (early, await waiting):
+        await held.release()

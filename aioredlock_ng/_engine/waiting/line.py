@@ -94,10 +94,11 @@ class Line(Generic[_H]):
         keys: The keys of a lock, or of all slots of a semaphore.
         slots: The slots of the semaphore; None for a lock.
         shared: True if the tasks want to read. One grant may serve all of them.
-        shared_until: Instant until which readers share the grants that this process has. After this
-            instant, the readers ask the nodes, because a writer may wait.
-        writer_on: One bit for each node that has reported a waiting writer since the latest grant
-            to readers.
+        shared_until: Instant until which readers share the grants that this process has. Later
+            readers must wait for a new grant, because a writer may wait. 0.0 if the sharing was
+            stopped before its end.
+        reports: Maps the index of a node to the instant of its latest report of a waiting writer.
+            None before the first report.
         number: A unique number, which is part of the line's name in the queues.
         contender: The task that asks the nodes or stands in their queues.
         unreachable: True if the latest contender gave up without having reached a quorum.
@@ -123,13 +124,13 @@ class Line(Generic[_H]):
         "queue",
         "recent",
         "released",
+        "reports",
         "shared",
         "shared_until",
         "slots",
         "taken",
         "trip",
         "unreachable",
-        "writer_on",
     )
 
     def __init__(
@@ -146,7 +147,7 @@ class Line(Generic[_H]):
         self.slots = slots
         self.shared = shared
         self.shared_until = 0.0
-        self.writer_on = 0
+        self.reports: dict[int, float] | None = None
         self.number = number
         self.contender: Contender[_H] | None = None
         self.unreachable = False

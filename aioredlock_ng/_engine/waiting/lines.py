@@ -70,11 +70,9 @@ class Lines(PassingOn):
             if line.place is not None:
                 self._leave_place(line)
             line.contender = contender
-            if (line.holders and self._writer_waits(line)) or (
-                line.released is not None and self._queue_shown(line)
-            ):
-                # An attempt would be refused. A quorum has just sent a message or an answer, so the
-                # task can reach a quorum.
+            if self._must_queue(line) or (line.released is not None and self._queue_shown(line)):
+                # An attempt would most probably be refused. A quorum has just sent a message or an
+                # answer, so the task can reach a quorum.
                 contender.unreachable = False
                 self._place_of(line).stand()
                 return False
@@ -99,8 +97,9 @@ class Lines(PassingOn):
         slots = 1 if line.slots is None else line.slots.limit
         lease.run_until = now + length_of_run(now - lease.started, slots)
         if line.shared:
-            # The nodes have just shown that no writer waits, so older grants may be shared too.
-            line.shared_until, line.writer_on = lease.run_until, 0
+            # No writer waited on a quorum of nodes when they granted, so older grants may be shared
+            # too.
+            line.shared_until = lease.run_until
             lease.read_grant = ReadGrant(lease)
         if line.contender is contender:
             line.contender = None
@@ -112,6 +111,9 @@ class Lines(PassingOn):
                 self._standing.pop(line.place.member, None)
                 line.place.served(attempt)
                 line.place = None
+                # A late command to leave must not remove the next entry of this line, so that entry
+                # gets a new name.
+                self._renumber(line)
             if line.shared:
                 self._share_with_all(line)
             if line.queue and not line.full:
@@ -122,9 +124,7 @@ class Lines(PassingOn):
                 if tickets_known:
                     # The line had to queue for this slot. Another attempt would most probably be
                     # refused, and show tickets that are known already. So the next task enters the
-                    # queue without an attempt. A late command to leave must not remove the new
-                    # entry, so the entry gets a new name.
-                    self._renumber(line)
+                    # queue without an attempt.
                     self._place_of(line).stand()
                 else:
                     following.attempt()

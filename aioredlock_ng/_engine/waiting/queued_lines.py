@@ -62,8 +62,10 @@ class StandingLines(LineIndex):
             if message.left is not None:
                 line.shared_until = 0.0
                 return list(line.holders)
-            line.writer_on |= 1 << index
-            if self._writer_waits(line):
+            if line.reports is None:
+                line.reports = {}
+            line.reports[index] = self._context.clock()
+            if self._writer_reported(line):
                 line.shared_until = 0.0
             return []
         if message is None or not message.member.startswith(self._manager + b":"):
@@ -78,12 +80,12 @@ class StandingLines(LineIndex):
             self._context.fleet.nodes[index].ask(errand, index)
         return []
 
-    def _writer_waits(self, line: Line[LeaseRecord]) -> bool:
-        """Return True if a quorum has reported a waiting writer since the latest grant.
-
-        The nodes then refuse all new readers.
-        """
-        return line.writer_on.bit_count() >= self._context.quorum
+    def _writer_reported(self, line: Line[LeaseRecord]) -> bool:
+        """Return True if a quorum has reported a waiting writer within the last node timeout."""
+        if line.reports is None:
+            return False
+        since = self._context.clock() - self._context.patience
+        return sum(at >= since for at in line.reports.values()) >= self._context.quorum
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Process a node's report of changed keys. If `keys` is None, any key may have changed."""

@@ -49,10 +49,16 @@ class ReaderLines(SlotLines):
         key, keys = lease.spec.line, lease.spec.keys
         line = self._lines.get(key) or self._add_line(key, keys, lease.spec)
         self.freed(lease)
-        line.writer_on = 0
         lease.line, lease.covered = line, False
         lease.read_grant = ReadGrant(lease)
         line.holders[lease] = None
+
+    def _must_queue(self, line: Line[LeaseRecord]) -> bool:
+        """Return True if a quorum has just reported a writer, which waits for this process to read.
+
+        An attempt of a further reader would most probably be refused.
+        """
+        return bool(line.holders) and not line.shared_until and self._writer_reported(line)
 
     def _share_now(self, line: Line[LeaseRecord], contender: Contender[LeaseRecord]) -> bool:
         """Share a grant, if possible, with a reader that has just called.

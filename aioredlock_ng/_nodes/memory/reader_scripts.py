@@ -143,7 +143,9 @@ class ReadingServer(TrustingServer):
         queues.enter(own, queue, claim, int(life) / 1000)
         value = self.get(key)
         if value is None or (value == READERS and not queues.writer_waits(own, key)):
-            if not queues.offer(own, key):
+            # A key of readers must not be offered to a waiter for a slot.
+            offer = queues.offer if value is None else queues.offer_readers
+            if not offer(own, key):
                 return [0, 1, queues.rank(queue, member)]
             if offered():
                 return [0, 1, 0]

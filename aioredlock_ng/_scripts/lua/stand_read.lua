@@ -18,7 +18,10 @@ local value = value_of(key)
 if value == READERS and has_entry(key, offered, now_ms()) then return {0, 1, 0} end
 enter(queue, ticket, member, ARGV[2])
 if not value or value == READERS and not writer_waits(key) then
-  if not offer(key) then return {0, 1, ask('ZRANK', queue, member) or -1} end
+  -- A key of readers must not be offered to a waiter for a slot.
+  local is_offered
+  if value then is_offered = offer_readers(key) else is_offered = offer(key) end
+  if not is_offered then return {0, 1, ask('ZRANK', queue, member) or -1} end
   value = value_of(key)
   if value == READERS and has_entry(key, offered, now_ms()) then return {0, 1, 0} end
 end
