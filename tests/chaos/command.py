@@ -254,8 +254,8 @@ def _roles(options: argparse.Namespace) -> list[dict[str, Any]]:
 
     Some processes take many short locks, and some hold few for long. The last ones write without a
     check of the lease. The first make the load, and have the lower priority, because the time until
-    the others are notified of a loss is measured. Each third and fourth process of five has an engine in a
-    thread of its own.
+    the others are notified of a loss is measured. Of each five processes, the third and the fourth
+    have an engine in a thread of its own.
     """
     ours, careless = options.kind == "ours", _careless(options)
     kinds = ("quick", "long", "careless", "seat", "once", "fair", "chair", "page", "blocking")
