@@ -134,8 +134,8 @@ class Election:
                 `main` must not swallow a cancellation.
 
         Returns:
-            The result of `main`, if `main` returned before the term was over. None after
-            `resign()`.
+            The result of `main`, if `main` returned before the term was over, or after `resign()`.
+            None if `resign()` ended `main` or the wait.
 
         Raises:
             LockLost: The leader lost its lease or had to step down, and `rejoin` is False.

@@ -9,6 +9,7 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._leases.lease_base import CLOSED_AMID
 from aioredlock_ng._leases.loss_points import reached
 from aioredlock_ng._leases.open_blocks import Bodies, Body
+from aioredlock_ng._notes import add_note
 from aioredlock_ng.errors import (
     LockHeld,
     LockLost,
@@ -87,8 +88,9 @@ class Lock:
         self._on_lost = on_lost
         # False if no caller reads the error. The nodes are then not asked for the holder's label.
         self._names_holder = names_holder
-        # The first `async with` creates this object.
-        self._bodies: Bodies | None = None
+        # The first `async with` creates this object. With `thread=True`, two loops could create two
+        # objects at the same time, so the object is created here.
+        self._bodies: Bodies | None = None if source._threaded is None else Bodies()
 
     @property
     def resource(self) -> str:
@@ -256,7 +258,7 @@ class Lock:
         except RedlockError as unknown:
             if exc is None:
                 raise
-            exc.add_note(str(unknown))
+            add_note(exc, str(unknown))
             return
         lease = body.lease
         lease.left()
@@ -268,7 +270,7 @@ class Lock:
         if exc is None or ours:
             raise error from exc
         if not isinstance(exc, LockLost):
-            exc.add_note(str(error))
+            add_note(exc, str(error))
 
 
 class _OnEngine(Lock):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from aioredlock_ng._election.leader_watch import changed
 from aioredlock_ng._election.term import Term
 from aioredlock_ng._engine.loops import running_loop
+from aioredlock_ng._notes import add_note
 from aioredlock_ng.errors import (
     LockLost,
     LockReleased,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["Candidacy", "is_of"]
 
 R = TypeVar("R")
+
+_CLOSED_AFTER: Final = 1.0
+"""Longest time in seconds until a candidate in a pause notices that its manager is closed."""
 
 
 class Candidacy:
@@ -64,6 +68,8 @@ class Candidacy:
         self._standing: asyncio.Timeout | None = None
         self._idle = asyncio.Event()
         self._idle.set()
+        # The loop of the task that stands or leads.
+        self._home: asyncio.AbstractEventLoop
 
     @property
     def idle(self) -> bool:
@@ -77,13 +83,15 @@ class Candidacy:
             RedlockError: Another call of `run` or `async with` has claimed the candidate.
             RedlockClosed: No asyncio event loop runs, for example because the program uses trio.
         """
-        running_loop()
-        if not self._idle.is_set():
+        home = running_loop()
+        if not self.idle:
             raise RedlockError(
                 f"this candidate for {self._lock.resource!r} stands or leads already; make another"
                 " one with `redlock.election(...)`"
             )
-        self._idle.clear()
+        # An event belongs to the first loop that waits for it, so each stand has an event of its
+        # own.
+        self._home, self._idle = home, asyncio.Event()
         self.has_led = self.resigned = False
 
     def finish(self) -> None:
@@ -123,6 +131,10 @@ class Candidacy:
                 self._lead(lease)
                 return lease
             await lease.release()
+            if lease.ends_by_max_hold(0.0) and not self.resigned:
+                # The grant took longer than `max_hold - step_down`. Without a pause, this candidate
+                # would acquire and release the lock as fast as the nodes answer.
+                await self._unless_resigned(self._pause)
         return None
 
     async def resign(self, *, by_body: bool = False) -> bool:
@@ -134,14 +146,18 @@ class Candidacy:
         term = self.term
         if self.idle:
             return False
-        running_loop()
+        if running_loop() is not self._home:
+            # With `thread=True`, any loop may call this method. Only the loop of the task may cancel
+            # the task.
+            there = asyncio.run_coroutine_threadsafe(self.resign(), self._home)
+            return await asyncio.shield(asyncio.wrap_future(there))
         self.resigned = True
         if term is not None and (by_body or term.task is asyncio.current_task()):
             term.end("resigned")
             return await term.lease.release()
         if term is not None:
             term.end("resigned")
-        elif self._standing is not None:
+        elif self._standing is not None and not self._standing.expired():
             self._standing.reschedule(asyncio.get_running_loop().time())
         await self._idle.wait()
         return term is not None
@@ -158,7 +174,13 @@ class Candidacy:
             self._standing = None
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self._lock.ttl * (0.5 + self._source.engine().context.draw() / 2))
+        left = self._lock.ttl * (0.5 + self._source.engine().context.draw() / 2)
+        while left > 0.0:
+            nap = min(left, _CLOSED_AFTER)
+            await asyncio.sleep(nap)
+            left -= nap
+            # If the manager was closed meanwhile, this call raises the error.
+            self._source.engine()
 
     def _lead(self, lease: Lease) -> None:
         task, engine = asyncio.current_task(), self._source.engine()
@@ -189,14 +211,15 @@ class Candidacy:
             self.term = None
             cause = term.ended_by or ("lost" if lost else _cause(exc))
             term.emit(TermEnded(self._lock.resource, self._label, lease.fence, term.led_for, cause))
-            self._turned(None)
+            # If the body outlived the lease, a watcher may know the next leader already.
+            self._turned(None if self.leader == self._label else self.leader)
         over = term.error(lost=lost)
         if over is None or (exc is None and self.resigned):
             return
         if exc is None or ours or is_of(exc, self._lock.resource):
             self.over = over
             raise over from exc
-        exc.add_note(str(over))
+        add_note(exc, str(over))
 
     def own(self) -> str | None:
         """Return this candidate's label while it holds the lock, else None."""

@@ -52,12 +52,10 @@ class Margins:
     Attributes:
         step_down: The leader is cancelled when its lease has only this many seconds left.
         slow: The renewal counts as slow when the lease has only this many seconds left.
-        max_hold: Longest duration of a term in seconds; None: no limit.
     """
 
     step_down: float
     slow: float
-    max_hold: float | None
 
 
 class Term:
@@ -95,7 +93,9 @@ class Term:
         """
         self.lease.expire_at_close()
         self.lease.entered(self.task, self._lost)
-        self._watch()
+        # The first look comes in a callback of the loop, because a look in this task itself could
+        # not cancel the task.
+        self._set(0.0)
 
     def end(self, cause: Literal["step_down", "lost", "resigned"]) -> None:
         """Cancel the task, unless the task itself is the caller.
@@ -190,12 +190,12 @@ class Term:
         limit = 0.0
         if self.ended_by is None and left <= margins.step_down:
             cause: Literal["unrenewed", "max_hold"] = (
-                "max_hold" if self._ends_by_max_hold(left) else "unrenewed"
+                "max_hold" if self.lease.ends_by_max_hold(_LAST_WORDS) else "unrenewed"
             )
             self.emit(SteppingDown(self.lease.resource, self.lease.fence, left, cause))
             self.end("step_down")
         elif self.ended_by is None and left <= margins.slow:
-            if not self._slow and not self._ends_by_max_hold(left):
+            if not self._slow and not self.lease.ends_by_max_hold(_LAST_WORDS):
                 self.emit(RenewalSlow(self.lease.resource, self.lease.fence, left))
             self._slow = True
             limit = margins.step_down
@@ -203,10 +203,6 @@ class Term:
             self._slow = False
             limit = margins.slow
         self._set(min(max(left - limit, _SHORTEST_NAP), _LONGEST_NAP))
-
-    def _ends_by_max_hold(self, left: float) -> bool:
-        most = self._margins.max_hold
-        return most is not None and self._began + most - self._loop.time() <= left + _LAST_WORDS
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -247,4 +243,4 @@ def margins_of(
             f"max_hold={max_hold:g} must be more than step_down={least:g}; raise max_hold or lower"
             " step_down"
         )
-    return Margins(least, (least + renewed) / 2, max_hold)
+    return Margins(least, (least + renewed) / 2)

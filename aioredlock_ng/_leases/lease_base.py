@@ -119,6 +119,14 @@ class Held:
         past = self._engine.context.clock() - record.deadline
         return past if record.forsaken else max(0.0, past)
 
+    def ends_by_max_hold(self, within: float) -> bool:
+        """Return True if `max_hold` ends at most `within` seconds after the deadline.
+
+        Internal: for elections.
+        """
+        record = self._record
+        return record.ends_at is not None and record.ends_at - record.deadline <= within
+
     @property
     def was_gone(self) -> bool:
         """True if the lease was lost, or if its release found that no quorum held its keys.

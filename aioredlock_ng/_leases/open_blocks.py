@@ -107,7 +107,9 @@ class Bodies:
             del self._newest[body.task]
         else:
             self._newest[body.task] = body.outer
-        if len(inside) == self._left:
+        # Without the first condition, a block that another thread enters at this moment would be
+        # forgotten.
+        if self._left and len(inside) == self._left:
             for other in inside:
                 other.leave()
                 other.lease.let_go()

@@ -118,7 +118,14 @@ class Call(Generic[T]):
         """Start the coroutine, unless it was started before. The engine's loop runs this method."""
         if self._task is not None:
             return
-        task = self._task = self._loop.create_task(self._make(), context=self._context)
+        try:
+            coroutine = self._make()
+        except Exception as error:
+            # Wrong arguments raise a TypeError before there is a coroutine. Without an outcome, the
+            # caller would wait for ever.
+            self.outcome.set_exception(error)
+            return
+        task = self._task = self._loop.create_task(coroutine, context=self._context)
         if self._caller is not None:
             callers[task] = self._caller
         task.add_done_callback(self._done)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import NodeState
     from aioredlock_ng._scripts import Command, Request
     from aioredlock_ng._threaded.engine_thread import EngineThread
+    from aioredlock_ng.events import Event
 
 __all__ = ["ThreadedEngine"]
 
@@ -35,9 +36,15 @@ class ThreadedEngine:
         self._engine = engine
         self._thread = thread
         context = engine.context
-        self.context: Context = replace(
-            context, emit=lambda event: thread.post(context.emit, event)
-        )
+
+        def emit(event: Event) -> None:
+            if thread.dead:
+                # A body may end after the manager is closed. No loop forwards its events then.
+                context.emit(event)
+            else:
+                thread.post(context.emit, event)
+
+        self.context: Context = replace(context, emit=emit)
 
     def usable(self) -> None:
         """Raise an error unless the manager can be used in this thread.

@@ -230,10 +230,12 @@ class EngineThread:
     def disown(self) -> None:
         """Mark the thread as ended in a forked child, where the thread does not exist.
 
-        The loop is not closed, because parent and child share the loop's selector. If the child
-        closed the loop, the parent's sockets would be unregistered.
+        The loop is not closed, because parent and child share its selector, and the close would
+        unregister the parent's sockets. A signal handler may have forked while the thread waited.
         """
         self.dead = "it belongs to the process before a fork"
+        for outcome in (*self._pending, self.ended):
+            outcome.set_exception(self.closed())
 
     def _begin_end(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
         # If `dead` is set, the loop runs only to finish `last_act`, so do not begin `last`.

@@ -111,7 +111,12 @@ class ThreadedLease(Lease):
             return False
         if self._is_used():
             return True
-        return await self._thread.finish(super().release)
+        try:
+            return await self._thread.finish(super().release)
+        except RedlockClosed:
+            # The thread has ended before the answers came. `was_gone` tells whether the lease was
+            # lost.
+            return False
 
     def abandon(self) -> None:
         self._run(super().abandon)

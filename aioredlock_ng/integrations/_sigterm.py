@@ -29,7 +29,9 @@ def ending_by_sigterm() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        # The body may have set a handler of its own, which stays.
+        if signal.getsignal(signal.SIGTERM) is _end:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _end(number: int, _: object) -> NoReturn:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Template", "UnusableValue", "is_textual"]
 
 _TEXTUAL: Final = (str, int, UUID, date, Enum)
-"""The allowed types: two equal values of these types always give the same name.
+"""The allowed types: two equal values of one of these types always give the same name.
 
 Equal values of other types can give different names: the decimals 1.0 and 1.00, the floats 0.0 and
 -0.0, or times in different zones.

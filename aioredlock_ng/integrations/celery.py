@@ -5,6 +5,7 @@ The module needs the extra `celery`. `import aioredlock_ng` does not import Cele
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 from weakref import WeakSet
 
@@ -118,4 +119,6 @@ def _ignores_result(task: Any) -> bool:
 @worker_process_shutdown.connect  # type: ignore[untyped-decorator,unused-ignore]
 def _close(**_: object) -> None:
     for redlock in list(_managers):
-        redlock.close()
+        # An error of one manager must not leave the other managers open.
+        with suppress(Exception):
+            redlock.close()

@@ -96,8 +96,8 @@ def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callabl
 
     Args:
         template: The lock's name, with parameters of the view: "order:{order_id}", or
-            "cart:{request.user.pk}". Each value must be a str, int, UUID, date or Enum, because
-            equal values of these types always have the same text.
+            "cart:{request.user.pk}". Each value must be a str, int, UUID, date or Enum. Two equal
+            values of one of these types always have the same text.
         more: Names of further locks, which are acquired together: all or nothing.
         options: The options of `ViewOptions`: `limit`, `shared`, `ttl`, `blocking_timeout`,
             `max_hold`, `min_hold`, `held_status`, `retry_after`, `owner`, `fail_fast` and `fair`.

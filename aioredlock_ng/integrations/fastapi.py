@@ -106,7 +106,7 @@ def lock_for(
     Args:
         template: The lock's name. A placeholder such as `{order_id}` names a path or query
             parameter of the endpoint. The placeholder is replaced by the value that the endpoint
-            receives. The value must be a str, int, UUID, date or Enum, because equal values of
+            receives. The value must be a str, int, UUID, date or Enum. Two equal values of one of
             these types always have the same text.
         more: Names of further locks, which are acquired together: all or nothing.
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.

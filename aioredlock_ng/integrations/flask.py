@@ -102,7 +102,7 @@ def locked(
     Args:
         template: The lock's name, with parameters of the view: "order:{order_id}". Attributes of
             `g` and `request` are possible too: "cart:{g.user.id}". Each value must be a str, int,
-            UUID, date or Enum, because equal values of these types always have the same text.
+            UUID, date or Enum. Two equal values of one of these types always have the same text.
         more: Names of further locks, which are acquired together: all or nothing.
         options: The options of `ViewOptions`: `limit`, `shared`, `ttl`, `blocking_timeout`,
             `max_hold`, `min_hold`, `held_status`, `retry_after`, `owner`, `fail_fast` and `fair`.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from aioredlock_ng.errors import ConfigurationError, RedlockError
+from aioredlock_ng._notes import add_note
+from aioredlock_ng.errors import RedlockError
 from aioredlock_ng.sync._lease import Entry, Lease
-from aioredlock_ng.sync._standing import Over, Seat, Stand, single_term
+from aioredlock_ng.sync._standing import Over, Seat, Stand, check_main, single_term
 from aioredlock_ng.sync._term_lease import TermLease
 from aioredlock_ng.sync._watch import Watch
 from aioredlock_ng.usage import call_of, unsupported
@@ -44,7 +44,8 @@ class Election:
     False, `lease.check()` raises an error, `lease.wait_lost()` returns, and `on_lost` is called. If
     the body ends within `step_down` seconds, it ends before another candidate can lead. If the body
     works on after the loss of its lease, the event `TermOutlived` is sent, and two leaders may work
-    at the same time.
+    at the same time. If the manager is closed while the body works, the event `TermEnded` is sent
+    immediately, and `TermOutlived` is not sent.
 
     All methods may be called from any thread.
     """
@@ -142,7 +143,7 @@ class Election:
         withdraws the candidate. If the exception interrupts `main`, the lock is released before
         `run` raises the exception.
         """
-        _check_main(main)
+        check_main(main)
         stand = self._stand(lambda election, lead: election.run(lead), rejoin=self._rejoin)
         try:
             step = stand.begin()
@@ -203,7 +204,7 @@ class Election:
             )
             if exc is None:
                 raise unknown
-            exc.add_note(str(unknown))
+            add_note(exc, str(unknown))
             return
         try:
             self._leave(stand, exc)
@@ -292,9 +293,3 @@ class Election:
     def _forget(self, stand: Stand) -> None:
         inside = self._manager.inside
         inside[:] = [entry for entry in inside if entry.lease is not stand.lease]
-
-
-def _check_main(main: object) -> None:
-    if not callable(main) or inspect.iscoroutinefunction(main):
-        kind = "a coroutine function" if callable(main) else type(main).__name__
-        raise ConfigurationError(f"main must be a plain function that takes a lease, not {kind}")

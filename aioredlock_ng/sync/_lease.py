@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aioredlock_ng._threaded.lease_proxy import ThreadedLease
+from aioredlock_ng.errors import RedlockClosed
 
 if TYPE_CHECKING:
     import aioredlock_ng
@@ -165,7 +166,12 @@ class Lease:
         """
         if self._thread.dead:
             return False
-        return self._thread.run(self._lease.release, to_end=True)
+        try:
+            return self._thread.run(self._lease.release, to_end=True)
+        except RedlockClosed:
+            # The thread has ended before the answers came. `was_gone` tells whether the lease was
+            # lost.
+            return False
 
     def abandon(self) -> None:
         """Stop the renewal and let the lock expire.
@@ -206,7 +212,13 @@ class Lease:
                 return False
             return True
 
-        return self._thread.run(wait)
+        try:
+            return self._thread.run(wait)
+        except RedlockClosed:
+            # The closing, or the end of the thread, has ended the lease as well.
+            if not self._is_over():
+                raise
+            return True
 
     def _is_over(self) -> bool:
         return not self.valid

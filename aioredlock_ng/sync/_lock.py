@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aioredlock_ng._leases.lease_base import thread_inside
+from aioredlock_ng._notes import add_note
 from aioredlock_ng.errors import LockLost, RedlockError
 from aioredlock_ng.sync._lease import Entry, Lease
 from aioredlock_ng.usage import call_of, unsupported
@@ -179,7 +180,7 @@ class Lock:
             )
             if exc is None:
                 raise unknown
-            exc.add_note(str(unknown))
+            add_note(exc, str(unknown))
             return
         lease = mine[-1]
         try:
@@ -196,7 +197,7 @@ class Lock:
         if exc is None:
             raise error
         if not isinstance(exc, LockLost):
-            exc.add_note(str(error))
+            add_note(exc, str(error))
 
     def _leave(self, lease: Lease) -> bool:
         """Release a lease, and leave its `with`. Return False if the lease was lost."""

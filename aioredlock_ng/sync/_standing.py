@@ -8,6 +8,7 @@ until the work of that thread has ended.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aioredlock_ng
 from aioredlock_ng._election.candidacy import is_of
 from aioredlock_ng._leases.lease_base import thread_inside
-from aioredlock_ng.errors import RedlockClosed, RedlockError
+from aioredlock_ng._notes import add_note
+from aioredlock_ng.errors import ConfigurationError, RedlockClosed, RedlockError
 from aioredlock_ng.sync._lock import start_on_lost
 from aioredlock_ng.sync._term_lease import TermLease
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._threaded.engine_thread import EngineThread
     from aioredlock_ng.sync._lock import OnLost
 
-__all__ = ["Campaign", "Over", "Seat", "Stand", "single_term"]
+__all__ = ["Campaign", "Over", "Seat", "Stand", "check_main", "single_term"]
 
 Lead = Callable[[aioredlock_ng.Lease], Coroutine[Any, Any, object]]
 Campaign = Callable[[aioredlock_ng.Election, Lead], Coroutine[Any, Any, object]]
@@ -181,7 +183,7 @@ class Stand:
             return self._thread.run(end, self._undo)
         except RedlockClosed:
             if error is not None and not (lease.raised(error) or is_of(error, lease.resource)):
-                error.add_note(str(lease.lost_error()))
+                add_note(error, str(lease.lost_error()))
                 return Over(failed=True)
             if self._rejoin:
                 raise
@@ -243,7 +245,7 @@ class Stand:
             error, self._error = self._error, None
             assert error is not None
             for note in getattr(failed, "__notes__", ()):
-                error.add_note(note)
+                add_note(error, note)
             return Over(failed=True)
         except asyncio.CancelledError:
             await self._undo()
@@ -288,3 +290,10 @@ async def single_term(election: aioredlock_ng.Election, lead: Lead) -> None:
     """Stand for one term, for `with`."""
     async with election as lease:
         await lead(lease)
+
+
+def check_main(main: object) -> None:
+    """Raise `ConfigurationError` unless `main` can be called in a thread."""
+    if not callable(main) or inspect.iscoroutinefunction(main):
+        kind = "a coroutine function" if callable(main) else type(main).__name__
+        raise ConfigurationError(f"main must be a plain function that takes a lease, not {kind}")

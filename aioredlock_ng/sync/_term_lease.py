@@ -45,7 +45,8 @@ class TermLease(Lease):
 
     def raised(self, error: BaseException) -> bool:
         """Return True if `check` raised this error."""
-        return error in self._raised
+        # The exception of a body may be unhashable, for example if its class is a dataclass.
+        return isinstance(error, (LockLost, LockReleased)) and error in self._raised
 
     def check(self) -> None:
         """Raise an error unless this candidate leads and need not step down. No I/O.

@@ -10,14 +10,15 @@ import signal
 import threading
 import traceback
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aioredlock_ng
 import aioredlock_ng.sync
-from aioredlock_ng import LockLost, RedlockClosed
+from aioredlock_ng import AcquireTimeout, LockLost, RedlockClosed
+from aioredlock_ng.testing import MemoryNodes
 from tests.sync.test_locks import wait_until
 
 if TYPE_CHECKING:
@@ -270,3 +271,27 @@ def test_a_child_that_is_forked_in_any_state_opens_anew_and_its_parent_goes_on(
     client.close()
     if state is not a_dead_engine:
         assert three_nodes.left() == [set()] * 3
+
+
+def test_a_child_that_a_signal_handler_forks_during_a_wait_does_not_hang() -> None:
+    redlock, parent = aioredlock_ng.sync.Redlock(MemoryNodes(3)), os.getpid()
+    children: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
+    held = redlock.lock("order").acquire()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with suppress(AcquireTimeout, RedlockClosed):
+            redlock.lock("order", blocking_timeout=1.0).acquire()
+    finally:
+        if os.getpid() != parent:
+            os._exit(7)
+        signal.signal(signal.SIGALRM, before)
+    (child,) = children
+    try:
+        wait_until(lambda: os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    held.release()
+    redlock.close()

@@ -6,6 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from aioredlock_ng._notes import add_note
 from aioredlock_ng.compat.aioredlock.errors import LockError
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Lock:
         except LockError as error:
             if exc is None:
                 raise
-            exc.add_note(str(error))
+            add_note(exc, str(error))
 
     def __eq__(self, other: object) -> bool:
         """Compare by manager, name and identifier."""

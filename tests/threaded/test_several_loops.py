@@ -1,0 +1,144 @@
+"""Several event loops use one object of a manager at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import aioredlock_ng.lock
+from aioredlock_ng import Redlock
+from aioredlock_ng._leases.open_blocks import Bodies
+from aioredlock_ng.testing import MemoryNodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    import pytest
+
+    from aioredlock_ng import Lease
+
+PATIENCE = 20.0
+
+
+class Loop(threading.Thread):
+    """A thread with an event loop of its own, which runs one coroutine.
+
+    Attributes:
+        outcome: The result or the error of the coroutine.
+    """
+
+    def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        super().__init__(name=name)
+        self._work = work
+        self.outcome: object = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.outcome = asyncio.run(self._work())
+        except BaseException as error:
+            self.outcome = error
+
+
+def wait(event: threading.Event) -> None:
+    assert event.wait(PATIENCE)
+
+
+async def outcomes(*loops: Loop) -> list[object]:
+    for loop in loops:
+        await asyncio.to_thread(loop.join, PATIENCE)
+    return [loop.outcome for loop in loops]
+
+
+async def test_a_leader_resigns_by_a_call_from_another_loop() -> None:
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+        election, began = redlock.election("scheduler"), threading.Event()
+
+        async def main(_: Lease) -> None:
+            began.set()
+            await asyncio.Event().wait()
+
+        leading = Loop("leading", lambda: election.run(main))
+        await asyncio.to_thread(wait, began)
+        # A wake-up by the other loop's thread may go unnoticed until the timer of the timeout.
+        async with asyncio.timeout(PATIENCE) as patience:
+            assert await election.resign()
+        assert asyncio.get_running_loop().time() < (patience.when() or 0.0) - PATIENCE / 2
+        assert await outcomes(leading) == [None]
+        assert not await election.resign()
+
+
+async def test_two_loops_may_enter_an_object_for_the_first_time_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    enters, entered, may_leave = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Bodies):
+        def __init__(self) -> None:
+            super().__init__()
+            if threading.current_thread().name == "first":
+                enters.set()
+                wait(entered)
+
+    monkeypatch.setattr(aioredlock_ng.lock, "Bodies", Slow)
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+        semaphore = redlock.semaphore("pool", 2)
+
+        async def first() -> None:
+            async with semaphore:
+                enters.set()
+
+        async def second() -> None:
+            await asyncio.to_thread(wait, enters)
+            async with semaphore:
+                entered.set()
+                await asyncio.to_thread(wait, may_leave)
+
+        loops = Loop("first", first), Loop("second", second)
+        assert await outcomes(loops[0]) == [None]
+        may_leave.set()
+        assert await outcomes(*loops) == [None, None]
+        assert redlock.leases == ()
+
+
+async def test_a_block_that_is_entered_while_another_ends_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leaves, entered, has_left = threading.Event(), threading.Event(), threading.Event()
+
+    class Count(int):
+        """The number of blocks that are left, compared slowly by the first thread."""
+
+        def __eq__(self, other: object) -> bool:
+            is_equal = int(self) == other
+            if is_equal and threading.current_thread().name == "first":
+                leaves.set()
+                wait(entered)
+            return is_equal
+
+        __hash__ = int.__hash__
+
+    class Slow(Bodies):
+        def __init__(self) -> None:
+            super().__init__()
+            self._left = Count(0)
+
+    monkeypatch.setattr(aioredlock_ng.lock, "Bodies", Slow)
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+        semaphore = redlock.semaphore("pool", 2)
+
+        async def first() -> None:
+            async with semaphore:
+                pass
+            leaves.set()
+            has_left.set()
+
+        async def second() -> None:
+            await asyncio.to_thread(wait, leaves)
+            async with semaphore:
+                entered.set()
+                await asyncio.to_thread(wait, has_left)
+
+        assert await outcomes(Loop("first", first), Loop("second", second)) == [None, None]
+        assert redlock.leases == ()
