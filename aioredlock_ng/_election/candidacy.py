@@ -147,7 +147,7 @@ class Candidacy:
         if self.idle:
             return False
         if running_loop() is not self._home:
-            # With `thread=True`, any loop may call this method. Only the loop of the task may cancel
+            # With `thread=True`, any loop may call this method. Only the task's own loop may cancel
             # the task.
             there = asyncio.run_coroutine_threadsafe(self.resign(), self._home)
             return await asyncio.shield(asyncio.wrap_future(there))

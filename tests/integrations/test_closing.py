@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
-
-import pytest
+from typing import TYPE_CHECKING
 
 from aioredlock_ng.integrations import celery
 from aioredlock_ng.integrations._sigterm import ending_by_sigterm
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_a_handler_of_sigterm_that_the_body_has_set_stays() -> None:

@@ -124,8 +124,12 @@ class StandingServer(Keyspace):
         return [left + max(rank, 0) * grace_of(member), rank, slot]
 
     def _leave(self, command: Command, by: Connection) -> Raw | Refusal:
-        for key in command.keys:
-            self.queues.leave(Writing(self, by), key, as_bytes(command.args[0]))
+        member, keys = as_bytes(command.args[0]), command.keys
+        # The slots of a semaphore share one queue, so the member leaves that queue once.
+        values = list(map(self.get, keys)) if limit_of(member) and slot_queue_of(keys[0]) else []
+        for at, key in enumerate(keys):
+            if not at or not values or is_offer_to(values[at] or b"", member):
+                self.queues.leave(Writing(self, by), key, member)
         return 1
 
     def _track(self, key: bytes, by: Connection) -> None:

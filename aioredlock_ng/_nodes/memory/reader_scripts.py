@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.fencing import LATEST_US, mark_of
 from aioredlock_ng._core.marker import Trust
 from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.queue_formats import is_offer
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS, READERS, offer_to_reader
 from aioredlock_ng._nodes.memory.keyspace import Writing
 from aioredlock_ng._nodes.memory.members import grace_of
@@ -81,7 +82,7 @@ class ReadingServer(TrustingServer):
                 self.keep_entry(key, entry, ttl, by)
                 answers.append(1)
             else:
-                answers.append(0 if value in (None, READERS) else -1)
+                answers.append(0 if value in (None, READERS) or is_offer(value) else -1)
             self._track(key, by)
         return len(answers) if set(answers) == {1} else answers
 
@@ -91,7 +92,8 @@ class ReadingServer(TrustingServer):
         for at, key in enumerate(command.keys[:n]):
             value, entry = self.get(key), as_bytes(command.args[at])
             ours = value == entry or entry in self.entries(key)
-            answers.append(1 if ours else 0 if value in (None, READERS) else -1)
+            missing = value in (None, READERS) or is_offer(value)
+            answers.append(1 if ours else 0 if missing else -1)
             if ours and labels:
                 life = int(labels[2 * at]) / 1000
                 self.set(command.keys[n + at], as_bytes(labels[2 * at + 1]), life, by)
@@ -103,7 +105,8 @@ class ReadingServer(TrustingServer):
         entry, ttl, own_marker, fence, slot = map(as_bytes, command.args)
         value, counter = self.get(key), self.counters.get(slot, 0)
         present = value == entry or entry in self.entries(key)
-        if value not in (None, READERS) and not present:
+        # A key that is reserved for a writer counts as missing.
+        if value not in (None, READERS) and not present and not is_offer(value):
             return 0
         if not present:
             reading = self._read_marker(own_marker)

@@ -121,8 +121,8 @@ class MemoryServer(ReadingServer):
     def _repair(self, command: Command, by: Connection) -> Raw | Refusal:
         keys = command.keys[:-2]
         token, ttl, own_marker, fence, *slots = map(as_bytes, command.args)
-        values = [self.get(key) for key in keys]
-        holders = [None if value and is_offer(value) else value for value in values]
+        # A key that is reserved for waiters counts as missing.
+        holders = [None if self._is_reserved(key) else self.get(key) for key in keys]
         if any(holder not in (None, token) for holder in holders):
             return 0
         if None in holders:
@@ -140,6 +140,11 @@ class MemoryServer(ReadingServer):
                 self.set(key, token, int(ttl) / 1000, by)
             self._track(key, by)
         return 1
+
+    def _is_reserved(self, key: bytes) -> bool:
+        value = self.get(key)
+        offers = self.entries(key) if value == READERS else (value or b"",)
+        return all(map(is_offer, offers))
 
     def _marker(self, command: Command, by: Connection) -> Raw | Refusal:
         become, expected, read_ms, own_marker, nonce = map(as_bytes, command.args)
@@ -275,6 +280,7 @@ class MemoryServer(ReadingServer):
                 {slot: max(counter, highest) for slot, counter in counters.items()}
             )
         for key in doomed:
+            self.delete(owner_key(key), by)
             self.queues.give_back(Writing(self, by), key)
         for key, entry in ended:
             self.queues.leave_readers(Writing(self, by), key, entry)

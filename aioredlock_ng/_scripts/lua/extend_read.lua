@@ -47,7 +47,7 @@ for i = 1, n do
       keep_entry(key, entry, expiry)
       answers[i] = 1
     end
-  elseif known and value then
+  elseif known and value and not is_offer(value) then
     answers[i] = -1
   end
   renewed = renewed + (answers[i] == 1 and 1 or 0)

@@ -41,6 +41,10 @@ for i = 1, n do
     doomed[#doomed + 1] = KEYS[i]
   end
 end
+-- A full server refuses ZADD as the first write of a script, but not as a later one. So the writes
+-- begin with DEL of the holder's label and the removal of expired entries, which free memory.
+for _, key in ipairs(doomed) do redis.pcall('DEL', OWNER .. key) end
+for _, lease in ipairs(ended) do prune(lease[1]) end
 if ARGV[last + 1] then
   local fence = tonumber(ARGV[last + 1])
   for i = last + 2, #ARGV do

@@ -9,8 +9,8 @@
 -- Returns  1: every key holds the token, and no counter is below the fence.
 --          0: a key holds another token, or a key is missing and a counter is above the fence.
 --          -1: a key is missing, and the node is not trusted.
--- A key that is reserved for a waiter counts as missing, because the waiter holds nothing yet. If
--- the offer stayed, a waiter could keep the key from its holder by asking again and again.
+-- A key that is reserved for waiters counts as missing, because the waiters hold nothing yet. If the
+-- offers stayed, waiters could keep the key from its holder by asking again and again.
 -- A missing key is set again only if the marker is trusted. A node in quarantine may have forgotten
 -- a lock of another holder, and setting the key would give the lock two holders.
 -- The last MGET renews the tracking, which SET has ended.
@@ -18,10 +18,27 @@
 local n = #KEYS - 2
 local missing, offers = {}, {}
 -- part: offer_format
+-- part: value
+
+-- Returns the state of a key that is no string: 'missing', 'reserved' for readers only, or 'held'.
+local function state_of(key)
+  local known, value = pcall(value_of, key)
+  if not known then return 'held' end
+  if not value then return 'missing' end
+  local entries = redis.pcall('ZRANGE', key, 0, -1)
+  if entries.err then return 'held' end
+  for _, entry in ipairs(entries) do
+    if not is_offer(entry) then return 'held' end
+  end
+  return 'reserved'
+end
+
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
-  if not holder then
+  local state = 'held'
+  if not holder then state = state_of(KEYS[i]) elseif is_offer(holder) then state = 'reserved' end
+  if state == 'missing' then
     missing[#missing + 1] = KEYS[i]
-  elseif is_offer(holder) then
+  elseif state == 'reserved' then
     offers[#offers + 1] = KEYS[i]
   elseif holder ~= ARGV[1] then
     return 0

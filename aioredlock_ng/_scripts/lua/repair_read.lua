@@ -17,11 +17,14 @@ local key, entry, fence = KEYS[1], ARGV[1], tonumber(ARGV[4])
 local value = value_of(key)
 if value == READERS then prune(key) end
 local present = value == entry or value == READERS and redis.call('ZSCORE', key, entry)
-if value and value ~= READERS and not present then return 0 end
+-- A key that is reserved for a writer counts as missing, see repair.lua.
+local is_reserved = value and is_offer(value)
+if value and value ~= READERS and not present and not is_reserved then return 0 end
 if not present then
   -- part: marker
   if not is_trusted(redis.call('GET', KEYS[2]), ARGV[3]) then return -1 end
   if tonumber(redis.call('ZSCORE', KEYS[3], ARGV[5]) or 0) > fence then return 0 end
+  if is_reserved then redis.call('DEL', key) end
   keep_entry(key, entry, now_ms() + tonumber(ARGV[2]))
 end
 redis.call('ZADD', KEYS[3], 'GT', ARGV[4], ARGV[5])

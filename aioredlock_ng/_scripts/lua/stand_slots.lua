@@ -26,12 +26,14 @@ if not own then
   _, rank = enter(queue, ticket, member, ARGV[2])
 end
 
--- MGET returns nothing for a key of another type. A slot with such a key is taken.
-local odd, offered = {}, false
+-- Returns true if readers hold a slot, or if its key is other data. MGET shows no value then.
+local function is_odd(slot)
+  return not values[slot] and type(redis.pcall('GET', KEYS[slot])) == 'table'
+end
+
+local offered = false
 for slot, key in ipairs(KEYS) do
-  local value = values[slot] or redis.pcall('GET', key)
-  odd[slot] = type(value) == 'table'
-  if not value and not own then
+  if not values[slot] and not own and not is_odd(slot) then
     -- part: offers
     offer(key)
     offered = true
@@ -46,7 +48,8 @@ end
 local slots = {}
 for slot, value in ipairs(values) do
   own = own or value and is_offer_to(value, member)
-  local grants = value and admits(value, claim) or not value and not odd[slot]
+  -- A slot without a value may have been offered to readers just now.
+  local grants = value and admits(value, claim) or not value and not is_odd(slot)
   if grants and #slots < 8 then slots[#slots + 1] = slot end
 end
 

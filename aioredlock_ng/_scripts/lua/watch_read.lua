@@ -11,7 +11,7 @@ if labelled then n = n / 2 end
 local ours, answers, now = 0, {}, now_ms()
 for i = 1, n do
   local known, value = pcall(value_of, KEYS[i])
-  answers[i] = known and value and value ~= READERS and -1 or 0
+  answers[i] = known and value and value ~= READERS and not is_offer(value) and -1 or 0
   if known and value == ARGV[i] then
     answers[i] = 1
   elseif known and value == READERS then

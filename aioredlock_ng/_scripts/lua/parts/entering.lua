@@ -27,5 +27,12 @@ if type(known) ~= 'table' then
   end
   local ends = life * (1 + 2 * math.min(math.max(rank, 0), 15))
   local left = redis.pcall('PTTL', queue)
-  if type(left) ~= 'number' or left < ends then redis.pcall('PEXPIRE', queue, ends) end
+  if type(left) ~= 'number' or left < ends then
+    local done = redis.pcall('PEXPIRE', queue, ends)
+    -- A queue that cannot expire would outlive its members, so a new member leaves it again.
+    if type(done) == 'table' and is_new then
+      redis.pcall('ZREM', queue, member)
+      is_new, rank = false, -1
+    end
+  end
 end

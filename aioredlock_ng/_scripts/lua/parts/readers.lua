@@ -29,8 +29,10 @@ end
 -- again.
 local function settle(key)
   local done, expires = pcall(function()
-    prune(key)
+    -- Without permission for ZREVRANGE, `value_of` takes other data for readers. This data must not
+    -- be pruned, so ZREVRANGE comes first. The call fails without the permission.
     local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+    prune(key)
     return last[2] and redis.call('PEXPIREAT', key, last[2]) == 1
   end)
   if done then return expires end
@@ -39,12 +41,13 @@ local function settle(key)
 end
 
 -- Adds an entry, or postpones its expiry. Several leases of a process may share an entry, so the
--- expiry never becomes earlier. An entry that cannot expire is removed again.
+-- expiry never becomes earlier. A new entry that cannot expire is removed again. An entry that
+-- existed before stays, because a lease relies on it.
 local function keep_entry(key, entry, expiry)
-  redis.call('ZADD', key, 'GT', string.format('%.0f', expiry), entry)
+  local added = redis.call('ZADD', key, 'GT', string.format('%.0f', expiry), entry)
   local done, problem = pcall(settle, key)
   if not done then
-    redis.pcall('ZREM', key, entry)
+    if added == 1 then redis.pcall('ZREM', key, entry) end
     error(problem, 0)
   end
 end
