@@ -1,4 +1,4 @@
-"""What the helpers for workers do at their end."""
+"""The ends of workers: handlers of signals are kept, and each manager is closed."""
 
 from __future__ import annotations
 

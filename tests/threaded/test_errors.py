@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WRONG: dict[str, Callable[[Any], Coroutine[Any, Any, object]]] = {
     "no name": lambda redlock: redlock.inspect(),
     "an unknown option": lambda redlock: redlock.force_release("a", tokn="x"),
-    "a misspelt timeout": lambda redlock: redlock.wait_ready(timout=1),
+    "a wrong name of an option": lambda redlock: redlock.wait_ready(within=1),
 }
 
 

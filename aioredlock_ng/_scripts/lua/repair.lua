@@ -9,8 +9,8 @@
 -- Returns  1: every key holds the token, and no counter is below the fence.
 --          0: a key holds another token, or a key is missing and a counter is above the fence.
 --          -1: a key is missing, and the node is not trusted.
--- A key that is reserved for waiters counts as missing, because the waiters hold nothing yet. If the
--- offers stayed, waiters could keep the key from its holder by asking again and again.
+-- A key that is reserved for waiters counts as missing, because the waiters hold nothing yet. If
+-- the offers stayed, waiters could keep the key from its holder by asking again and again.
 -- A missing key is set again only if the marker is trusted. A node in quarantine may have forgotten
 -- a lock of another holder, and setting the key would give the lock two holders.
 -- The last MGET renews the tracking, which SET has ended.
@@ -33,9 +33,17 @@ local function state_of(key)
   return 'reserved'
 end
 
-for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
+local values, seen = redis.call('MGET', unpack(KEYS, 1, n)), 0
+for i = 1, n do seen = seen + (values[i] and 1 or 0) end
+-- MGET shows only strings. EXISTS shows by a single read whether there are other keys.
+local hidden = seen < n and redis.pcall('EXISTS', unpack(KEYS, 1, n)) ~= seen
+for i, holder in ipairs(values) do
   local state = 'held'
-  if not holder then state = state_of(KEYS[i]) elseif is_offer(holder) then state = 'reserved' end
+  if not holder then
+    state = hidden and state_of(KEYS[i]) or 'missing'
+  elseif is_offer(holder) then
+    state = 'reserved'
+  end
   if state == 'missing' then
     missing[#missing + 1] = KEYS[i]
   elseif state == 'reserved' then
