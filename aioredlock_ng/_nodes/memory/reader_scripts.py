@@ -82,7 +82,7 @@ class ReadingServer(TrustingServer):
                 self.keep_entry(key, entry, ttl, by)
                 answers.append(1)
             else:
-                answers.append(0 if value in (None, READERS) or is_offer(value) else -1)
+                answers.append(-1 if _is_held(value) else 0)
             self._track(key, by)
         return len(answers) if set(answers) == {1} else answers
 
@@ -92,8 +92,7 @@ class ReadingServer(TrustingServer):
         for at, key in enumerate(command.keys[:n]):
             value, entry = self.get(key), as_bytes(command.args[at])
             ours = value == entry or entry in self.entries(key)
-            missing = value in (None, READERS) or is_offer(value)
-            answers.append(1 if ours else 0 if missing else -1)
+            answers.append(1 if ours else -1 if _is_held(value) else 0)
             if ours and labels:
                 life = int(labels[2 * at]) / 1000
                 self.set(command.keys[n + at], as_bytes(labels[2 * at + 1]), life, by)
@@ -105,8 +104,7 @@ class ReadingServer(TrustingServer):
         entry, ttl, own_marker, fence, slot = map(as_bytes, command.args)
         value, counter = self.get(key), self.counters.get(slot, 0)
         present = value == entry or entry in self.entries(key)
-        # A key that is reserved for a writer counts as missing.
-        if value not in (None, READERS) and not present and not is_offer(value):
+        if _is_held(value) and not present:
             return 0
         if not present:
             reading = self._read_marker(own_marker)
@@ -158,3 +156,8 @@ class ReadingServer(TrustingServer):
         if left < 0 or rank > 1:
             return [-1, 1, rank]
         return [left + max(rank, 0) * grace_of(member), 1, rank]
+
+
+def _is_held(value: bytes | None) -> bool:
+    """Return True if the value of a key keeps readers out, and is no mere offer to a writer."""
+    return value not in (None, READERS) and not is_offer(value or b"")

@@ -33,10 +33,7 @@ local function state_of(key)
   return 'reserved'
 end
 
-local values, seen = redis.call('MGET', unpack(KEYS, 1, n)), 0
-for i = 1, n do seen = seen + (values[i] and 1 or 0) end
--- MGET shows only strings. EXISTS shows by a single read whether there are other keys.
-local hidden = seen < n and redis.pcall('EXISTS', unpack(KEYS, 1, n)) ~= seen
+-- part: hidden
 for i, holder in ipairs(values) do
   local state = 'held'
   if not holder then

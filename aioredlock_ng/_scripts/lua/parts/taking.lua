@@ -17,9 +17,7 @@ local DISPLACED_LIFE = 20000
 -- error.
 local function take(n, token, ttl, claim)
   local keys = {unpack(KEYS, 1, n)}
-  local values, seen = redis.call('MGET', unpack(keys)), 0
-  for i = 1, n do seen = seen + (values[i] and 1 or 0) end
-  local hidden = seen < n and (n == 1 or ask('EXISTS', unpack(keys)) ~= seen)
+  -- part: hidden
   for i = 1, n do
     local value = values[i] or hidden and value_of(keys[i])
     if value and not admits(value, claim) then return refusal(i, keys, values) end
