@@ -1,4 +1,4 @@
-"""A process that reads queues without an attempt once a quorum has reported a waiting writer."""
+"""Once a quorum has reported a waiting writer, a reader enters the queue without an attempt."""
 
 from __future__ import annotations
 
@@ -9,32 +9,21 @@ import pytest
 
 from aioredlock_ng import AcquireTimeout, LockHeld, QuorumUnreachable
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS
+from tests.engine.rwlocks import KEY, reading, rwlock, writing
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
     from aioredlock_ng import Lease
-    from aioredlock_ng.rwlock import RWLock
     from tests.support.rig import Process, Rig
 
 pytestmark = pytest.mark.virtual_time
-
-NAME = "catalog"
-KEY = NAME.encode()
-
-
-def rwlock(process: Process, **options: Any) -> RWLock:
-    return process.redlock.rwlock(NAME, **options)
-
-
-def reading(process: Process, **options: Any) -> asyncio.Task[Lease]:
-    return asyncio.create_task(rwlock(process, **options).read().acquire())
 
 
 async def read_while_a_writer_waits(rig: Rig) -> tuple[Process, Lease, asyncio.Task[Lease]]:
     """Return a process that reads, its lease, and the task of a writer in another process."""
     reader, other = await rig.process(), await rig.process()
     lease = await rwlock(reader).read().acquire()
-    writer = asyncio.create_task(rwlock(other).write().acquire())
+    writer = writing(other)
     # The writer's attempt and its entry take a round trip each, and the message takes one way.
     await asyncio.sleep(6 * WAY)
     return reader, lease, writer
@@ -166,7 +155,7 @@ async def test_reports_before_and_after_a_grant_count_together(rig: Rig) -> None
     early = await rwlock(third).read().acquire()
     await asyncio.sleep(0.1)
     rig.ways[2] = 0.02
-    writer = asyncio.create_task(rwlock(other).write().acquire())
+    writer = writing(other)
     await asyncio.sleep(2.5 * WAY)
     # The writer enters the queue of node 1 only.
     for index in (0, 2):
@@ -200,7 +189,7 @@ async def test_a_late_command_to_leave_does_not_remove_the_next_entry(rig: Rig) 
         process.nodes[2].hang()
     await held.release()
     early = await first
-    writer = asyncio.create_task(rwlock(later).write().acquire())
+    writer = writing(later)
     await asyncio.sleep(6 * WAY)
     late = reading(reader)
     await asyncio.sleep(3 * WAY)

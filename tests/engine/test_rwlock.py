@@ -5,7 +5,7 @@ left behind.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,35 +18,17 @@ from aioredlock_ng import (
     UpgradeRefused,
 )
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS
+from tests.engine.rwlocks import KEY, NAME, now, reading, rwlock, writing
 from tests.support.rig import NODE_TIMEOUT, WAY, Rig, occupied
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aioredlock_ng.rwlock import RWLock
     from tests.support.rig import Process
 
 pytestmark = pytest.mark.virtual_time
 
 TRIP = 2 * WAY
-NAME = "catalog"
-KEY = NAME.encode()
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def rwlock(process: Process, **options: Any) -> RWLock:
-    return process.redlock.rwlock(NAME, **options)
-
-
-def reading(process: Process, **options: Any) -> asyncio.Task[Lease]:
-    return asyncio.create_task(rwlock(process, **options).read().acquire())
-
-
-def writing(process: Process, **options: Any) -> asyncio.Task[Lease]:
-    return asyncio.create_task(rwlock(process, **options).write().acquire())
 
 
 def nothing_is_left(rig: Rig) -> bool:

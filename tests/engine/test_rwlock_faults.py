@@ -10,33 +10,18 @@ import pytest
 from aioredlock_ng import ConfigurationError
 from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._nodes.memory import MemoryNode
+from tests.engine.rwlocks import KEY, NAME, now, reading, rwlock, writing
 from tests.support.rig import NODE_TIMEOUT, WAY
 
 if TYPE_CHECKING:
-    from aioredlock_ng import Lease
-    from aioredlock_ng.rwlock import RWLock
-    from tests.support.rig import Process, Rig
+    from tests.support.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
 
 TRIP = 2 * WAY
-NAME = "catalog"
-KEY = NAME.encode()
 
 GUARD = 5.0
 """Seconds of `max_ttl` where a node forgets; the node waits one more."""
-
-
-def rwlock(process: Process, **options: Any) -> RWLock:
-    return process.redlock.rwlock(NAME, **options)
-
-
-def reading(process: Process, **options: Any) -> asyncio.Task[Lease]:
-    return asyncio.create_task(rwlock(process, **options).read().acquire())
-
-
-def writing(process: Process, **options: Any) -> asyncio.Task[Lease]:
-    return asyncio.create_task(rwlock(process, **options).write().acquire())
 
 
 # -- A task that reads again ----------------------------------------------------------------------
@@ -214,10 +199,6 @@ async def test_a_writer_learns_of_an_earlier_expiry_although_its_own_process_end
 
 
 # -- Nodes that forgot ----------------------------------------------------------------------------
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize("how", ["flush", "restart"])

@@ -13,6 +13,7 @@ import pytest
 from aioredlock_ng import RedlockError
 from aioredlock_ng.sync import Redlock
 from aioredlock_ng.testing import MemoryNodes
+from tests.sync.test_closing import thread_of
 from tests.sync.test_locks import PATIENCE, wait_until
 
 if TYPE_CHECKING:
@@ -70,13 +71,11 @@ def test_a_wait_for_the_loss_ends_with_the_engine(how: str, what: str) -> None:
     def work(lease: Lease) -> None:
         waiting = threading.Thread(target=lambda: told.append(lease.wait_lost(PATIENCE)))
         waiting.start()
-        here = redlock._process.here
-        assert here is not None
-        wait_until(lambda: bool(here.thread._pending))
+        wait_until(lambda: bool(thread_of(redlock)._pending))
         if how == "closed":
             redlock.close()
         else:
-            here.thread.post(die)
+            thread_of(redlock).post(die)
         waiting.join(PATIENCE)
 
     if what == "lease":

@@ -13,6 +13,7 @@ import aioredlock_ng.sync
 from aioredlock_ng import LockLost, Redlock, RedlockClosed
 from aioredlock_ng.events import TermBegan, TermEnded, TermOutlived
 from aioredlock_ng.testing import MemoryNodes
+from tests.sync.test_closing import thread_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -47,9 +48,7 @@ def test_the_error_of_a_with_wins_if_the_engine_dies_during_the_release(
 ) -> None:
     redlock = aioredlock_ng.sync.Redlock(MemoryNodes(3))
     with pytest.raises(error or LockLost), redlock.lock("a"):
-        here = redlock._process.here
-        assert here is not None
-        here.thread.post(die)
+        thread_of(redlock).post(die)
         if error is not None:
             raise error
     redlock.close()
