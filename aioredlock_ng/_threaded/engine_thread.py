@@ -231,7 +231,7 @@ class EngineThread:
         """Mark the thread as ended in a forked child, where the thread does not exist.
 
         The loop is not closed, because parent and child share its selector, and the close would
-        unregister the parent's sockets. A signal handler may have forked while the thread waited.
+        unregister the parent's sockets. A thread that forked during a wait gets an error instead.
         """
         self.dead = "it belongs to the process before a fork"
         for outcome in (*self._pending, self.ended):

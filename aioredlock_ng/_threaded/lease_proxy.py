@@ -114,8 +114,8 @@ class ThreadedLease(Lease):
         try:
             return await self._thread.finish(super().release)
         except RedlockClosed:
-            # The thread has ended before the answers came. `was_gone` tells whether the lease was
-            # lost.
+            # The engine's thread has ended before the answers came. `was_gone` tells whether the
+            # lease was lost.
             return False
 
     def abandon(self) -> None:

@@ -169,8 +169,8 @@ class Lease:
         try:
             return self._thread.run(self._lease.release, to_end=True)
         except RedlockClosed:
-            # The thread has ended before the answers came. `was_gone` tells whether the lease was
-            # lost.
+            # The engine's thread has ended before the answers came. `was_gone` tells whether the
+            # lease was lost.
             return False
 
     def abandon(self) -> None:

@@ -254,7 +254,7 @@ def _roles(options: argparse.Namespace) -> list[dict[str, Any]]:
 
     Some processes take many short locks, and some hold few for long. The last ones write without a
     check of the lease. The first make the load, and have the lower priority, because the time until
-    the others are notified of a loss is measured. Of each five processes, the third and the fourth
+    the others are notified of a loss is measured. Of every five processes, the third and the fourth
     have an engine in a thread of its own.
     """
     ours, careless = options.kind == "ours", _careless(options)

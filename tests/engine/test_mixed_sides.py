@@ -1,4 +1,4 @@
-"""Offers to one side of a read-write lock keep no lost key from a holder of the other side."""
+"""A lost key is set again although the nodes offer it to waiters of the other side."""
 
 from __future__ import annotations
 

@@ -69,6 +69,25 @@ async def test_a_leader_resigns_by_a_call_from_another_loop() -> None:
         assert not await election.resign()
 
 
+async def test_a_cancelled_resignation_from_another_loop_goes_on() -> None:
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+        election, began = redlock.election("scheduler"), threading.Event()
+
+        async def main(_: Lease) -> None:
+            began.set()
+            await asyncio.Event().wait()
+
+        leading = Loop("leading", lambda: election.run(main))
+        await asyncio.to_thread(wait, began)
+        resigning = asyncio.create_task(election.resign())
+        await asyncio.sleep(0)
+        resigning.cancel()
+        await asyncio.wait([resigning])
+        assert resigning.cancelled()
+        assert await outcomes(leading) == [None]
+        assert redlock.leases == ()
+
+
 async def test_two_loops_may_enter_an_object_for_the_first_time_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

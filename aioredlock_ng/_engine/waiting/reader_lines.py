@@ -54,7 +54,7 @@ class ReaderLines(SlotLines):
         line.holders[lease] = None
 
     def _must_queue(self, line: Line[LeaseRecord]) -> bool:
-        """Return True if a quorum has just reported a writer, which waits for this process to read.
+        """Return True if a quorum has just reported a writer that waits for this process's readers.
 
         An attempt of a further reader would most probably be refused.
         """
