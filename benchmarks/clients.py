@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL",
     "BARE",
+    "BARE_THREAD",
     "FLOOR",
     "FLOOR_IN_LINE",
     "OURS",
@@ -34,6 +35,7 @@ __all__ = [
     "STEINDAMM",
     "THREADS",
     "THREADSAFE",
+    "THREADS_BARE",
     "Client",
     "labelled",
     "named",
@@ -101,6 +103,11 @@ BARE: Final = Client(
     "drive_bare.py",
     note="no lock library: plain SET NX PX and a compare-and-delete on all nodes",
 )
+BARE_THREAD: Final = Client(
+    "bare in a thread",
+    "drive_bare_thread.py",
+    note="the bare client on an event loop in another thread",
+)
 FLOOR_IN_LINE: Final = Client(
     "floor", "line_floor.py", note="the same with a queue before it, for the waiting lines"
 )
@@ -114,6 +121,11 @@ THREADSAFE: Final = Client(
     "run_coroutine_threadsafe",
     "threads_threadsafe.py",
     note="our asyncio API, called by asyncio.run_coroutine_threadsafe",
+)
+THREADS_BARE: Final = Client(
+    "bare in a thread",
+    "threads_bare.py",
+    note="the bare client on an event loop in another thread, called by threads",
 )
 PYTHON_REDIS_LOCK: Final = Client(
     "python-redis-lock",

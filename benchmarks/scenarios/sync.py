@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
-from benchmarks.clients import PORTAL, PYTHON_REDIS_LOCK, REDLOCK_PY, THREADS, THREADSAFE
+from benchmarks.clients import (
+    PORTAL,
+    PYTHON_REDIS_LOCK,
+    REDLOCK_PY,
+    THREADS,
+    THREADS_BARE,
+    THREADSAFE,
+)
 from benchmarks.outcome import Outcome, Settings, at_least, at_most, median, paired_ratio
 from benchmarks.process import run_client
 
@@ -44,6 +51,7 @@ _REDLOCK_PY: Final = _Turn(REDLOCK_PY, 5)
 _PYTHON_REDIS_LOCK: Final = _Turn(
     replace(PYTHON_REDIS_LOCK, driver="threads_python_redis_lock.py"), 1
 )
+_BARE_ONE: Final = _Turn(THREADS_BARE, 1)
 _TURNS: Final = (
     _FIVE,
     _ONE,
@@ -51,6 +59,8 @@ _TURNS: Final = (
     _PYTHON_REDIS_LOCK,
     _Turn(PORTAL, 5),
     _Turn(THREADSAFE, 5),
+    _Turn(THREADS_BARE, 5),
+    _BARE_ONE,
 )
 
 
@@ -102,6 +112,13 @@ def run(settings: Settings) -> Outcome:
     outcome.notes.append(
         "anyio's portal, run_coroutine_threadsafe: our asyncio API from threads; "
         "an interrupted call may leave its lease"
+    )
+    floor = _ratio(outcome.raw, _BARE_ONE, _PYTHON_REDIS_LOCK, 1)
+    outcome.notes.append(
+        "bare in a thread: plain commands on an event loop in a thread, without a library; one "
+        "thread on one node does "
+        + ("an unknown multiple of" if floor is None else f"{floor:.2f} x")
+        + " python-redis-lock's cycles/s"
     )
     outcome.notes.extend(
         f"{row['client']}, {row['threads']} threads: {why}"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
-from benchmarks.clients import OURS
+from benchmarks.clients import BARE, BARE_THREAD, OURS
 from benchmarks.outcome import Grid, Outcome, Settings, at_least, at_most, median, paired_ratio
 from benchmarks.process import Driver, DriverFailed, run_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from benchmarks.clients import Client
 
 __all__ = ["run"]
 
@@ -25,6 +28,23 @@ _BLOCKED_SECONDS: Final = 5.0
 _DRIVER: Final = Path(__file__).parents[1] / "drivers" / "blocked_ours.py"
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One client on the caller's loop or in a thread of its own."""
+
+    name: str
+    client: Client
+    thread: bool
+
+
+_TURNS: Final = (
+    _Turn("ours", OURS, thread=False),
+    _Turn("ours", OURS, thread=True),
+    _Turn("bare", BARE, thread=False),
+    _Turn("bare", BARE_THREAD, thread=True),
+)
+
+
 def run(settings: Settings) -> Outcome:
     """Measure a manager with and without `thread=True`, in turns."""
     outcome = Outcome(
@@ -32,7 +52,7 @@ def run(settings: Settings) -> Outcome:
             "Uncontended cycle with the engine in a thread of its own, five nodes, every coroutine "
             "its own name"
         ),
-        ("coroutines", "engine", "cycles/s", "p50 ms", "p99 ms", "CPU µs/cycle"),
+        ("coroutines", "client", "engine", "cycles/s", "p50 ms", "p99 ms", "CPU µs/cycle"),
     )
     blocked = Grid(
         (
@@ -45,20 +65,26 @@ def run(settings: Settings) -> Outcome:
     with LocalNodes(5) as nodes:
         for number in range(settings.rounds):
             for coroutines in _COROUTINES:
-                for thread in (False, True):
+                for turn in _TURNS:
                     settings.say(
                         f"thread: round {number + 1}/{settings.rounds}, {coroutines} coroutines, "
-                        f"{_named(thread)}"
+                        f"{turn.client.name} {_named(turn.thread)}"
                     )
                     figures = run_client(
-                        OURS,
+                        turn.client,
                         nodes.urls,
                         coroutines,
                         settings.seconds(2.0, 0.6),
-                        options={"thread": thread},
+                        options={"thread": turn.thread},
                     )
                     outcome.raw.append(
-                        {"round": number, "coroutines": coroutines, "thread": thread} | figures
+                        {
+                            "round": number,
+                            "coroutines": coroutines,
+                            "client": turn.name,
+                            "thread": turn.thread,
+                        }
+                        | figures
                     )
         for thread in (False, True):
             settings.say(f"thread: blocked, {_named(thread)}")
@@ -71,14 +97,14 @@ def run(settings: Settings) -> Outcome:
     outcome.bars.append(
         at_most(
             "thread=True, p50 of a cycle at 1 coroutine / without",
-            _ratio(outcome.raw, 1, "cycle", "p50"),
+            _ratio(outcome.raw, "ours", 1, "cycle", "p50"),
             _LATENCY_AT_MOST,
         )
     )
     outcome.bars.append(
         at_least(
             "thread=True, throughput at 100 coroutines / without",
-            _ratio(outcome.raw, 100, "per_second"),
+            _ratio(outcome.raw, "ours", 100, "per_second"),
             _THROUGHPUT_AT_LEAST,
         )
     )
@@ -86,6 +112,11 @@ def run(settings: Settings) -> Outcome:
         at_most(
             "thread=True, leases lost by a loop that blocks for five ttls", float(losses[1]), 0.0
         )
+    )
+    floor = _ratio(outcome.raw, "bare", 1, "cycle", "p50")
+    outcome.notes.append(
+        "bare: plain commands without a library; its p50 in a thread at 1 coroutine is "
+        + ("unknown" if floor is None else f"{floor:.2f} x its p50 on the caller's loop")
     )
     return outcome
 
@@ -111,11 +142,15 @@ def _named(thread: bool) -> str:
 
 
 def _by_round(
-    raw: list[dict[str, Any]], coroutines: int, *path: str, thread: bool
+    raw: list[dict[str, Any]], client: str, coroutines: int, *path: str, thread: bool
 ) -> dict[int, float]:
     found = {}
     for row in raw:
-        if row.get("coroutines") == coroutines and row["thread"] is thread:
+        if (row.get("client"), row.get("coroutines"), row["thread"]) == (
+            client,
+            coroutines,
+            thread,
+        ):
             value: Any = row
             for step in path:
                 value = value.get(step) if value else None
@@ -124,10 +159,10 @@ def _by_round(
     return found
 
 
-def _ratio(raw: list[dict[str, Any]], coroutines: int, *path: str) -> float | None:
+def _ratio(raw: list[dict[str, Any]], client: str, coroutines: int, *path: str) -> float | None:
     return paired_ratio(
-        _by_round(raw, coroutines, *path, thread=True),
-        _by_round(raw, coroutines, *path, thread=False),
+        _by_round(raw, client, coroutines, *path, thread=True),
+        _by_round(raw, client, coroutines, *path, thread=False),
     )
 
 
@@ -136,15 +171,16 @@ def _rows(raw: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         return "-" if value is None else pattern.format(value * factor)
 
     for coroutines in _COROUTINES:
-        for thread in (False, True):
+        for turn in _TURNS:
 
-            def figure(*path: str, at: int = coroutines, of: bool = thread) -> float | None:
-                return median(_by_round(raw, at, *path, thread=of).values())
+            def figure(*path: str, at: int = coroutines, of: _Turn = turn) -> float | None:
+                return median(_by_round(raw, of.name, at, *path, thread=of.thread).values())
 
             cpu, cycles = figure("cpu_seconds"), figure("cycles")
             yield (
                 str(coroutines),
-                _named(thread),
+                turn.name,
+                _named(turn.thread),
                 shown(figure("per_second"), 1, "{:,.0f}"),
                 shown(figure("cycle", "p50"), 1e3, "{:.3f}"),
                 shown(figure("cycle", "p99"), 1e3, "{:.3f}"),
