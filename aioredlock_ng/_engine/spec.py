@@ -39,6 +39,11 @@ class Life:
     watch_after: float
     min_hold: float = 0.0
 
+    @property
+    def first_ttl(self) -> float:
+        """The first ttl of the keys in seconds."""
+        return int(self.ttl_word) / 1000
+
 
 class Numbered:
     """The slots of a semaphore. Each slot is a lock with one key.

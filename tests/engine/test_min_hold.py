@@ -188,6 +188,19 @@ async def test_an_attempt_that_is_cancelled_leaves_nothing_for_its_min_hold(rig:
     assert rig.clean
 
 
+async def test_the_undo_of_an_attempt_is_owed_for_as_long_as_its_keys_live(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    rig.occupy(b"a", 1.0, on=(1, 2))
+    sent = process.questions()
+    asked = asyncio.ensure_future(process.lock("a", min_hold=MIN_HOLD).try_acquire())
+    await asyncio.sleep(1.5 * WAY)
+    expires = now() + rig.servers[0].pttl(b"a") / 1000
+    assert await asked is None
+    owed = [command.owed_until for command in sent if command.owed_until is not None]
+    assert owed
+    assert min(owed) >= expires
+
+
 async def test_a_grant_that_no_caller_received_is_freed_at_once(rig: Rig) -> None:
     process = await rig.process()
     counters = process.redlock.engine().context.counters

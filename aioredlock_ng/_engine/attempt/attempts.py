@@ -137,8 +137,9 @@ class Attempts:
     def _undo(self, attempt: Round, replies: list[Reply]) -> None:
         """Send a release to the nodes that may have set keys for the attempt."""
         if any(map(may_have_set, replies)):
-            life = self.spec.life
-            self._releases.send(self.target, attempt.token, replies, life.ttl, self.context.clock())
+            # With `min_hold`, the keys live longer than the ttl of the lock.
+            ttl, now = self.spec.life.first_ttl, self.context.clock()
+            self._releases.send(self.target, attempt.token, replies, ttl, now)
 
     def _hear_no_more(self) -> None:
         if self.round is not None:

@@ -24,7 +24,7 @@ __all__ = ["begin", "kept_for", "retirement"]
 def begin(lease: LeaseRecord, now: float) -> None:
     life = lease.spec.life
     lease.kept_until = now + life.min_hold
-    lease.longest_ttl = max(lease.longest_ttl, int(life.ttl_word) / 1000)
+    lease.longest_ttl = max(lease.longest_ttl, life.first_ttl)
 
 
 def kept_for(context: Context, lease: LeaseRecord, now: float) -> float:
