@@ -148,6 +148,20 @@ async def test_leases_with_and_without_min_hold_are_renewed_each_for_its_own_tim
     await freed_at(other, "c")
 
 
+async def test_a_release_is_owed_for_the_life_that_other_leases_gave_the_keys(rig: Rig) -> None:
+    process = await rig.process(ttl=0.5)
+    await process.lock("longer", min_hold=5.9).acquire()
+    lease = await process.lock("a", min_hold=5.2).acquire()
+    sent = process.questions()
+    while not process.redlock.stats().renewals:
+        await asyncio.sleep(0.01)
+    expires = now() + rig.servers[0].pttl(b"a") / 1000
+    await lease.release()
+    owed = [command.owed_until for command in sent if command.owed_until is not None]
+    assert owed
+    assert min(owed) >= expires
+
+
 async def test_an_extension_by_hand_does_not_shorten_the_min_hold(rig: Rig) -> None:
     process, other = await rig.process(ttl=1.5), await rig.process()
     lease = await process.lock("a", min_hold=MIN_HOLD, auto_extend=False).acquire()

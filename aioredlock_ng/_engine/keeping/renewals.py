@@ -74,6 +74,9 @@ class Renewals:
         started = context.clock()
         renewal = Renewal(started, ttl, deadline_of(started, ttl, options.drift(ttl)))
         decided_by = started + options.node_timeout + 2 * RENEW_WIDTH
+        # The keys must not expire before the end of `min_hold`, not even after a crash.
+        kept = [kept_for(context, lease, started) for lease in leases if lease.kept_until > started]
+        life = max([ttl, *kept])
         # An unwatched lease is watched now, because the renewal removes the lease from the slot of
         # the wheel in which the watch was due. Watching also writes the label, which is due at
         # `labelled_until` or when the ttl grows.
@@ -83,17 +86,13 @@ class Renewals:
             if not lease.watched
             or (
                 lease.labelled_until
-                and (started >= lease.labelled_until or ttl > lease.longest_ttl)
+                and (started >= lease.labelled_until or life > lease.longest_ttl)
             )
         ]
-        life = ttl
         for lease in leases:
-            if lease.kept_until > started:
-                # The keys must not expire before the end of `min_hold`, not even after a crash.
-                life = max(life, kept_for(context, lease, started))
             lease.asked(renewal)
-            if ttl > lease.longest_ttl:
-                lease.longest_ttl = ttl
+            if life > lease.longest_ttl:
+                lease.longest_ttl = life
             # The callbacks of the batch schedule the lease again. If the deadline may pass before
             # these callbacks, the deadline is scheduled here, so that it does not pass unnoticed.
             if lease.deadline < decided_by:
