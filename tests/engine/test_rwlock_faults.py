@@ -46,6 +46,19 @@ async def test_a_task_reads_again_although_another_task_waits_behind_a_writer(ri
         await (await task).release()
 
 
+async def test_a_lease_that_reads_again_shows_the_nodes_that_renewed_its_grant(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    lock = rwlock(process).read()
+    async with lock as lease:
+        await asyncio.sleep(0.5)
+        rig.vacate(KEY, on=[2])
+        await lease.extend()
+        assert lease.nodes == (2, 3)
+        async with lock as nested:
+            assert nested.token == lease.token
+            assert nested.nodes == (2, 3)
+
+
 @pytest.mark.parametrize("ttl", [5.0, 30.0])
 async def test_a_task_reads_again_with_another_ttl_while_a_writer_waits(
     rig: Rig, ttl: float

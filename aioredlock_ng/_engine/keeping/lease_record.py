@@ -33,10 +33,10 @@ class Ballot(Protocol):
 
 
 class Counted:
-    """The number of nodes that had the keys of a lease at its end. It replaces the lease's `Batch`.
+    """The number of nodes that had the keys of a lease. It replaces the lease's `Batch`.
 
     A batch refers to all leases that it renewed. An ended lease that kept its batch would keep all
-    these leases in memory.
+    these leases in memory. A batch also knows no later lease of the same grant.
     """
 
     __slots__ = ("_nodes",)
@@ -212,7 +212,7 @@ class LeaseRecord(LeaseState):
             spec,
             self.token,
             self.started,
-            self.ballot,
+            self._ballot_of_grant(),
             self.granted,
             fence,
             self.stored,
@@ -234,7 +234,7 @@ class LeaseRecord(LeaseState):
             spec,
             self.token,
             self.started,
-            self.ballot,
+            self._ballot_of_grant(),
             self.granted,
             self.fence,
             self.stored,
@@ -242,6 +242,10 @@ class LeaseRecord(LeaseState):
         )
         lease.ttl, lease.deadline = self.ttl, min(self.deadline, lease.deadline)
         return lease
+
+    def _ballot_of_grant(self) -> Ballot:
+        """Return the ballot for another lease of the grant, which no batch knows."""
+        return self.ballot if self._latest is None else Counted(self.ballot.held(self))
 
     def downgrade(self) -> None:
         """Become a read lease, with the fence of a reader."""
