@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
+from aioredlock_ng._core.over_mark import over_mark
 from aioredlock_ng._core.queue_formats import claim_of, member_of
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX, guarded_mutex
 from aioredlock_ng._scripts.node_requests import standing, standing_for_slot, standing_to_read
@@ -107,6 +108,17 @@ def test_a_full_server_lets_a_lock_be_released_by_force(server: Server, shared: 
         assert call(server, kind.force_releasing((b"a",), (b"a",), 7, (token,))) == 1
     finally:
         server.config_set("maxmemory", 0)
+
+
+def test_a_full_server_keeps_a_lock_taken_no_longer_than_its_min_hold(server: Server) -> None:
+    assert call(server, MUTEX.acquiring((b"a",), (), TOKEN, LIFE, 0)) == 1
+    server.config_set("maxmemory", 1)
+    try:
+        assert call(server, MUTEX.retiring((b"a",), TOKEN, 1000, None)) == 1
+    finally:
+        server.config_set("maxmemory", 0)
+    assert server.get("a") in {None, over_mark(TOKEN)}
+    assert server.pttl("a") <= 1000
 
 
 @pytest.mark.parametrize("reads", [False, True], ids=["writer waits", "reader waits"])

@@ -19,6 +19,9 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS))) do
   if holder == ARGV[1] then
     local left, remaining = tonumber(ARGV[2]), redis.call('PTTL', KEYS[i])
     if remaining >= 0 and remaining < left then left = math.max(remaining, 1) end
+    -- A full server refuses only the first write of a script, and never a PEXPIRE. The user may
+    -- have no right to PEXPIRE, so the call is a pcall.
+    redis.pcall('PEXPIRE', KEYS[i], left)
     redis.call('SET', KEYS[i], 'aioredlock_ng:over:' .. holder, 'PX', left)
     kept = kept + 1
     -- A label that cannot be written must not end the script, so the call is a pcall.
