@@ -229,6 +229,20 @@ async def test_a_waiter_for_any_slot_keeps_waiting_when_an_earlier_lock_waiter_g
     assert await offered(both) == [False, False, False], "it waits nowhere else"
 
 
+async def test_a_waiter_for_any_slot_keeps_waiting_when_its_slot_is_reserved_for_an_earlier_set(
+    both: Both,
+) -> None:
+    await fill(both)
+    assert await both.acquire(b"holds z", b"z") is GRANTED
+    assert await stand(both, 5, ONE) == Standing(1.0, 0)
+    assert await stand(both, 7, TWO) == Standing(1.0, 1)
+    assert await both.release(b"t1", b"gpu#1") == released(1)
+    assert await both.stand(claim_of(1, PLAIN), b"gpu#1", b"z") == Standing(1.0, 0)
+    assert await both.release(b"t2", b"gpu#2") == released(1)
+    assert await both.acquire(b"x", b"gpu#2", claim=claim_of(7, TWO)) == Refused(1.0, 1, 7)
+    assert await both.acquire(b"y", b"gpu#2", claim=claim_of(5, ONE)) is GRANTED
+
+
 async def test_a_waiter_that_leaves_passes_on_each_slot_that_is_offered_to_it(both: Both) -> None:
     await fill(both)
     assert await stand(both, 1, ONE) == Standing(1.0, 0)

@@ -34,7 +34,7 @@ from aioredlock_ng._engine.waiting import queue_entry, slot_lines
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
 from aioredlock_ng._nodes.channel import Channel
-from aioredlock_ng._nodes.memory import queue_store, queues
+from aioredlock_ng._nodes.memory import members, queue_store
 from aioredlock_ng._nodes.memory import server as memory_server
 from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
 from aioredlock_ng._nodes.memory.queue_scripts import as_bytes
@@ -222,8 +222,8 @@ def _count_slots(self: MemoryServer, keys: Any, claim: bytes) -> Any:
 def _served_and_keeping(self: Queues, keys: Any, key: bytes, claim: bytes, *_: bytes) -> None:
     """Remove a served waiter from its queue, and leave the offers of other slots to this waiter."""
     member = claim.partition(b":")[2]
-    self.remove(queues.queue_for(member, key), member)
-    self.notify_first(keys, queues.queue_for(member, key))
+    self.remove(members.queue_for(member, key), member)
+    self.notify_first(keys, members.queue_for(member, key))
 
 
 _retirement = min_hold.retirement

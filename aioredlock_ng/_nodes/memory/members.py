@@ -9,7 +9,7 @@ import re
 
 from aioredlock_ng._core.keys import MAX_SLOTS, slot_in
 from aioredlock_ng._core.queue_formats import OFFER, SLOT_QUEUE_KEYS
-from aioredlock_ng._core.readers import READER_QUEUE_KEYS
+from aioredlock_ng._core.readers import READER_QUEUE_KEYS, is_reader
 
 __all__ = [
     "admits",
@@ -18,6 +18,7 @@ __all__ = [
     "limit_of",
     "offer_value",
     "parts_of",
+    "queue_for",
     "queues_of",
     "slot_queue_of",
     "takes",
@@ -82,3 +83,9 @@ def queues_of(key: bytes) -> list[bytes]:
     shared = slot_queue_of(key)
     own = [key, READER_QUEUE_KEYS + key]
     return [*own, shared] if shared else own
+
+
+def queue_for(member: bytes, key: bytes) -> bytes:
+    if is_reader(member):
+        return READER_QUEUE_KEYS + key
+    return (limit_of(member) and slot_queue_of(key)) or key

@@ -66,6 +66,7 @@ class StandingServer(Keyspace):
             is_kept = value == OFFER + claim and self.pttl(before) > grace_of(member)
             if not is_kept and int(kept) > 0:
                 own.keep(before, OFFER + claim, int(kept) / 1000)
+                queues.wait_again(own, before, value or b"", member)
             queues.step_out(own, before, member)
         for behind in keys[place + 1 :]:
             queues.leave(own, behind, member)

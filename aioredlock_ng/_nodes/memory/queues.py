@@ -18,15 +18,15 @@ from aioredlock_ng._nodes.memory.members import (
     limit_of,
     offer_value,
     parts_of,
+    queue_for,
     queues_of,
-    slot_queue_of,
 )
 from aioredlock_ng._nodes.memory.queue_store import Keys, QueueStore, notify, publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Queues", "queue_for"]
+__all__ = ["Queues"]
 
 _DISPLACED_LIFE = 20.0
 """Least life of a queue, in seconds, after a member whose offer was replaced enters it again."""
@@ -263,6 +263,20 @@ class Queues(QueueStore):
         if not self.offer(keys, key):
             keys.remove(key)
 
+    def wait_again(self, keys: Keys, key: bytes, before: bytes, member: bytes) -> None:
+        """Put a waiter for a semaphore into its queue again, if `member` replaced its offer.
+
+        `before` is the value of the key until then.
+        """
+        claim = before.removeprefix(OFFER)
+        _, other = parts_of(claim)
+        if before.startswith(OFFER) and other != member and limit_of(other):
+            # The displaced member is in the queue of all slots, perhaps unlike the other member.
+            slots = queue_for(other, key)
+            self.add(slots, claim, max(self.left(slots) / 1000, _DISPLACED_LIFE))
+            if slots != queue_for(member, key):
+                self.notify_first(keys, slots, limit_of(other))
+
     def served(self, keys: Keys, key: bytes, claim: bytes, before: bytes = b"") -> None:
         """Remove the member of a claim, because it has the key now. Notify the next member.
 
@@ -277,24 +291,10 @@ class Queues(QueueStore):
         queue = queue_for(member, key)
         self.remove(queue, member)
         own_offer = is_offer_to(before, member)
-        if before.startswith(OFFER) and not own_offer:
-            _, other = parts_of(before.removeprefix(OFFER))
-            if limit_of(other):
-                # The displaced member is in the queue of all slots, perhaps unlike the served one.
-                slots = queue_for(other, key)
-                life = max(self.left(slots) / 1000, _DISPLACED_LIFE)
-                self.add(slots, before.removeprefix(OFFER), life)
-                if slots != queue:
-                    self.notify_first(keys, slots, limit_of(other))
+        self.wait_again(keys, key, before, member)
         for number in range(1, limit_of(member) + 1):
             slot = slot_key(queue.removeprefix(SLOT_QUEUE_KEYS), number)
             if is_offer_to(keys.get(slot) or b"", member):
                 self.give_back(keys, slot)
         if not own_offer or limit_of(member):
             self.notify_first(keys, queue, limit_of(member))
-
-
-def queue_for(member: bytes, key: bytes) -> bytes:
-    if is_reader(member):
-        return READER_QUEUE_KEYS + key
-    return (limit_of(member) and slot_queue_of(key)) or key

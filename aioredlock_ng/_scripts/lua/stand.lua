@@ -58,7 +58,11 @@ if not is_taken then
       -- An unneeded SET would end the tracking of the key, so an offer that lives long enough is
       -- not set again.
       local is_kept = values[i] == kept and redis.call('PTTL', KEYS[i]) > grace_of(member)
-      if not is_kept and tonumber(ARGV[3]) > 0 then ask('SET', KEYS[i], kept, 'PX', ARGV[3]) end
+      local is_due = not is_kept and tonumber(ARGV[3]) > 0
+      if is_due and ask('SET', KEYS[i], kept, 'PX', ARGV[3]) then
+        -- part: displaced
+        wait_again(values[i] or '', KEYS[i], member)
+      end
       step_out(QUEUE .. KEYS[i], member, KEYS[i])
     end
     for i = place + 1, #KEYS do leave(KEYS[i], member) end

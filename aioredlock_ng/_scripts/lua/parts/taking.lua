@@ -7,9 +7,6 @@
 -- The offers that `take` has replaced. The index of an offer is the place of its key in KEYS.
 local displaced = {}
 
--- The least remaining life in milliseconds of a queue that a displaced waiter has entered.
-local DISPLACED_LIFE = 20000
-
 -- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held or
 -- reserved. The reason for MGET instead of GET is given in extend.lua. MGET returns nothing for
 -- keys held by readers and for keys of other types. These keys must be found before the first SET.
@@ -41,16 +38,9 @@ local function served(n, claim)
   for i = 1, n do
     local key, before, queue = KEYS[i], displaced[i] or '', queue_for(member, KEYS[i])
     ask('ZREM', queue, member)
-    local ticket, other = claim_in(before)
-    if other and other ~= member and limit_of(other) then
-      -- The displaced member waits for any slot, so it enters the shared queue. The claim's
-      -- member may have waited for this key as a lock, in another queue.
-      local slots = queue_for(other, key)
-      ask('ZADD', slots, ticket, other)
-      if (ask('PTTL', slots) or 0) < DISPLACED_LIFE then ask('PEXPIRE', slots, DISPLACED_LIFE) end
-      -- part: first
-      if slots ~= queue then notify_first(slots, key, limit_of(other)) end
-    end
+    local _, other = claim_in(before)
+    -- part: displaced
+    wait_again(before, key, member)
     local limit = slots_of(key) and limit_of(member) or 0
     local slots = slots_up_to(limit, key)
     for at, value in ipairs(#slots > 0 and ask('MGET', unpack(slots)) or {}) do
