@@ -513,3 +513,18 @@ async def test_a_refused_inspection_by_a_manager_without_labels_is_not_repeated(
     with pytest.raises(QuorumUnreachable):
         await process.redlock.inspect("a")
     assert len(asked) == len(rig.servers)
+
+
+async def test_after_a_refusal_of_labels_no_release_names_the_label_of_an_ended_reader(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    lock = process.redlock.rwlock("a").read()
+    async with lock as lease:
+        nested = await lock.acquire()
+        assert nested.token == lease.token
+        await asyncio.sleep(1)
+        await nested.release()
+        process.redlock.engine().extender.watcher._answered(Refusal("NOPERM no right to it"), 0)
+        sent = process.questions()
+    assert {command.keys for command in sent if command.owed_until is not None} == {(b"a",)}

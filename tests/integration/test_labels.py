@@ -68,6 +68,20 @@ async def test_a_user_without_the_right_to_labels_holds_watches_and_releases(
     assert len([event for event in heard if isinstance(event, NodeDegraded)]) == 1
 
 
+async def test_a_reader_without_the_right_to_labels_releases(
+    binary: Path, start_server: StartServer
+) -> None:
+    server = start_server(binary=binary)
+    server.command("ACL", "SETUSER", "locks", "on", ">word", *NARROW)
+    heard: list[Event] = []
+    async with manager(server, user="locks:word@", sinks=[heard.append]) as redlock:
+        lease = await redlock.rwlock("a").read().acquire()
+        await eventually(lambda: any(isinstance(event, NodeDegraded) for event in heard))
+        assert await lease.release() is True
+        assert server.command("EXISTS", "lock:a") == b"0"
+    assert len([event for event in heard if isinstance(event, NodeDegraded)]) == 1
+
+
 async def test_a_label_of_another_type_is_replaced_and_spoils_no_inspection(
     binary: Path, start_server: StartServer
 ) -> None:

@@ -262,7 +262,8 @@ class Extender(Endings):
             release = self._releases.retire(retirement, lease.granted, now)
         else:
             label_keys: tuple[bytes, ...] = ()
-            if lease.labelled_until:
+            # A node that refuses labels would refuse a release with the key of a label.
+            if lease.labelled_until and self._context.labels is not None:
                 label_key = lease.spec.kind.label_key
                 label_keys = tuple([label_key(key, lease.token) for key in lease.spec.keys])
             release = self._releases.send(

@@ -123,12 +123,14 @@ class Watcher:
         ):
             return
         context.labels = None
-        leases = dict.fromkeys(self._by_key.values())
+        # Read leases have labels, too, but are not in `_by_key`.
+        leases = [lease for lease in self._leases if lease.watched]
         for lease in leases:
             lease.labelled_until = 0.0
         context.emit(
             NodeDegraded(context.fleet.nodes[index].address, f"no labels of owners: {reply}")
         )
+        # The listeners of the event may have ended a lease.
         self.watch([lease for lease in leases if lease.phase is Phase.HELD])
 
     def _verify(self) -> None:
