@@ -90,6 +90,25 @@ def test_a_user_who_cannot_distinguish_readers_from_other_data_deletes_no_data(
     assert server.zrange("a", 0, -1) == [b"one", b"two"]
 
 
+@pytest.mark.parametrize("unit", [1, 1000], ids=["seconds", "milliseconds"])
+def test_a_set_of_ids_that_look_like_entries_of_readers_is_not_a_lock(
+    server: Server, unit: int
+) -> None:
+    seconds, microseconds = server.time()
+    now = (seconds + microseconds / 1e6) * unit
+    window = {b"%032x" % number: now - number * unit for number in range(3)}
+    server.zadd("a", window)
+    server.pexpire("a", 60_000)
+    for own in (
+        READ.acquiring((b"a",), (), ENTRY, LIFE, 0),
+        MUTEX.acquiring((b"a",), (), TOKEN, LIFE, 0),
+    ):
+        reply = call(server, own)
+        assert isinstance(reply, redis.ResponseError)
+        assert "WRONGTYPE" in str(reply)
+    assert dict(server.zrange("a", 0, -1, withscores=True)) == pytest.approx(window)
+
+
 def test_a_waiter_enters_no_queue_that_cannot_expire(server: Server, lacking: Lacking) -> None:
     assert call(server, MUTEX.acquiring((b"gpu#1",), (), TOKEN, LIFE, 0)) == 1
     member = member_of(b"a" * 16, 1, 20.0, 1, notified=False)
