@@ -213,6 +213,10 @@ class Engine(Parts):
         if renewal.open:
             renewal.done = self.context.loop.create_future()
             await lease.wait_over(renewal.done)
+        else:
+            # No node could be asked. A caller that repeats the call in a loop must still give the
+            # event loop time to connect to the nodes.
+            await asyncio.sleep(0)
 
     async def poll(self, command: Command) -> list[Reply]:
         """Send a command to all nodes, and wait for their answers.
@@ -228,8 +232,8 @@ class Engine(Parts):
         self.usable()
         round_ = Round(self.context, command, None, 1, self.context.clock())
         round_.ask()
-        if round_.open:
-            await round_.decided()
+        # As in `_outcome`, a call that asked no node must still yield to the event loop.
+        await (round_.decided() if round_.open else asyncio.sleep(0))
         return round_.replies
 
     async def aclose(self) -> None:

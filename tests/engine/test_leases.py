@@ -774,3 +774,17 @@ async def test_a_lease_that_was_not_to_be_renewed_blames_no_event_loop(rig: Rig)
     said = await loss_of(process.lock("a", auto_extend=False), body)
     assert "not to be renewed" in said
     assert "stood still" not in said
+
+
+@pytest.mark.parametrize("call", [Lease.extend, Lease.verify])
+async def test_a_call_that_no_node_can_hear_lets_the_event_loop_run(
+    rig: Rig, call: Callable[[Lease], Awaitable[None]]
+) -> None:
+    process = await rig.process(ttl=30.0)
+    lease = await process.lock("a").acquire()
+    rig.stop(0, 1, 2)
+    ran: list[bool] = []
+    asyncio.get_running_loop().call_soon(ran.append, True)
+    with pytest.raises(QuorumUnreachable):
+        await call(lease)
+    assert ran
