@@ -12,7 +12,7 @@ import pytest
 
 from aioredlock_ng import AcquireTimeout, LockHeld, LockLost, LockNotAcquired, QuorumUnreachable
 from aioredlock_ng._core.over_mark import over_mark
-from tests.support.rig import WAY, occupied
+from tests.support.rig import NODE_TIMEOUT, WAY, occupied
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -160,6 +160,19 @@ async def test_a_release_is_owed_for_the_life_that_other_leases_gave_the_keys(ri
     owed = [command.owed_until for command in sent if command.owed_until is not None]
     assert owed
     assert min(owed) >= expires
+
+
+async def test_a_renewal_with_other_leases_keeps_the_bound_of_min_hold_after_a_crash(
+    rig: Rig,
+) -> None:
+    process = await rig.process(ttl=0.5)
+    await process.lock("longer", min_hold=MIN_HOLD + 0.9).acquire()
+    await process.lock("a", min_hold=MIN_HOLD + 0.3).acquire()
+    granted = now()
+    while process.redlock.stats().renewals < 2:
+        await asyncio.sleep(0.01)
+    expires = now() + rig.servers[0].pttl(b"a") / 1000
+    assert expires <= granted + (MIN_HOLD + 0.3) * 1.01 + 0.002 + 2 * NODE_TIMEOUT + 0.1
 
 
 async def test_an_extension_by_hand_does_not_shorten_the_min_hold(rig: Rig) -> None:

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Renewals"]
 
+KEPT_WIDTH = 0.1
+"""Seconds by which the minimum holds of leases may differ if one command renews these leases. After
+a crash, the keys may live longer than their own minimum hold by this time."""
+
 
 class Renewals:
     """Renews the leases of one manager.
@@ -222,7 +226,7 @@ class Renewals:
             elif last:
                 self.schedule.put(lease, lease.deadline)
             else:
-                kept = ceil(lease.kept_until - now) if lease.kept_until > now else 0
+                kept = ceil(max(0.0, lease.kept_until - now) / KEPT_WIDTH)
                 alike = (lease.ttl, kept, lease.spec.kind.shared)
                 due.setdefault(alike, []).append(lease)
         if unwatched:
