@@ -339,3 +339,24 @@ async def test_fail_fast_is_true_or_false(rig: Rig) -> None:
     process = await rig.process()
     with pytest.raises(ConfigurationError, match="fail_fast must be True or False, not int"):
         process.lock("a", fail_fast=1)  # type: ignore[arg-type]
+
+
+async def test_a_node_in_quarantine_that_misses_one_answer_stays_in_quarantine(
+    rig: Rig,
+) -> None:
+    """Otherwise the manager would report a quorum that cannot grant."""
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append], max_ttl=GUARD, ttl=2.0)
+    for index in (0, 1):
+        rig.servers[index].restart()
+    since = now()
+    await asyncio.sleep(2)
+    assert not process.redlock.ready
+    rig.hang(0, 1)
+    await asyncio.sleep(1.5)
+    assert not process.redlock.ready
+    assert [node.state for node in process.redlock.nodes] == ["quarantined", "quarantined", "up"]
+    rig.resume()
+    await process.redlock.wait_ready(60)
+    assert now() - since >= GUARD + 1
+    assert [type(event) for event in of_quorum(heard)] == [QuorumLost, QuorumRegained]

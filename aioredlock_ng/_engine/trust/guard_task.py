@@ -115,7 +115,7 @@ class Guard:
                 refusals = await markers.read()
                 now = self._context.clock()
                 steps = next_steps(
-                    markers.readings,
+                    markers.answered(),
                     markers.guard_ms,
                     now,
                     strict=self._strict,

@@ -35,7 +35,9 @@ class Markers:
     Attributes:
         guard_ms: The guard time of this manager in milliseconds.
         known_ms: The longest of `guard_ms` and all guard times that were read, in milliseconds.
-        readings: The marker of each node, as last read; None if the node has not answered.
+        readings: The marker of each node, as last read; None if it was never read. The reading of a
+            trusted node outlasts the node's connection. All other readings end with the connection.
+        silent: Nodes that keep the reading of a quarantine, but did not answer the last request.
         memories: The last trusted marker of each node; None if there was none.
         refusals: For each node the reason why its marker cannot be read or kept; "" if it can.
         excessive: Nodes whose marker named a guard time above `LONGEST_MS`, which no manager
@@ -49,6 +51,7 @@ class Markers:
         self.guard_ms = self.known_ms = context.options.guard_ms
         self._own_marker = b"%b:%d" % (run_id, self.guard_ms)
         self.readings: list[Reading | None] = [None] * len(context.fleet.nodes)
+        self.silent: set[int] = set()
         self.memories: list[Memory | None] = [None] * len(context.fleet.nodes)
         self.refusals = [""] * len(context.fleet.nodes)
         self.excessive: set[int] = set()
@@ -80,6 +83,14 @@ class Markers:
     def has_read(self, index: int) -> bool:
         """True if the marker of a node was read on its present connection."""
         return index not in self.unread
+
+    def answered(self) -> list[Reading | None]:
+        """Return the reading of each node; None for a silent node.
+
+        A quarantined node that does not answer may have lost its memory again. So its old reading
+        must not decide about the markers of a set.
+        """
+        return [None if index in self.silent else one for index, one in enumerate(self.readings)]
 
     async def read(self) -> list[str]:
         """Read the markers of all nodes that answer within the node timeout.
@@ -138,6 +149,12 @@ class Markers:
             # A trusted node that does not answer in time stays trusted. If its last reading were
             # discarded, the other nodes could look like a new set.
             return ""
+        if reply is None and before is not None and index not in self.unread:
+            # A node in quarantine that does not answer in time stays in quarantine. If its last
+            # reading were discarded, the node would count as a node that can grant.
+            self.silent.add(index)
+            return ""
+        self.silent.discard(index)
         now = self._context.clock()
         if after is not None:
             self.known_ms = max(self.known_ms, after.guard_ms)

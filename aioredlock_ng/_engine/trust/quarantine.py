@@ -91,7 +91,7 @@ class Quarantine:
             nodes = [node.state() for node in self._context.fleet.nodes]
             missing = [
                 (node.address, node.reason or "no answer yet")
-                for node, read in zip(nodes, self._markers.readings, strict=True)
+                for node, read in zip(nodes, self._markers.answered(), strict=True)
                 if read is None
             ]
             return new_set_words(missing, reading.left(self._context.clock()))
@@ -132,7 +132,7 @@ class Quarantine:
         ):
             self._void = False
         elif all_forgot(
-            self._markers.readings, self._markers.memories, now, self._markers.known_ms
+            self._markers.answered(), self._markers.memories, now, self._markers.known_ms
         ):
             self._void = True
         if self._void and not before:
