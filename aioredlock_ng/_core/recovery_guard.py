@@ -57,14 +57,37 @@ class Memory:
         at: The latest local instant at which the node may have granted a lock while it had that
             memory. At this instant the manager last read the marker, or first found the marker
             gone.
+        lost: The latest reading without the remembered marker; None if there was none.
     """
 
     run_id: bytes
     at: float
+    lost: Reading | None = None
 
     def contradicts(self, reading: Reading) -> bool:
-        """True if the reading shows that the node has lost the remembered memory."""
-        return reading.trust is not Trust.TRUSTED or reading.run_id != self.run_id
+        """True if the node has lost the remembered memory.
+
+        A flushed node keeps its run id. So its next trusted marker looks like the remembered one.
+        """
+        return (
+            self.lost is not None
+            or reading.trust is not Trust.TRUSTED
+            or reading.run_id != self.run_id
+        )
+
+    def waited(self, trusted: Reading) -> bool:
+        """True if a trusted marker follows a waiting one whose ready time has passed.
+
+        The ready time may come before this manager's guard time has passed, because an operator may
+        have lowered the guard time.
+        """
+        lost = self.lost
+        return (
+            lost is not None
+            and lost.trust is Trust.WAITING
+            and lost.run_id == trusted.run_id
+            and lost.ready_ms <= trusted.node_ms
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +110,16 @@ def remembered(
     """
     if memory is not None and before is not None and not memory.contradicts(before):
         memory = Memory(memory.run_id, now)
-    if after is None or after.trust is not Trust.TRUSTED:
+    if after is None:
         return memory
-    # A waiting node becomes trusted only after its ready time, so its new marker is accepted. The
-    # ready time may come before `known_ms` has passed, because an operator may have lowered the
-    # guard time.
-    waited = before is not None and before.trust is Trust.WAITING and before.run_id == after.run_id
-    over = memory is None or now - memory.at > known_ms / 1000
-    if memory is None or over or waited or not memory.contradicts(after):
+    if memory is None:
+        return Memory(after.run_id, now) if after.trust is Trust.TRUSTED else None
+    over = now - memory.at > known_ms / 1000
+    if after.trust is Trust.TRUSTED and (
+        over or memory.waited(after) or not memory.contradicts(after)
+    ):
         return Memory(after.run_id, now)
-    return memory
+    return Memory(memory.run_id, memory.at, after)
 
 
 def _losses(

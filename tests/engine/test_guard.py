@@ -495,6 +495,30 @@ async def test_a_witness_lets_a_set_wait_that_a_new_process_has_founded_and_prom
 
 
 @ONE_AND_THREE
+async def test_a_witness_that_saw_nodes_empty_lets_them_wait_although_their_run_ids_are_the_same(
+    rig: Rig,
+) -> None:
+    """A flushed node has the run id that it had before. A new process founds the set between the
+    reading of the witness and its next write.
+    """
+    witness = await rig.process(max_ttl=GUARD, ttl=3.0, away=20)
+    await asyncio.sleep(1)
+    restart_all(rig, "flush")
+    # The report of the change takes 20 ms to the witness, and its request 20 ms to the nodes.
+    await asyncio.sleep(0.0385)
+    founder = await rig.process(max_ttl=GUARD, ttl=3.0)
+    assert await founder.lock("a").try_acquire(), "the set is new to this process"
+    before = now()
+    await asyncio.sleep(0.2)
+    for process in (witness, founder):
+        assert states(process.redlock) == ["quarantined"] * len(rig.servers)
+        with pytest.raises(QuorumUnreachable):
+            await process.lock("b").try_acquire()
+    assert await founder.lock("b").acquire()
+    assert GUARD <= now() - before <= GUARD + 3
+
+
+@ONE_AND_THREE
 async def test_a_process_that_starts_after_all_nodes_forgot_is_no_witness(rig: Rig) -> None:
     """A remaining risk: no client is left that has seen the nodes before."""
     before = await rig.process(max_ttl=GUARD, ttl=3.0)

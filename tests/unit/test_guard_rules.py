@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -254,11 +255,11 @@ def test_the_memory_of_a_marker_counts_from_when_it_was_found_to_be_gone() -> No
     known = Memory(MINE, 1.0)
     here, gone = reading(Trust.TRUSTED), reading(Trust.NONE)
     for after in (gone, None, reading(Trust.FOUNDING), reading(Trust.TRUSTED, run_id=OTHER)):
-        assert remembered(known, here, after, NOW, GUARD) == Memory(MINE, NOW)
-        recent = Memory(MINE, NOW - 10)
-        assert remembered(recent, gone, after, NOW, GUARD) == recent, (
-            "it was found to be gone before"
-        )
+        assert remembered(known, here, after, NOW, GUARD) == Memory(MINE, NOW, after)
+        recent = Memory(MINE, NOW - 10, gone)
+        assert remembered(recent, gone, after, NOW, GUARD) == Memory(
+            MINE, NOW - 10, gone if after is None else after
+        ), "it was found to be gone before"
     assert remembered(known, here, here, NOW, GUARD) == Memory(MINE, NOW)
     assert remembered(None, None, here, NOW, GUARD) == Memory(MINE, NOW)
     assert remembered(None, None, gone, NOW, GUARD) is None
@@ -268,21 +269,30 @@ def test_another_process_is_believed_once_the_memory_of_the_one_before_is_over()
     other = reading(Trust.TRUSTED, run_id=OTHER)
     assert remembered(Memory(MINE, NOW - 61), None, other, NOW, GUARD) == Memory(OTHER, NOW)
     assert remembered(Memory(MINE, NOW - 61), None, other, NOW, GUARD + 1000) == Memory(
-        MINE, NOW - 61
+        MINE, NOW - 61, other
     )
 
 
-def test_another_process_is_believed_once_it_has_waited_as_its_marker_says() -> None:
+@pytest.mark.parametrize("run_id", [OTHER, MINE], ids=["restarted", "flushed"])
+def test_a_node_is_believed_once_it_has_waited_as_its_marker_says(run_id: bytes) -> None:
     """Its guard time may have been lowered meanwhile, and is shorter than that of the memory."""
-    known, trusted = Memory(OTHER, NOW - 1), reading(Trust.TRUSTED)
-    assert remembered(known, reading(Trust.WAITING), trusted, NOW, GUARD) == Memory(MINE, NOW)
-    for before in (
-        reading(Trust.WAITING, run_id=OTHER),
+    waiting = reading(Trust.WAITING, left=30.0)
+    known = Memory(run_id, NOW - 1, waiting)
+    trusted = replace(reading(Trust.TRUSTED), node_ms=30_000)
+    for before in (waiting, None):
+        assert remembered(known, before, trusted, NOW, GUARD) == Memory(MINE, NOW)
+    early = replace(trusted, node_ms=29_999)
+    assert remembered(known, waiting, early, NOW, GUARD) == Memory(run_id, NOW - 1, early)
+    for lost in (
+        reading(Trust.WAITING, run_id=b"c" * 40),
         reading(Trust.FOUNDING),
         reading(Trust.NONE),
-        None,
     ):
-        assert remembered(known, before, trusted, NOW, GUARD) == known
+        known = Memory(run_id, NOW - 1, lost)
+        for before in (lost, None):
+            found = remembered(known, before, trusted, NOW, GUARD)
+            assert found == Memory(run_id, NOW - 1, trusted)
+            assert found.contradicts(trusted)
 
 
 def test_a_node_that_restarts_again_and_again_keeps_no_set_from_being_founded_for_ever() -> None:
