@@ -42,6 +42,10 @@ MAX_SLOTS = 1_000
 """Largest number of slots of a semaphore. The number is limited, because one call of a script reads
 the keys of all slots."""
 
+_PATTERN = re.compile(rb"(?>[^\\\[]|\\.|\[\^?+(?>\\.|[^\]\\]-.|[^\]\\])*+\])*+", re.DOTALL)
+"""A pattern of SCAN in which each bracket is closed, and each backslash has a character behind it.
+"""
+
 _SLOT = re.compile(rb"(.*)#([1-9][0-9]{0,17})", re.DOTALL)
 
 
@@ -104,9 +108,21 @@ class KeyFormat:
         The text around `{name}` is matched literally.
 
         Raises:
-            ConfigurationError: Raised if `key` would refuse the pattern as a name.
+            ConfigurationError: Raised if `key` would refuse the pattern as a name. Also raised if a
+                bracket is open or the last character is a backslash, because the suffix would then
+                be a part of the bracket, or not be matched literally.
         """
-        return _plain(self._prefix) + self._between(self.key(pattern)) + _plain(self._suffix)
+        raw = self._between(self.key(pattern))
+        if _PATTERN.fullmatch(raw) is None:
+            raise ConfigurationError(
+                f"pattern {as_text(raw)!r} has an open '[' or ends in a backslash; close the"
+                " bracket, or write a backslash before each of these characters"
+            )
+        return _plain(self._prefix) + raw + _plain(self._suffix)
+
+    def has_name(self, key: bytes) -> bool:
+        """Return True if a key that `matching` found has a name, which is never empty."""
+        return len(key) > len(self._prefix) + len(self._suffix)
 
     def name(self, key: bytes) -> str:
         """Return the name in a key of this format, as readable text."""

@@ -50,7 +50,8 @@ class Scan:
         silent: The nodes that the last call of `keys` could not scan, with the reasons.
 
     Raises:
-        ConfigurationError: The pattern is empty, too long, or neither str nor bytes.
+        ConfigurationError: The pattern is empty, too long, neither str nor bytes, or incomplete,
+            such as `a[b`.
     """
 
     def __init__(
@@ -145,7 +146,8 @@ class Scan:
             if isinstance(found, str):
                 return found
             keys |= found
-        return {key for key in keys if not key.startswith(OWN_KEYS)}
+        has_name = self._format.has_name
+        return {key for key in keys if has_name(key) and not key.startswith(OWN_KEYS)}
 
     async def _found(
         self, index: int, advance: Callable[[int], object], kind: str | None

@@ -44,6 +44,38 @@ async def test_a_scan_returns_the_locks_that_match_the_pattern(
         await client.delete("lock:order:3")
 
 
+async def test_a_scan_lists_no_key_of_another_format(three_nodes: NodeSet) -> None:
+    async with (
+        Redlock(three_nodes.urls, key_format="{name}:lock") as redlock,
+        Redlock(three_nodes.urls) as other,
+        other.lock("ab"),
+        other.lock(":lock"),
+        redlock.lock("a[b"),
+        redlock.lock("c\\"),
+        redlock.lock("d"),
+    ):
+        listed = {}
+        for pattern in ("*", "*\\\\", r"a\[b", "[^a-c]", r"?[\\]"):
+            scan = Scan(redlock, pattern)
+            listed[pattern] = [lock.resource for lock in await scan.inspect(await scan.keys())]
+    assert listed == {
+        "*": ["a[b", "c\\", "d"],
+        "*\\\\": ["c\\"],
+        r"a\[b": ["a[b"],
+        "[^a-c]": ["d"],
+        r"?[\\]": ["c\\"],
+    }
+
+
+@pytest.mark.parametrize("pattern", ["a[b", "*\\", "[a-]", r"[\]", "[", "[^", "[]a[", b"[b"])
+async def test_a_pattern_that_would_reach_into_the_suffix_is_refused(
+    three_nodes: NodeSet, pattern: str | bytes
+) -> None:
+    """For example, `a[b:lock` matches the key `ab`, which is not a lock of this format."""
+    with pytest.raises(ConfigurationError, match="open '\\[' or ends in a backslash"):
+        Scan(Redlock(three_nodes.urls, key_format="{name}:lock"), pattern)
+
+
 @pytest.mark.faults
 async def test_a_scan_names_a_node_that_could_not_be_scanned(three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls) as redlock, redlock.lock("order:1"):
