@@ -5,8 +5,8 @@
 -- ARGV[2]    milliseconds to keep the fence after expiry or deletion of the data; '' means for ever
 -- ARGV[3]    command whose first argument is the key: GET, SET, HGETALL, HSET, DEL, ...
 -- ARGV[4..]  arguments of the command after the key
--- Returns    the reply of the command, or the error "STALEFENCE <newest fence>".
---            After that error the command did not run.
+-- Returns    the reply of the command, which may be an error, or the error "STALEFENCE <newest
+--            fence>". After that error the command did not run.
 -- Lua numbers are doubles, which are exact below 2^53. Above 2^53, two different fences could be
 -- taken for equal. The fence is stored as given, because tostring() keeps only 14 of 16 digits.
 local fence = tonumber(string.match(ARGV[1], '^%d+$'))
@@ -24,7 +24,9 @@ end
 if fence > seen then
   redis.call('SET', KEYS[2], ARGV[1])
 end
-local reply = redis.call(ARGV[3], KEYS[1], unpack(ARGV, 4))
+-- With redis.call, a command that the server refuses would end the script here. The key of the fence
+-- would then never expire.
+local reply = redis.pcall(ARGV[3], KEYS[1], unpack(ARGV, 4))
 local keep = tonumber(string.match(ARGV[2], '^%d+$'))
 local left = keep and redis.call('PTTL', KEYS[1]) or -1
 if left == -1 then

@@ -185,6 +185,20 @@ async def test_a_command_that_the_server_refuses_changes_nothing_but_the_fence(
     assert await client.pttl(FENCE) == -1
 
 
+async def test_with_keep_the_fence_of_a_refused_command_expires_too(client: Redis) -> None:
+    guarded = RedisFence(client, keep=100)
+    with pytest.raises(ResponseError, match="Wrong number"):
+        await guarded.execute("GET", KEY, "too many", fence=NOW)
+    assert 90_000 <= await client.pttl(FENCE) <= 100_000
+    await client.hset(KEY, "a", "1")
+    await client.expire(KEY, 1000)
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await guarded.get(KEY, fence=NOW + 1)
+    assert 1_090_000 <= await client.pttl(FENCE) <= 1_100_000
+    with pytest.raises(StaleFence):
+        await guarded.get(KEY, fence=NOW)
+
+
 @pytest.fixture
 async def unasked() -> AsyncIterator[Redis]:
     """A client that cannot ask: nobody listens at its address."""
