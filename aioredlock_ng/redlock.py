@@ -177,8 +177,8 @@ class Redlock(Kinds):
             ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
                 time.
             RedlockClosed: The manager is already open, perhaps in another event loop, or in the
-                parent of this forked process. Also raised if no asyncio event loop runs, for
-                example under trio.
+                parent of this forked process. Also raised if the manager is closed during the call,
+                and if no asyncio event loop runs, for example under trio.
 
         Safety: a cancelled call closes the connections that it has opened.
         """
@@ -189,9 +189,9 @@ class Redlock(Kinds):
         refuse_second_opening(self._engine)
         check_wall_clock(self._wall_us())
         outbox = Outbox(loop, self._clock, self._run_id if self._specs.kind.own_marker else b"")
-        self._nodes = nodes_of(self._given, outbox, self._options)
+        self._nodes = nodes = nodes_of(self._given, outbox, self._options)
         engine = self._engine = engine_of(
-            Fleet(self._nodes, outbox),
+            Fleet(nodes, outbox),
             self._options,
             log_event,
             self._sinks,
@@ -202,10 +202,15 @@ class Redlock(Kinds):
         )
         try:
             await engine.open()
-            refuse_duplicates(self._nodes)
+            refuse_duplicates(nodes)
+            engine.usable()
             engine.availability.begin()
         except BaseException:
-            await self.aclose()
+            # The manager may have been closed meanwhile, and may be open again by now. The new
+            # opening has an engine of its own.
+            if self._engine is engine:
+                self._engine = None
+            await engine.aclose()
             raise
         return self
 

@@ -69,7 +69,8 @@ class Engine(Parts):
                 first_try.cancel()
         if probes := self._duplicates.probes():
             await asyncio.wait(probes, timeout=3 * context.options.node_timeout)
-        if self.guard is not None:
+        # `aclose` has stopped the guard for good if it was called meanwhile.
+        if self.guard is not None and not self._closed:
             await self.guard.settle(3 * context.options.node_timeout)
 
     def usable(self) -> None:

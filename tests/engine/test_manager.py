@@ -16,7 +16,8 @@ from aioredlock_ng._core.replies import ForceReleased, Held, NotALock
 from aioredlock_ng._engine.trust.forcing import force_release
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
-from tests.support.rig import Rig
+from aioredlock_ng.events import QuorumLost
+from tests.support.rig import WAY, Rig
 from tests.support.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.memory import Connection
     from aioredlock_ng._scripts import Command
+    from aioredlock_ng.events import Event
 
 pytestmark = pytest.mark.virtual_time
 
@@ -400,6 +402,26 @@ async def test_opening_and_closing_may_happen_in_different_tasks(rig: Rig) -> No
     await asyncio.create_task(process.redlock.open())
     await asyncio.create_task(process.redlock.aclose())
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("ticks", range(0, 30, 2))
+async def test_an_opening_that_is_overtaken_by_a_close_fails_and_closes_no_later_manager(
+    rig: Rig, ticks: int
+) -> None:
+    heard: list[Event] = []
+    process = rig.new_process(sinks=[heard.append])
+    opening = asyncio.create_task(process.redlock.open())
+    await asyncio.sleep(ticks * WAY / 4)
+    if opening.done():
+        return
+    await process.redlock.aclose()
+    heard.clear()
+    reopening = asyncio.create_task(process.redlock.open())
+    with pytest.raises(RedlockClosed):
+        await opening
+    await reopening
+    await process.redlock.wait_ready(1)
+    assert not [event for event in heard if isinstance(event, QuorumLost)]
 
 
 async def test_the_same_node_object_twice_is_refused() -> None:
