@@ -404,6 +404,24 @@ async def test_opening_and_closing_may_happen_in_different_tasks(rig: Rig) -> No
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_a_forced_release_of_a_free_lock_keeps_no_later_lease_from_being_repaired(
+    rig: Rig,
+) -> None:
+    """With raised fence counters, the nodes would refuse to set the keys of the lease again."""
+    operator, process = await rig.process(), await rig.process()
+    await asyncio.sleep(0.2)
+    forced = asyncio.create_task(operator.redlock.force_release("a"))
+    # The acquire reaches the nodes after the forced release has asked them for the holder.
+    await asyncio.sleep(WAY / 2)
+    lease = await process.lock("a").acquire()
+    assert await forced == 0
+    await asyncio.sleep(0.2)
+    rig.vacate(b"a", on=[1])
+    await asyncio.sleep(5)
+    assert rig.values(b"a") == [lease.token.encode()] * 3
+    assert lease.nodes == (3, 3)
+
+
 @pytest.mark.parametrize("ticks", range(0, 30, 2))
 async def test_an_opening_that_is_overtaken_by_a_close_fails_and_closes_no_later_manager(
     rig: Rig, ticks: int

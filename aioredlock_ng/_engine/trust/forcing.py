@@ -104,10 +104,11 @@ async def force_release(
         tokens |= seen.keys() & set(_tokens(looks, any_key=any_key))
     if only is not None:
         tokens = {token for token in tokens if as_text(token) == only}
-        if not tokens:
-            # The call must end here, because the next request would increase the fence counters. A
-            # node with a higher counter would refuse to repair the keys of the present holder.
-            return [0] * len(context.fleet.nodes)
+    # With `any_key`, the next request also deletes keys of types that have no token.
+    if not tokens and (only is not None or not any(isinstance(look, NotALock) for look in looks)):
+        # The call must end here, because the next request would increase the fence counters. A node
+        # with a higher counter would refuse to repair the keys of the present holder.
+        return [0] * len(context.fleet.nodes)
     fence = context.fences.propose(context.wall_us(), (slot,))
     # The lease may end before the nodes get this request. During `min_hold`, the key then holds
     # `over_mark(token)` instead of the token. So the request names both values.
