@@ -224,6 +224,11 @@ def next_steps(
 def _step(
     reading: Reading, guard_ms: int, longest: int, now: float, must_wait: bool, is_new: bool
 ) -> Step | None:
+    left = reading.left(now)
+    # When a manager writes a ready time, this time is at most the guard time plus a second later
+    # than the node's clock. A later ready time shows that the node's clock was set back, or that
+    # the marker is damaged.
+    is_too_late = left > reading.guard_ms / 1000 + 1.0 + FRESH
     match reading.trust:
         case Trust.NONE:
             return Step(Trust.WAITING if must_wait else Trust.FOUNDING, longest)
@@ -233,17 +238,11 @@ def _step(
             return Step(Trust.TRUSTED, guard_ms) if reading.guard_ms < guard_ms else None
         case Trust.FOUNDING if is_new:
             return Step(Trust.TRUSTED, longest)
-        case Trust.FOUNDING if reading.left(now) > 0.0:
+        case Trust.FOUNDING if left > 0.0 and not is_too_late:
             # The marker's guard time may be too short for this manager. Nevertheless the marker is
             # not changed, because another manager may be promoting the node.
             return None
         case _:
-            # When a manager writes a ready time, this time is at most the guard time plus a second
-            # later than the node's clock. A later ready time shows that the node's clock was set
-            # back, or that the marker is damaged.
-            if (
-                reading.guard_ms < guard_ms
-                or reading.left(now) > reading.guard_ms / 1000 + 1.0 + FRESH
-            ):
+            if reading.guard_ms < guard_ms or is_too_late:
                 return Step(Trust.WAITING, longest)
-            return Step(Trust.TRUSTED, reading.guard_ms) if reading.left(now) == 0.0 else None
+            return Step(Trust.TRUSTED, reading.guard_ms) if left == 0.0 else None

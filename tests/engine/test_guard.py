@@ -84,6 +84,21 @@ async def test_a_founding_set_waits_the_guard_time_for_a_missing_node_and_names_
         assert GUARD <= now() - before <= GUARD + 2.5
 
 
+async def test_a_founding_set_waits_no_longer_although_the_clocks_of_its_nodes_are_set_back(
+    rig: Rig,
+) -> None:
+    rig.stop(2)
+    ahead = 3600.0
+    loop = asyncio.get_running_loop()
+    for server in rig.servers[:2]:
+        server._clock = lambda: loop.time() + ahead
+    process = await rig.process(max_ttl=GUARD, ttl=2.0)
+    before = now()
+    ahead = 0.0
+    async with asyncio.timeout(60), process.lock("a"):
+        assert GUARD <= now() - before <= GUARD + 3
+
+
 @pytest.mark.parametrize("how", ["flush", "restart"])
 async def test_a_node_that_forgot_grants_nothing_for_the_guard_time(rig: Rig, how: str) -> None:
     process, other = [await rig.process(max_ttl=GUARD, ttl=4.0) for _ in range(2)]
