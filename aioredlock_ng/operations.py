@@ -184,6 +184,8 @@ class Subscription:
     async def wait(self) -> None:
         """Return when a node has reported a change since the last `track`.
 
+        The close of the manager counts as a change, like a lost connection.
+
         Safety: a cancelled call changes nothing.
         """
         await self._changed.wait()

@@ -249,7 +249,7 @@ class Engine(Parts):
         if self._closed:
             return
         self._closed = True
-        self.reports.stop()
+        self.reports.close()
         for contender in [*self.lines.contenders(), *self._past_the_lines]:
             contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
         for lease in list(self.extender.leases):

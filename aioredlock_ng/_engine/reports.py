@@ -57,6 +57,12 @@ class Reports:
         """Ignore messages and changed keys from now on."""
         self._closed = True
 
+    def close(self) -> None:
+        """Stop, and call all onlookers, because nothing else will end their waits."""
+        self.stop()
+        for _, changed in list(self._onlookers):
+            changed()
+
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
         """Act on changes of tracked keys on node `index`.
 
@@ -81,10 +87,13 @@ class Reports:
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> Iterator[None]:
         """Call `changed` when a node reports a change of the key, until the `with` block ends.
 
-        The key must be tracked. A lost connection counts as a change, too.
+        The key must be tracked. A lost connection and the close of the manager count as changes,
+        too.
         """
         onlooker = (key, changed)
         self._onlookers.append(onlooker)
+        if self._closed:
+            changed()
         try:
             yield
         finally:

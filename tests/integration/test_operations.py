@@ -117,6 +117,24 @@ async def test_a_subscription_reports_a_change_after_each_call_of_track(
                     await asyncio.wait_for(waits, LATE)
 
 
+@both_engines
+async def test_a_wait_for_a_change_ends_when_the_manager_is_closed(
+    three_nodes: NodeSet, thread: bool
+) -> None:
+    redlock = Redlock(three_nodes.urls, thread=thread)
+    await redlock.open()
+    operator = Operator(redlock)
+    with operator.subscribe("order:1") as changes:
+        await changes.track()
+        waits = asyncio.ensure_future(changes.wait())
+        await asyncio.sleep(0)
+        assert not waits.done()
+        await redlock.aclose()
+        await asyncio.wait_for(waits, LATE)
+        with pytest.raises(RedlockClosed):
+            await changes.track()
+
+
 async def _until_no_node_has(nodes: NodeSet, key: str) -> None:
     async with asyncio.timeout(LATE):
         for url in nodes.urls:
