@@ -15,6 +15,7 @@ from aioredlock_ng._core.request_labels import LabelTemplate, UnusableLabel, lab
 from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng.guarded import described
 from aioredlock_ng.options import check_shared
+from aioredlock_ng.sync.guarded import refuse_unrun
 
 from ._settings import manager_from
 from ._sigterm import ending_by_sigterm
@@ -106,7 +107,9 @@ def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callabl
 
     Raises:
         ConfigurationError: An argument is invalid. A call of the view raises this error for an open
-            transaction, for a value of an unsupported type, and for a response that is a stream.
+            transaction, for a value of an unsupported type, and for a response that is a stream. So
+            does a view whose work begins after the release, such as the `dispatch` of a class with
+            `async def` methods.
     """
     policy = policy_of((template, *more), options)
 
@@ -117,6 +120,7 @@ def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callabl
         def call(*args: Any, **kwargs: Any) -> Any:
             def respond() -> Any:
                 response = view(*args, **kwargs)
+                refuse_unrun(response, view)
                 if getattr(response, "streaming", False) and not isinstance(response, FileResponse):
                     raise ConfigurationError(
                         "a stream is produced after the view has released its lock; use `with"
@@ -167,7 +171,8 @@ def locked_command(
     Raises:
         ConfigurationError: `template`, `held`, `limit`, `shared` or `owner` is invalid. The command
             raises this error if an argument in `options` is invalid, if a placeholder has no value,
-            or if a value for the name is not a str, int, UUID, date or Enum.
+            or if a value for the name is not a str, int, UUID, date or Enum. The error is also
+            raised if `handle` is a coroutine function or a generator.
 
     The command raises `CommandError` with status 69 if no quorum of nodes can grant the lock, and
     with status 75 if the lock was lost.
@@ -190,7 +195,9 @@ def locked_command(
             lease = None
             try:
                 with ending_by_sigterm(), lock as lease:
-                    return handle(self, *args, **given)
+                    result = handle(self, *args, **given)
+                    refuse_unrun(result, handle)
+                    return result
             except LockNotAcquired as error:
                 if lease is not None:
                     raise

@@ -123,8 +123,9 @@ class Kinds:
                 an argument is invalid. `limit` and `shared` exclude each other. Raised at a call if
                 the value for a placeholder has no text that is the same in every process, or
                 contains the separator that follows the placeholder. Raised also if the text for
-                `owner` is not one printable line of at most 200 bytes. An error of the function
-                `owner` propagates.
+                `owner` is not one printable line of at most 200 bytes, or if the result is a
+                coroutine or a generator, which would run after the release. An error of the
+                function `owner` propagates.
 
         A call raises the errors of `with redlock.lock(…)`. After `LockNotAcquired` the function has
         not begun. After `LockLost` the function has finished, and its result is discarded.

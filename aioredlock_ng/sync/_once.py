@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol
 from aioredlock_ng._manager.once import DECORATOR, answering_bool
 from aioredlock_ng.errors import AcquireTimeout, LockHeld
 from aioredlock_ng.guarded import check_guard
-from aioredlock_ng.sync.guarded import names_of_calls
+from aioredlock_ng.sync.guarded import names_of_calls, refuse_unrun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
             try:
                 with lock(names.name(*args, **kwargs)):
                     began = True
-                    function(*args, **kwargs)
+                    refuse_unrun(function(*args, **kwargs), function)
             except (LockHeld, AcquireTimeout):
                 # If the function has begun, the error comes from a lock that the function acquires.
                 if began:

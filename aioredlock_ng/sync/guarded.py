@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from aioredlock_ng._core.request_labels import labels_of_calls
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.request_labels import LabelTemplate
     from aioredlock_ng.sync._lock import Lock
 
-__all__ = ["Guard", "guarded", "names_of_calls"]
+__all__ = ["Guard", "guarded", "names_of_calls", "refuse_unrun"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_UNRUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
 
 class Guard(Protocol):
@@ -54,6 +57,27 @@ def names_of_calls(template: str, function: Callable[..., object], decorator: st
             " `with redlock.lock(...)` where its values are used"
         )
     return NameTemplate(template, function, decorator)
+
+
+def refuse_unrun(result: object, function: Callable[..., object]) -> None:
+    """Refuse the result of a function that would do its work after the release of the lock.
+
+    The function is defined by `def`, but only returns the coroutine or the generator of another
+    function. An example is a decorator that turns a coroutine function into a plain function.
+
+    Raises:
+        ConfigurationError: `result` is a coroutine or a generator.
+    """
+    if not isinstance(result, _UNRUN):
+        return
+    if isinstance(result, CoroutineType):
+        # Without this call, Python would warn that the coroutine was never awaited.
+        result.close()
+    called = getattr(function, "__qualname__", repr(function))
+    raise ConfigurationError(
+        f"{called}() returned a {type(result).__name__}, which would run after the release of the"
+        " lock; acquire the lock in the function that does the work"
+    )
 
 
 def guarded(
@@ -91,7 +115,9 @@ def guarded(
             lease = None
             try:
                 with lock(names.name(*args, **kwargs), labels(args, kwargs)) as lease:
-                    return function(*args, **kwargs)
+                    result = function(*args, **kwargs)
+                    refuse_unrun(result, function)
+                    return result
             except LockNotAcquired as error:
                 # If there is a lease, the error comes from a lock that the function acquires.
                 if refused is None or lease is not None:

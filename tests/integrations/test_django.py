@@ -4,6 +4,7 @@ their own.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import signal
@@ -24,7 +25,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
 from django.db import transaction
 from django.http import FileResponse, HttpResponse, JsonResponse, StreamingHttpResponse
-from django.test import Client, TestCase, override_settings
+from django.test import AsyncClient, Client, TestCase, override_settings
 from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -226,6 +227,25 @@ def test_a_stream_is_refused_and_a_file_is_not(
     assert held(nodes) == set()
 
 
+def test_an_async_method_behind_a_locked_dispatch_does_not_run_without_the_lock(
+    project: Callable[..., None], nodes: NodeSet
+) -> None:
+    ran: list[set[str]] = []
+
+    @method_decorator(locked("a"), name="dispatch")
+    class Asynchronous(View):
+        async def get(self, request: Any) -> HttpResponse:
+            ran.append(held(nodes))
+            return HttpResponse("")
+
+    # `View.dispatch` is a plain function, and returns the coroutine of `get`.
+    project("", Asynchronous.as_view())
+    with pytest.raises(ConfigurationError, match="coroutine, which would run after the release"):
+        asyncio.run(AsyncClient().get("/"))
+    assert ran == []
+    assert held(nodes) == set()
+
+
 def test_a_transaction_around_the_lock_is_refused_and_inside_of_it_is_not(
     project: Callable[..., None],
 ) -> None:
@@ -379,6 +399,21 @@ def test_a_command_in_the_same_process_is_skipped_or_fails(
         with pytest.raises(CommandError) as error:
             call_command(command, shop="a")
         assert error.value.returncode == 69
+
+
+def test_a_command_that_is_a_coroutine_function_does_not_run_without_the_lock(
+    project: Callable[..., None],
+) -> None:
+    ran: list[str] = []
+
+    class Asynchronous(BaseCommand):
+        @locked_command("import")
+        async def handle(self, **options: Any) -> None:  # type: ignore[override]
+            ran.append("import")
+
+    with pytest.raises(ConfigurationError, match="coroutine, which would run after the release"):
+        call_command(Asynchronous())
+    assert ran == []
 
 
 @contextmanager

@@ -27,6 +27,9 @@ from aioredlock_ng.sync import Lease, Redlock
 from aioredlock_ng.sync._options import LockOptions, RedlockOptions
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from typing import Any
+
     from aioredlock_ng.events import Event
     from tests.support.node_set import NodeSet
 
@@ -366,6 +369,34 @@ def test_a_guard_labels_each_call_by_its_arguments(
         ConfigurationError, match=r"owner: \{job\} names no parameter; there are: number"
     ):
         redlock.guard("account", owner="{job}")(lambda number: None)
+
+
+def test_work_that_a_guarded_function_only_prepares_does_not_run_without_the_lock(
+    redlock: Redlock,
+) -> None:
+    ran: list[str] = []
+
+    async def coroutine() -> None:
+        ran.append("coroutine")
+
+    def generator() -> Iterator[str]:
+        ran.append("generator")
+        yield ""
+
+    async def values() -> AsyncIterator[str]:
+        ran.append("values")
+        yield ""
+
+    for function in (coroutine, generator, values):
+        for decorate in (redlock.guard("job"), redlock.once(function.__name__, within=0.01)):
+
+            @decorate
+            def call(function: Callable[[], Any] = function) -> Any:
+                return function()
+
+            with pytest.raises(ConfigurationError, match="which would run after the release of"):
+                call()
+    assert ran == []
 
 
 def test_guard_refuses_functions_that_it_cannot_hold_a_lock_for(redlock: Redlock) -> None:
