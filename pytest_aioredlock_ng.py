@@ -186,7 +186,9 @@ def _loop_scope(request: pytest.FixtureRequest) -> str:
     """Return the scope of the loop on which pytest-asyncio runs the test."""
     marker = request.node.get_closest_marker("asyncio")
     named = {} if marker is None else marker.kwargs
-    return str(named.get("loop_scope") or request.config.getini("asyncio_default_test_loop_scope"))
+    # pytest-asyncio still obeys `scope`, the former name of `loop_scope`.
+    chosen = named.get("loop_scope") or named.get("scope")
+    return str(chosen or request.config.getini("asyncio_default_test_loop_scope"))
 
 
 def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:

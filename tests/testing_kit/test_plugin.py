@@ -121,6 +121,21 @@ def test_the_fixtures_work_with_pytest_asyncio_in_auto_mode(
     run(*PYTEST_ASYNCIO, "--asyncio-mode=auto").assert_outcomes(passed=11)
 
 
+def test_a_manager_is_on_the_loop_of_a_test_that_uses_the_former_name_of_loop_scope(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makepyfile("""
+        import pytest
+
+        @pytest.mark.asyncio(scope="module")
+        async def test_former_name(redlock):
+            async with redlock.lock("a", blocking_timeout=0):
+                pass
+        """)
+    former = ("-W", 'ignore:The "scope" keyword::')
+    run(*PYTEST_ASYNCIO, *former).assert_outcomes(passed=1)
+
+
 def test_the_fixtures_work_on_one_loop_for_all_tests(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(source(""))
     session = (
