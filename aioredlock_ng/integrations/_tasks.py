@@ -32,13 +32,13 @@ def task_guard(
     limit: int | None,
     shared: bool,
     options: Mapping[str, Any],
-    refused: Callable[[LockNotAcquired], Any] | None,
+    refused: Callable[[LockNotAcquired, Callable[..., Any]], Any] | None,
 ) -> Guard:
     """Make the decorator for the functions of a task queue.
 
     `template`, `limit`, `shared` and `options` are arguments of `Redlock.guard`. If the lock is not
-    acquired, `refused` is called in place of the function. Without `refused`, the call raises the
-    error.
+    acquired, `refused` is called with the error and the function, in place of the function. Without
+    `refused`, the call raises the error.
 
     Raises:
         ConfigurationError: An argument is invalid.

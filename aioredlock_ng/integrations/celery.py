@@ -92,7 +92,7 @@ def locked(
     return guard
 
 
-def _skip(error: LockNotAcquired) -> NoReturn:
+def _skip(error: LockNotAcquired, _: object) -> NoReturn:
     task = current_task
     if not task or task.request.called_directly or not is_held(error):
         raise error
@@ -105,7 +105,7 @@ def _skip(error: LockNotAcquired) -> NoReturn:
     raise Ignore(str(error)) from error
 
 
-def _retry(error: LockNotAcquired) -> NoReturn:
+def _retry(error: LockNotAcquired, _: object) -> NoReturn:
     if not current_task:
         raise error
     raise current_task.retry(exc=error)

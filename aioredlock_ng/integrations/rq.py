@@ -6,6 +6,7 @@ The module needs the extra `rq`. `import aioredlock_ng` does not import RQ.
 from __future__ import annotations
 
 import functools
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from aioredlock_ng import ConfigurationError
@@ -59,7 +60,8 @@ def locked(
         held: The effect on a job that does not get its lock. "raise": the job fails with the error.
             `Retry(max=20, interval=5)`: the job is repeated up to 20 times, every 5 seconds.
             "skip": the function is not called, the job finishes, and `job.meta` has the key
-            `SKIPPED`. Even with "skip", the job fails if no quorum of nodes can grant the lock.
+            `SKIPPED`. Even with "skip", the job fails if no quorum of nodes can grant the lock. A
+            call of the function from the function of another job always raises the error.
         limit: Number of jobs, 1 to 1,000, that may run at a time under one name. The jobs then
             share a semaphore in place of a lock. None: one job at a time, under a lock.
         shared: If True, the lock is `rwlock(name).read()`. Jobs with the same lock name may then
@@ -85,9 +87,10 @@ def locked(
     if held != "raise":
         options = {"blocking_timeout": 0.0, **options}
 
-    def refused(error: LockNotAcquired) -> Retry | None:
+    def refused(error: LockNotAcquired, function: Callable[..., Any]) -> Retry | None:
         job = get_current_job()
-        if job is None or held == "raise":
+        # The job may belong to another function, which calls this one and expects its result.
+        if job is None or held == "raise" or unwrap(job.func) is not unwrap(function):
             raise error
         if isinstance(held, Retry):
             return held

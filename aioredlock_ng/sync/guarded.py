@@ -87,7 +87,7 @@ def guarded(
     *,
     decorator: str = "guard",
     example: str = "@redlock.guard(",
-    refused: Callable[[LockNotAcquired], Any] | None = None,
+    refused: Callable[[LockNotAcquired, Callable[..., Any]], Any] | None = None,
 ) -> Guard:
     """Make a decorator that runs each call of a function under a lock.
 
@@ -98,8 +98,9 @@ def guarded(
         owner: The template of the label. None: the label of the manager.
         decorator: Name of the decorator in errors.
         example: The beginning of a correct use, shown in errors.
-        refused: Called with the error, in place of the function, if the lock is not acquired. The
-            call then returns the result of `refused`. None: the call raises the error.
+        refused: Called with the error and the function, in place of the function, if the lock is
+            not acquired. The call then returns the result of `refused`. None: the call raises the
+            error.
 
     Raises:
         ConfigurationError: The template is not a str, or an option is invalid.
@@ -122,7 +123,7 @@ def guarded(
                 # If there is a lease, the error comes from a lock that the function acquires.
                 if refused is None or lease is not None:
                     raise
-                return refused(error)  # type: ignore[no-any-return]
+                return refused(error, function)  # type: ignore[no-any-return]
 
         # Celery checks the arguments of a task by `__signature__`, and ignores `__wrapped__`.
         call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]

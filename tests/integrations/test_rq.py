@@ -8,6 +8,7 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -201,6 +202,38 @@ def test_outside_a_job_the_function_raises_the_error(nodes: NodeSet) -> None:
             job("a")
 
 
+def test_a_function_that_another_job_calls_raises_the_error(nodes: NodeSet, queue: Queue) -> None:
+    with Redlock.from_env() as redlock, Redlock.from_env() as elsewhere:
+
+        class Jobs:
+            @locked(redlock, "job", held="skip")
+            def skipping(self) -> int:
+                return 1
+
+            @locked(redlock, "job", held=Retry(max=2))
+            def repeating(self) -> int:
+                return 1
+
+            def calling_skipping(self) -> str:
+                return f"called: {self.skipping()}"
+
+            def calling_repeating(self) -> str:
+                return f"called: {self.repeating()}"
+
+        jobs = Jobs()
+        with elsewhere.lock("job"):
+            skipped = queue.create_job(jobs.skipping)
+            assert skipped.perform() is None
+            assert skipped.meta == {SKIPPED: "job"}
+            assert isinstance(queue.create_job(jobs.repeating).perform(), Retry)
+            for function in (jobs.calling_skipping, jobs.calling_repeating):
+                outer = queue.create_job(function)
+                with pytest.raises(LockHeld):
+                    outer.perform()
+                assert outer.meta == {}
+        assert queue.create_job(jobs.calling_skipping).perform() == "called: 1"
+
+
 @pytest.mark.parametrize("choice", ["skip", Retry(max=2)], ids=["skip", "retry"])
 def test_a_job_that_may_be_skipped_or_repeated_does_not_wait_for_its_lock(
     nodes: NodeSet, choice: Literal["skip"] | Retry
@@ -218,13 +251,15 @@ def test_a_job_that_may_be_skipped_or_repeated_does_not_wait_for_its_lock(
 def test_without_a_quorum_a_job_fails_although_it_may_be_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(integration, "get_current_job", lambda: object())
     with Redlock(["redis://127.0.0.1:1"], connect_timeout=0.2) as redlock:
         job = locked(redlock, "job", held="skip", blocking_timeout=0)(lambda: None)
+        current = SimpleNamespace(func=job)
+        monkeypatch.setattr(integration, "get_current_job", lambda: current)
         with pytest.raises(QuorumUnreachable):
             job()
         again: Any = Retry(max=3)
         job = locked(redlock, "job", held=again, blocking_timeout=0)(lambda: None)
+        current.func = job
         assert job() is again
 
 
