@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-__all__ = ["Child"]
+__all__ = ["Child", "remover_of"]
 
 # The child runs this code before it becomes the program. The kernel then kills the child when its
 # parent dies in any way. The code replaces preexec_fn, which is unsafe in a process with threads.
@@ -29,6 +31,9 @@ _DIE_WITH_PARENT = (
 class Child:
     """A running program whose output goes to a log file.
 
+    The program belongs to the process that started it. A fork of this process neither ends the
+    program nor learns of its end.
+
     Args:
         command_line: The program and its arguments.
         log: The file to which the output is appended.
@@ -36,6 +41,7 @@ class Child:
 
     def __init__(self, command_line: Sequence[str], log: Path) -> None:
         self.pid = 0
+        self._starter = os.getpid()
         self.exited = threading.Event()
         self._spawned = threading.Event()
         self._error: OSError | None = None
@@ -64,15 +70,25 @@ class Child:
                 os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def kill(self) -> None:
-        """Kill the process (SIGKILL) and return once it is gone."""
+        """Kill the process (SIGKILL) and return once it is gone.
+
+        Raises:
+            RuntimeError: Another process has started the program.
+        """
+        if self._starter != os.getpid():
+            # The thread that waits for the program does not exist in a fork.
+            raise RuntimeError(f"the process {self.pid} belongs to the process {self._starter}")
         self.signal(signal.SIGKILL)
         self.exited.wait()
 
     def terminate(self, patience: float) -> None:
         """End the process by SIGTERM, even if it is paused.
 
-        SIGKILL follows if the process still exists after `patience` seconds.
+        SIGKILL follows if the process still exists after `patience` seconds. Nothing happens if
+        another process has started the program.
         """
+        if self._starter != os.getpid():
+            return
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
         if not self.exited.wait(patience):
@@ -106,3 +122,16 @@ class Child:
         finally:
             self.exited.set()
             self._spawned.set()
+
+
+def remover_of(owner: object, folder: Path) -> Callable[[], object]:
+    """Return a function that removes the folder, at the latest with `owner` or at the exit.
+
+    A forked process does not remove the folder, because the parent still uses it.
+    """
+    return weakref.finalize(owner, _remove, folder, os.getpid())
+
+
+def _remove(folder: Path, owning_pid: int) -> None:
+    if os.getpid() == owning_pid:
+        shutil.rmtree(folder, ignore_errors=True)

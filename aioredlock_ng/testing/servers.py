@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import tempfile
 import time
-import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from anyio import to_thread
 
-from ._child import Child
+from ._child import Child, remover_of
 from ._control import ServerRefused, command, info
 from .binaries import ServerNotFound, find_server
 from .ports import free_port
@@ -49,7 +47,8 @@ class LocalServer:
     On Linux, the server dies with the process that started it, even after SIGKILL. The server's
     port stays the same over restarts. Without `appendonly` the server loses all data when it stops.
     The object works with `with` and `async with`. Starts, stops and faults block the calling
-    thread, usually for some milliseconds.
+    thread, usually for some milliseconds. In a forked process, `stop` and `close` do nothing,
+    because the server belongs to the parent.
 
     Args:
         extra_args: Further arguments of the server, for example `["--maxmemory", "1mb"]`.
@@ -139,7 +138,7 @@ class LocalServer:
             raise RuntimeError(f"the server on {self.address} is running already")
         if self._dir is None:
             self._dir = Path(tempfile.mkdtemp(prefix="redlock-"))
-            weakref.finalize(self, shutil.rmtree, self._dir, ignore_errors=True)
+            self._remove_dir = remover_of(self, self._dir)
         for _ in range(20):
             if self._port_is_free_choice:
                 self._port = free_port()
@@ -199,7 +198,7 @@ class LocalServer:
         """Stop the process and delete its directory."""
         self.stop()
         if self._dir is not None:
-            shutil.rmtree(self._dir, ignore_errors=True)
+            self._remove_dir()
             self._dir = None
 
     def __enter__(self) -> Self:

@@ -152,6 +152,31 @@ def test_servers_die_with_the_process_that_started_them_however_it_ends(frozen: 
     await_gone(pid)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("end", ["server.close()", "pass", "server.crash()"])
+def test_a_server_outlives_a_forked_process_however_that_process_uses_it(end: str) -> None:
+    program = (
+        "import os\n"
+        "from aioredlock_ng.testing import LocalServer\n"
+        "server = LocalServer().start()\n"
+        "if os.fork():\n"
+        "    os.wait()\n"
+        "    assert server.running\n"
+        "    assert server.command('PING') == b'PONG'\n"
+        "    server.crash()\n"
+        "    assert server.restart().command('PING') == b'PONG'\n"
+        "    server.close()\n"
+        "    print('the parent is done')\n"
+        "else:\n"
+        f"    {end}\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert run.stdout == "the parent is done\n", run.stderr
+    assert ("belongs to the process" in run.stderr) == (end == "server.crash()")
+
+
 def test_a_server_outlives_the_thread_that_started_it() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
