@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from aioredlock_ng.events import (
@@ -14,6 +16,8 @@ from aioredlock_ng.events import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aioredlock_ng.events import Event
 
 __all__ = ["STATES", "Change", "NodeEvent", "NodeStates", "State"]
@@ -49,14 +53,27 @@ class NodeStates:
 
     The state of a node combines two independent facts: whether the node answers, and whether it is
     quarantined. This object stores the two facts separately.
+
+    Managers in several threads may share this object.
     """
 
     def __init__(self) -> None:
         self._reached: dict[str, State] = {}
         self._quarantined: set[str] = set()
+        # A signal handler may report an event while its own thread reports another one.
+        self._mutex = threading.RLock()
 
-    def take(self, event: NodeEvent) -> Change:
-        """Apply an event, and return the node's state before and after it."""
+    @contextmanager
+    def taking(self, event: NodeEvent) -> Iterator[Change]:
+        """Apply an event, and yield the node's state before and after it.
+
+        No other event is applied before the `with` block ends. Otherwise two threads could both see
+        the first event of a node, or show their states in the wrong order.
+        """
+        with self._mutex:
+            yield self._take(event)
+
+    def _take(self, event: NodeEvent) -> Change:
         node = event.node
         before = self._of(node)
         if isinstance(event, NodeQuarantined):

@@ -276,16 +276,16 @@ class OpenTelemetrySink:
         self._renewed.add(event.leases)
 
     def _node(self, event: NodeEvent) -> None:
-        node, before, after = self._nodes.take(event)
-        address = self._address(node)
+        address = self._address(event.node)
         if isinstance(event, NodeDown):
             self._outages.add(1, address)
         elif isinstance(event, NodeQuarantined):
             self._quarantines.add(1, address)
-        if after != before:
-            if before is not None:
+        with self._nodes.taking(event) as (_, before, after):
+            if before is not None and before != after:
                 self._state.add(-1, {**address, _PREFIX + "state": before})
-            self._state.add(1, {**address, _PREFIX + "state": after})
+            if before != after:
+                self._state.add(1, {**address, _PREFIX + "state": after})
 
     def _address(self, node: str) -> dict[str, str | int]:
         """Return the attributes for a node's address, as OpenTelemetry's conventions name them."""

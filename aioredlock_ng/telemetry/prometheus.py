@@ -269,16 +269,16 @@ class PrometheusSink(Collector):
         self._renewed.inc(event.leases)
 
     def _node(self, event: NodeEvent) -> None:
-        node, before, after = self._nodes.take(event)
+        with self._nodes.taking(event) as (node, before, after):
+            if after != before:
+                for state in STATES:
+                    self._state.labels(node, state).set(state == after)
         # As in `_of_kind`, both counters are created before their first event.
         outages, quarantines = self._outages.labels(node), self._quarantines.labels(node)
         if isinstance(event, NodeDown):
             outages.inc()
         elif isinstance(event, NodeQuarantined):
             quarantines.inc()
-        if after != before:
-            for state in STATES:
-                self._state.labels(node, state).set(state == after)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return self._kept(Counter(f"aioredlock_ng_{name}", text, labels, registry=None))

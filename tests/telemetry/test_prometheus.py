@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, get_args, get_type_hints
 
 import pytest
@@ -31,6 +32,7 @@ from aioredlock_ng.events import (
     NodeUp,
     WaiterWoken,
 )
+from aioredlock_ng.telemetry._states import NodeStates
 from aioredlock_ng.telemetry.prometheus import PrometheusSink
 from tests.support.eventually import eventually
 from tests.support.rig import WAY
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from aioredlock_ng.events import Event
+    from aioredlock_ng.telemetry._states import Change, NodeEvent
     from tests.support.node_set import NodeSet
     from tests.support.rig import Rig
 
@@ -260,6 +263,23 @@ def test_a_node_has_one_state(events: list[Event], state: str, registry: Collect
     for event in events:
         sink(event)
     assert exposed(registry).state("n") == state
+
+
+def test_managers_in_two_threads_change_the_state_of_a_node_one_after_the_other() -> None:
+    states, shown = NodeStates(), list["Change"]()
+
+    def show(event: NodeEvent) -> None:
+        with states.taking(event) as change:
+            shown.append(change)
+
+    other = threading.Thread(target=show, args=(NodeDown("n", ""),))
+    with states.taking(NodeUp("n", "")) as change:
+        other.start()
+        # Without mutual exclusion, the other thread shows its state here.
+        other.join(0.1)
+        shown.append(change)
+    other.join()
+    assert shown == [("n", None, "up"), ("n", "up", "down")]
 
 
 def test_a_loss_of_memory_of_all_nodes_is_counted(registry: CollectorRegistry) -> None:
