@@ -5,23 +5,21 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from anyio import to_thread
-
 from aioredlock_ng import Redlock
 from aioredlock_ng.options import whole_number
 
+from ._startable import Startable
 from .servers import LocalServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["LocalNodes"]
 
 
-class LocalNodes:
+class LocalNodes(Startable):
     """A set of `count` independent servers, started together, for a test or a demo.
 
     ```python
@@ -139,28 +137,6 @@ class LocalNodes:
 
     def __getitem__(self, index: int) -> LocalServer:
         return self._servers[index]
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return await to_thread.run_sync(self.start)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await to_thread.run_sync(self.close)
 
     def _node(self, index: int) -> LocalServer:
         return self._servers[whole_number("index", index, 0, len(self._servers) - 1)]

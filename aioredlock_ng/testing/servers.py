@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from anyio import to_thread
-
 from ._child import Child, remover_of
 from ._control import ServerRefused, command, info
+from ._startable import Startable
 from .binaries import ServerNotFound, find_server
 from .ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["LocalServer", "ServerFailed", "ServerNotFound", "TLSFiles", "find_server"]
@@ -41,7 +39,7 @@ class TLSFiles:
     ca: Path
 
 
-class LocalServer:
+class LocalServer(Startable):
     """A real Redis or Valkey server process on loopback, with the faults that tests need.
 
     On Linux, the server dies with the process that started it, even after SIGKILL. The server's
@@ -200,28 +198,6 @@ class LocalServer:
         if self._dir is not None:
             self._remove_dir()
             self._dir = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return await to_thread.run_sync(self.start)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await to_thread.run_sync(self.close)
 
     def __repr__(self) -> str:
         where = "not started" if self._dir is None else self.address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 from redis.asyncio import Redis
 
@@ -211,6 +214,36 @@ async def test_nodes_serve_an_async_with_too() -> None:
         nodes.pause(0)
         nodes.resume(0)
         assert all(url.startswith("unix://") for url in nodes.urls)
+
+
+@pytest.mark.parametrize("kind", [LocalServer, lambda: LocalNodes(2)], ids=["server", "nodes"])
+async def test_no_server_outlives_an_async_with_that_is_cancelled(
+    kind: Callable[[], LocalServer | LocalNodes],
+) -> None:
+    def running(servers: LocalServer | LocalNodes) -> bool:
+        each = [servers] if isinstance(servers, LocalServer) else servers
+        return any(server.running for server in each)
+
+    servers = kind()
+    with anyio.CancelScope() as scope:
+        async with servers:
+            assert running(servers)
+            scope.cancel()
+            await anyio.lowlevel.checkpoint()
+    assert not running(servers)
+
+    async def enter(servers: LocalServer | LocalNodes) -> None:
+        async with servers:
+            raise AssertionError("the body must not run")
+
+    servers = kind()
+    task = asyncio.create_task(enter(servers))
+    # The start has begun in its thread, and the task waits for it.
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert not running(servers)
 
 
 def test_no_node_keeps_running_when_one_of_them_cannot_start(
