@@ -92,8 +92,9 @@ def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callabl
 
     The view must open its transactions under the lock. A transaction that began before the lock
     would be committed after the release, and the next holder would read old data. For this reason
-    the view is not called while a transaction is open. With `ATOMIC_REQUESTS`, write
-    `@transaction.non_atomic_requests` above `@locked`.
+    the view is not called inside of `transaction.atomic`. With `ATOMIC_REQUESTS`, write
+    `@transaction.non_atomic_requests` above `@locked`. With `AUTOCOMMIT: False`, a transaction that
+    began before the lock is not noticed, and the view must commit by itself.
 
     Args:
         template: The lock's name, with parameters of the view: "order:{order_id}", or
@@ -238,7 +239,7 @@ def _name_and_label(
 
 
 def _refuse_transactions() -> None:
-    """Raise `ConfigurationError` if a transaction is open.
+    """Raise `ConfigurationError` inside of `transaction.atomic`.
 
     The transaction would be committed after the release of the lock.
     """
