@@ -8,6 +8,7 @@ open `Redlock` of these nodes on the event loop of the test. The loop may belong
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ __all__ = ["redlock", "redlock_nodes", "sync_redlock"]
 
 _KINDS = ("memory", "local")
 _LOOP_SCOPES = ("function", "class", "module", "package", "session")
+
+_READY_SECONDS = 2.5
+"""Longest wait in seconds for nodes that still connect, a little more than one try to connect."""
 
 _MARKER = (
     "redlock(nodes='memory', count=3, **options): the nodes of the fixtures redlock_nodes and"
@@ -95,6 +99,7 @@ def sync_redlock(
     Nodes in memory serve only one event loop, so a test can request either this fixture or
     `redlock`. With real servers, a test can request both fixtures.
     """
+    from aioredlock_ng import QuorumUnreachable
     from aioredlock_ng.sync import Redlock
     from aioredlock_ng.testing import LocalNodes
 
@@ -106,6 +111,9 @@ def sync_redlock(
         # The manager uses the clock of the nodes, which their method `advance` changes.
         options = {"clock": redlock_nodes.clock} | options
     with Redlock(nodes, **options) as manager:
+        if _is_connecting(manager):
+            with suppress(QuorumUnreachable):
+                manager.wait_ready(_READY_SECONDS)
         yield manager
 
 
@@ -159,7 +167,7 @@ def _asyncio_mode(config: pytest.Config) -> str:
 async def _under_anyio(
     request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes
 ) -> AsyncIterator[Redlock]:
-    async with redlock_nodes.redlock(**_options(request)) as manager:
+    async with _opened(request, redlock_nodes) as manager:
         yield manager
 
 
@@ -172,10 +180,31 @@ def _asyncio_fixture(loop_scope: Any) -> object:
     async def on_loop(
         request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes
     ) -> AsyncIterator[Redlock]:
-        async with redlock_nodes.redlock(**_options(request)) as manager:
+        async with _opened(request, redlock_nodes) as manager:
             yield manager
 
     return on_loop
+
+
+@asynccontextmanager
+async def _opened(
+    request: pytest.FixtureRequest, nodes: MemoryNodes | LocalNodes
+) -> AsyncIterator[Redlock]:
+    from aioredlock_ng import QuorumUnreachable
+
+    async with nodes.redlock(**_options(request)) as manager:
+        if _is_connecting(manager):
+            with suppress(QuorumUnreachable):
+                await manager.wait_ready(_READY_SECONDS)
+        yield manager
+
+
+def _is_connecting(manager: Redlock | aioredlock_ng.sync.Redlock) -> bool:
+    """Return True if a node still connects, for example on a busy machine.
+
+    The servers are new, so none of them grants a lock before all of them are connected.
+    """
+    return any(node.state == "connecting" for node in manager.nodes)
 
 
 def _name(loop_scope: str) -> str:

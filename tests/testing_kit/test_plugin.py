@@ -165,6 +165,48 @@ def test_the_fixtures_work_with_the_plugin_of_anyio_alone(
     run(*ANYIO).assert_outcomes(passed=5)
 
 
+SLOW_NODE = """
+import pytest
+from aioredlock_ng.events import QuorumLost
+from aioredlock_ng.testing import LocalNodes
+
+with_a_slow_node = []
+
+def resume(event):
+    # The manager has given up waiting for the paused node.
+    if isinstance(event, QuorumLost):
+        with_a_slow_node[-1].resume(2)
+
+@pytest.fixture
+def redlock_nodes():
+    with LocalNodes(3) as nodes:
+        with_a_slow_node.append(nodes)
+        nodes.pause(2)
+        yield nodes
+
+pytestmark = pytest.mark.redlock(sinks=[resume])
+
+@pytest.mark.asyncio
+async def test_asyncio(redlock):
+    assert await redlock.lock("a").try_acquire()
+
+@pytest.mark.anyio
+async def test_anyio(anyio_backend, redlock):
+    assert await redlock.lock("a").try_acquire()
+
+def test_threads(sync_redlock):
+    assert sync_redlock.lock("a").try_acquire()
+"""
+
+
+def test_a_manager_of_a_fixture_grants_at_once_although_a_node_was_slow(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makeconftest("import pytest\n@pytest.fixture\ndef anyio_backend(): return 'asyncio'")
+    pytester.makepyfile(SLOW_NODE)
+    run(*PYTEST_ASYNCIO, *ANYIO).assert_outcomes(passed=3)
+
+
 WRONG = """
 import pytest
 
