@@ -82,7 +82,14 @@ class LocalNodes(Startable):
         """Start all servers at the same time.
 
         If one server cannot start, the other servers are stopped, and the error is raised.
+
+        Raises:
+            RuntimeError: A server is running already. No server is started or stopped.
+            ServerNotFound: There is no server program on this machine.
+            ServerFailed: A server did not start.
         """
+        if any(server.running for server in self):
+            raise RuntimeError("a server is running already; restore() starts the others")
         try:
             self._all(LocalServer.start)
         except BaseException:

@@ -132,6 +132,16 @@ def test_starting_twice_is_refused(start_server: Callable[..., LocalServer]) -> 
         start_server().start()
 
 
+def test_starting_nodes_twice_is_refused_and_stops_none() -> None:
+    with LocalNodes(2) as nodes:
+        nodes.crash(0)
+        with pytest.raises(RuntimeError, match="running already"), nodes:
+            raise AssertionError("the block must not begin")
+        assert [server.running for server in nodes] == [False, True]
+        nodes.restore()
+        assert [server.running for server in nodes] == [True, True]
+
+
 @pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux can tie a child's life to its parent's"
 )
