@@ -40,7 +40,8 @@ def redlock_lifespan(
 
     Use the lifespan as `FastAPI(lifespan=redlock_lifespan())`, or inside your own lifespan:
     `async with redlock_lifespan()(app): ...`. The lifespan yields the manager as lifespan state, so
-    that mounted apps receive it too.
+    that mounted apps receive it too. At the end, `app.state.redlock` has its former value again, or
+    None.
 
     Args:
         redlock: A manager that is not open yet. None: the result of `Redlock.from_env()` at the
@@ -60,11 +61,12 @@ def redlock_lifespan(
         manager = Redlock.from_env() if given is None else given
         check_locks(app, manager)
         async with manager:
+            outer = getattr(app.state, "redlock", None)
             app.state.redlock = manager
             try:
                 yield {"redlock": manager}
             finally:
-                del app.state.redlock
+                app.state.redlock = outer
 
     return lifespan
 

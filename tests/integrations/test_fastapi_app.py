@@ -53,7 +53,21 @@ async def test_the_lifespan_is_a_part_of_the_apps_own(nodes: NodeSet) -> None:
         assert (await client.post("/orders/7")).json() == ["order:7"]
     assert order == ["open", "closing"]
     assert mine.nodes[0].state == "down"
-    assert not hasattr(app.state, "redlock")
+    assert app.state.redlock is None
+
+
+async def test_a_lifespan_inside_another_gives_the_app_the_inner_manager_until_its_end(
+    nodes: NodeSet,
+) -> None:
+    app, inner, outer = FastAPI(), Redlock(nodes.urls), Redlock(nodes.urls)
+    async with redlock_lifespan(outer)(app):
+        async with redlock_lifespan(inner)(app):
+            assert app.state.redlock is inner
+        assert app.state.redlock is outer
+    with pytest.raises(LookupError):
+        async with redlock_lifespan(outer)(app):
+            del app.state.redlock
+            raise LookupError
 
 
 async def test_the_manager_closes_when_the_app_fails_to_start(nodes: NodeSet) -> None:
