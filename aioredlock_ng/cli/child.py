@@ -84,6 +84,10 @@ class Child:
         # A suspended guardian does not read, so its pipe can become full. A write to the full pipe
         # must not block this process.
         os.set_blocking(self._leash, False)
+        # The blocked signals are inherited from the program that started this process. If SIGCHLD
+        # stayed blocked, this process would not notice the end of the child. The child was forked
+        # before, so it keeps the inherited mask.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         # Parent and child both create the group, so that the group exists before the first of them
         # uses it.
         with contextlib.suppress(OSError):

@@ -224,6 +224,25 @@ def test_a_signal_ignored_from_the_start_stays_ignored(cli: Cli) -> None:
     assert answer.stdout == f"{signal.SIG_IGN:d}\n"
 
 
+def test_a_run_started_with_a_blocked_sigchld_ends_with_its_command(cli: Cli) -> None:
+    """A supervisor that waits for its children by `sigwait` blocks SIGCHLD."""
+    code = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+    mask = python("import signal; print(signal.SIGCHLD in signal.pthread_sigmask(0, ()))")
+    done = subprocess.run(
+        [*python(code), *cli.words("run", "x", "--", *mask)],
+        env=cli.env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "True\n"), "the command keeps the mask"
+
+
 def test_orphans_that_died_in_the_group_are_reaped_by_a_containers_first_process() -> None:
     """No other process reaps them there. A dead child that is not reaped stays in its group."""
     code = """
