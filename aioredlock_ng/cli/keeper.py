@@ -276,8 +276,11 @@ class Keeper:
         self._stop_asked = False
         given = self._terminal.given
         self._terminal.take()
-        # Without this call, the guardian would kill the child during the suspension. A suspended
-        # child does no harm, even if the lock is lost.
+        # A process of the group that ignores SIGTSTP would work on, while this process cannot renew
+        # the lock.
+        self._child.signal_group(signal.SIGSTOP)
+        # Without this call, the guardian would kill the group during the suspension. A suspended
+        # group does no harm, even if the lock is lost.
         self._child.allow(math.inf)
         # If the child's group has the terminal, only that group received the Control-Z, so this
         # process suspends its own group. Otherwise this process suspends only itself, because its

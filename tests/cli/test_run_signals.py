@@ -47,6 +47,10 @@ FAMILY = [
 ]
 
 
+# A shell's job in the background has no input but the one that it is given.
+WITH_WORKER = f'exec 3<&0; {" ".join(map(repr, python("")[:-1]))} "$0" <&3 &'
+
+
 def test_signals_are_passed_on(cli: Cli) -> None:
     with cli.started("run", "x", "--", *python(LISTENER)) as process:
         assert line(process) == "ready True"
@@ -84,6 +88,35 @@ def test_a_run_stopped_by_a_supervisor_stops_no_other_process_of_the_group(cli: 
                 os.killpg(supervisor.pid, signal.SIGKILL)
 
 
+# A process that ignores SIGTSTP, and says so in its parent's output.
+DEAF = """
+import os, signal, sys
+signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+print(os.getpid(), flush=True)
+print("got", sys.stdin.readline(), end="", flush=True)
+"""
+
+
+async def test_no_process_of_the_group_works_on_while_run_is_stopped(cli: Cli) -> None:
+    script = WITH_WORKER + " exec sleep 1000"
+    with cli.started("run", "x", "--", "sh", "-c", script, DEAF) as process:
+        worker = line(process)
+        process.send_signal(signal.SIGTSTP)
+        for stopped in (str(process.pid), worker):
+            await eventually(lambda stopped=stopped: _state_of(stopped) == "T")
+        process.send_signal(signal.SIGCONT)
+        assert process.stdin is not None
+        process.stdin.write("hello\n")
+        process.stdin.flush()
+        assert line(process) == "got hello"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 143
+
+
+def _state_of(process: str) -> str:
+    return subprocess.check_output(["ps", "-o", "state=", "-p", process], text=True)[0]
+
+
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 )
@@ -109,10 +142,6 @@ print("tidies up", flush=True)
 sys.stdin.readline()
 print("tidy", flush=True)
 """
-
-
-# A shell's job in the background has no input but the one that it is given.
-WITH_WORKER = f'exec 3<&0; {" ".join(map(repr, python("")[:-1]))} "$0" <&3 &'
 
 
 @pytest.mark.parametrize("ends", ["by the signal", "by itself"])
