@@ -14,6 +14,7 @@ from aioredlock_ng import AcquireTimeout, LockHeld
 from aioredlock_ng._outlasting import outlast_cancellation
 
 from .exits import say
+from .signals import STOPPING, TO_THE_CHILD, TO_THE_GROUP
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -23,24 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "Keeper"]
 
-_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""Signals that end the wait for the lock.
-
-While the child runs, this process sends these signals on to every process in the child's group. If
-only the child received them, a child that is a shell could end while its commands live on.
-"""
-
-_TO_THE_GROUP: Final = (*_STOPPING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
-_TO_THE_CHILD: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
-"""Signals that this process sends on to the child alone.
-
-A process without handlers for these signals would be killed, so the rest of the group does not
-receive them.
-"""
-
 _NOTICE_AFTER: Final = 1.0
 """After this many seconds of waiting, this process reports if no majority of nodes is up."""
-
 
 _LOOK: Final = 0.01
 """Seconds between two checks of the child's group after the end of the child."""
@@ -88,7 +73,9 @@ class Keeper:
     Attributes:
         lost: True if the lock was lost, or if the child was ended because at most `margin` seconds
             of the lease were left.
-        stopped: True if one of the signals in `_STOPPING` came after the child was started.
+        stopped: True if SIGINT, SIGTERM or SIGQUIT came after the child was started, or SIGHUP
+            while the child was ended. A command that survives SIGHUP has perhaps only read its
+            configuration anew.
     """
 
     def __init__(self, redlock: Redlock, lock: Lock, child: Child, job: Job) -> None:
@@ -100,6 +87,7 @@ class Keeper:
         self._job = job
         self._terminal = Terminal()
         self._started = False
+        self._ending = False
         self._stop_asked = False
         self._stopped_by = 0
 
@@ -119,7 +107,7 @@ class Keeper:
         loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
         # The child may have ended before the handler was set. Then no signal calls the handler.
         self._child_changed()
-        for number in (*_TO_THE_GROUP, *_TO_THE_CHILD):
+        for number in (*TO_THE_GROUP, *TO_THE_CHILD):
             # A signal that is ignored from the start (nohup, a background job of a script) stays
             # ignored, in this process and in the child.
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -210,6 +198,7 @@ class Keeper:
         self._child.allow(self._lease.remaining() - self._job.margin + self._job.grace)
 
     async def _end(self) -> None:
+        self._ending = True
         if self._over.done() and not self._child.has_group():
             return
         self._child.signal_group(signal.SIGTERM)
@@ -244,10 +233,11 @@ class Keeper:
 
     def _signalled(self, number: signal.Signals, task: asyncio.Task[object]) -> None:
         if self._started:
-            self.stopped = self.stopped or number in _STOPPING
+            stops = number in STOPPING and (number != signal.SIGHUP or self._ending)
+            self.stopped = self.stopped or stops
             self._stop_asked = self._stop_asked or number == signal.SIGTSTP
-            (self._child.signal if number in _TO_THE_CHILD else self._child.signal_group)(number)
-        elif number in _STOPPING:
+            (self._child.signal if number in TO_THE_CHILD else self._child.signal_group)(number)
+        elif number in STOPPING:
             self._stopped_by = number
             task.cancel()
         elif number == signal.SIGTSTP:

@@ -18,6 +18,25 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.once
 
+# Reads its configuration anew at each SIGHUP, as daemons do.
+RELOADS = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+print("ready", flush=True)
+while signal.sigwait({signal.SIGHUP}):
+    print("reloaded", flush=True)
+"""
+
+# Says when it gets SIGTERM, and ends at a further signal.
+SLOW = """
+import signal
+wanted = {signal.SIGTERM, signal.SIGHUP}
+signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+print("ready", flush=True)
+print(signal.Signals(signal.sigwait({signal.SIGTERM})).name, flush=True)
+signal.sigwait(wanted)
+"""
+
 READY = "import signal; print('ready', flush=True); signal.pause()"
 
 
@@ -35,6 +54,33 @@ async def test_elect_stands_again_after_a_lost_term(cli: Cli, three_nodes: NodeS
         assert line(process) == "ready"
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
+async def test_elect_stands_again_although_its_command_was_told_to_reload(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
+    with cli.started("elect", "x", "--", *python(RELOADS)) as process:
+        assert line(process) == "ready"
+        process.send_signal(signal.SIGHUP)
+        assert line(process) == "reloaded"
+        async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+            await redlock.force_release("x")
+        assert line(process) == "ready"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_elect_does_not_stand_again_after_a_signal_while_the_command_is_ended(
+    cli: Cli, three_nodes: NodeSet, number: signal.Signals
+) -> None:
+    with cli.started("elect", "--ttl", "60", "x", "--", *python(SLOW)) as process:
+        assert line(process) == "ready"
+        async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+            await redlock.force_release("x")
+        assert line(process) == "SIGTERM"
+        process.send_signal(number)
+        assert process.wait(PATIENCE) == 75
 
 
 async def _labelled(redlock: Redlock) -> bool:
