@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
+
+from .signals import interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,10 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # parts are separated before the parser runs.
         end = words.index("--")
         words, child = words[:end], words[end + 1 :]
-    interrupted = signal.getsignal(signal.SIGINT)
-    if interrupted is signal.default_int_handler:
-        # With Python's default handler, Control-C during the imports would print a traceback.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with interruptible():
+        _run(words, child)
+
+
+def _run(words: list[str], child: list[str]) -> NoReturn:
     try:
         from .app import build
         from .output import watched_output
@@ -60,10 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f' installed.\nInstall aioredlock-ng with its extra "{extra}".\n'
         )
         raise SystemExit(2) from None
-    finally:
-        signal.signal(signal.SIGINT, interrupted)
     with watched_output(words[0] if words else "--help"):
         app(words, prog_name="aioredlock-ng", obj=child)
+    raise SystemExit(0)
 
 
 def _mend_streams() -> None:

@@ -15,6 +15,7 @@ from .child import Child
 from .exits import LOST, USAGE, reported, say
 from .keeper import Job, Keeper
 from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager, name_of
+from .signals import ended_by
 
 __all__ = ["elect"]
 
@@ -116,4 +117,4 @@ def elect(
                 child.close()
             if not keeper.lost or keeper.stopped or not rejoin:
                 break
-    raise typer.Exit(status)
+    raise ended_by(keeper.ended_by) if keeper.ended_by else typer.Exit(status)

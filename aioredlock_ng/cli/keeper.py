@@ -73,6 +73,8 @@ class Keeper:
     Attributes:
         lost: True if the lock was lost, or if the child was ended because at most `margin` seconds
             of the lease were left.
+        ended_by: The signal that ended the wait for the lock, or the child of a lock that was held
+            to the end. Otherwise 0.
         stopped: True if SIGINT, SIGTERM or SIGQUIT came after the child was started, or SIGHUP
             while the child was ended. A command that survives SIGHUP has perhaps only read its
             configuration anew.
@@ -81,6 +83,7 @@ class Keeper:
     def __init__(self, redlock: Redlock, lock: Lock, child: Child, job: Job) -> None:
         self.lost = False
         self.stopped = False
+        self.ended_by = 0
         self._redlock = redlock
         self._lock = lock
         self._child = child
@@ -89,7 +92,6 @@ class Keeper:
         self._started = False
         self._ending = False
         self._stop_asked = False
-        self._stopped_by = 0
 
     async def run(self) -> int:
         """Acquire the lock, run the child, and return the exit status.
@@ -124,9 +126,9 @@ class Keeper:
                     notice.cancel()
                 return await self._hold(lease)
         except asyncio.CancelledError:
-            if not self._stopped_by:
+            if not self.ended_by:
                 raise
-            return 128 + self._stopped_by
+            return 128 + self.ended_by
         finally:
             self._terminal.take()
 
@@ -221,7 +223,7 @@ class Keeper:
     def _status(self, status: int) -> int:
         if not os.WIFSIGNALED(status):
             return os.WEXITSTATUS(status)
-        number = os.WTERMSIG(status)
+        self.ended_by = number = os.WTERMSIG(status)
         if self._terminal.given and number in (signal.SIGINT, signal.SIGQUIT):
             # A keystroke, such as Control-C, sent the signal to the child's group only. A script
             # that runs this process is in this process's group, so this group gets the signal too.
@@ -238,7 +240,7 @@ class Keeper:
             self._stop_asked = self._stop_asked or number == signal.SIGTSTP
             (self._child.signal if number in TO_THE_CHILD else self._child.signal_group)(number)
         elif number in STOPPING:
-            self._stopped_by = number
+            self.ended_by = number
             task.cancel()
         elif number == signal.SIGTSTP:
             os.kill(os.getpid(), signal.SIGSTOP)

@@ -23,6 +23,7 @@ from .settings import (
     name_of,
     slots_option,
 )
+from .signals import ended_by
 
 if TYPE_CHECKING:
     from aioredlock_ng import Lock
@@ -176,13 +177,12 @@ def run(
                 name_of(names[0]), slots, blocking_timeout=timeout, min_hold=min_hold
             )
         child = Child(command)
+        keeper = Keeper(redlock, lock, child, Job(conflict_code, lost_code, grace))
         try:
-            status = asyncio.run(
-                Keeper(redlock, lock, child, Job(conflict_code, lost_code, grace)).run()
-            )
+            status = asyncio.run(keeper.run())
         finally:
             child.close()
-    raise typer.Exit(status)
+    raise ended_by(keeper.ended_by) if keeper.ended_by else typer.Exit(status)
 
 
 def _not_shared(names: list[str], slots: int | None, min_hold: float | None) -> str:

@@ -1,11 +1,16 @@
-"""Sort the signals to `run` and `elect` by the processes that get them."""
+"""Sort the signals to `run` and `elect`, and end the program as a signal would."""
 
 from __future__ import annotations
 
+import os
 import signal
-from typing import Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["STOPPING", "TO_THE_CHILD", "TO_THE_GROUP"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["STOPPING", "TO_THE_CHILD", "TO_THE_GROUP", "ended_by", "interruptible"]
 
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that end the wait for the lock.
@@ -21,3 +26,36 @@ TO_THE_CHILD: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 A process without handlers for these signals would be killed, so the rest of the group does not
 receive them.
 """
+
+
+class _Interrupted(SystemExit):
+    """SIGINT ends the program, after the program has cleaned up."""
+
+
+def ended_by(number: int) -> SystemExit:
+    """Return the exception that ends the program after signal `number`.
+
+    The exit status is 128 plus the signal's number, as in shells. After SIGINT, `interruptible`
+    ends the process by this signal.
+    """
+    return (_Interrupted if number == signal.SIGINT else SystemExit)(128 + number)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGINT end this process in the block without a traceback, and without a normal exit.
+
+    At Control-C, bash also sends SIGINT to itself only if the program that it waits for was ended
+    by SIGINT. After a normal exit with status 130, a script would go on with its next command.
+    """
+    former = signal.getsignal(signal.SIGINT)
+    if former is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    except _Interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise
+    finally:
+        signal.signal(signal.SIGINT, former)

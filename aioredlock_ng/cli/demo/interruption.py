@@ -6,6 +6,8 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, TypeVar
 
+from aioredlock_ng.cli.signals import ended_by
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import FrameType, TracebackType
@@ -42,7 +44,7 @@ class Interruption:
         except asyncio.CancelledError:
             if self._number is None:
                 raise
-            raise SystemExit(128 + self._number) from None
+            raise ended_by(self._number) from None
 
     async def _supervised(self, work: Coroutine[object, object, T]) -> T:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
@@ -54,7 +56,7 @@ class Interruption:
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._number = number
         if self._task is None or self._loop is None:
-            raise SystemExit(128 + number)
+            raise ended_by(number)
         self._loop.call_soon_threadsafe(self._task.cancel)
 
     def __enter__(self) -> Self:
