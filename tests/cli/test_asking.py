@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -486,6 +487,18 @@ async def test_wait_returns_when_the_lock_is_free_and_never_takes_it(
         assert waiter.wait(PATIENCE) == 0
         assert time.monotonic() - freed < 10
     assert three_nodes.keys() == [set(), set(), set()]
+
+
+async def test_wait_under_nohup_outlives_a_hangup(cli: Cli, three_nodes: NodeSet) -> None:
+    words = ["nohup", *cli.words("wait", "x")]
+    with (
+        cli.holding("x", "--ttl", "60") as holder,
+        subprocess.Popen(words, env=cli.env, stdout=subprocess.PIPE, text=True) as waiter,
+    ):
+        await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
+        waiter.send_signal(signal.SIGHUP)
+        holder.communicate("\n", timeout=PATIENCE)
+        assert waiter.wait(PATIENCE) == 0
 
 
 async def test_wait_sleeps_until_the_nodes_notify_it(

@@ -25,6 +25,7 @@ class Interruption:
 
     A signal cancels the coroutine that `run` executes. Without a running coroutine, the signal
     raises `SystemExit` immediately. The exit status is 128 plus the signal's number, as in shells.
+    A signal that was ignored from the start (nohup, a background job of a script) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -61,7 +62,8 @@ class Interruption:
 
     def __enter__(self) -> Self:
         for number in _SIGNALS:
-            self._former[number] = signal.signal(number, self._stop)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._former[number] = signal.signal(number, self._stop)
         return self
 
     def __exit__(
