@@ -130,7 +130,7 @@ class Keeper:
                 raise
             return 128 + self.ended_by
         finally:
-            self._terminal.take()
+            self._terminal.close()
 
     async def _hold(self, lease: Lease) -> int:
         self._started = True

@@ -53,3 +53,10 @@ class Terminal:
             with contextlib.suppress(OSError):
                 os.tcsetpgrp(self._fd, os.getpgrp())
             signal.signal(signal.SIGTTOU, former)
+
+    def close(self) -> None:
+        """Take the terminal back if it was given away, and close its descriptor."""
+        self.take()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

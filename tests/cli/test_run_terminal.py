@@ -7,11 +7,13 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+from aioredlock_ng import Redlock
 from tests.cli.commands import PATIENCE, Cli, connected, python
 from tests.support.eventually import eventually
 
@@ -114,6 +116,20 @@ def test_the_command_can_use_the_terminal(cli: Cli) -> None:
         terminal.expect("ready")
         terminal.type("hello\n")
         terminal.expect("got hello")
+        terminal.type("\x04")
+        terminal.expect("exit 0")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the files of a process")
+async def test_elect_leaves_no_file_open_from_term_to_term(cli: Cli, three_nodes: NodeSet) -> None:
+    count = "import os; print(len(os.listdir(f'/proc/{os.getppid()}/fd')), 'open', flush=True)"
+    with on_a_terminal(cli, "elect", "x", "--", *python(f"{count}{READER}")) as terminal:
+        first = terminal.expect(" open").split()[-1]
+        terminal.expect("ready")
+        async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+            await redlock.force_release("x")
+        assert terminal.expect(" open").split()[-1] == first
+        terminal.expect("ready")
         terminal.type("\x04")
         terminal.expect("exit 0")
 
