@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from aioredlock_ng._core.keys import as_text
 
 from .demo.interruption import Interruption
 from .exits import HELD, USAGE, reported, say
@@ -75,11 +78,13 @@ def release(
             if not deleted:
                 say("release", "the lease ended before you answered; a later holder was left alone")
                 raise typer.Exit(HELD)
+    # The other commands show the name in the same form.
+    resource = as_text(os.fsencode(name))
     if as_json:
-        print_json({"resource": name, "deleted": deleted, "total": len(redlock.nodes)})
+        print_json({"resource": resource, "deleted": deleted, "total": len(redlock.nodes)})
     else:
         what = f"deleted on {deleted} of {len(redlock.nodes)} nodes" if deleted else "nobody had it"
-        sys.stdout.write(f"{safe(name)}: {what}\n")
+        sys.stdout.write(f"{safe(resource)}: {what}\n")
 
 
 def _confirmed(info: LockInfo) -> bool:

@@ -350,6 +350,14 @@ def test_release_takes_a_lock_away(cli: Cli, three_nodes: NodeSet) -> None:
     assert json.loads(again.stdout) == {"resource": "x", "deleted": 0, "total": 3}
 
 
+def test_release_prints_a_name_that_is_not_utf_8_like_inspect(cli: Cli) -> None:
+    name = os.fsdecode(b"order:\xff")
+    release, inspect = ["release", name, "--force", "--yes"], ["inspect", name]
+    told = [json.loads(cli(*words, "--json").stdout) for words in (release, inspect)]
+    assert [one["resource"] for one in told] == ["order:\\xff"] * 2
+    assert cli(*release).stdout == "order:\\xff: nobody had it\n"
+
+
 def test_release_takes_a_value_of_other_software_that_is_no_text(
     cli: Cli, three_nodes: NodeSet
 ) -> None:
