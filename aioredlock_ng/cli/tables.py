@@ -93,7 +93,7 @@ def output_width() -> int:
     if sys.stdout.isatty():
         return Console().width
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdigit() and int(columns) else _UNLIMITED
+    return int(columns) if columns.isdecimal() and int(columns) else _UNLIMITED
 
 
 def _shortened(cell: Text | str, column: Column, width: int) -> Text:

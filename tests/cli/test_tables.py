@@ -12,7 +12,7 @@ from rich.console import Console
 from aioredlock_ng import LockInfo, NodeAnswer, Owner
 from aioredlock_ng.cli.listing import _table, _words
 from aioredlock_ng.cli.shown import life, seconds
-from aioredlock_ng.cli.tables import Column, fitted
+from aioredlock_ng.cli.tables import Column, fitted, output_width
 
 pytestmark = pytest.mark.once
 
@@ -121,3 +121,15 @@ def test_the_remaining_time_of_a_key_is_in_seconds_too() -> None:
 def test_no_time_is_shown_more_than_a_twentieth_off(value: float) -> None:
     shown = float(re.sub("[ s,]", "", seconds(value)))
     assert shown == pytest.approx(value, rel=0.05)
+
+
+@pytest.mark.parametrize("columns", ["", "0", "-1", "wide", "²"])
+def test_a_width_that_is_no_number_counts_as_none(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    unlimited = output_width()
+    monkeypatch.delenv("COLUMNS")
+    assert output_width() == unlimited
+    monkeypatch.setenv("COLUMNS", "70")
+    assert output_width() == 70
