@@ -12,18 +12,15 @@ module only when nodes are given, for example to `Redlock`.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import re
 import socket
 import ssl
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as redis_errors
-from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import SentinelConnectionPool
-from redis.backoff import NoBackoff
+from redis.asyncio.sentinel import MasterNotFoundError, SentinelConnectionPool
 
 from aioredlock_ng._core.redaction import Redaction
 from aioredlock_ng._core.refusals import harmless
@@ -34,20 +31,16 @@ from aioredlock_ng._nodes.node_settings import (
     pool_of,
     secrets_in,
     secrets_of,
+    settings_without_retries,
 )
+from aioredlock_ng._nodes.sentinels import asked_anew
 from aioredlock_ng._nodes.wire import ConnectFailed, Wire
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 __all__ = ["Connector"]
-
-_PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameters)
-
-_UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_registry")
-"""Settings by which a connection would report to a pool. They are removed, because the connections
-of a node have no pool."""
 
 _UNACKED_LIMIT = 10.0
 """Seconds after which the kernel gives up a connection whose bytes are not acknowledged.
@@ -80,26 +73,14 @@ class Connector:
             raise ConfigurationError(problem)
         self._redact = Redaction([*secrets_in(node), *secrets_of(pool)])
         self._hides_words = has_unknown_secrets(pool)
-        # Connections of a Sentinel pool hold only a weak reference to the pool. So the pool or its
-        # client must be kept alive here.
-        self._node = node
+        self._pool = pool
         self._make: Callable[..., Any] = pool.connection_class
-        kwargs = dict(pool.connection_kwargs)
-        kwargs["retry"] = Retry(NoBackoff(), 0)
+        kwargs = settings_without_retries(pool.connection_kwargs)
         kwargs.update(
-            retry_on_timeout=False,
-            retry_on_error=[],
             socket_timeout=None,
             socket_connect_timeout=None,
             decode_responses=False,
-            health_check_interval=0,
         )
-        for name in _UNWANTED:
-            kwargs.pop(name, None)
-        if "maint_notifications_config" in _PARAMETERS:
-            from redis.maint_notifications import MaintNotificationsConfig
-
-            kwargs["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
         self._kwargs = kwargs
         self.address, self.identity = address_of(pool)
         self.by_sentinel = isinstance(pool, SentinelConnectionPool) and pool.is_master
@@ -129,13 +110,13 @@ class Connector:
         try:
             async with asyncio.timeout(within):
                 try:
-                    return await self._connect(3)
+                    return await self._connect(3, within)
                 except redis_errors.AuthenticationError:
                     raise
                 except redis_errors.ResponseError:
                     # Redis before 6 and some proxies do not know HELLO. The Redis user may also
                     # have no right to run HELLO. RESP2 works without HELLO.
-                    return await self._connect(2)
+                    return await self._connect(2, within)
         # redis-py may raise any exception here, such as AttributeError for a reset connection (its
         # issue 4287).
         except Exception as error:
@@ -152,6 +133,9 @@ class Connector:
             kind = getattr(self._make, "__qualname__", "connection")
             remedy = "give a URL or a client whose connections are redis-py's own"
             return f"its {kind} offers no transport; {remedy}", True
+        if isinstance(error, MasterNotFoundError):
+            # The text of redis-py quotes all settings of the clients that ask the Sentinels.
+            return "no Sentinel answers that knows a primary of this name", False
         # A server that does not know AUTH quotes the arguments of AUTH, including the password.
         words = harmless(self._redact(str(error)))
         if self._hides_words:
@@ -167,9 +151,32 @@ class Connector:
             return system, False
         return words or type(error).__name__, False
 
-    async def _connect(self, protocol: int) -> Wire:
-        connection = self._make(**{**self._kwargs, "protocol": protocol})
+    async def _connect(self, protocol: int, within: float) -> Wire:
         opened: list[asyncio.Transport | None] = []
+        connection: Any = None
+        try:
+            async with asked_anew(self._pool, within) as sentinels:
+                connection = self._make(**{**self._kwargs, **sentinels, "protocol": protocol})
+                with self._observed(connection, opened):
+                    await _cancellable(connection.connect())
+            if _transport_of(connection) is None:
+                raise _NoTransport
+            _watch_for_partitions(connection._writer.get_extra_info("socket"))
+            return Wire(connection, protocol == 3, self._redact)
+        except BaseException:
+            # redis-py may leave the transport open. The transport is aborted, because a regular
+            # close of TLS would wait for the server.
+            for transport in filter(None, opened):
+                transport.abort()
+            if connection is not None:
+                connection._writer = connection._reader = None
+            if None in opened:
+                raise _NoTransport from None
+            raise
+
+    @contextmanager
+    def _observed(self, connection: Any, opened: list[asyncio.Transport | None]) -> Iterator[None]:
+        """Note the transport that a connection opens, and the passwords that it sends."""
         open_streams = connection._connect
 
         async def open_and_tell() -> None:
@@ -189,23 +196,9 @@ class Connector:
 
         connection._connect, connection.send_command = open_and_tell, learn_and_send
         try:
-            await _cancellable(connection.connect())
-            if _transport_of(connection) is None:
-                raise _NoTransport
-            _watch_for_partitions(connection._writer.get_extra_info("socket"))
-            wire = Wire(connection, protocol == 3, self._redact)
-        except BaseException:
-            # redis-py may leave the transport open. The transport is aborted, because a regular
-            # close of TLS would wait for the server.
-            for transport in filter(None, opened):
-                transport.abort()
-            connection._writer = connection._reader = None
-            if None in opened:
-                raise _NoTransport from None
-            raise
+            yield
         finally:
             del connection._connect, connection.send_command
-        return wire
 
 
 def _system_words(error: BaseException | None) -> str:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import redis.asyncio as aredis
 from redis import exceptions as redis_errors
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import SentinelConnectionPool
+from redis.backoff import NoBackoff
 from redis.credentials import UsernamePasswordCredentialProvider
 
 from aioredlock_ng._core.redaction import Redaction
 
-__all__ = ["address_of", "has_unknown_secrets", "plain", "pool_of", "secrets_in", "secrets_of"]
+__all__ = [
+    "address_of",
+    "has_unknown_secrets",
+    "plain",
+    "pool_of",
+    "secrets_in",
+    "secrets_of",
+    "settings_without_retries",
+]
 
 _SCHEMES = ("redis://", "rediss://", "unix://")
 
@@ -25,6 +37,13 @@ _FAKEREDIS = (
 
 _SECRETS = ("password", "ssl_password")
 """Settings of a connection with secret values, which no message may contain."""
+
+
+_PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameters)
+
+_UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_registry")
+"""Settings by which a connection would report to a pool. They are removed, because the connections
+of a node have no pool."""
 
 
 def pool_of(node: object) -> tuple[Any, str]:
@@ -77,6 +96,22 @@ def pool_of(node: object) -> tuple[Any, str]:
         f" not {type(node).__name__} (in place of a synchronous redis.Redis client, pass its URL;"
         " a Redis Cluster cannot be a node)"
     )
+
+
+def settings_without_retries(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a connection that sends each command once and reports to no pool."""
+    kwargs = {name: value for name, value in settings.items() if name not in _UNWANTED}
+    kwargs.update(
+        retry=Retry(NoBackoff(), 0),
+        retry_on_timeout=False,
+        retry_on_error=[],
+        health_check_interval=0,
+    )
+    if "maint_notifications_config" in _PARAMETERS:
+        from redis.maint_notifications import MaintNotificationsConfig
+
+        kwargs["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+    return kwargs
 
 
 def _split(url: str) -> SplitResult:

@@ -203,12 +203,12 @@ async def test_tls_to_a_primary_takes_the_context(
     sentinel = Sentinel(("127.0.0.1", free_port()), master="main", ssl_context=context)
     manager = manager_of([sentinel])
     connector: Any = manager._access._redlock._given[0]
-    pool = connector._node.connection_pool
+    pool = connector._pool
 
-    async def found() -> tuple[str, int]:
+    async def found(_name: str) -> tuple[str, int]:
         return "localhost", tls_server.port
 
-    pool.get_master_address = found
+    pool.sentinel_manager.discover_master = found
     await serves(manager, Redis.from_url(tls_server.url))
 
 
