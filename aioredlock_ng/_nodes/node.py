@@ -222,8 +222,9 @@ class RedisNode:
             if self._refused:
                 raise ConnectFailed(self._refused, permanent=True)
             by_sentinel, manager_id = self._connector.by_sentinel, self._listener.manager_id
+            # If connecting took long, requests that began with it would be overdue at once.
             greeting = await greet(
-                channel, wire, started, left, by_sentinel, self._needed, manager_id
+                channel, wire, self._clock(), left, by_sentinel, self._needed, manager_id
             )
             other = self._listener.identify(self._index, greeting.run_id)
             if other:

@@ -298,3 +298,23 @@ async def test_a_node_that_is_always_slow_is_suspect_until_it_answers_in_time(
         async with redlock.lock("order") as lease:
             await eventually(lambda: lease.nodes == (3, 3))
         await no_keys_left(three_nodes, redlock)
+
+
+@pytest.mark.slow
+async def test_a_node_that_is_slow_from_its_first_connection_on_becomes_suspect(
+    three_nodes: NodeSet,
+) -> None:
+    """The slow handshake made the connection silent, and the node, which was not in use yet, missed
+    it. Later silence was no news, so the backlog of a hung server grew without a bound.
+    """
+    async with Proxy(three_nodes.urls[0]) as proxy:
+        proxy.delay(0.6)
+        async with Redlock(
+            [proxy.url, *three_nodes.urls[1:]], node_timeout=0.1, connect_timeout=30.0, ttl=TTL
+        ) as redlock:
+            await eventually(lambda: state_of(redlock, 0) == "up")
+            await suspect(redlock, 0)
+            proxy.delay(0.0)
+            await eventually(lambda: state_of(redlock, 0) == "up")
+            assert redlock.nodes[0].connections == 1
+            await no_keys_left(three_nodes, redlock)
