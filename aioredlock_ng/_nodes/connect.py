@@ -161,6 +161,9 @@ class Connector:
                     await _cancellable(connection.connect())
             if _transport_of(connection) is None:
                 raise _NoTransport
+            if connection._reader.at_eof() or connection._writer.is_closing():
+                # The stream has taken the end of the connection, so a channel would not notice it.
+                raise redis_errors.ConnectionError("closed by the server")
             _watch_for_partitions(connection._writer.get_extra_info("socket"))
             return Wire(connection, protocol == 3, self._redact)
         except BaseException:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from redis.asyncio import Redis, Sentinel
+from redis.asyncio import Connection, ConnectionPool, Redis, Sentinel
 
 from aioredlock_ng import Redlock
 from aioredlock_ng._nodes.connect import Connector
+from aioredlock_ng._nodes.wire import ConnectFailed
 from tests.integration.helpers import SHORT_GUARD
 from tests.support.eventually import eventually
 
@@ -105,3 +107,31 @@ async def test_a_connection_is_closed_if_the_caller_is_cancelled_after_the_looku
         await eventually(
             lambda: int(sentinel_set.primary.info()["connected_clients"]) == int(opened) - 1
         )
+
+
+@pytest.mark.parametrize("how", ["closed", "reset"])
+async def test_an_end_of_the_connection_right_after_the_login_is_noticed_at_once(how: str) -> None:
+    """The stream of redis-py took the end, so the channel waited for `connect_timeout`."""
+    servers: list[asyncio.StreamWriter] = []
+
+    class Slow(Connection):
+        """Returns after the server has closed the connection, as a lookup of Sentinels may."""
+
+        async def connect(self) -> None:
+            await super().connect()
+            sock = servers[0].get_extra_info("socket")
+            if how == "reset":
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            servers[0].transport.abort()
+            await eventually(lambda: self._reader.at_eof() or self._writer.is_closing())
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        servers.append(writer)
+        while data := await reader.read(65_536):
+            hello = b"HELLO" in data
+            writer.write(b"%1\r\n$5\r\nproto\r\n:3\r\n" if hello else b"+OK\r\n" * data.count(b"*"))
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        pool = ConnectionPool(connection_class=Slow, port=server.sockets[0].getsockname()[1])
+        with pytest.raises(ConnectFailed, match="closed by the server"):
+            await Connector(Redis(connection_pool=pool)).connect(60.0)
