@@ -71,10 +71,16 @@ def pool_of(node: object) -> tuple[Any, str]:
                 raise ValueError(
                     "its host has a ','; a node is one server, and options follow a '?'"
                 )
-            # Without these checks, redis-py would use localhost for a socket URL without a path,
-            # and database 0 for any other URL whose path is not a number.
+            # Without these checks, redis-py would use localhost for a socket URL without a path. It
+            # would drop the first folder of unix://run/redis.sock. It would use database 0 for any
+            # other URL whose path is not a number.
             if parts.scheme == "unix" and not parts.path:
                 raise ValueError("it names no socket; write unix:///path/of/the/socket")
+            if parts.scheme == "unix" and parts.netloc.rpartition("@")[2]:
+                raise ValueError(
+                    "a socket has no host; write unix:///path/of/the/socket,"
+                    " or unix://user:password@/path/of/the/socket"
+                )
             if (
                 parts.scheme != "unix"
                 and parts.path.strip("/")
@@ -189,14 +195,14 @@ def address_of(pool: Any) -> tuple[str, object]:
     database = kwargs.get("db") or 0
     suffix = f"/{database}" if database else ""
     if "path" in kwargs:
-        return f"{kwargs['path']}{suffix}", kwargs["path"]
+        return f"{kwargs['path']}{suffix}", str(kwargs["path"])
     host, port = kwargs.get("host", "localhost"), kwargs.get("port", 6379)
     shown = f"[{host}]" if ":" in str(host) else host
-    return f"{shown}:{port}{suffix}", (host, int(port))
+    return f"{shown}:{port}{suffix}", (host, str(port))
 
 
 def _without_secrets(url: str) -> str:
-    """Return a URL with only its scheme, host, port and path.
+    """Return a URL with only its scheme, host, port and path. The URL of a socket has no host.
 
     An "@" behind a "?" or a "," may be part of a password. If there is such an "@", "…" replaces
     everything after the scheme.
@@ -206,6 +212,9 @@ def _without_secrets(url: str) -> str:
     # The URLs of some other clients have settings behind a comma, the password among them.
     place, _, settings = place.partition(",")
     shown = "…" if "@" in settings + query else place.rpartition("@")[2]
+    if scheme == "unix" and shown != "…":
+        # Without the "@", the credentials would be in the place of the host.
+        shown = "".join(shown.partition("/")[1:])
     return f"{scheme}{separator}{shown}"[:80]
 
 

@@ -8,10 +8,12 @@ import asyncio
 import math
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
+import redis.asyncio
 
 from aioredlock_ng import ConfigurationError, Redlock, RedlockClosed, RedlockError
 from aioredlock_ng.testing import MemoryNodes
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
 
+CLIENT: Any = redis.asyncio.Redis
 URLS = ["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"]
 SECRET = "s3cr3t"
 
@@ -49,6 +52,11 @@ SECRET = "s3cr3t"
         (["redis://127.0.0.1:99999"], "Port out of range"),
         (["redis://127.0.0.1:red"], "its port is not a number"),
         (["unix://"], "names no socket"),
+        (["unix://run/redis.sock"], "node 'unix:///redis.sock': a socket has no host"),
+        ([CLIENT(port="red")], "node localhost:red: invalid literal for int.* 'red'"),
+        ([CLIENT(port=None)], "node localhost:None: .* not 'NoneType'"),
+        ([CLIENT(port=1), CLIENT(port="1")], "same server twice: localhost:1 and localhost:1"),
+        (["unix:///s", CLIENT(unix_socket_path=Path("/s"))], "same server twice: /s and /s"),
         (["unix:///run/a@b.sock"], "an '@' behind a .* percent-encode"),
         (["redis://127.0.0.1?client_name=a@b"], "an '@' behind a .* percent-encode"),
         (["redis://127.0.0.1,127.0.0.2"], "a node is one server"),
@@ -86,6 +94,7 @@ WITH_A_SECRET = (
     f"unix://:x/{SECRET}@/run/redis.sock",
     f"unix://:x?{SECRET}@/run/redis.sock",
     f"unix://:x/y#{SECRET}@/run/redis.sock",
+    f"unix://me:{SECRET}/run/redis.sock",
     f"redis://us?er:{SECRET}=x@h?db=1",
     f"redis://:1?{SECRET}@h",
     f"redis://{SECRET}:1?x@h",
