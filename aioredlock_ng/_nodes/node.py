@@ -219,13 +219,14 @@ class RedisNode:
         channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
         left = max(0.001, self._connect_timeout - (self._clock() - started))
         try:
-            if self._refused:
-                raise ConnectFailed(self._refused, permanent=True)
             by_sentinel, manager_id = self._connector.by_sentinel, self._listener.manager_id
             # If connecting took long, requests that began with it would be overdue at once.
             greeting = await greet(
                 channel, wire, self._clock(), left, by_sentinel, self._needed, manager_id
             )
+            # The node may have been refused during the handshake.
+            if self._refused:
+                raise ConnectFailed(self._refused, permanent=True)
             other = self._listener.identify(self._index, greeting.run_id)
             if other:
                 raise duplicate(self.address, other, greeting.run_id)

@@ -20,6 +20,7 @@ from aioredlock_ng._scripts.catalogue import SCRIPTS
 from aioredlock_ng.events import NodeAnswers, NodeSuspect
 from tests.integration.helpers import all_up, no_keys_left, state_of, stats_of
 from tests.support.eventually import eventually
+from tests.support.fake_server import FakeServer, bulk
 from tests.support.proxy import Direction, Proxy
 
 if TYPE_CHECKING:
@@ -318,3 +319,21 @@ async def test_a_node_that_is_slow_from_its_first_connection_on_becomes_suspect(
             await eventually(lambda: state_of(redlock, 0) == "up")
             assert redlock.nodes[0].connections == 1
             await no_keys_left(three_nodes, redlock)
+
+
+async def test_a_node_that_is_refused_during_its_handshake_is_not_used() -> None:
+    """A probe may find out that two nodes are one server while one of them connects anew."""
+    refusals: list[str] = []
+
+    def refuse(_words: list[bytes]) -> bytes:
+        refusals.append("not this server")
+        redlock.engine().context.fleet.nodes[0].refuse(refusals[-1])
+        return bulk("redis_version:7.0.15\r\nrole:master\r\n")
+
+    async with FakeServer(info=refuse) as server:
+        redlock = Redlock([server.url])
+        async with redlock:
+            (node,) = redlock.nodes
+            assert refusals
+            assert (node.state, node.reason) == ("refused", "not this server")
+            assert node.connections == 0
