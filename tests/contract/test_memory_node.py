@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng._core.replies import GRANTED
-from aioredlock_ng._core.votes import Unsent
+from aioredlock_ng._core.votes import Dropped, Unsent
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng.testing import MemoryNodes
@@ -99,6 +99,19 @@ class TestMemoryNode(NodeContract):
             node.ask(sink, 0)
         assert [await sink.reply() for sink in sinks] == [GRANTED] * 3
         assert [sink.messages for sink in sinks] == [1, 2, 3]
+
+    async def test_closing_does_not_wait_for_a_connection_that_is_cut(self) -> None:
+        """As with a real server, no answer can come any more."""
+        node = MemoryNode(MemoryServer(), lambda: 60.0)
+        await node.open(0, Listener(), asyncio.get_running_loop().time, 0.1)
+        sink = MessageSink(Listener())
+        sink.asks(acquire(b"one", b"a"))
+        node.ask(sink, 0)
+        closing = asyncio.create_task(node.aclose(60.0))
+        await asyncio.sleep(0)
+        node.disconnect()
+        await asyncio.wait_for(closing, 20)
+        assert isinstance(await sink.reply(), Dropped)
 
     async def test_an_answer_under_way_comes_before_a_message_that_was_published_after_it(
         self,

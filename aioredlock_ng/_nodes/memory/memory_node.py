@@ -143,6 +143,7 @@ class MemoryNode:
         for way in (self._travelling, self._inbox, self._answers):
             way.clear()
         waiting, self._waiting = self._waiting, {}
+        self._drained.set()
         for command, sink, index in waiting.values():
             if command.owed_until is not None:
                 self._owed[command.packed] = command
