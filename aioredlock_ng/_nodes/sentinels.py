@@ -40,7 +40,8 @@ async def asked_anew(pool: Any, within: float) -> AsyncIterator[dict[str, Any]]:
     manager.sentinels = [_client(one.connection_pool, share) for one in manager.sentinels]
     # A pool notes the primary, and disconnects its connections when the primary changes. So the
     # user's own pool must not be asked either.
-    asking = SentinelConnectionPool(
+    make: Any = SentinelConnectionPool
+    asking = make(
         pool.service_name,
         manager,
         is_master=pool.is_master,

@@ -64,10 +64,14 @@ async def test_a_lifespan_inside_another_gives_the_app_the_inner_manager_until_i
         async with redlock_lifespan(inner)(app):
             assert app.state.redlock is inner
         assert app.state.redlock is outer
-    with pytest.raises(LookupError):
+
+    async def fail() -> None:
         async with redlock_lifespan(outer)(app):
             del app.state.redlock
             raise LookupError
+
+    with pytest.raises(LookupError):
+        await fail()
 
 
 async def test_the_manager_closes_when_the_app_fails_to_start(nodes: NodeSet) -> None:
