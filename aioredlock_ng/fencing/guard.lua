@@ -24,8 +24,8 @@ end
 if fence > seen then
   redis.call('SET', KEYS[2], ARGV[1])
 end
--- With redis.call, a command that the server refuses would end the script here. The key of the fence
--- would then never expire.
+-- With redis.call, a command that the server refuses would end the script here. The key of the
+-- fence would then never expire.
 local reply = redis.pcall(ARGV[3], KEYS[1], unpack(ARGV, 4))
 local keep = tonumber(string.match(ARGV[2], '^%d+$'))
 local left = keep and redis.call('PTTL', KEYS[1]) or -1
