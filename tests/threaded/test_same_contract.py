@@ -37,6 +37,7 @@ DIFFERENT = {
     "test_a_task_cancelled_as_a_grant_is_passed_on_leaves_it_to_the_next_task",
     "test_the_last_task_cancelled_as_a_grant_is_passed_on_leaves_no_key",
     "test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed",
+    "test_after_a_refusal_of_labels_no_release_names_the_label_of_an_ended_reader",
     # With a thread, another loop may use the manager.
     "test_use_from_another_loop_is_refused_and_says_loop",
     # With a thread, the effects and the events of a call come one step of the loop later.
