@@ -35,10 +35,15 @@ async def between_the_tries(rig: Rig) -> list[asyncio.Future[object]]:
     return tries
 
 
-async def test_one_of_three_processes_that_try_in_one_instant_gets_the_lock(rig: Rig) -> None:
+@pytest.mark.parametrize("min_hold", [None, 5.0, 30.0])
+async def test_one_of_three_processes_that_try_in_one_instant_gets_the_lock(
+    rig: Rig, min_hold: float | None
+) -> None:
     processes, nobody = await rivals(rig), 0
     for slot in range(SLOTS):
-        tries = [process.lock(f"cron:{slot}").try_acquire() for process in processes]
+        tries = [
+            process.lock(f"cron:{slot}", min_hold=min_hold).try_acquire() for process in processes
+        ]
         leases = [lease for lease in await asyncio.gather(*tries) if lease is not None]
         assert len(leases) <= 1
         nobody += not leases

@@ -231,7 +231,7 @@ class Acquisition(Call):
         elif (
             self.attempts == 1
             and not others
-            and counted.contested(context.quorum, self.spec.life.ttl, context.patience)
+            and counted.contested(context.quorum, self.spec.life.first_ttl, context.patience)
         ):
             delay = second_try_delay(
                 context.clock() - attempt.started, context.options.node_timeout, context.draw()
