@@ -315,11 +315,15 @@ async def test_a_downgrade_lets_the_waiting_readers_in_and_deletes_the_writers_l
     assert await both.ask(READING.inspecting((label,))) == Looked((FREE,))
 
 
-async def test_a_node_that_missed_the_downgrade_releases_the_string(both: Both) -> None:
+async def test_a_node_that_missed_the_downgrade_deletes_the_string_and_the_writers_label(
+    both: Both,
+) -> None:
     await both.ask(write(A))
-    assert await both.ask(READING.watching(K, (A,))) is ALL_OURS
+    label = owner_key(b"k")
+    assert await both.ask(READING.watching(K, (A,), ((label,), (TTL, b"writer")))) is ALL_OURS
     assert await both.ask(end_reading(A)) == released(1)
     assert await look(both) == FREE
+    assert await both.ask(READING.inspecting((label,))) == Looked((FREE,))
 
 
 async def test_the_last_reader_frees_the_key_and_a_release_ends_own_entries_alone(

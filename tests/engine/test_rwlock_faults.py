@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import ConfigurationError
+from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._nodes.memory import MemoryNode
 from tests.engine.rwlocks import KEY, NAME, now, reading, rwlock, writing
@@ -319,3 +320,18 @@ async def test_a_semaphore_gets_no_slot_that_a_reader_holds(
     await asyncio.wait([slot])
     for held in (early, await waiting):
         await held.release()
+
+
+async def test_the_release_of_a_downgraded_lease_deletes_the_label_where_the_downgrade_was_missed(
+    rig: Rig,
+) -> None:
+    process = await rig.process(ttl=10)
+    lease = await rwlock(process).write().acquire()
+    await asyncio.sleep(1)
+    assert rig.servers[2].get(owner_key(KEY)) is not None
+    process.nodes[2].disconnect()
+    await lease.downgrade()
+    await lease.release()
+    process.nodes[2].connect()
+    await asyncio.sleep(0.5)
+    assert [server.get(owner_key(KEY)) for server in rig.servers] == [None] * 3

@@ -124,6 +124,7 @@ class ReadingServer(TrustingServer):
         if value == READERS:
             freed = int(self.queues.leave_readers(own, key, entry))
         elif value == entry:
+            self.delete(owner_key(key), by)
             self.queues.give_back(own, key)
             freed = 1
         for label_key in command.keys[1:]:

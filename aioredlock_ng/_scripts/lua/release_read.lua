@@ -19,6 +19,8 @@ else
   if value == READERS then
     freed = leave_readers(key, entry)
   elseif value == entry then
+    -- The node has missed the downgrade, and so still has the label of the writer.
+    redis.pcall('DEL', OWNER .. key)
     if not offer(key) then redis.call('DEL', key) end
     freed = 1
   end
