@@ -13,7 +13,7 @@ from aioredlock_ng.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["PREFIX", "naming_variables", "settings_from"]
+__all__ = ["PREFIX", "naming_variables", "settings_from", "slips"]
 
 PREFIX: Final = "AIOREDLOCK_NG_"
 
@@ -61,9 +61,8 @@ def settings_from(
         raise ConfigurationError(
             f"environ must be a mapping of texts, like os.environ, not {type(environ).__name__}"
         )
-    _warn_of_slips(
-        str(name).removeprefix(PREFIX) for name in environ if str(name).startswith(PREFIX)
-    )
+    for slip in slips(environ):
+        _log.warning("%s", slip)
     environ = {
         name: _text(name, environ[name])
         for name in (PREFIX + known for known in _KNOWN)
@@ -134,16 +133,15 @@ def _text(name: str, value: object) -> str:
     return value
 
 
-def _warn_of_slips(names: Iterable[str]) -> None:
+def slips(environ: Iterable[str]) -> Iterator[str]:
+    """Yield a warning for each variable whose name is similar to the name of a setting."""
+    names = (str(name).removeprefix(PREFIX) for name in environ if str(name).startswith(PREFIX))
     for name in names:
         if name not in _KNOWN and name not in _NO_SETTINGS:
             from difflib import get_close_matches
 
             for near in get_close_matches(name, _KNOWN, 1):
-                _log.warning(
-                    "%s%s is not a setting and was not read; did you mean %s%s?",
-                    PREFIX,
-                    name,
-                    PREFIX,
-                    near,
+                yield (
+                    f"{PREFIX}{name} is not a setting and was not read; did you mean"
+                    f" {PREFIX}{near}?"
                 )

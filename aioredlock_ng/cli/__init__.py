@@ -11,8 +11,6 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from .signals import interruptible
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: Always, with the command's exit status. The status is 2 if a package of the
             extra "cli" or "demo" is missing.
     """
+    from .signals import interruptible
+
     words = list(sys.argv[1:] if arguments is None else arguments)
     holds = words[:1] in (["run"], ["elect"])
     if not holds:

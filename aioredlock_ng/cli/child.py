@@ -110,12 +110,12 @@ class Child:
             os.write(self._leash, _LIMIT.pack(boottime() + seconds))
 
     def signal(self, number: int) -> None:
-        """Send a signal to the child alone."""
-        with contextlib.suppress(ProcessLookupError):
+        """Send a signal to the child alone, if this process may do so."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, number)
 
     def signal_group(self, number: int) -> None:
-        """Send a signal to every process in the group."""
+        """Send a signal to every process in the group that this process may send it to."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 

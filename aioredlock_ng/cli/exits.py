@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from aioredlock_ng import ConfigurationError, QuorumUnreachable, RedlockError
+from aioredlock_ng.environment import slips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,12 +55,17 @@ def say(command: str, words: str) -> None:
 def reported(command: str) -> Iterator[None]:
     """Turn a library error into an error line and an exit status. Hide the library's log messages.
 
+    A variable that seems to be misspelt is reported, because the command would otherwise run with
+    other settings than the services.
+
     Raises:
         typer.Exit: The library raised an error.
     """
     # If the logger had no handler, Python would print the library's warnings among the command's
     # own lines.
     logging.getLogger("aioredlock_ng").addHandler(logging.NullHandler())
+    for slip in slips(os.environ):
+        say(command, slip)
     try:
         yield
     except ConfigurationError as error:

@@ -207,6 +207,10 @@ class Keeper:
         self._child.signal_group(signal.SIGCONT)
         await self._group_ends(self._job.grace)
         self._child.signal_group(signal.SIGKILL)
+        await asyncio.wait((self._over,), timeout=_KILLED_WITHIN)
+        if not self._over.done():
+            # For example, the command belongs to another user, as under sudo.
+            say(self._job.command, "the command cannot be killed, and may run on without the lock")
         await self._over
         await self._group_ends(_KILLED_WITHIN)
 

@@ -233,6 +233,18 @@ def test_an_invalid_key_format_is_refused_in_one_line(
         assert answer.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", ["run x -- true", "ls"])
+def test_a_misspelt_variable_is_reported(cli: Cli, words: str) -> None:
+    """Without the report, the command would hold another key than the services, in silence."""
+    cli.env["AIOREDLOCK_NG_KEYFORMAT"] = "lock:{name}"
+    answer = cli(*words.split())
+    assert answer.returncode == 0
+    assert answer.stderr == (
+        f"aioredlock-ng {words.split()[0]}: AIOREDLOCK_NG_KEYFORMAT is not a setting and was not"
+        " read; did you mean AIOREDLOCK_NG_KEY_FORMAT?\n"
+    )
+
+
 async def test_ls_takes_a_key_format_as_it_is_written(cli: Cli, three_nodes: NodeSet) -> None:
     async with (
         Redlock(three_nodes.urls, node_timeout=1.0, key_format="lock[a*]:{name}?") as redlock,

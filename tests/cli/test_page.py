@@ -98,7 +98,10 @@ def test_run_imports_the_modules_of_no_other_command() -> None:
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
-    assert told.stdout == "app child exits keeper manual output run settings terminal wrapping\n"
+    assert (
+        told.stdout
+        == "app child exits keeper manual output run settings signals terminal wrapping\n"
+    )
     assert "no command" in told.stderr
 
 

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from shutil import which
 from typing import TYPE_CHECKING
 
 import pytest
@@ -287,3 +288,31 @@ def is_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or which("setpriv") is None,
+    reason="only root can start another user's program",
+)
+async def test_a_command_that_cannot_be_killed_is_reported_while_it_runs_on(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
+    another_user = ["setpriv", "--reuid", "65534", "--clear-groups"]
+    command = ["sh", "-c", "echo ready; read line; exit 0"]
+    words = cli.words("run", "--grace", "0.1", "x", "--", *another_user, *command)
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    # Without this capability, root may not send signals to another user's process.
+    with subprocess.Popen(
+        ["setpriv", "--bounding-set", "-kill", *words], env=cli.env, text=True, **streams
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        assert line(process) == "ready"
+        process.send_signal(signal.SIGUSR1)
+        await take_away(three_nodes, "x")
+        assert process.stderr.readline() == (
+            "aioredlock-ng run: the command cannot be killed, and may run on without the lock\n"
+        )
+        process.stdin.write("\n")
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 75
