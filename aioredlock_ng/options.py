@@ -23,6 +23,12 @@ A larger value is almost certainly in milliseconds. A node that lost its memory 
 nothing for more than a day.
 """
 
+_LONGEST_TTL = 1e12
+"""Longest `max_ttl` in seconds without the recovery guard.
+
+Servers refuse an expiry far beyond this time, and scripts calculate with doubles.
+"""
+
 
 def check_shared(options: Mapping[str, object], names: int = 1, limit: object = None) -> None:
     """Check the options of a lock that readers share.
@@ -95,9 +101,9 @@ class Options:
             twentieth of the ttl.
         key_format: Format of the Redis keys of locks, with `{name}` exactly once.
         max_ttl: Longest ttl in seconds that a lock may have. At most 86,400 (a day) with a recovery
-            guard. The nodes store the longest value of all managers. A node that lost its memory
-            waits for this time before it grants again; see "To lower max_ttl" in
-            docs/operations.md.
+            guard, and 1e12 without one. The nodes store the longest value of all managers. A node
+            that lost its memory waits for this time before it grants again; see "To lower max_ttl"
+            in docs/operations.md.
         connect_timeout: Longest time in seconds for the connection and the handshake with one node.
         close_timeout: Longest time in seconds that `aclose()` waits for releases.
         fencing: Give every lease a fencing token. False: no fencing tokens, and no repair of lost
@@ -135,6 +141,11 @@ class Options:
                 f"max_ttl={self.max_ttl:g} is more than {LONGEST_MAX_TTL:,.0f} seconds: a"
                 " node that lost its memory would grant nothing for that time; give seconds"
                 f" (if milliseconds were meant: max_ttl={self.max_ttl / 1000:g})"
+            )
+        if self.max_ttl > _LONGEST_TTL:
+            raise ConfigurationError(
+                f"max_ttl={self.max_ttl:g} is more than {_LONGEST_TTL:g} seconds, and no server can"
+                " store such an expiry; lower max_ttl"
             )
         positive_seconds("drift_factor", self.drift_factor, zero=True, unit="")
         if self.drift_factor > 0.5:

@@ -113,6 +113,8 @@ def test_a_max_ttl_that_must_be_milliseconds_is_refused() -> None:
         ):
             Options(max_ttl=max_ttl)
     assert Options(max_ttl=1e9, recovery_guard=None).check_ttl(1e8) == 1e8
+    with pytest.raises(ConfigurationError, match=r"^max_ttl=1e\+29 is more than 1e\+12 seconds"):
+        Options(max_ttl=1e29, recovery_guard=None)
 
 
 def test_a_ttl_that_may_be_milliseconds_is_refused_with_a_hint() -> None:
