@@ -367,6 +367,20 @@ async def test_a_user_without_a_right_of_queues_never_leaves_a_set_that_does_not
         await place.command("ACL", "DELUSER", "limited")
 
 
+@spread("rights", ["-pttl -zrevrange", "-pttl -pexpireat", "-pttl -zremrangebyscore"])
+async def test_an_offer_to_readers_that_cannot_expire_is_removed_again(
+    place: Place, rights: str
+) -> None:
+    other = await place.waiter()
+    try:
+        reader = Reader(await place.limited(*rights.split()))
+        assert isinstance(await ask(reader.node, stand_to_read(reader.member, 1)), Standing)
+        assert await place.command("EXISTS", "k") == b"0"
+        assert await ask(other.node, write(b"w")) is GRANTED
+    finally:
+        await place.command("ACL", "DELUSER", "limited")
+
+
 async def test_a_user_that_cannot_distinguish_readers_from_other_data_waits_for_them(
     place: Place,
 ) -> None:

@@ -18,7 +18,13 @@ local function offer_to_readers(queue, members, key)
       offered = ask('ZADD', key, expiry, offer_to(member)) and true or offered
     end
   end
-  if not offered or not pcall(settle, key) then return false end
+  if not offered then return false end
+  -- Without some rights, `settle` fails, and the set may have no expiry. A set without expiry would
+  -- keep the lock for ever, so the offers are removed.
+  if not pcall(settle, key) then
+    for _, member in ipairs(members) do ask('ZREM', key, offer_to(member)) end
+    return false
+  end
   notify_first(QUEUE .. key, key, 0)
   return true
 end
