@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.queue_formats import OFFER, claim_of, member_of
+from aioredlock_ng._core.queue_formats import OFFER, SLOT_QUEUE_KEYS, claim_of, member_of
 from aioredlock_ng._core.replies import (
     ALL_OURS,
     GRANTED,
@@ -27,7 +27,7 @@ from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
-from aioredlock_ng._scripts.node_requests import standing_to_read
+from aioredlock_ng._scripts.node_requests import standing_for_slot, standing_to_read
 from aioredlock_ng._scripts.reader_kind import read_side
 from tests.contract import suite
 from tests.contract.guarded import RUN_ID, marker
@@ -324,6 +324,21 @@ async def test_the_first_writer_is_notified_when_the_remaining_readers_expire_ea
     assert 10_000 + GRACE - SLACK < int(milliseconds) <= 10_000 + GRACE
     assert member == first.member
     assert nothing == []
+
+
+async def test_free_slots_that_no_other_waiter_accepts_cost_few_commands(place: Place) -> None:
+    waiter = await place.waiter()
+    slots = tuple(b"gpu#%d" % number for number in range(1, 201))
+    low = [item for at in range(2, 202) for item in (at, f"-a:{at}:10#20000")]
+    await place.command("ZADD", (SLOT_QUEUE_KEYS + b"gpu").decode(), *low)
+    await place.command("CONFIG", "RESETSTAT")
+    member = member_of(waiter.heard.manager_id, 1, 20.0, 200, notified=True)
+    standing = await ask(waiter.node, standing_for_slot(slots, claim_of(1, member), 20_000))
+    assert standing == Standing(0.0, 0, tuple(range(1, 9)))
+    told = (await place.command("INFO", "commandstats")).decode()
+    calls = [part.partition("calls=")[2].partition(",")[0] for part in told.split()]
+    # For each slot, the script once read the whole queue member by member.
+    assert sum(map(int, filter(None, calls))) < 2_000
 
 
 # -- Keys of other types --------------------------------------------------------------------------

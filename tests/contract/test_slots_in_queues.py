@@ -116,6 +116,28 @@ async def test_slots_that_are_free_are_offered_to_as_many_waiters_as_there_are(b
     )
 
 
+async def test_a_call_offers_at_most_32_slots_and_notifies_the_next_waiter(both: Both) -> None:
+    """A thousand offers in one call would block a server for seconds."""
+    waiters = [
+        member_of((b"d" if at == 32 else b"a") * 16, at, GRACE, 70, notified=at == 32)
+        for at in range(50)
+    ]
+    await both.acquire(b"t1", b"gpu#1")
+    for ticket, who in enumerate(waiters, 1):
+        # This call does not show the free slots to the server.
+        await both.ask(standing_for_slot(slots(1), claim_of(ticket, who), 20_000))
+    last, following = waiters[-1], waiters[32]
+    assert await stand(both, 50, last, 70) == Standing(None, 17), "free slots are for earlier ones"
+    assert await offered(both, 70) == [False, *[True] * 32, *[False] * 37]
+    assert await both.messages(2) == [
+        b"20000 %b gpu#33" % following,
+        b"-1 %b gpu#1" % following,
+    ]
+    assert await stand(both, 33, following, 70) == Standing(0.0, 0, tuple(range(34, 42)))
+    assert await offered(both, 70) == [False, *[True] * 50, *[False] * 19]
+    assert await stand(both, 50, last, 70) == Standing(0.0, 0, tuple(range(51, 59)))
+
+
 async def test_a_waiter_that_gets_a_slot_leaves_its_other_offers_to_the_next_waiter(
     both: Both,
 ) -> None:

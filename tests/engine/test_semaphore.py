@@ -763,6 +763,22 @@ async def test_a_waiter_whose_queue_expired_is_still_served(
     await leases[1].release()
 
 
+async def test_many_slots_that_become_free_at_once_soon_reach_all_waiters(
+    processes: list[Process], rig: Rig
+) -> None:
+    """A node offers 32 slots at a time."""
+    for number in range(1, 101):
+        rig.occupy(b"gpu#%d" % number)
+    waiters = [waiting(processes[at % 2], 100, fair=True) for at in range(100)]
+    await asyncio.sleep(1.0)
+    for number in range(1, 101):
+        rig.vacate(b"gpu#%d" % number)
+    async with asyncio.timeout(0.1):
+        leases = await asyncio.gather(*waiters)
+    for lease in leases:
+        await lease.release()
+
+
 async def test_nodes_that_send_no_messages_cost_time_and_no_slot(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,9 @@ __all__ = ["StandingServer", "as_bytes"]
 _STEP = 20
 """Milliseconds by which each waiter refreshes later than the waiter before it, after an offer."""
 
+_MOST_OFFERS = 32
+"""The largest number of slots that one call of `_stand_slots` offers."""
+
 
 class StandingServer(Keyspace):
     """A lock server with the scripts for queues.
@@ -101,14 +104,23 @@ class StandingServer(Keyspace):
         def offered() -> bool:
             return any(is_offer_to(self.get(key) or b"", member) for key in keys)
 
+        offers_left = _MOST_OFFERS
         if not offered():
             queues.enter(own, queue, claim, int(life) / 1000)
             for key in keys:
-                if self.get(key) is None:
-                    queues.offer(own, key)
+                if offers_left and self.get(key) is None:
+                    offers_left -= queues.offer(own, key)
+            if not offers_left:
+                queues.notify_first(own, queue, len(keys))
         values = [self.get(key) for key in keys]
-        slots = [at for at, value in enumerate(values, 1) if value is None or admits(value, claim)]
         rank, lowest = 0 if offered() else queues.rank(queue, member), 1
+        # Free slots without an offer are for the next waiters.
+        is_reserved = not offers_left and queues.rank(queue, member) >= 0
+        slots = [
+            at
+            for at, value in enumerate(values, 1)
+            if (not is_reserved if value is None else admits(value, claim))
+        ]
         if rank > 0:
             head = queues.taker(queue, 0) or b""
             if not takes(head, len(keys)):

@@ -31,11 +31,15 @@ local function is_odd(slot)
   return not values[slot] and type(redis.pcall('GET', KEYS[slot])) == 'table'
 end
 
-local offered = false
+-- If many slots become free at once, many offers in one call would block the server for seconds. So
+-- a call offers at most 32 slots. It then notifies the next waiters, whose refreshes offer further
+-- slots. If no waiter accepts a slot, no waiter accepts a higher slot either.
+local offered, offers_left, is_wanted = false, 32, true
 for slot, key in ipairs(KEYS) do
-  if not values[slot] and not own and not is_odd(slot) then
+  if offers_left > 0 and not values[slot] and not own and not is_odd(slot) then
     -- part: offers
-    offer(key)
+    local is_offered = offer_readers(key) or offer_lock(key) or is_wanted and offer_slot(key)
+    if is_offered then offers_left = offers_left - 1 else is_wanted = false end
     offered = true
   end
 end
@@ -44,12 +48,19 @@ if offered then
   values = redis.call('MGET', unpack(KEYS))
   rank = ask('ZRANK', queue, member) or -1
 end
+if offers_left == 0 then
+  -- part: first
+  notify_first(queue, KEYS[1], #KEYS)
+end
 
+-- After 32 offers, the other free slots are for the next waiters.
+local is_reserved = offers_left == 0 and rank >= 0
 local slots = {}
 for slot, value in ipairs(values) do
   own = own or value and is_offer_to(value, member)
   -- A slot without a value may have been offered to readers just now.
-  local grants = value and admits(value, claim) or not value and not is_odd(slot)
+  local is_free = not value and not is_reserved and not is_odd(slot)
+  local grants = value and admits(value, claim) or is_free
   if grants and #slots < 8 then slots[#slots + 1] = slot end
 end
 
