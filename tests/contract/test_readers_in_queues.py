@@ -133,6 +133,15 @@ async def test_an_offer_to_a_reader_ends_although_other_readers_keep_the_key(bot
     assert await stand(both, 1, hasty, b"a") == Standing(None, 0)
 
 
+async def test_an_offer_that_has_ended_counts_as_no_waiter(both: Both) -> None:
+    hasty = member_of(b"c" * 16, 1, 0.05, notified=False, reader=True)
+    assert await read(both, 1, b"a") is GRANTED
+    assert await stand(both, 1, hasty, b"a") == Standing(0.0, 0)
+    await asyncio.sleep(0.1)
+    (look,) = (await both.ask(MUTEX.inspecting((b"a",), queues=True))).keys
+    assert look.waiting == 0
+
+
 async def test_a_key_that_readers_hold_is_offered_to_no_waiter_for_a_slot(both: Both) -> None:
     slot = b"gpu#1"
     assert await read(both, 1, slot) is GRANTED

@@ -32,7 +32,7 @@ local function waiting(keys, values)
     local _, member = claim_in(values[i] or '')
     if member and not ask('ZRANK', queue_for(member, key), member) then count = count + 1 end
     for _, entry in ipairs(not values[i] and ask('ZRANGE', key, 0, -1) or {}) do
-      if is_offer(entry) then count = count + 1 end
+      if is_offer(entry) and has_entry(key, entry, now_ms()) then count = count + 1 end
     end
     counts[i] = math.min(count, others, readers) < 0 and -1 or count + others + readers
   end
