@@ -397,6 +397,23 @@ async def test_a_user_that_cannot_distinguish_readers_from_other_data_waits_for_
         await place.command("ACL", "DELUSER", "limited")
 
 
+async def test_a_user_that_cannot_distinguish_readers_from_other_data_deletes_none_of_it(
+    place: Place,
+) -> None:
+    """The members of somebody's set may look like entries that have expired."""
+    await place.command("ZADD", "k", 1, "somebody's", 2, "data")
+    await place.command("PEXPIRE", "k", TTL)
+    try:
+        user = await place.limited("-zrevrange")
+        for command in (end_reading(A), renew(A), confirm(A, 31)):
+            await denied(user, place, command, left=[b"somebody's", b"data"])
+        await ask(user.node, repair_reader(A, 31))
+        await ask(user.node, leave(Reader(user).member, K))
+    finally:
+        await place.command("ACL", "DELUSER", "limited")
+    assert await place.command("ZCARD", "k") == b"2"
+
+
 WRITING_RENEWAL = MUTEX.extending((K,), (b"w",), TTL)
 
 

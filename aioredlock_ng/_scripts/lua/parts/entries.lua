@@ -47,8 +47,7 @@ end
 -- Removes an entry of a key held by readers. If no entry is left, offers the key to the next
 -- waiters. Returns 1 if the entry was there, else 0.
 local function leave_readers(key, entry)
-  prune(key)
-  local last = redis.call('ZREVRANGE', key, 0, 0)[1]
+  local last = prune(key)
   local removed = redis.call('ZREM', key, entry)
   if not settle(key) then
     offer_after_readers(key)

@@ -19,8 +19,13 @@ local function has_entry(key, entry, now)
   return expiry and tonumber(expiry) >= now
 end
 
+-- Deletes the expired entries. Returns the latest entry before that, and its expiry. Without
+-- permission for ZREVRANGE, `value_of` takes other data for readers. This data must not be pruned,
+-- so ZREVRANGE comes first. The call fails without the permission.
 local function prune(key)
+  local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
   redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('(%.0f', now_ms()))
+  return last[1], last[2]
 end
 
 -- Deletes the expired entries, and lets the key expire with its latest entry. Returns false if no
@@ -29,11 +34,8 @@ end
 -- again.
 local function settle(key)
   local done, expires = pcall(function()
-    -- Without permission for ZREVRANGE, `value_of` takes other data for readers. This data must not
-    -- be pruned, so ZREVRANGE comes first. The call fails without the permission.
-    local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
-    prune(key)
-    return last[2] and redis.call('PEXPIREAT', key, last[2]) == 1
+    local _, expiry = prune(key)
+    return expiry and redis.call('PEXPIREAT', key, expiry) == 1
   end)
   if done then return expires end
   if redis.call('PTTL', key) == -1 then redis.call('DEL', key) end
