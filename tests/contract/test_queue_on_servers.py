@@ -326,6 +326,22 @@ async def test_the_first_writer_is_notified_when_the_remaining_readers_expire_ea
     assert nothing == []
 
 
+async def test_a_slot_is_offered_past_many_dead_waiters_with_few_reads_of_all_slots(
+    place: Place,
+) -> None:
+    waiter = await place.waiter()
+    dead = [item for at in range(1, 101) for item in (at, f"{'7' * 16}:{at}:200#20000")]
+    await place.command("ZADD", (SLOT_QUEUE_KEYS + b"gpu").decode(), *dead)
+    await ask(waiter.node, MUTEX.acquiring((b"gpu#1",), (b"1",), b"t", b"20000", 0))
+    member = member_of(waiter.heard.manager_id, 1, 20.0, 200, notified=True)
+    await place.command("ZADD", (SLOT_QUEUE_KEYS + b"gpu").decode(), 500, member.decode())
+    await place.command("CONFIG", "RESETSTAT")
+    assert await ask(waiter.node, release(b"t", b"gpu#1")) == 1
+    assert await messages(waiter) == [[b"0:500 %b gpu#1" % member]]
+    told = (await place.command("INFO", "commandstats")).decode()
+    assert int(told.partition("cmdstat_mget:calls=")[2].partition(",")[0]) < 10
+
+
 async def test_free_slots_that_no_other_waiter_accepts_cost_few_commands(place: Place) -> None:
     waiter = await place.waiter()
     slots = tuple(b"gpu#%d" % number for number in range(1, 201))

@@ -49,9 +49,10 @@ local function share_out(key, slot, ticket, member)
 end
 
 -- Offers a slot to the first member of `queue` that accepts the slot. Returns false if no member
--- gets the offer.
+-- gets the offer. If a process died, many members may be gone. So after the first of them, an empty
+-- message tests each further member, because `share_out` reads all slots.
 local function offer_one_of(queue, slot, key)
-  local at = 0
+  local at, is_doubtful = 0, false
   while true do
     local line = ask('ZRANGE', queue, at, at + 1, 'WITHSCORES') or {}
     local member, ticket, second = line[1], line[2], line[3]
@@ -60,11 +61,12 @@ local function offer_one_of(queue, slot, key)
       at = at + 1
     else
       if not ask('ZREM', queue, member) then return false end
-      if share_out(key, slot, ticket, member) then
+      if (not is_doubtful or publish(member, '')) and share_out(key, slot, ticket, member) then
         if second and not takes(second, slot) then second = taker(queue, slot, at + 1) end
         if second then notify(second, grace_of(member), key) end
         return true
       end
+      is_doubtful = true
     end
   end
 end
