@@ -81,8 +81,7 @@ class Term:
         self._began = self._loop.time()
         self._cancelling = task.cancelling()
         self._cancels = 0
-        self._slow = self._done = False
-        self._over_since: float | None = None
+        self._slow = self._done = self._reported = False
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -119,9 +118,8 @@ class Term:
         """
         self._done = True
         # While the event loop stood still, no timer could report that the task worked past the
-        # deadline. So the event is sent here.
-        if self._over_since is None and (overdue := self.lease.overdue) > _LAST_WORDS:
-            self._outlived(overdue)
+        # loss. So the event is sent here.
+        self._outlived()
         self._stop()
         self.lease.left()
         cancels, self._cancels = self._cancels, 0
@@ -162,30 +160,35 @@ class Term:
 
     def _lost(self) -> None:
         self.end("lost")
-        if self._over_since is not None:
-            return
-        overdue = self.lease.overdue
-        self._over_since = self._loop.time() - overdue
-        if overdue > _LAST_WORDS:
-            self._outlived(overdue)
-        else:
-            self._set(_LAST_WORDS - overdue)
+        self._watch_end()
 
-    def _outlived(self, over_for: float) -> None:
-        self._stop()
-        self.emit(TermOutlived(self.lease.resource, self.lease.fence, over_for))
+    def _watch_end(self) -> None:
+        """Report the task as soon as it has worked for too long after the loss of the lease."""
+        if not self._outlived():
+            self._set(_LAST_WORDS - self.lease.overdue)
+
+    def _outlived(self) -> bool:
+        """Return True if the task has worked for too long after the loss, and report it once."""
+        over_for = self.lease.overdue
+        if over_for <= _LAST_WORDS:
+            return False
+        if not self._reported:
+            self._reported = True
+            self.emit(TermOutlived(self.lease.resource, self.lease.fence, over_for))
+        return True
 
     def _watch(self) -> None:
         """Compare the remaining time with the next limit, and set the timer for that limit."""
         left, margins = self.lease.remaining(), self._margins
-        if self._over_since is not None:
-            self._outlived(self._loop.time() - self._over_since)
-            return
         if left <= 0.0:
-            # After a standstill of the loop, this timer may run before the timer of the lease.
-            # So declare the loss here, which cancels the task.
-            with suppress(LockLost, LockReleased):
-                self.lease.check()
+            if self.lease.held:
+                # After a standstill of the loop, this timer may run before the timer of the lease.
+                # So declare the loss here, which cancels the task.
+                with suppress(LockLost, LockReleased):
+                    self.lease.check()
+            # A task that found the loss by its own `extend` got an error, and may have ignored it.
+            if self.lease.lost:
+                self._watch_end()
             return
         limit = 0.0
         if self.ended_by is None and left <= margins.step_down:
@@ -202,7 +205,7 @@ class Term:
         elif self.ended_by is None:
             self._slow = False
             limit = margins.slow
-        self._set(min(max(left - limit, _SHORTEST_NAP), _LONGEST_NAP))
+        self._set(left - limit)
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -211,6 +214,7 @@ class Term:
 
     def _set(self, delay: float) -> None:
         self._stop()
+        delay = min(max(delay, _SHORTEST_NAP), _LONGEST_NAP)
         self._timer = self._loop.call_later(delay, self._watch)
 
 

@@ -108,16 +108,18 @@ class Held:
 
     @property
     def overdue(self) -> float:
-        """Seconds since the deadline. After the deadline other clients may hold the lock.
+        """Seconds for which other clients may have held the lock, since the loss or the deadline.
 
-        Internal: for elections. Before the deadline the value is 0.0, or negative for a lost lease
-        whose keys are left to expire. A released or abandoned lease always has the value 0.0.
+        Internal: for elections. A lost lease whose keys are left to expire counts from its
+        deadline, and has a negative value before. A valid, released or abandoned lease has the
+        value 0.0.
         """
         record = self._record
         if record.phase is not Phase.HELD and record.phase is not Phase.LOST:
             return 0.0
-        past = self._engine.context.clock() - record.deadline
-        return past if record.forsaken else max(0.0, past)
+        since = record.deadline if record.forsaken else self._loss()[1]
+        past = self._engine.context.clock() - since
+        return max(0.0, past) if record.phase is Phase.HELD else past
 
     def ends_by_max_hold(self, within: float) -> bool:
         """Return True if `max_hold` ends at most `within` seconds after the deadline.

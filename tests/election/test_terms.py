@@ -499,6 +499,50 @@ async def test_a_body_that_blocked_its_loop_beyond_the_lease_is_reported_as_outl
     assert "has worked 3." in caplog.text
 
 
+@pytest.mark.parametrize("then", ["ends", "goes on"])
+async def test_a_clean_up_that_blocks_its_loop_after_the_loss_is_reported_as_outlived(
+    rig: Rig, events: list[Event], then: str
+) -> None:
+    process = await rig.process(ttl=1.0, sinks=[events.append])
+
+    async def main(_lease: Lease) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            asyncio.get_running_loop().advance(4.0)  # type: ignore[attr-defined]
+            if then == "goes on":
+                await asyncio.sleep(1)
+
+    asyncio.get_running_loop().call_later(0.3, rig.vacate, KEY)
+    with pytest.raises(LockLost):
+        await process.redlock.election(NAME, rejoin=False).run(main)
+    await asyncio.sleep(1)
+    [outlived] = [event for event in events if isinstance(event, TermOutlived)]
+    assert outlived.over_for == pytest.approx(4.0, abs=0.1)
+
+
+@pytest.mark.parametrize("finds", ["extend", "check"])
+async def test_a_body_that_works_on_after_its_own_call_found_the_loss_is_reported(
+    rig: Rig, events: list[Event], finds: str
+) -> None:
+    process = await rig.process(ttl=3.0, sinks=[events.append])
+
+    async def main(lease: Lease) -> None:
+        await asyncio.sleep(0.2)
+        rig.vacate(KEY)
+        with pytest.raises(LockLost):
+            if finds == "check":
+                asyncio.get_running_loop().advance(4.0)  # type: ignore[attr-defined]
+                lease.check()
+            await getattr(lease, finds)()
+        await asyncio.sleep(2)
+
+    with pytest.raises(LockLost):
+        await process.redlock.election(NAME, rejoin=False).run(main)
+    await asyncio.sleep(1)
+    assert len([event for event in events if isinstance(event, TermOutlived)]) == 1
+
+
 async def test_a_refusal_that_waiting_does_not_cure_is_raised_before_the_first_term_only(
     rig: Rig,
 ) -> None:
