@@ -104,7 +104,19 @@ class ThreadedLease(Lease):
         await self._ask(lambda: Lease.extend(self, ttl))
 
     async def downgrade(self) -> None:
-        await self._ask(super().downgrade)
+        try:
+            await self._ask(super().downgrade)
+        except asyncio.CancelledError:
+            # The cancellation may have ended the call on the engine's loop before its first step.
+            self._thread.post(self._downgrade_anyway)
+            raise
+
+    def _downgrade_anyway(self) -> None:
+        record, extender = self._record, self._engine.extender
+        extender.check(record)
+        # After a downgrade, `reading` is None.
+        if record.phase is Phase.HELD and record.spec.reading is not None:
+            extender.downgrade(record)
 
     async def release(self) -> bool:
         if self._record.phase is not Phase.HELD or self._thread.dead:

@@ -227,13 +227,16 @@ class Election:
         Raises:
             RedlockClosed: The manager is closed, or was closed during the call.
 
-        Safety: if the call is interrupted, the resignation continues in the background.
+        Safety: if the call is interrupted, the resignation continues in the background, except at
+        the very beginning of the call.
         """
         stand = self._seat.stand
         if self._seat.lease is not None and stand is not None and stand.here:
             return stand.resign()
         election = self._seat.made_by(self._manager.known)
-        return election is not None and self._manager.opened().thread.run(election.resign)
+        if election is None:
+            return False
+        return self._manager.opened().thread.run(election.resign, to_end=True)
 
     def watch(self) -> Iterator[str | None]:
         """Iterate over the labels of the leaders: first the present leader, then each change.

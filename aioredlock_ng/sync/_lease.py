@@ -149,10 +149,11 @@ class Lease:
             ConfigurationError: The lease does not belong to a read-write lock.
             RedlockClosed: The manager is closed.
 
-        Safety: if the call is interrupted, the downgrade goes on.
+        Safety: if the call is interrupted, the downgrade goes on, except at the very beginning of
+        the call.
         """
         self.check()
-        self._thread.run(self._lease.downgrade)
+        self._thread.run(self._lease.downgrade, to_end=True)
 
     def release(self) -> bool:
         """Release the lock. Further calls have no effect.

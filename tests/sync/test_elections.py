@@ -31,6 +31,7 @@ from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng.events import SteppingDown, TermBegan, TermEnded, TermOutlived
 from aioredlock_ng.sync import Election, Lease, Redlock
 from tests.sync.interrupted import Interrupted
+from tests.sync.test_closing import thread_of
 from tests.sync.test_interrupts import interrupts as interrupts_at_each_line
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
 from tests.sync.test_threads import in_child, interrupt_after, interrupts
@@ -189,6 +190,20 @@ def test_a_candidate_that_waits_resigns_without_having_led(
         with pytest.raises(LockNotAcquired, match="resigned while it waited"):
             entering.result(PATIENCE)
         wait_until(waits(redlock, 0))
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupted_resignation_goes_on(redlock: Redlock, pool: ThreadPoolExecutor) -> None:
+    election, work, go = redlock.election(NAME), Work(), threading.Event()
+    leading = pool.submit(election.run, work)
+    work.began.get(timeout=PATIENCE)
+    # The engine begins no call before the interrupt.
+    thread_of(redlock).post(go.wait, PATIENCE)
+    interrupt_after(0.2)
+    with pytest.raises(Interrupted):
+        election.resign()
+    go.set()
+    assert leading.result(PATIENCE) is None
 
 
 def test_a_body_that_resigns_releases_the_lock_before_it_ends(

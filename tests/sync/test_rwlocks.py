@@ -20,10 +20,15 @@ from aioredlock_ng import (
     UpgradeRefused,
 )
 from aioredlock_ng.sync import Lease, ReadLock, Redlock, RWLock, WriteLock
+from tests.sync.interrupted import Interrupted
+from tests.sync.test_closing import thread_of
 from tests.sync.test_locks import PATIENCE, wait_until
+from tests.sync.test_threads import interrupt_after, interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+__all__ = ["interrupts"]
 
 
 def waiting(manager: Redlock, count: int) -> Callable[[], bool]:
@@ -174,6 +179,19 @@ def test_a_lease_that_is_downgraded_reads_with_no_writer_in_between(
         assert writer.result().release()
     with pytest.raises(LockReleased):
         lease.downgrade()
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupted_downgrade_goes_on(redlock: Redlock) -> None:
+    lease, go = redlock.rwlock("catalog").write().acquire(), threading.Event()
+    # The engine begins no call before the interrupt.
+    thread_of(redlock).post(go.wait, PATIENCE)
+    interrupt_after(0.2)
+    with pytest.raises(Interrupted):
+        lease.downgrade()
+    go.set()
+    assert redlock.rwlock("catalog", blocking_timeout=PATIENCE).read().acquire().release()
+    assert lease.release()
 
 
 def test_only_a_lease_to_write_can_be_downgraded(redlock: Redlock) -> None:

@@ -70,6 +70,30 @@ async def test_a_lease_is_downgraded_from_the_callers_loop() -> None:
             assert lease.fence > fence
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_downgrade_whose_caller_is_cancelled_goes_on(begun: bool) -> None:
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+        catalog = redlock.rwlock("catalog", blocking_timeout=PATIENCE)
+        lease = await catalog.write().acquire()
+        assert redlock._threaded is not None
+        here, go = redlock._threaded.here, threading.Event()
+        assert here is not None
+        if not begun:
+            here.thread.post(go.wait, PATIENCE)
+        downgrading = asyncio.create_task(lease.downgrade())
+        await asyncio.sleep(0)
+        downgrading.cancel()
+        await asyncio.wait([downgrading])
+        assert downgrading.cancelled()
+        go.set()
+        async with catalog.read() as reader:
+            assert lease.valid
+            assert reader.fence == lease.fence
+        with pytest.raises(LockHeld):
+            await redlock.lock("catalog", blocking_timeout=0).acquire()
+        assert await lease.release()
+
+
 async def test_a_body_that_downgraded_its_lease_is_cancelled_by_a_loss() -> None:
     async with Redlock(MemoryNodes(3), thread=True) as redlock:
         entered = asyncio.Event()
