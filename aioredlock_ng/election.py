@@ -237,10 +237,7 @@ class Election:
         the body itself releases the lock immediately, and the body should then return.
 
         Returns:
-            True if this candidate led.
-
-        Raises:
-            RedlockClosed: The body calls this method in a forked process.
+            True if this candidate led. A forked child of its process gets False.
 
         Safety: a cancelled call does not wait for the end of the resignation, which goes on.
         """

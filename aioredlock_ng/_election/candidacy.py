@@ -7,6 +7,7 @@ waits for the lock or leads.
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
@@ -14,6 +15,7 @@ from aioredlock_ng._election.leader_watch import changed
 from aioredlock_ng._election.term import Term
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._notes import add_note
+from aioredlock_ng._outlasting import outlast_cancellation
 from aioredlock_ng.errors import (
     LockLost,
     LockReleased,
@@ -68,13 +70,14 @@ class Candidacy:
         self._standing: asyncio.Timeout | None = None
         self._idle = asyncio.Event()
         self._idle.set()
-        # The loop of the task that stands or leads.
+        # The loop and the process of the task that stands or leads.
         self._home: asyncio.AbstractEventLoop
+        self._process = 0
 
     @property
     def idle(self) -> bool:
-        """True while the candidate neither waits nor leads."""
-        return self._idle.is_set()
+        """True while the candidate neither waits nor leads. True in a forked child at first."""
+        return self._idle.is_set() or self._process != os.getpid()
 
     def begin(self) -> None:
         """Claim the candidate for the calling task.
@@ -92,6 +95,9 @@ class Candidacy:
         # An event belongs to the first loop that waits for it, so each stand has an event of its
         # own.
         self._home, self._idle = home, asyncio.Event()
+        self._process = os.getpid()
+        # In a forked child, these attributes may belong to the parent's candidate.
+        self.term = self._standing = None
         self.has_led = self.resigned = False
 
     def finish(self) -> None:
@@ -147,9 +153,11 @@ class Candidacy:
         if self.idle:
             return False
         if running_loop() is not self._home:
+            if self._home.is_closed():
+                return False
             # With `thread=True`, any loop may call this method. Only the task's own loop may cancel
             # the task.
-            there = asyncio.run_coroutine_threadsafe(self.resign(), self._home)
+            there = asyncio.run_coroutine_threadsafe(self._resign_for_others(), self._home)
             return await asyncio.shield(asyncio.wrap_future(there))
         self.resigned = True
         if term is not None and (by_body or term.task is asyncio.current_task()):
@@ -161,6 +169,16 @@ class Candidacy:
             self._standing.reschedule(asyncio.get_running_loop().time())
         await self._idle.wait()
         return term is not None
+
+    async def _resign_for_others(self) -> bool:
+        """Resign for a task of another loop, even if this loop ends and cancels its tasks."""
+        term, idle = self.term, self._idle
+        try:
+            return await self.resign()
+        except asyncio.CancelledError:
+            # The other loop would take this cancellation for its own.
+            await outlast_cancellation(lambda: not idle.is_set(), idle.wait)
+            return term is not None
 
     async def _unless_resigned(self, wait: Callable[[], Awaitable[R]]) -> R | None:
         try:

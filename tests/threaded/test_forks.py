@@ -295,3 +295,31 @@ def test_a_child_that_a_signal_handler_forks_during_a_wait_does_not_hang() -> No
     assert os.waitstatus_to_exitcode(status) == 7
     held.release()
     redlock.close()
+
+
+def test_a_candidate_of_a_forked_child_does_not_lead_and_may_stand_anew(
+    three_nodes: NodeSet,
+) -> None:
+    async def lead() -> int:
+        async with aioredlock_ng.Redlock(three_nodes.urls, thread=True) as redlock:
+            election = redlock.election("scheduler")
+
+            async def child() -> None:
+                async with asyncio.timeout(PATIENCE):
+                    assert not election.leading
+                    assert not await election.resign()
+                    async with election as lease:
+                        assert election.leading
+                        await lease.verify()
+                    await redlock.aclose()
+
+            async with election as lease:
+                # No event loop runs in the other thread, so its child can run one.
+                pid = await asyncio.to_thread(forked, lambda: asyncio.run(child()))
+                while (await redlock.inspect("scheduler")).waiting != 1:
+                    await asyncio.sleep(0.01)
+                await lease.verify()
+                assert election.leading
+            return (await asyncio.to_thread(os.waitpid, pid, 0))[1]
+
+    assert os.waitstatus_to_exitcode(asyncio.run(lead())) == 0

@@ -88,6 +88,55 @@ async def test_a_cancelled_resignation_from_another_loop_goes_on() -> None:
         assert redlock.leases == ()
 
 
+async def test_a_resignation_from_another_loop_outlasts_the_end_of_the_leaders_loop() -> None:
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+        election, began = redlock.election("scheduler"), threading.Event()
+        cleans_up, ends = threading.Event(), list[bool]()
+
+        async def main(_: Lease) -> None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cleans_up.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await asyncio.sleep(0.1)
+                    ends.append(True)
+
+        async def lead() -> None:
+            # This function returns while the body cleans up, so the loop cancels all tasks.
+            leading = asyncio.create_task(election.run(main))
+            await asyncio.to_thread(wait, cleans_up)
+            assert not leading.done()
+
+        leader = Loop("leading", lead)
+        await asyncio.to_thread(wait, began)
+        assert await asyncio.wait_for(election.resign(), PATIENCE)
+        assert ends
+        assert await outcomes(leader) == [None]
+
+
+async def test_a_candidate_whose_loop_was_closed_resigns_without_an_error() -> None:
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+        election, loop = redlock.election("scheduler"), asyncio.new_event_loop()
+
+        async def main(_: Lease) -> None:
+            loop.stop()
+            await asyncio.Event().wait()
+
+        def lead() -> asyncio.Task[None]:
+            task = loop.create_task(election.run(main))
+            loop.run_forever()
+            loop.close()
+            return task
+
+        task = await asyncio.to_thread(lead)
+        assert not await election.resign()
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
 async def test_two_loops_may_enter_an_object_for_the_first_time_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
