@@ -265,9 +265,7 @@ class Stand:
             try:
                 await self._ended.wait()
             except asyncio.CancelledError:
-                # A thread that works cannot be cancelled. So the lease is renewed until the body
-                # has ended, to keep other candidates from leading meanwhile.
-                if self._withdrawn or self._thread.dead:
+                if self._withdrawn:
                     raise
                 reports = not lease.must_end and not self._resigns
                 # Call `end` first. The body must learn that its term ends, even if the system
@@ -276,6 +274,9 @@ class Stand:
                 if reports and self._on_lost is not None:
                     with suppress(RuntimeError):
                         start_on_lost(self._on_lost, lease)
+                # A thread cannot be cancelled. So the lease is renewed until the body has ended.
+                if self._thread.dead:
+                    raise
         error = self._error
         if error is None:
             return self._result

@@ -622,8 +622,8 @@ def test_the_exception_of_a_body_propagates_even_if_the_manager_was_closed(
 
 
 def test_a_term_ends_when_the_thread_of_the_engine_dies(three_nodes: NodeSet) -> None:
-    redlock = Redlock(three_nodes.urls, node_timeout=1.0)
-    election = redlock.election(NAME)
+    redlock, lost = Redlock(three_nodes.urls, node_timeout=1.0), Queue[Lease]()
+    election = redlock.election(NAME, on_lost=lost.put)
 
     async def die() -> None:
         raise SystemExit("on purpose")
@@ -634,7 +634,9 @@ def test_a_term_ends_when_the_thread_of_the_engine_dies(three_nodes: NodeSet) ->
         assert not election.leading
         with pytest.raises(LockLost):
             lease.check()
+        assert lost.get(timeout=PATIENCE) is lease
     redlock.close()
+    assert lost.empty()
 
 
 def test_a_closed_manager_ends_the_wait_of_a_candidate(
