@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,8 @@ class ThreadedEngine:
                 # A body may end after the manager is closed. No loop forwards its events then.
                 context.emit(event)
             else:
-                thread.post(context.emit, event)
+                # Another task's post may wake the engine for both, in the context of that task.
+                thread.post(copy_context().run, context.emit, event)
 
         self.context: Context = replace(context, emit=emit)
 

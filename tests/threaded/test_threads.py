@@ -26,7 +26,7 @@ from aioredlock_ng import (
     Redlock,
     RedlockClosed,
 )
-from aioredlock_ng.events import LeaseLost, LockAcquired
+from aioredlock_ng.events import LeaseLost, LockAcquired, TermOutlived
 from aioredlock_ng.testing import MemoryNodes, lose, lose_at
 from tests.support.eventually import eventually
 
@@ -533,6 +533,32 @@ async def test_events_are_sent_by_the_engines_thread_in_the_context_of_the_calle
         async with redlock.lock("a"):
             pass
     assert seen == [("42", name)]
+
+
+async def test_an_event_of_an_election_is_sent_in_the_context_of_its_candidate(
+    nodes: MemoryNodes,
+) -> None:
+    request, seen = ContextVar("request", default="none"), list[tuple[type, str]]()
+
+    def sink(event: Event) -> None:
+        seen.append((type(event), request.get()))
+
+    async with Redlock(nodes, thread=True, sinks=[sink]) as redlock:
+        thread, blocks, go = engine_thread(redlock), threading.Event(), threading.Event()
+
+        async def another() -> None:
+            request.set("another")
+            thread.post(lambda: None)
+
+        request.set("candidate")
+        async with redlock.election("scheduler"):
+            thread.post(lambda: (blocks.set(), go.wait(PATIENCE)))
+            assert await asyncio.to_thread(blocks.wait, PATIENCE)
+            # The other task wakes the engine, which then calls both posts together.
+            await asyncio.create_task(another())
+            redlock.engine().context.emit(TermOutlived("scheduler", None, 0.0))
+            go.set()
+    assert [name for kind, name in seen if kind is TermOutlived] == ["candidate"]
 
 
 async def test_a_task_that_would_wait_for_itself_is_refused(nodes: MemoryNodes) -> None:
