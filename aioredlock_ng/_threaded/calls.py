@@ -66,6 +66,12 @@ class Delivery(Generic[T]):
         with suppress(RuntimeError):
             self._send(None, exception)
 
+    def forget(self) -> None:
+        """Cancel the future, because its task does not wait any more."""
+        # The garbage collector may end the task after the loop was closed.
+        with suppress(RuntimeError):
+            self.future.cancel()
+
     def _send(self, result: T | None, error: BaseException | None) -> None:
         if not self._sent:
             self._sent = True

@@ -188,8 +188,8 @@ class EngineThread:
         except BaseException as error:
             future = delivery.future
             if not future.done() or future.cancelled() or future.exception() is not error:
-                future.cancel()
                 self.post(call.abandon)
+                delivery.forget()
             raise
         finally:
             self._pending.discard(delivery)

@@ -46,6 +46,9 @@ class Mailbox:
         # that is already scheduled, or schedules a run.
         if not self._awake or threading.get_ident() in self._waking:
             self._wake()
+        elif self.loop.is_closed():
+            # The loop was closed before it ran the callbacks of an earlier wake-up.
+            raise RuntimeError("Event loop is closed")
 
     def _wake(self) -> None:
         here = threading.get_ident()

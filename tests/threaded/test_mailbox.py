@@ -63,6 +63,15 @@ def test_a_closed_loop_is_said_to_be_closed() -> None:
             mailbox.post(print)
 
 
+def test_a_loop_that_was_closed_before_it_ran_a_callback_is_said_to_be_closed() -> None:
+    loop = asyncio.new_event_loop()
+    mailbox = Mailbox(loop)
+    mailbox.post(print)
+    loop.close()
+    with pytest.raises(RuntimeError):
+        mailbox.post(print)
+
+
 def test_each_loop_of_a_thread_has_one_mailbox() -> None:
     async def both() -> tuple[Mailbox, Mailbox]:
         return home(), home()

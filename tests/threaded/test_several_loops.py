@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import aioredlock_ng.lock
 from aioredlock_ng import Redlock
 from aioredlock_ng._leases.open_blocks import Bodies
+from aioredlock_ng._threaded.mailbox import Mailbox, home
 from aioredlock_ng.testing import MemoryNodes
 
 if TYPE_CHECKING:
@@ -134,6 +135,31 @@ async def test_a_candidate_whose_loop_was_closed_resigns_without_an_error() -> N
 
         task = await asyncio.to_thread(lead)
         assert not await election.resign()
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+async def test_a_grant_to_a_task_of_a_closed_loop_is_given_back_at_once() -> None:
+    """The loop had still to run callbacks of the engine when it was closed."""
+    async with Redlock(MemoryNodes(3), thread=True, ttl=40.0) as redlock:
+        held, loop = await redlock.lock("order").acquire(), asyncio.new_event_loop()
+
+        def wait_in_vain() -> asyncio.Task[Lease]:
+            task = loop.create_task(redlock.lock("order").acquire())
+            homes: list[Mailbox] = []
+            loop.call_soon(lambda: homes.append(home()))
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+            homes[0].post(print)
+            loop.close()
+            return task
+
+        task = await asyncio.to_thread(wait_in_vain)
+        while not redlock.stats().waiting:
+            await asyncio.sleep(0.001)
+        assert await held.release()
+        async with redlock.lock("order", blocking_timeout=PATIENCE):
+            pass
+        assert not task.done()
         task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
