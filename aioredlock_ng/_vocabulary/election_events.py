@@ -34,7 +34,8 @@ class TermBegan:
 class TermEnded:
     """A leader of this process has ended its work, and its lease is released or lost.
 
-    Each `TermBegan` is followed by one `TermEnded`.
+    Each `TermBegan` is followed by one `TermEnded`. If a manager of `aioredlock_ng.sync` is closed,
+    or if its thread dies, the event is sent at that moment, and the leader may still work.
 
     Attributes:
         resource: The election's name.
