@@ -134,8 +134,10 @@ class Candidacy:
             # If the event loop was blocked after the grant, most of the lease may have passed. The
             # lease is then released, because a term would have to end immediately.
             if lease.remaining() > self._margins.step_down and not self.resigned:
-                self._lead(lease)
-                return lease
+                # An engine in a thread may declare the loss of the lease at this moment.
+                with suppress(QuorumUnreachable):
+                    self._lead(lease)
+                    return lease
             await lease.release()
             if lease.ends_by_max_hold(0.0) and not self.resigned:
                 # The grant took longer than `max_hold - step_down`. Without a pause, this candidate

@@ -11,6 +11,7 @@ import pytest
 
 import aioredlock_ng.sync
 from aioredlock_ng import LockLost, Redlock, RedlockClosed
+from aioredlock_ng._threaded.lease_proxy import ThreadedLease
 from aioredlock_ng.events import TermBegan, TermEnded, TermOutlived
 from aioredlock_ng.testing import MemoryNodes
 from tests.sync.test_closing import thread_of
@@ -92,3 +93,24 @@ async def test_a_term_that_ends_after_the_close_is_reported(thread: bool) -> Non
         await leading
     terms = [type(event) for event in heard if type(event) in (TermBegan, TermOutlived, TermEnded)]
     assert terms == [TermBegan, TermOutlived, TermEnded]
+
+
+async def test_a_candidate_whose_lease_is_lost_just_before_its_term_stands_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The engine may declare the loss between any two steps of the candidate."""
+    entered = ThreadedLease.entered
+
+    def lost_before(lease: ThreadedLease, *arguments: Any) -> None:
+        monkeypatch.undo()
+        lease.lose("on purpose")
+        entered(lease, *arguments)
+
+    monkeypatch.setattr(ThreadedLease, "entered", lost_before)
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+
+        async def main(lease: Lease) -> bool:
+            return lease.valid
+
+        assert await redlock.election("scheduler").run(main)
+        assert redlock.stats().lost == 1
