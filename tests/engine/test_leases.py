@@ -243,6 +243,20 @@ async def test_a_release_follows_a_repair_under_way(rig: Rig) -> None:
     assert rig.clean
 
 
+async def test_no_repair_begins_after_the_deadline_of_a_lease(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    lease = await process.lock("a", auto_extend=False).acquire()
+    await asyncio.sleep(0.5)
+    rig.vacate(b"a", on=(1,))
+    await asyncio.sleep(0.02)
+    # The repair is due 0.05 s after the report. The process stands still until the deadline is over.
+    asyncio.get_running_loop().advance(5.0)  # type: ignore[attr-defined]
+    await asyncio.sleep(0.1)
+    assert lease.lost
+    assert process.redlock.stats().repairs == 0
+    assert rig.clean
+
+
 async def test_refused_renewals_are_retried_at_a_bounded_rate(rig: Rig) -> None:
     process = await rig.process(ttl=0.2, node_timeout=0.02)
     lease = await process.lock("a").acquire()

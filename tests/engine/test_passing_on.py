@@ -656,3 +656,30 @@ async def test_closing_a_manager_passes_no_grant_on(rig: Rig) -> None:
     assert counters.passed_on == 0
     await asyncio.sleep(0.1)
     assert rig.clean
+
+
+async def test_a_grant_is_not_passed_on_with_less_than_the_min_validity_left(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0, node_timeout=0.005, min_validity=0.98)
+    lease, (waiting,) = await line(process, 1)
+    await asyncio.sleep(0.012)
+    await lease.release()
+    own = await waiting
+    assert own.token != lease.token
+    assert own.remaining() >= 0.98
+    assert passed_on(process) == 0
+    await own.release()
+
+
+async def test_a_lease_is_not_passed_on_after_its_max_hold(rig: Rig) -> None:
+    process = await rig.process()
+    first = await process.lock("a").acquire()
+    asked = asyncio.ensure_future(process.lock("a", max_hold=0.005).acquire())
+    await asyncio.sleep(0)
+    behind = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0.001)
+    _, lease = await asyncio.gather(first.release(), asked)
+    asyncio.get_running_loop().advance(0.006)  # type: ignore[attr-defined]
+    assert not await lease.release()
+    assert lease.lost
+    await (await behind).release()
+    assert passed_on(process) == 0

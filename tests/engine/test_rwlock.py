@@ -585,3 +585,13 @@ async def test_a_reader_never_shares_a_grant_that_ends_before_it_could_be_renewe
         await asyncio.sleep(1.0)
         lease.check()
     assert old.lost
+
+
+async def test_a_reader_that_shared_a_grant_is_told_that_its_deadline_has_passed(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    readers = [await rwlock(process).read().acquire() for _ in range(2)]
+    assert readers[0].token == readers[1].token
+    asyncio.get_running_loop().advance(5.0)  # type: ignore[attr-defined]
+    assert not await readers[0].release()
+    assert readers[0].lost
+    assert not await readers[1].release()
