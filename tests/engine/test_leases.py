@@ -249,7 +249,8 @@ async def test_no_repair_begins_after_the_deadline_of_a_lease(rig: Rig) -> None:
     await asyncio.sleep(0.5)
     rig.vacate(b"a", on=(1,))
     await asyncio.sleep(0.02)
-    # The repair is due 0.05 s after the report. The process stands still until the deadline is over.
+    # The repair is due 0.05 s after the report. The process stands still until the deadline has
+    # passed.
     asyncio.get_running_loop().advance(5.0)  # type: ignore[attr-defined]
     await asyncio.sleep(0.1)
     assert lease.lost

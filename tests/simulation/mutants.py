@@ -16,6 +16,7 @@ from aioredlock_ng._core.fencing import BLOCK, FenceClock
 from aioredlock_ng._core.keys import slot_in, slot_key
 from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
 from aioredlock_ng._core.queue_formats import OFFER
+from aioredlock_ng._core.quorum import Verdict, verdict
 from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._core.recovery_guard import next_steps
 from aioredlock_ng._core.votes import Refusal, counter_of, is_granted
@@ -25,7 +26,7 @@ from aioredlock_ng._engine import engine, parts
 from aioredlock_ng._engine.attempt import acquisition, releases
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._engine.attempt.second_round import SecondRound
-from aioredlock_ng._engine.keeping import extender, min_hold, renewals
+from aioredlock_ng._engine.keeping import batch, extender, min_hold, renewals
 from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng._engine.keeping.read_grant import ReadGrant
 from aioredlock_ng._engine.keeping.schedule import Schedule
@@ -45,6 +46,7 @@ from aioredlock_ng._scripts import Command, decoding
 from aioredlock_ng._threaded.calls import Call
 from aioredlock_ng._threaded.lease_proxy import ThreadedLease
 from aioredlock_ng._threaded.stalls import Stalls
+from aioredlock_ng.lock import Lock
 from aioredlock_ng.options import Options
 from tests.simulation.world import ProcessLoop
 
@@ -128,6 +130,49 @@ def _renewed_from_reply(self: LeaseState, renewal: Renewal) -> bool:
     later = Renewal(renewal.started, renewal.ttl, renewal.deadline + _clock() - renewal.started)
     self._sent = tuple(later if sent is renewal else sent for sent in self._sent)
     return _renewed(self, later)
+
+
+_asked = LeaseState.asked
+
+
+def _asked_for_longer(self: LeaseState, renewal: Renewal) -> None:
+    deadline = self.deadline
+    _asked(self, renewal)
+    self.deadline = deadline
+
+
+def _renewed_for_longer(self: LeaseState, renewal: Renewal) -> bool:
+    deadline = self.deadline
+    done = _renewed(self, renewal)
+    if done:
+        self.deadline = max(self.deadline, deadline)
+    return done
+
+
+_batch = batch.Batch.__init__
+
+
+class _SmallerQuorum:
+    """The context of an engine, with a quorum that has one node too few."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.quorum = max(1, context.quorum - 1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+def _with_a_smaller_quorum(self: Any, context: Any, *rest: Any, **given: Any) -> None:
+    _batch(self, _SmallerQuorum(context), *rest, **given)  # type: ignore[arg-type]
+
+
+def _unanimous(n: int, _quorum: int, yes: int, no: int) -> Verdict:
+    return verdict(n, n, yes, no)
+
+
+async def _refused_at_once(_: Lock) -> None:
+    """Ask no node, in place of `Lock.try_acquire`."""
 
 
 def _store_maximum(self: MemoryServer, fence: int, slots: Any, granted: int) -> int:
@@ -369,6 +414,22 @@ def _mutants() -> Iterator[Mutant]:
         (acquisition, "first_of", lambda stored, _: stored - BLOCK),
     )
     yield one(
+        "longer",
+        "a renewal with a shorter ttl leaves the deadline as it was",
+        (LeaseState, "asked", _asked_for_longer),
+        (LeaseState, "renewed", _renewed_for_longer),
+    )
+    yield one(
+        "one-fewer",
+        "a renewal needs one node less than a quorum",
+        (batch.Batch, "__init__", _with_a_smaller_quorum),
+    )
+    yield one(
+        "hasty",
+        "verify() declares a loss if a single node lacks the keys",
+        (lease_module, "verdict", _unanimous),
+    )
+    yield one(
         "passed-on",
         "a passed-on grant gets a new deadline",
         (LeaseRecord, "passed_on", _passed_on_from_now),
@@ -388,6 +449,7 @@ def _mutants() -> Iterator[Mutant]:
         "a cancelled release is not sent",
         (lease_module.Lease, "release", _release_unshielded),
     )
+    yield one("untaken", "try_acquire() never gets a lock", (Lock, "try_acquire", _refused_at_once))
     yield one(
         "cancelled", "a cancelled acquisition goes on", (engine.Engine, "cancelled", _nothing)
     )

@@ -1,8 +1,8 @@
 """The plan of a run: settings, network, clocks, actions and faults.
 
 A seed determines the whole plan. Semaphores, minimum holds, read-write locks, elections, fair
-waiters, lies and threads are drawn by generators of their own. So these parts do not change the
-other random choices of a seed.
+waiters, late calls, lies and threads are drawn by generators of their own. So these parts do not
+change the other random choices of a seed.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Action:
         side: "read" or "write" for the read-write lock with the name of the only resource. "" for a
             lock.
         fair: True if the task does not wait in the line of its process.
+        extended: The ttl that "extend" asks for. None: the present ttl.
+        after: Share of the hold after which "extend", "verify" or "abandon" happens.
     """
 
     name: str
@@ -62,6 +64,8 @@ class Action:
     min_hold: float | None = None
     side: str = ""
     fair: bool = False
+    extended: float | None = None
+    after: float = 0.0
 
     @property
     def step_down(self) -> float:
@@ -345,6 +349,7 @@ def plan_of(seed: int) -> Plan:
     actions = _with_fair(
         seed, plan, _with_elections(seed, plan, _with_rwlocks(seed, plan, actions))
     )
+    actions = _with_late_calls(seed, plan, actions)
     length = ttl * rng.choice((4, 6, 10))
     special = {
         "forgetting": _bursts,
@@ -509,6 +514,24 @@ def _with_fair(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Acti
         )
         for action in actions
     )
+
+
+def _with_late_calls(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """Let some leases change their ttl when they are extended, and some calls come late in a hold.
+
+    Terms of elections are left out, because their `step_down` belongs to their ttl.
+    """
+    rng = Random(f"late calls {seed}")
+    changed = []
+    for action in actions:
+        ttl = rng.choice((None, 0.5 * action.ttl, 0.7 * action.ttl, plan.max_ttl))
+        after = rng.choice((0.0, rng.random()))
+        if action.how == "lead" or action.then not in ("extend", "verify", "abandon"):
+            changed.append(action)
+            continue
+        extended = ttl if action.then == "extend" else None
+        changed.append(replace(action, extended=extended, after=after))
+    return tuple(changed)
 
 
 def _lies(seed: int, plan: Plan, length: float) -> tuple[Fault, ...]:

@@ -336,14 +336,20 @@ class Process:
                 if lease_or_none is not None:
                     self._got(action, lease_or_none)
                     await self._held(action, lease_or_none)
+                else:
+                    self.watch.refused(called)
         except LockNotAcquired as error:
             self.refused += 1
             self.world.note(self.name, action.name, "not acquired", type(error).__name__)
             self.watch.answered(called, error)
+            if not isinstance(error, QuorumUnreachable):
+                self.watch.refused(called)
         except (LockLost, LockReleased, RedlockClosed) as error:
             self.world.note(self.name, action.name, type(error).__name__)
             if lease is not None:
                 self.watch.ended(self, lease)
+        finally:
+            self.watch.over(called)
 
     def _election(self, action: Action) -> Election:
         return self.redlock.election(
@@ -400,9 +406,12 @@ class Process:
             self.watch.ended(self, inner)
 
     async def _do(self, action: Action, lease: Lease) -> None:
+        if action.after:
+            await asyncio.sleep(action.after * action.hold)
+        self.watch.asks(lease)
         try:
             if action.then == "extend":
-                await lease.extend()
+                await lease.extend(action.extended)
             elif action.then == "verify":
                 await lease.verify()
             elif action.then == "abandon":
@@ -419,3 +428,5 @@ class Process:
         except RedlockError as error:
             self.world.note(self.name, action.name, type(error).__name__)
             raise
+        finally:
+            self.watch.answers(lease)

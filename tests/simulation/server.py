@@ -5,6 +5,7 @@ RESP.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import hiredis
@@ -94,6 +95,8 @@ class Server:
         voted: True once the server was trusted with its present memory, so that it may hold locks.
         lying: True while the server answers each script with an impossible reply.
         calls: Number of executed scripts that acquire, release or wait.
+        wanted: For each key of a lock, the true time of the latest request of each process to set
+            the key or to wait for it.
     """
 
     def __init__(self, world: World, index: int, rate: float, skew: float) -> None:
@@ -115,6 +118,7 @@ class Server:
         self.well_since = self.trusted_since = math.inf
         self.owners: dict[bytes, str] = {}
         self.late: set[bytes] = set()
+        self.wanted: defaultdict[bytes, dict[str, float]] = defaultdict(dict)
         self._rng = world.rng(f"{self.name} lies")
         self._scripts: set[bytes] = set()
         self._judged = b"", False
@@ -327,6 +331,9 @@ class Server:
             self.owners[token] = end.owner
             if end.late:
                 self.late.add(token)
+        if name in _SETTING or name in _STANDING:
+            for key in command.keys:
+                self.wanted[key][end.owner] = self.world.now
         if end.late and name in _STANDING:
             self.late.add(bytes(command.args[0]).partition(b":")[2])
         reply = self.memory.execute(command, end)

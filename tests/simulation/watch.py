@@ -90,6 +90,11 @@ another event may come in between. One node timeout is the life of an offer that
 The other one is the life of an attempt that is not answered.
 """
 
+SPLIT_FOR = 2.3
+"""Seconds after the end of a call that takes some names by itself, for which its offers may still
+reserve one of these names.
+"""
+
 SAFETY_NET = 16.0
 """Seconds until the first waiter has sent a refresh (`place.REFRESH_EVERY`), and has acquired the
 lock that it found free.
@@ -168,6 +173,8 @@ class _Call:
     began: float
     stood: float
     at: float
+    keys: frozenset[bytes]
+    rivalled: bool = False
 
 
 @dataclass(slots=True)
@@ -223,8 +230,9 @@ class Watch:
         # each token: its latest lease with a `min_hold`.
         self._keeping: dict[bytes, list[tuple[_Tracked, float]]] = {}
         self._min_holds: dict[bytes, _Tracked] = {}
+        longest = max([plan.ttl, *(action.extended or 0.0 for action in plan.actions)])
         self._life = max(
-            keys_life(plan.ttl, hold, 2 * plan.node_timeout + 0.1, DRIFT_FACTOR)
+            keys_life(longest, hold, 2 * plan.node_timeout + 0.1, DRIFT_FACTOR)
             for hold in min_holds
         )
         self._shaky: dict[bytes, float] = {}
@@ -244,6 +252,9 @@ class Watch:
         self._stuck_to_all: list[bytes] = []
         self._abandoned: set[bytes] = set()
         self._inside: dict[Process, list[tuple[Lease, _Tracked]]] = {}
+        # Leases whose body waits in a call of the library.
+        self._asking: set[Lease] = set()
+        self._calls: list[_Call] = []
         slowest = max(profile.usual for row in plan.profiles for profile in row)
         self._round_trip = 2 * slowest
         # Twelve round trips are enough for a message and some attempts against rivals.
@@ -251,10 +262,7 @@ class Watch:
         # A lock of several names reserves its first keys for two seconds while a later key is held.
         # A task that calls `try_acquire` may get some nodes at the instant at which a waiter gets
         # the other nodes.
-        by_themselves = [
-            action for action in plan.actions if len(action.resources) > 1 or action.how == "try"
-        ]
-        self._split = {key.encode() for action in by_themselves for key in action.keys}
+        self._split: dict[bytes, float] = {}
         self._net = Stall()
         self._forgotten: dict[tuple[Process, LineKey], float] = {}
         self._limits: dict[bytes, int] = {}
@@ -459,7 +467,25 @@ class Watch:
     def calls(self, process: Process, action: Action) -> _Call:
         """Record that an acquisition begins."""
         loop: Any = asyncio.get_running_loop()
-        return _Call(process, action, loop, loop.time(), loop.stood, self._world.now)
+        keys = frozenset(key.encode() for key in action.keys)
+        call = _Call(process, action, loop, loop.time(), loop.stood, self._world.now, keys)
+        for other in self._calls:
+            if not keys.isdisjoint(other.keys):
+                call.rivalled = other.rivalled = True
+        call.rivalled = call.rivalled or any(
+            not keys.isdisjoint(_taken(server)) for server in self._servers
+        )
+        self._calls.append(call)
+        return call
+
+    def over(self, call: _Call) -> None:
+        """Record that a call has ended, and the hold of its lease too."""
+        self._calls.remove(call)
+        self._note_split(call)
+
+    def _note_split(self, call: _Call) -> None:
+        if len(call.action.resources) > 1 or call.action.how == "try":
+            self._split.update(dict.fromkeys(call.keys, self._world.now))
 
     def answered(self, call: _Call, error: RedlockError | None) -> None:
         """Check an acquisition that has ended, with this error or with none."""
@@ -473,24 +499,49 @@ class Watch:
                 # These are two attempts of two rounds each, and the time between the attempts.
                 allowed = 5 * self._plan.node_timeout + 0.02
             self.found("timeout", overrun(action.name, took, allowed, TOLERANCE))
-        # If the timeout is short, the wait may end before the answers of slow nodes arrive.
-        patient = (
-            action.how == "try"
-            or action.blocking_timeout is None
-            or action.blocking_timeout > self._settled
-        )
+        patient = self._is_patient(call)
         # A node with a key whose release is late answers "held", and this answer is true.
         patient = patient and not any(name.encode() in self._stuck for name in action.keys)
-        # On a server whose scripts were flushed, an attempt takes two round trips.
-        flushed = sum(server.scripts_flushed_at > -math.inf for server in self._servers)
-        slow = (
-            2 * self._round_trip + TOLERANCE > self._plan.node_timeout
-            and flushed > self._plan.nodes - self._quorum
-        )
-        patient = patient and not (slow and action.how == "try")
         well_since = max(self._well_since(process), call.loop.resumed_at)
         if isinstance(error, QuorumUnreachable) and patient and well_since < call.at - 0.1:
             self.found("minority", f"{action.name}: {error}")
+
+    def refused(self, call: _Call) -> None:
+        """Check an acquisition that did not get a lock because the lock was not free.
+
+        If no other call wanted one of the keys, and no node had a key, an offer or a queue at the
+        beginning of the call, the lock was free.
+        """
+        quiet = call.at - self._settled
+        if (
+            call.process.dead
+            or call.rivalled
+            or self._well_since(call.process) > quiet
+            or not self._is_patient(call)
+        ):
+            return
+        # A request may have been sent long before it arrives.
+        others = [
+            at
+            for server in self._servers
+            for key in call.keys
+            for owner, at in server.wanted[key].items()
+            if owner != call.process.name
+        ]
+        if max(others, default=-math.inf) < quiet:
+            words = f"{call.action.name} was refused, although nobody else wanted its keys"
+            self.found("waiters", words)
+
+    def _is_patient(self, call: _Call) -> bool:
+        """Return True if a call waits for long enough to get the answers of a quorum."""
+        action = call.action
+        if action.how == "try":
+            # On a server whose scripts were flushed, an attempt takes two round trips.
+            flushed = sum(server.scripts_flushed_at > -math.inf for server in self._servers)
+            slow = 2 * self._round_trip + TOLERANCE > self._plan.node_timeout
+            return not (slow and flushed > self._plan.nodes - self._quorum)
+        # If the timeout is short, the wait may end before the answers of slow nodes arrive.
+        return action.blocking_timeout is None or action.blocking_timeout > self._settled
 
     def got(self, lease: Lease, *, left: bool) -> None:
         """Record that the running task received a lease. If `left` is True, the task never releases
@@ -527,6 +578,14 @@ class Watch:
         tracked = self._of[lease._record]
         self._inside.setdefault(process, []).append((lease, tracked))
 
+    def asks(self, lease: Lease) -> None:
+        """Record that the body of a lease calls the library."""
+        self._asking.add(lease)
+
+    def answers(self, lease: Lease) -> None:
+        """Record that the call of `asks` has ended."""
+        self._asking.discard(lease)
+
     def still_inside(self, process: Process, lease: Lease, step_down: float) -> None:
         """Check a body that is still working.
 
@@ -534,15 +593,19 @@ class Watch:
         """
         for inside, tracked in self._inside.get(process, ()):
             if inside is lease:
-                self._update(tracked)
-                since = self._world.now - max(tracked.lost_at, tracked.home.resumed_at)
-                self.found("notified", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
+                self._judge_body(tracked)
                 late = (
                     min(step_down - lease.remaining(), self._running_for(tracked.home))
                     if step_down
                     else 0.0
                 )
                 self.found("terms", overled(tracked.name, late, TOLERANCE))
+
+    def _judge_body(self, tracked: _Tracked) -> None:
+        """Check that the body of a lost lease is cancelled soon."""
+        self._update(tracked)
+        since = self._world.now - max(tracked.lost_at, tracked.home.resumed_at)
+        self.found("notified", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
 
     def leaves(self, process: Process, lease: Lease) -> None:
         """Record that the body of a lease ends."""
@@ -580,7 +643,9 @@ class Watch:
             )
         elif record.reason == MAX_HOLD:
             self.found("minority", too_soon(tracked.name, tracked.limit - process.loop.clock()))
-        elif record.spec.auto_extend and self._well_on(tracked, tracked.at):
+        elif (record.spec.auto_extend or record.lost_at < record.deadline) and self._well_on(
+            tracked, tracked.at
+        ):
             self.found(
                 "minority", f"{tracked.name} was lost while a quorum was well: {record.reason}"
             )
@@ -655,6 +720,11 @@ class Watch:
             elif tracked.may_work(clock):
                 live.append(tracked)
         self._tracked = live
+        for process, inside in self._inside.items():
+            for lease, tracked in inside:
+                # A task that waits in a call of the library ends this call first.
+                if not (process.dead or tracked.home.stopped or lease in self._asking):
+                    self._judge_body(tracked)
         self._judge_leftovers()
         self._judge_queues()
         self._judge_waiters()
@@ -1025,13 +1095,17 @@ class Watch:
                     f"tasks of {process.name} wait for {key},"
                     " but none of them sends an attempt or has a place in the queues",
                 )
+        for call in self._calls:
+            if not call.process.dead:
+                self._note_split(call)
+        split = {key for key, at in self._split.items() if now - at < self._bound + SPLIT_FOR}
         # Only a refresh ends the wait if a key stays on some nodes, or if two waiters in a row do
         # not take their offers.
         shaky = {key for key, at in self._shaky.items() if now - at < self._bound + SAFETY_NET}
         slow = {
             keys
             for keys in waited_for
-            if not self._split.isdisjoint(keys)
+            if not split.isdisjoint(keys)
             or not shaky.isdisjoint(keys)
             or any(key in keys for key in self._stuck)
         }
@@ -1049,6 +1123,12 @@ def _slots_of(queue: bytes, members: Sequence[bytes]) -> list[bytes]:
         return [queue.removeprefix(READER_QUEUE_KEYS)]
     limits = [int(member.rpartition(b":")[2].partition(b"#")[0]) for member in members]
     return sorted({slot_key(name, number) for number in range(1, max(limits, default=1) + 1)})
+
+
+def _taken(server: Server) -> set[bytes]:
+    """Return the keys of locks that are held or reserved, or for which a process waits."""
+    waited = {slot for key, members in server.queues() for slot in _slots_of(key, members)}
+    return waited | {key for key, _ in server.locks()} | {key for key, _, _ in server.offers()}
 
 
 def _counts(tracked: _Tracked) -> bool:
