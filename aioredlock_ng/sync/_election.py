@@ -10,6 +10,7 @@ from aioredlock_ng.sync._lease import Entry, Lease
 from aioredlock_ng.sync._standing import Over, Seat, Stand, check_main, single_term
 from aioredlock_ng.sync._term_lease import TermLease
 from aioredlock_ng.sync._watch import Watch
+from aioredlock_ng.sync.guarded import refuse_unrun
 from aioredlock_ng.usage import call_of, unsupported
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Election:
                 and this candidate has not led yet. A candidate that has led before waits for a
                 random time between half a ttl and a ttl, and tries again.
             LockHeld: This thread already holds the lock in an enclosing `with`.
-            ConfigurationError: `main` is not a plain function.
+            ConfigurationError: `main` is not a plain function, or returns a coroutine or generator.
             RedlockError: This candidate stands or leads already.
             RedlockClosed: The manager is closed.
             BaseException: The exception of `main`, raised after the lock was released.
@@ -276,6 +277,7 @@ class Election:
         try:
             self._enter(lease)
             result = main(lease)
+            refuse_unrun(result, main)
         except BaseException as error:
             step = self._leave(stand, error)
             if isinstance(step, Over) and step.failed:

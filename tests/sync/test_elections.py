@@ -379,6 +379,19 @@ def test_the_exception_of_a_body_propagates_after_the_release(
     assert not redlock.inside
 
 
+def test_a_body_that_only_returns_a_coroutine_is_refused_after_the_release(
+    redlock: Redlock, three_nodes: NodeSet
+) -> None:
+    async def work() -> None: ...
+
+    def main(_lease: Lease) -> object:
+        return work()
+
+    with pytest.raises(ConfigurationError, match=r"main\(\) returned a coroutine"):
+        redlock.election(NAME).run(main)
+    wait_until(lambda: not any(keys_of(three_nodes, NAME)))
+
+
 def test_an_error_of_another_lock_is_not_taken_for_the_end_of_the_term(redlock: Redlock) -> None:
     election = redlock.election(NAME)
     for error in (LockLost("of another lock", resource="other"), LockReleased("of another lock")):
