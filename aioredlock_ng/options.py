@@ -23,10 +23,10 @@ A larger value is almost certainly in milliseconds. A node that lost its memory 
 nothing for more than a day.
 """
 
-_LONGEST_TTL = 1e12
-"""Longest `max_ttl` in seconds without the recovery guard.
+_LONGEST_TTL = 31_536_000.0
+"""Longest `max_ttl` in seconds without the recovery guard: a year.
 
-Servers refuse an expiry far beyond this time, and scripts calculate with doubles.
+A message of a node to a waiter has room for three years, and servers refuse a very late expiry.
 """
 
 
@@ -101,9 +101,9 @@ class Options:
             twentieth of the ttl.
         key_format: Format of the Redis keys of locks, with `{name}` exactly once.
         max_ttl: Longest ttl in seconds that a lock may have. At most 86,400 (a day) with a recovery
-            guard, and 1e12 without one. The nodes store the longest value of all managers. A node
-            that lost its memory waits for this time before it grants again; see "To lower max_ttl"
-            in docs/operations.md.
+            guard, and 31,536,000 (a year) without one. The nodes store the longest value of all
+            managers. A node that lost its memory waits for this time before it grants again; see
+            "To lower max_ttl" in docs/operations.md.
         connect_timeout: Longest time in seconds for the connection and the handshake with one node.
         close_timeout: Longest time in seconds that `aclose()` waits for releases.
         fencing: Give every lease a fencing token. False: no fencing tokens, and no repair of lost
@@ -144,8 +144,8 @@ class Options:
             )
         if self.max_ttl > _LONGEST_TTL:
             raise ConfigurationError(
-                f"max_ttl={self.max_ttl:g} is more than {_LONGEST_TTL:g} seconds, and no server can"
-                " store such an expiry; lower max_ttl"
+                f"max_ttl={self.max_ttl:g} is more than {_LONGEST_TTL:,.0f} seconds, a year; give"
+                f" seconds (if milliseconds were meant: max_ttl={self.max_ttl / 1000:g})"
             )
         positive_seconds("drift_factor", self.drift_factor, zero=True, unit="")
         if self.drift_factor > 0.5:
