@@ -225,7 +225,7 @@ class Election:
         """
         candidacy = self._candidacy
         try:
-            await candidacy.leave(exc)
+            await candidacy.leave(exc, in_block=True)
         finally:
             candidacy.finish()
 

@@ -248,6 +248,7 @@ class Lock:
             LockLost: The lease was lost while the body ran, or the release found the loss. The
                 body's own exception has priority and receives a note. A cancellation of the task by
                 other code in the same tick has priority as well.
+                If the block is in an async generator, `aclose` of the generator raises the error.
             RedlockError: The block was left in another task, and it is unclear which block ends.
                 See the class `Lock`. The body's own exception has priority and receives a note.
 
@@ -256,7 +257,7 @@ class Lock:
         try:
             body = (self._bodies or Bodies()).leave(self.resource)
         except RedlockError as unknown:
-            if exc is None:
+            if exc is None or isinstance(exc, GeneratorExit):
                 raise
             add_note(exc, str(unknown))
             return
@@ -266,7 +267,7 @@ class Lock:
         ours = body.leave() and isinstance(exc, asyncio.CancelledError)
         if not lost and (await lease.release() or not lease.was_gone):
             return
-        error = lease.lost_error()
+        error, exc = lease.lost_error(), body.own_exception(exc)
         if exc is None or ours:
             raise error from exc
         if not isinstance(exc, LockLost):

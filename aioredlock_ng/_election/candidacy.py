@@ -212,8 +212,12 @@ class Candidacy:
         engine.context.emit(TermBegan(self._lock.resource, self._label, lease.fence))
         self._turned(self._label)
 
-    async def leave(self, exc: BaseException | None) -> None:
-        """End the term. `exc` is the exception that ended the body, or None after a normal end.
+    async def leave(self, exc: BaseException | None, *, in_block: bool = False) -> None:
+        """End the term.
+
+        Args:
+            exc: The exception that ended the body; None after a normal end.
+            in_block: True if the body is that of an `async with`, which may be in a generator.
 
         Raises:
             LockLost, LockReleased: The lease was lost, or the term ended before its body did. The
@@ -222,7 +226,10 @@ class Candidacy:
         term = self.term
         assert term is not None
         lease = term.lease
-        ours = term.left() and isinstance(exc, asyncio.CancelledError)
+        ended = term.left()
+        ours = ended and isinstance(exc, asyncio.CancelledError)
+        if in_block and isinstance(exc, GeneratorExit):
+            ours, exc = ended, term.own_exception(exc)
         lost = lease.ended_lost()
         try:
             if not lost:
@@ -234,7 +241,7 @@ class Candidacy:
             # If the body outlived the lease, a watcher may know the next leader already.
             self._turned(None if self.leader == self._label else self.leader)
         over = term.error(lost=lost)
-        if over is None or (exc is None and self.resigned):
+        if over is None or (exc is None and self.resigned and not ours):
             return
         if exc is None or ours or is_of(exc, self._lock.resource):
             self.over = over

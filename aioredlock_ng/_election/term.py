@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from aioredlock_ng._notes import own_exception
 from aioredlock_ng.errors import ConfigurationError, LockLost, LockReleased
 from aioredlock_ng.events import RenewalSlow, SteppingDown, TermOutlived
 from aioredlock_ng.options import positive_seconds
@@ -127,6 +128,10 @@ class Term:
             self.task.uncancel()
         alone = self.task.cancelling() <= self._cancelling
         return cancels > 0 and alone and self.task is asyncio.current_task()
+
+    def own_exception(self, exc: BaseException | None) -> BaseException | None:
+        """Return the exception of the body, after `left`. See `_notes.own_exception`."""
+        return own_exception(exc, self.task, self._cancelling)
 
     @property
     def leading(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._notes import own_exception
 from aioredlock_ng.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ class Body:
         if not self._told:
             return False
         return self.task.uncancel() <= self._cancelling and self.task is asyncio.current_task()
+
+    def own_exception(self, exc: BaseException | None) -> BaseException | None:
+        """Return the exception of the body, after `leave`. See `_notes.own_exception`."""
+        return own_exception(exc, self.task, self._cancelling)
 
 
 class Bodies:

@@ -203,12 +203,12 @@ class Election:
                 f"the `with` of the election {self.name!r} ended in a thread that did not enter it,"
                 " so nothing was released"
             )
-            if exc is None:
+            if exc is None or isinstance(exc, GeneratorExit):
                 raise unknown
             add_note(exc, str(unknown))
             return
         try:
-            self._leave(stand, exc)
+            self._leave(stand, None if isinstance(exc, GeneratorExit) else exc)
         except BaseException:
             # The exception may come from a signal handler before the term has ended.
             self._withdraw(stand)

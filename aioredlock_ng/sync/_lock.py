@@ -172,6 +172,9 @@ class Lock:
 
         Safety: as in `Lease.release`.
         """
+        if isinstance(exc, GeneratorExit):
+            # Python closes the generator that contains the body, and no caller sees this exception.
+            exc = None
         mine = [entry.lease for entry in self._manager.inside if entry.owner is self]
         if not mine:
             unknown = RedlockError(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from tests.election.candidates import NAME, Candidate, Log, now, stop
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from aioredlock_ng import Lease
     from aioredlock_ng.events import Event
     from tests.support.rig import Rig
@@ -341,6 +344,51 @@ async def test_another_tasks_resignation_is_an_error_of_a_term_by_hand(rig: Rig)
             resigning = asyncio.create_task(election.resign())
             await asyncio.sleep(1)
     assert await resigning is True
+
+
+@pytest.mark.parametrize("how", ["lost", "resigned"])
+async def test_a_term_in_a_generator_that_ends_early_is_an_error_of_its_reader(
+    rig: Rig, how: str
+) -> None:
+    """The end of the term cancels the reader, whose `aclose` ends the block by GeneratorExit."""
+    election = (await rig.process()).redlock.election(NAME)
+
+    async def terms() -> AsyncGenerator[Lease]:
+        async with election as lease:
+            yield lease
+
+    async def read() -> None:
+        async with contextlib.aclosing(terms()) as leases:
+            async for lease in leases:
+                assert lease.valid
+                await asyncio.sleep(60)
+
+    reader = asyncio.create_task(read())
+    await asyncio.sleep(0.1)
+    if how == "resigned":
+        await election.resign()
+    else:
+        rig.vacate(KEY)
+    await asyncio.wait([reader])
+    assert not reader.cancelled()
+    assert isinstance(reader.exception(), LockLost if how == "lost" else LockReleased)
+
+
+async def test_a_call_of_run_that_is_closed_does_not_stand_again(rig: Rig) -> None:
+    election = (await rig.process()).redlock.election(NAME)
+    standing = election.run(forever)
+    leader = asyncio.create_task(standing)
+    await asyncio.sleep(0.1)
+    term = election.candidacy.term
+    assert term is not None
+    asyncio.get_running_loop().advance(20)  # type: ignore[attr-defined]
+    # As at the end of the process. The loss is found now, and nothing is awaited for it.
+    standing.close()
+    assert term.lease.lost
+    assert not election.leading
+    leader.cancel()
+    with pytest.raises(RuntimeError, match="already awaited"):
+        await leader
 
 
 async def test_a_lost_term_seen_in_a_task_group_stands_again(rig: Rig) -> None:

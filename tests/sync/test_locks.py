@@ -268,6 +268,21 @@ def test_a_manager_that_is_closed_while_leases_are_watched_leaves_no_task(
     assert "destroyed" not in caplog.text
 
 
+def test_the_loss_of_a_lock_in_a_generator_is_raised_when_the_generator_is_closed(
+    redlock: Redlock,
+) -> None:
+    def values() -> Iterator[Lease]:
+        with redlock.lock("order") as lease:
+            yield lease
+
+    opened = values()
+    lease = next(opened)
+    redlock.force_release("order")
+    assert lease.wait_lost(PATIENCE)
+    with pytest.raises(LockLost):
+        opened.close()  # type: ignore[attr-defined]
+
+
 def test_a_manager_opens_at_its_first_use_by_many_threads_at_once(three_nodes: NodeSet) -> None:
     redlock = Redlock(three_nodes.urls)
     before = threading.active_count()
