@@ -230,7 +230,7 @@ class Lock:
         task = asyncio.current_task()
         assert task is not None
         body = Body(lease, task)
-        lease.entered(task, body.lost if self._on_lost == "cancel" else None)
+        lease.entered(task, body.cancel if self._on_lost == "cancel" else None)
         if self._bodies is None:
             self._bodies = Bodies()
         self._bodies.enter(body)
@@ -264,7 +264,7 @@ class Lock:
         lease = body.lease
         lease.left()
         lost = lease.ended_lost()
-        ours = body.leave() and isinstance(exc, asyncio.CancelledError)
+        ours = body.take_back() and isinstance(exc, asyncio.CancelledError)
         if not lost and (await lease.release() or not lease.was_gone):
             return
         error, exc = lease.lost_error(), body.own_exception(exc)

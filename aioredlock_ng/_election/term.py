@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from aioredlock_ng._notes import own_exception
+from aioredlock_ng._leases.interruption import Interruption
 from aioredlock_ng.errors import ConfigurationError, LockLost, LockReleased
 from aioredlock_ng.events import RenewalSlow, SteppingDown, TermOutlived
 from aioredlock_ng.options import positive_seconds
@@ -59,13 +59,12 @@ class Margins:
     slow: float
 
 
-class Term:
+class Term(Interruption):
     """The task of one leader, and the reason why it must end.
 
     Attributes:
         lease: The leader's lease.
-        task: The task that leads. The term cancels this task. When the task has ended its work, the
-            term calls `uncancel`, as `asyncio.timeout` does.
+        task: The task that leads. The term cancels this task.
         ended_by: The reason why the task must end; None while it may lead.
         emit: Receives the events.
     """
@@ -73,15 +72,13 @@ class Term:
     def __init__(
         self, lease: Lease, task: asyncio.Task[object], margins: Margins, emit: EventSink
     ) -> None:
+        super().__init__(task)
         self.lease = lease
-        self.task = task
         self.ended_by: Literal["step_down", "lost", "resigned"] | None = None
         self._margins = margins
         self.emit = emit
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
-        self._cancelling = task.cancelling()
-        self._cancels = 0
         self._slow = self._done = self._reported = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -108,8 +105,7 @@ class Term:
             return
         if self.ended_by is None:
             self.ended_by = cause
-        if self.task is not asyncio.current_task():
-            self._cancels += self.task.cancel()
+        self.cancel()
 
     def left(self) -> bool:
         """Stop the watch, because the task has ended its work.
@@ -123,15 +119,7 @@ class Term:
         self._outlived()
         self._stop()
         self.lease.left()
-        cancels, self._cancels = self._cancels, 0
-        for _ in range(cancels):
-            self.task.uncancel()
-        alone = self.task.cancelling() <= self._cancelling
-        return cancels > 0 and alone and self.task is asyncio.current_task()
-
-    def own_exception(self, exc: BaseException | None) -> BaseException | None:
-        """Return the exception of the body, after `left`. See `_notes.own_exception`."""
-        return own_exception(exc, self.task, self._cancelling)
+        return self.take_back()
 
     @property
     def leading(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._notes import own_exception
+from aioredlock_ng._leases.interruption import Interruption
 from aioredlock_ng.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -14,46 +14,19 @@ if TYPE_CHECKING:
 __all__ = ["Bodies", "Body"]
 
 
-class Body:
+class Body(Interruption):
     """One open `async with` entry: its lease and its task.
 
-    With `on_lost="cancel"`, a loss of the lease cancels the task in the same way as
-    `asyncio.timeout`.
+    With `on_lost="cancel"`, a loss of the lease cancels the task.
     """
 
-    __slots__ = ("_cancelling", "_told", "lease", "outer", "task")
+    __slots__ = ("lease", "outer")
 
     def __init__(self, lease: Lease, task: asyncio.Task[object]) -> None:
+        Interruption.__init__(self, task)
         self.lease = lease
-        self.task = task
         # The enclosing entry, if the same task has entered the same `Lock` object more than once.
         self.outer: Body | None = None
-        self._cancelling = task.cancelling()
-        self._told = False
-
-    def lost(self) -> None:
-        """Cancel the task, unless the task itself found the loss.
-
-        A task finds a loss when it calls a method of the lease. That method raises an error, so the
-        task needs no cancellation.
-        """
-        if self.task is not asyncio.current_task():
-            self._told = True
-            self.task.cancel()
-
-    def leave(self) -> bool:
-        """Undo the cancellation that `lost` requested.
-
-        Return True if only `lost` has cancelled the task, and the same task now leaves the block.
-        Otherwise return False.
-        """
-        if not self._told:
-            return False
-        return self.task.uncancel() <= self._cancelling and self.task is asyncio.current_task()
-
-    def own_exception(self, exc: BaseException | None) -> BaseException | None:
-        """Return the exception of the body, after `leave`. See `_notes.own_exception`."""
-        return own_exception(exc, self.task, self._cancelling)
 
 
 class Bodies:
@@ -116,7 +89,7 @@ class Bodies:
         # forgotten.
         if self._left and len(inside) == self._left:
             for other in inside:
-                other.leave()
+                other.take_back()
                 other.lease.let_go()
             inside.clear()
             self._newest.clear()

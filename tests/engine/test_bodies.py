@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -749,3 +750,31 @@ async def test_code_outside_of_any_task_is_not_taken_for_the_holder(rig: Rig) ->
     await lease.release()
     await asyncio.sleep(0.1)
     assert rig.clean
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no eager tasks")
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_a_loss_found_by_an_eager_task_of_the_body_cancels_the_body_only_inside_it(
+    rig: Rig, goes_on: bool
+) -> None:
+    """The body's task runs while the eager task finds the loss. Before Python 3.13, a cancellation
+    at this moment could not be taken back.
+    """
+    process = await rig.process(ttl=1.0)
+    loop = asyncio.get_running_loop()
+    went_on = False
+
+    async def write(lease: Lease) -> None:
+        lease.check()
+
+    with pytest.raises(LockLost):
+        async with process.lock("a") as lease:
+            loop.advance(5)  # type: ignore[attr-defined]
+            writer = asyncio.eager_task_factory(loop, write(lease))  # type: ignore[attr-defined]
+            if goes_on:
+                await asyncio.sleep(0)
+                went_on = True
+    assert not went_on
+    assert task().cancelling() == 0
+    await asyncio.sleep(0.1)
+    assert isinstance(writer.exception(), LockLost)
