@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Wheel(Generic[T]):
     come up to `width` seconds early, but the wheel adds no delay.
 
     Args:
-        loop: The event loop of the timer.
+        loop: The event loop of the timer. The timer runs in the context in which the wheel is made.
         clock: The clock of the engine, by which the instants of items are given.
         width: Seconds per slot.
         fire: Called once for each slot that is due, with the set of its items. During the call,
@@ -48,6 +49,7 @@ class Wheel(Generic[T]):
     __slots__ = (
         "_armed_for",
         "_clock",
+        "_context_of_timer",
         "_due_at",
         "_fire",
         "_loop",
@@ -72,6 +74,10 @@ class Wheel(Generic[T]):
         # The number of a slot is a float. A call of `int` would take longer than the rest of `add`.
         self._slots: dict[float, set[T]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        # One timer serves the items of all callers. In the context of the caller that set it, the
+        # events of other callers' items would have the context variables of this caller. Each timer
+        # sets the next one, so these variables could stay in memory for ever.
+        self._context_of_timer = copy_context()
         self._armed_for = self._move_from = self._due_at = 0.0
         # Instants at which the timer fired late, and the delays in seconds. A longer delay replaces
         # the shorter ones before it.
@@ -107,7 +113,7 @@ class Wheel(Generic[T]):
                 # The timer is late, for example because the machine was suspended. If the timer
                 # were left as it is, the new item could be late, too.
                 self._timer.cancel()
-                self._timer = self._loop.call_later(0.0, self._run)
+                self._set(0.0)
             items = self._slots[slot] = set()
         return items
 
@@ -145,7 +151,10 @@ class Wheel(Generic[T]):
         # Setting the timer takes a tenth as long as a hand-over. So most new slots do not set the
         # timer again.
         self._move_from = slot + delay / self._width // 2
-        self._timer = self._loop.call_later(delay, self._run)
+        self._set(delay)
+
+    def _set(self, delay: float) -> None:
+        self._timer = self._loop.call_later(delay, self._run, context=self._context_of_timer)
 
     def _run(self) -> None:
         self._timer = None
