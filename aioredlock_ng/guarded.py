@@ -164,7 +164,7 @@ class NameTemplate:
                     f" {', '.join(parameters) or 'none'}"
                 )
 
-    def name(self, *args: Any, **kwargs: Any) -> str:
+    def name(self, /, *args: Any, **kwargs: Any) -> str:
         """Return the lock's name for a call with these arguments and the function's defaults.
 
         Values with different texts never give the same name. For this reason, a value is refused if

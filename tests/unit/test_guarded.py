@@ -451,3 +451,18 @@ async def test_a_call_within_itself_is_refused_instead_of_waiting_for_itself(rig
     await walk(0)
     with pytest.raises(LockHeld):
         await walk(1)
+
+
+@pytest.mark.virtual_time
+async def test_a_call_may_name_every_argument_even_self(rig: Rig) -> None:
+    redlock = (await rig.process()).redlock
+
+    class Report:
+        number = 7
+
+        @redlock.guard("report:{self.number}:{day}")
+        async def write(self, day: str) -> str:
+            assert rig.keys()[0] >= {b"report:7:monday"}
+            return day
+
+    assert await Report.write(self=Report(), day="monday") == "monday"
