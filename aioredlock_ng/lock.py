@@ -268,10 +268,15 @@ class Lock:
         if not lost and (await lease.release() or not lease.was_gone):
             return
         error, exc = lease.lost_error(), body.own_exception(exc)
-        if exc is None or ours:
-            raise error from exc
-        if not isinstance(exc, LockLost):
-            add_note(exc, str(error))
+        try:
+            if exc is None or ours:
+                raise error from exc
+            if not isinstance(exc, LockLost):
+                add_note(exc, str(error))
+        finally:
+            # The error's traceback refers to this frame. Without the `del`, both would form a cycle
+            # that keeps the frames of the body, with all their objects, in memory.
+            del error
 
 
 class _OnEngine(Lock):

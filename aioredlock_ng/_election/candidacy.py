@@ -243,10 +243,14 @@ class Candidacy:
         over = term.error(lost=lost)
         if over is None or (exc is None and self.resigned and not ours):
             return
-        if exc is None or ours or is_of(exc, self._lock.resource):
-            self.over = over
-            raise over from exc
-        add_note(exc, str(over))
+        try:
+            if exc is None or ours or is_of(exc, self._lock.resource):
+                self.over = over
+                raise over from exc
+            add_note(exc, str(over))
+        finally:
+            # As in `Lock.__aexit__`, the error must not form a cycle with this frame.
+            del over
 
     def own(self) -> str | None:
         """Return this candidate's label while it holds the lock, else None."""
