@@ -260,8 +260,10 @@ class Lease(Held):
             if release.open:
                 await release.decided()
         except asyncio.CancelledError:
-            await until_decided(release)
-            self._was_ours(release)
+            try:
+                await until_decided(release)
+            finally:
+                self._was_ours(release)
             raise
         return release.won or self._was_ours(release)
 

@@ -179,7 +179,8 @@ class Candidacy:
             return await self.resign()
         except asyncio.CancelledError:
             # The other loop would take this cancellation for its own.
-            await outlast_cancellation(lambda: not idle.is_set(), idle.wait)
+            with suppress(asyncio.CancelledError):
+                await outlast_cancellation(lambda: not idle.is_set(), idle.wait)
             return term is not None
 
     async def _unless_resigned(self, wait: Callable[[], Awaitable[R]]) -> R | None:

@@ -162,13 +162,15 @@ class Keeper:
                 await asyncio.wait((ending,))
             finally:
                 # Without this wait, a second cancellation would leave the group alive.
-                await outlast_cancellation(
-                    lambda: not ending.done(), lambda: asyncio.wait((ending,))
-                )
-                lost.cancel()
-                # The group has ended, and its id may soon belong to another group. Without this
-                # call, the guardian could kill that group.
-                self._child.allow(math.inf)
+                try:
+                    await outlast_cancellation(
+                        lambda: not ending.done(), lambda: asyncio.wait((ending,))
+                    )
+                finally:
+                    lost.cancel()
+                    # The group has ended, and its id may soon belong to another group. Without this
+                    # call, the guardian could kill that group.
+                    self._child.allow(math.inf)
         released = await lease.release()
         if released and not stepped_down:
             return self._status(self._over.result())
