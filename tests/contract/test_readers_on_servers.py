@@ -152,11 +152,11 @@ async def test_a_sorted_set_without_expiry_or_without_entries_is_foreign_data(
         read(A, claim=waiter.claim(1)),
         write(b"w"),
         stand_to_read(waiter.member, 1),
-        end_reading(A),
         confirm(A, 16),
         repair_reader(A, 16),
     ):
         assert refused(await ask(node, command), "WRONGTYPE"), command.step
+    assert await ask(node, end_reading(A)) == 0
     assert await ask(node, renew(A)) == KeyStates((KeyState.MISSING,))
     assert await ask(node, READING.watching((K,), (A,))) == KeyStates((KeyState.MISSING,))
     assert await ask(node, leave(waiter.member, K)) is LEFT
@@ -179,14 +179,29 @@ async def test_a_key_of_another_type_is_refused_in_the_servers_words(place: Plac
     for command in (
         read(A),
         stand_to_read(waiter.member, 1),
-        end_reading(A),
         confirm(A, 16),
         repair_reader(A, 16),
     ):
         assert refused(await ask(waiter.node, command), "WRONGTYPE"), command.step
+    assert await ask(waiter.node, end_reading(A)) == 0
     assert await ask(waiter.node, renew(A)) == KeyStates((KeyState.MISSING,))
     assert await ask(waiter.node, downgrade(A, 16)) == KeyStates((KeyState.MISSING,))
     assert await place.command("TYPE", "k") == b"hash"
+
+
+@spread("waits", [False, True], ids=["alone", "before a writer"])
+async def test_a_reader_frees_its_key_though_another_client_has_removed_the_expiry(
+    place: Place, waits: bool
+) -> None:
+    """Without its release, the key would stay for ever."""
+    holder, waiter = await place.waiter(), await place.waiter()
+    await ask(holder.node, read(A))
+    if waits:
+        await ask(waiter.node, stand(waiter.claim(1), K))
+    await place.command("PERSIST", "k")
+    assert await ask(holder.node, end_reading(A)) == 1
+    # The string is the offer to the writer.
+    assert await place.command("TYPE", "k") == (b"string" if waits else b"none")
 
 
 async def test_the_departure_of_waiters_harms_no_key_of_another_type(place: Place) -> None:

@@ -1,5 +1,6 @@
-"""A release that a server refuses for now is still owed, and delivered when the server is free
-again.
+"""Releases that a server refuses, or that find a key of another type.
+
+A release that a server refuses for now is delivered when the server is free again.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ import threading
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from aioredlock_ng import Redlock
+import pytest
+
+from aioredlock_ng import QuorumUnreachable, Redlock
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng.testing import LocalServer
+    from tests.support.node_set import NodeSet
 
 
 def _ask(url: str, *words: bytes) -> bytes:
@@ -42,3 +46,32 @@ async def test_a_release_refused_by_a_busy_server_is_delivered_when_it_is_free(
             _ask(server.url, b"SCRIPT", b"KILL")
             busy.join(30)
         await eventually(lambda: _ask(server.url, b"EXISTS", b"a") == b":0\r\n")
+
+
+async def test_a_read_lease_whose_key_became_another_kind_was_lost_when_it_is_released(
+    three_nodes: NodeSet,
+) -> None:
+    async with Redlock(three_nodes.urls) as redlock:
+        lease = await redlock.rwlock("catalog").read().acquire()
+        for node in three_nodes:
+            node.command("DEL", "catalog")
+            node.command("HSET", "catalog", "field", "value")
+        assert not await lease.release()
+        assert not any(node.owed for node in redlock.nodes)
+
+
+async def test_the_log_does_not_blame_a_node_for_a_key_of_another_kind(
+    three_nodes: NodeSet, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A refused attempt to read releases the nodes that have not answered yet."""
+    for node in three_nodes:
+        node.command("HSET", "catalog", "field", "value")
+    async with Redlock(three_nodes.urls) as redlock:
+        for _ in range(10):
+            with pytest.raises(QuorumUnreachable, match="WRONGTYPE"):
+                await redlock.rwlock("catalog").read().acquire()
+            async with redlock.lock("order"):
+                pass
+        await eventually(lambda: not any(node.pending for node in redlock.nodes))
+        assert not any(node.owed for node in redlock.nodes)
+    assert "refuses to release" not in caplog.text
