@@ -5,6 +5,7 @@ A release that a server refuses for now is delivered when the server is free aga
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from typing import TYPE_CHECKING
@@ -16,10 +17,13 @@ from aioredlock_ng import QuorumUnreachable, Redlock
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
+    from aioredlock_ng import Lease
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
+
+    _Managers = tuple[Redlock, Redlock, Callable[[], bytes]]
 
 
 def _ask(url: str, *words: bytes) -> bytes:
@@ -75,3 +79,49 @@ async def test_the_log_does_not_blame_a_node_for_a_key_of_another_kind(
         await eventually(lambda: not any(node.pending for node in redlock.nodes))
         assert not any(node.owed for node in redlock.nodes)
     assert "refuses to release" not in caplog.text
+
+
+@pytest.fixture
+async def managers(start_server: Callable[..., LocalServer]) -> AsyncIterator[_Managers]:
+    """Two managers with a user of their own, and a function that takes the right to PTTL away."""
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all")
+    url = f"redis://locks:word@{server.address}"
+    async with Redlock([url], ttl=30) as one, Redlock([url], ttl=30) as other:
+        yield one, other, lambda: server.command("ACL", "SETUSER", "locks", "-pttl")
+
+
+async def test_a_release_beside_an_acquire_that_fails_reports_no_loss(managers: _Managers) -> None:
+    """The release and the acquire of the next task are one request."""
+    one, other, take_right = managers
+    lease = await one.lock("order").acquire()
+    waiting = [asyncio.create_task(each.lock("order").acquire()) for each in (other, one)]
+    try:
+        await eventually(lambda: one.stats().waiting and other.stats().queued)
+        take_right()
+        assert await lease.release()
+    finally:
+        await _cancelled(waiting)
+
+
+async def test_the_release_of_the_latest_reader_is_executed_if_no_writer_can_be_notified(
+    managers: _Managers,
+) -> None:
+    one, other, take_right = managers
+    early = await one.rwlock("catalog").read().acquire()
+    late = await other.rwlock("catalog").read().acquire()
+    waiting = asyncio.create_task(one.rwlock("catalog").write().acquire())
+    try:
+        await eventually(lambda: one.stats().queued)
+        take_right()
+        assert await late.release()
+        assert not other.nodes[0].owed
+        assert early.valid
+    finally:
+        await _cancelled([waiting])
+
+
+async def _cancelled(tasks: list[asyncio.Task[Lease]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

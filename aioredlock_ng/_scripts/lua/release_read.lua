@@ -17,18 +17,22 @@ if is_valid and nobody_waits then
 else
   -- part: queue
   -- part: entries
-  local known, value = pcall(value_of, key)
-  -- A key of another type has no entry. A refusal would warn, and would be sent again in vain.
-  if not known and not string.find(value.err or value, 'WRONGTYPE', 1, true) then
-    error(value, 0)
-  end
-  if is_valid or value == READERS then
+  if is_valid then
     freed = leave_readers(key, entry)
-  elseif value == entry then
-    -- The node has missed the downgrade, and so still has the label of the writer.
-    redis.pcall('DEL', OWNER .. key)
-    if not offer(key) then redis.call('DEL', key) end
-    freed = 1
+  else
+    local known, value = pcall(value_of, key)
+    -- A key of another type has no entry. A refusal would warn, and would be sent again in vain.
+    if not known and not string.find(value.err or value, 'WRONGTYPE', 1, true) then
+      error(value, 0)
+    end
+    if value == READERS then
+      freed = leave_readers(key, entry)
+    elseif value == entry then
+      -- The node has missed the downgrade, and so still has the label of the writer.
+      redis.pcall('DEL', OWNER .. key)
+      if not offer(key) then redis.call('DEL', key) end
+      freed = 1
+    end
   end
 end
 if KEYS[2] then redis.call('DEL', KEYS[2]) end

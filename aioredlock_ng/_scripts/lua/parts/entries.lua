@@ -36,8 +36,8 @@ end
 -- enough, because a write by a reader of the writer's own process ends the tracking without a
 -- message. Writers whose processes are gone are removed.
 local function notify_expiry(key)
-  local queue, left = QUEUE .. key, redis.call('PTTL', key)
-  while true do
+  local queue, left = QUEUE .. key, ask('PTTL', key)
+  while left do
     local first = taker(queue, 0, 0)
     if not first or notify(first, left + grace_of(first), key) then return end
     if not ask('ZREM', queue, first) then return end
