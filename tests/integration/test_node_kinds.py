@@ -287,6 +287,33 @@ async def test_without_the_right_to_delete_keys_stay_until_their_ttl(
         assert locks_on(server) == set()
 
 
+async def test_rights_for_messages_and_tracking_take_effect_at_the_next_connect(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    server = start_server()
+
+    def rights(*words: str) -> None:
+        server.command("ACL", "SETUSER", "locks", *words)
+
+    def found(redlock: Redlock) -> tuple[bool, bool]:
+        (node,) = redlock.nodes
+        return node.tracking, node.messages
+
+    optional = ("client", "subscribe")
+    rights("on", ">password", "~*", "resetchannels", "&aioredlock_ng:*", "+@all")
+    rights(*(f"-{command}" for command in optional))
+    async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
+        assert found(redlock) == (False, False)
+        rights(*(f"+{command}" for command in optional))
+        server.command("CLIENT", "KILL", "USER", "locks")
+        await eventually(lambda: found(redlock) == (True, True))
+        await serves(redlock, server)
+        rights(*(f"-{command}" for command in optional))
+        server.command("CLIENT", "KILL", "USER", "locks")
+        await eventually(lambda: found(redlock) == (False, False) and redlock.ready)
+        await serves(redlock, server)
+
+
 async def test_a_key_outside_the_users_pattern_is_an_error_at_once(
     start_server: Callable[..., LocalServer],
 ) -> None:
