@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from typing import TYPE_CHECKING, get_args, get_type_hints
 
@@ -280,6 +282,32 @@ def test_managers_in_two_threads_change_the_state_of_a_node_one_after_the_other(
         shown.append(change)
     other.join()
     assert shown == [("n", None, "up"), ("n", "up", "down")]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_that_is_forked_while_a_thread_reports_a_node_is_not_stuck() -> None:
+    states, taken, go = NodeStates(), threading.Event(), threading.Event()
+
+    def report() -> None:
+        with states.taking(NodeUp("n", "")):
+            taken.set()
+            go.wait()
+
+    other = threading.Thread(target=report)
+    other.start()
+    taken.wait()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            signal.alarm(10)
+            with states.taking(NodeDown("n", "")):
+                status = 0
+        finally:
+            os._exit(status)
+    go.set()
+    other.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_loss_of_memory_of_all_nodes_is_counted(registry: CollectorRegistry) -> None:
