@@ -15,7 +15,7 @@ from aioredlock_ng._election.leader_watch import changed
 from aioredlock_ng._election.term import Term
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._notes import add_note
-from aioredlock_ng._outlasting import outlast_cancellation
+from aioredlock_ng._threaded.latch import Latch
 from aioredlock_ng.errors import (
     LockLost,
     LockReleased,
@@ -38,7 +38,8 @@ __all__ = ["Candidacy", "is_of"]
 R = TypeVar("R")
 
 _CLOSED_AFTER: Final = 1.0
-"""Longest time in seconds until a candidate in a pause notices that its manager is closed."""
+"""Longest time in seconds until a candidate in a pause notices that its manager is closed, or until
+a call of `resign` notices that the loop of the candidate is closed."""
 
 
 class Candidacy:
@@ -68,8 +69,9 @@ class Candidacy:
         # The timeout of the present wait. A resignation makes the timeout expire immediately, which
         # ends the wait.
         self._standing: asyncio.Timeout | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
+        # Set at the end of the present stand; each stand has a latch of its own.
+        self._ended: Latch[None] = Latch()
+        self._ended.set_result(None)
         # The loop and the process of the task that stands or leads.
         self._home: asyncio.AbstractEventLoop
         self._process = 0
@@ -77,7 +79,7 @@ class Candidacy:
     @property
     def idle(self) -> bool:
         """True while the candidate neither waits nor leads. True in a forked child at first."""
-        return self._idle.is_set() or self._process != os.getpid()
+        return self._ended.done() or self._process != os.getpid()
 
     def begin(self) -> None:
         """Claim the candidate for the calling task.
@@ -92,9 +94,7 @@ class Candidacy:
                 f"this candidate for {self._lock.resource!r} stands or leads already; make another"
                 " one with `redlock.election(...)`"
             )
-        # An event belongs to the first loop that waits for it, so each stand has an event of its
-        # own.
-        self._home, self._idle = home, asyncio.Event()
+        self._home, self._ended = home, Latch()
         self._process = os.getpid()
         # In a forked child, these attributes may belong to the parent's candidate.
         self.term = self._standing = None
@@ -105,7 +105,7 @@ class Candidacy:
         # A stored exception would keep the frames of its traceback in memory, with all their
         # objects. So the attribute is cleared.
         self.over = None
-        self._idle.set()
+        self._ended.set_result(None)
 
     async def stand(self, *, patient: bool) -> Lease | None:
         """Wait for the lock of the election, and begin a term.
@@ -154,34 +154,37 @@ class Candidacy:
         term = self.term
         if self.idle:
             return False
-        if running_loop() is not self._home:
-            if self._home.is_closed():
-                return False
-            # With `thread=True`, any loop may call this method. Only the task's own loop may cancel
-            # the task.
-            there = asyncio.run_coroutine_threadsafe(self._resign_for_others(), self._home)
-            return await asyncio.shield(asyncio.wrap_future(there))
-        self.resigned = True
         if term is not None and (by_body or term.task is asyncio.current_task()):
+            self.resigned = True
             term.end("resigned")
             return await term.lease.release()
-        if term is not None:
-            term.end("resigned")
-        elif self._standing is not None and not self._standing.expired():
-            self._standing.reschedule(asyncio.get_running_loop().time())
-        await self._idle.wait()
-        return term is not None
+        home, ended, led = self._home, self._ended, list[bool]()
 
-    async def _resign_for_others(self) -> bool:
-        """Resign for a task of another loop, even if this loop ends and cancels its tasks."""
-        term, idle = self.term, self._idle
-        try:
-            return await self.resign()
-        except asyncio.CancelledError:
-            # The other loop would take this cancellation for its own.
-            with suppress(asyncio.CancelledError):
-                await outlast_cancellation(lambda: not idle.is_set(), idle.wait)
-            return term is not None
+        def withdraw() -> None:
+            if not ended.done():
+                led.append(self._withdraw())
+
+        if running_loop() is home:
+            withdraw()
+        else:
+            # With `thread=True`, any loop may call this method. Only the task's own loop may cancel
+            # the task. That loop may be closed, or may be closed before it runs the callback.
+            with suppress(RuntimeError):
+                home.call_soon_threadsafe(withdraw)
+        arrival = ended.arrival()
+        while not arrival.done() and not home.is_closed():
+            await asyncio.wait([arrival], timeout=_CLOSED_AFTER)
+        return any(led)
+
+    def _withdraw(self) -> bool:
+        """Let the task end its term or its wait. Return True if the task leads."""
+        self.resigned = True
+        if self.term is not None:
+            self.term.end("resigned")
+            return True
+        if self._standing is not None and not self._standing.expired():
+            self._standing.reschedule(asyncio.get_running_loop().time())
+        return False
 
     async def _unless_resigned(self, wait: Callable[[], Awaitable[R]]) -> R | None:
         try:

@@ -119,6 +119,57 @@ async def test_a_resignation_from_another_loop_outlasts_the_end_of_the_leaders_l
         assert await outcomes(leader) == [None]
 
 
+async def test_a_resignation_that_meets_the_end_of_the_leaders_loop_is_not_cancelled() -> None:
+    """The loop ends, and cancels its tasks, as soon as it has read the resignation."""
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+        election, blocks, go = redlock.election("scheduler"), threading.Event(), threading.Event()
+
+        async def lead() -> None:
+            async with asyncio.timeout(PATIENCE):
+                leading = asyncio.create_task(election.run(lambda _: asyncio.Event().wait()))
+                while not election.leading:
+                    await asyncio.sleep(0.001)
+            blocks.set()
+            wait(go)
+            assert not leading.done()
+
+        leader = Loop("leading", lead)
+        await asyncio.to_thread(wait, blocks)
+        resigning = asyncio.create_task(election.resign())
+        await asyncio.sleep(0)
+        go.set()
+        assert await asyncio.wait_for(resigning, PATIENCE)
+        assert redlock.leases == ()
+        assert await outcomes(leader) == [None]
+
+
+async def test_a_resignation_ends_if_the_leaders_loop_is_closed_before_it_reads_it() -> None:
+    async with Redlock(MemoryNodes(3), thread=True) as redlock:
+        election, loop = redlock.election("scheduler"), asyncio.new_event_loop()
+        stopped, close = threading.Event(), threading.Event()
+
+        async def main(_: Lease) -> None:
+            loop.stop()
+            await asyncio.Event().wait()
+
+        def lead() -> asyncio.Task[None]:
+            task = loop.create_task(election.run(main))
+            loop.run_forever()
+            stopped.set()
+            wait(close)
+            loop.close()
+            return task
+
+        leading = asyncio.create_task(asyncio.to_thread(lead))
+        await asyncio.to_thread(wait, stopped)
+        resigning = asyncio.create_task(election.resign())
+        await asyncio.sleep(0)
+        close.set()
+        task = await leading
+        assert not await asyncio.wait_for(resigning, PATIENCE)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
 async def test_a_candidate_whose_loop_was_closed_resigns_without_an_error() -> None:
     async with Redlock(MemoryNodes(3), thread=True) as redlock:
         election, loop = redlock.election("scheduler"), asyncio.new_event_loop()
