@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -81,6 +82,7 @@ class Term(Interruption):
         self._began = self._loop.time()
         self._slow = self._done = self._reported = False
         self._timer: asyncio.TimerHandle | None = None
+        self._context = copy_context()
 
     def begin(self) -> None:
         """Watch the lease from now on.
@@ -153,7 +155,9 @@ class Term(Interruption):
 
     def _lost(self) -> None:
         self.end("lost")
-        self._watch_end()
+        # Report an outlived lease in a callback of the timer, in the context of the task. This
+        # method may run in another context.
+        self._set(_LAST_WORDS - self.lease.overdue)
 
     def _watch_end(self) -> None:
         """Report the task as soon as it has worked for too long after the loss of the lease."""
@@ -208,7 +212,7 @@ class Term(Interruption):
     def _set(self, delay: float) -> None:
         self._stop()
         delay = min(max(delay, _SHORTEST_NAP), _LONGEST_NAP)
-        self._timer = self._loop.call_later(delay, self._watch)
+        self._timer = self._loop.call_later(delay, self._watch, context=self._context)
 
 
 def margins_of(

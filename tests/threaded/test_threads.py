@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -559,6 +559,33 @@ async def test_an_event_of_an_election_is_sent_in_the_context_of_its_candidate(
             redlock.engine().context.emit(TermOutlived("scheduler", None, 0.0))
             go.set()
     assert [name for kind, name in seen if kind is TermOutlived] == ["candidate"]
+
+
+async def test_an_outlived_lease_is_reported_in_the_context_of_its_candidate(
+    nodes: MemoryNodes,
+) -> None:
+    request, seen = ContextVar("request", default="none"), list[str]()
+    reported = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def sink(event: Event) -> None:
+        if isinstance(event, TermOutlived):
+            seen.append(request.get())
+            loop.call_soon_threadsafe(reported.set)
+
+    async with Redlock(nodes, thread=True, sinks=[sink]) as redlock:
+
+        async def main(lease: Lease) -> None:
+            # This call reaches the engine in the context of another task.
+            Context().run(lease.lose, "on purpose")
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await reported.wait()
+
+        request.set("candidate")
+        with pytest.raises(LockLost):
+            await redlock.election("scheduler", rejoin=False).run(main)
+    assert seen == ["candidate"]
 
 
 async def test_a_task_that_would_wait_for_itself_is_refused(nodes: MemoryNodes) -> None:
