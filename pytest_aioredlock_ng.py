@@ -27,7 +27,7 @@ _KINDS = ("memory", "local")
 _LOOP_SCOPES = ("function", "class", "module", "package", "session")
 
 _READY_SECONDS = 2.5
-"""Longest wait in seconds for nodes that still connect, a little more than one try to connect."""
+"""Longest wait in seconds for new nodes, a little more than one try to connect."""
 
 _MARKER = (
     "redlock(nodes='memory', count=3, **options): the nodes of the fixtures redlock_nodes and"
@@ -111,7 +111,7 @@ def sync_redlock(
         # The manager uses the clock of the nodes, which their method `advance` changes.
         options = {"clock": redlock_nodes.clock} | options
     with Redlock(nodes, **options) as manager:
-        if _is_connecting(manager):
+        if _may_be_ready_soon(manager):
             with suppress(QuorumUnreachable):
                 manager.wait_ready(_READY_SECONDS)
         yield manager
@@ -193,18 +193,20 @@ async def _opened(
     from aioredlock_ng import QuorumUnreachable
 
     async with nodes.redlock(**_options(request)) as manager:
-        if _is_connecting(manager):
+        if _may_be_ready_soon(manager):
             with suppress(QuorumUnreachable):
                 await manager.wait_ready(_READY_SECONDS)
         yield manager
 
 
-def _is_connecting(manager: Redlock | aioredlock_ng.sync.Redlock) -> bool:
-    """Return True if a node still connects, for example on a busy machine.
+def _may_be_ready_soon(manager: Redlock | aioredlock_ng.sync.Redlock) -> bool:
+    """Return True if nodes still connect or are in quarantine, for example on a busy machine.
 
-    The servers are new, so none of them grants a lock before all of them are connected.
+    The servers are new, so none of them grants a lock before all of them are connected, and before
+    the manager has then asked all of them. If a test has stopped a server, the wait is useless.
     """
-    return any(node.state == "connecting" for node in manager.nodes)
+    states = {node.state for node in manager.nodes}
+    return not manager.ready and not states & {"down", "refused"}
 
 
 def _name(loop_scope: str) -> str:
