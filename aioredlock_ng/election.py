@@ -117,8 +117,9 @@ class Election:
         Raises:
             LockLost: The lease is lost, and the body has not ended. Restart the process.
         """
-        term = self._candidacy.term
-        if term is not None and term.lease.lost:
+        candidacy = self._candidacy
+        # In a forked child, the term may be that of the parent.
+        if (term := candidacy.term) is not None and not candidacy.idle and term.lease.lost:
             raise term.lease.lost_error()
 
     async def run(self, main: Callable[[Lease], Awaitable[R]]) -> R | None:

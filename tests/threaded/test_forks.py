@@ -307,6 +307,7 @@ def test_a_candidate_of_a_forked_child_does_not_lead_and_may_stand_anew(
             async def child() -> None:
                 async with asyncio.timeout(PATIENCE):
                     assert not election.leading
+                    election.check()
                     assert not await election.resign()
                     async with election as lease:
                         assert election.leading
@@ -316,8 +317,9 @@ def test_a_candidate_of_a_forked_child_does_not_lead_and_may_stand_anew(
             async with election as lease:
                 # No event loop runs in the other thread, so its child can run one.
                 pid = await asyncio.to_thread(forked, lambda: asyncio.run(child()))
-                while (await redlock.inspect("scheduler")).waiting != 1:
-                    await asyncio.sleep(0.01)
+                async with asyncio.timeout(PATIENCE):
+                    while (await redlock.inspect("scheduler")).waiting != 1:
+                        await asyncio.sleep(0.01)
                 await lease.verify()
                 assert election.leading
             return (await asyncio.to_thread(os.waitpid, pid, 0))[1]
