@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from typing import Annotated, Final
@@ -11,11 +10,11 @@ import typer
 
 from aioredlock_ng._core.owners import printable_label
 
+from . import signals
 from .child import Child
 from .exits import LOST, USAGE, reported, say
 from .keeper import Job, Keeper
 from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager, name_of
-from .signals import ended_by
 
 __all__ = ["elect"]
 
@@ -112,9 +111,9 @@ def elect(
                 redlock, lock, child, Job(LOST, LOST, patience, margin=margin, command="elect")
             )
             try:
-                status = asyncio.run(keeper.run())
+                status = signals.run(keeper.run())
             finally:
                 child.close()
             if not keeper.lost or keeper.stopped or not rejoin:
                 break
-    raise ended_by(keeper.ended_by) if keeper.ended_by else typer.Exit(status)
+    raise signals.ended_by(keeper.ended_by) if keeper.ended_by else typer.Exit(status)

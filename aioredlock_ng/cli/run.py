@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 from aioredlock_ng._core.owners import MAX_LABEL
 from aioredlock_ng.environment import PREFIX
 
+from . import signals
 from .child import Child
 from .exits import HELD, LOST, USAGE, reported, say
 from .keeper import Job, Keeper
@@ -23,7 +23,6 @@ from .settings import (
     name_of,
     slots_option,
 )
-from .signals import ended_by
 
 if TYPE_CHECKING:
     from aioredlock_ng import Lock
@@ -179,10 +178,10 @@ def run(
         child = Child(command)
         keeper = Keeper(redlock, lock, child, Job(conflict_code, lost_code, grace))
         try:
-            status = asyncio.run(keeper.run())
+            status = signals.run(keeper.run())
         finally:
             child.close()
-    raise ended_by(keeper.ended_by) if keeper.ended_by else typer.Exit(status)
+    raise signals.ended_by(keeper.ended_by) if keeper.ended_by else typer.Exit(status)
 
 
 def _not_shared(names: list[str], slots: int | None, min_hold: float | None) -> str:

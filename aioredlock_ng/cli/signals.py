@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
-__all__ = ["STOPPING", "TO_THE_CHILD", "TO_THE_GROUP", "ended_by", "interruptible"]
+__all__ = ["STOPPING", "TO_THE_CHILD", "TO_THE_GROUP", "ended_by", "interruptible", "run"]
 
 STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that end the wait for the lock.
@@ -26,6 +26,8 @@ TO_THE_CHILD: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 A process without handlers for these signals would be killed, so the rest of the group does not
 receive them.
 """
+
+T = TypeVar("T")
 
 
 class _Interrupted(SystemExit):
@@ -57,5 +59,20 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
         raise
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def run(work: Coroutine[object, object, T]) -> T:
+    """Run a coroutine that handles SIGINT by its event loop, and restore the former action.
+
+    At its end, an event loop sets Python's own handler. With that handler, Control-C between two
+    terms would not end the program by SIGINT; see `interruptible`.
+    """
+    import asyncio
+
+    former = signal.getsignal(signal.SIGINT)
+    try:
+        return asyncio.run(work)
     finally:
         signal.signal(signal.SIGINT, former)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -54,6 +56,37 @@ async def test_elect_stands_again_after_a_lost_term(cli: Cli, three_nodes: NodeS
         assert line(process) == "ready"
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
+# Control-C before the child of the second term exists.
+INTERRUPTED = """
+import os, signal, sys
+from aioredlock_ng import cli
+from aioredlock_ng.cli import electing
+
+class Child(electing.Child):
+    terms = 0
+
+    def __init__(self, *arguments):
+        Child.terms += 1
+        if Child.terms == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        super().__init__(*arguments)
+
+electing.Child = Child
+cli.main(sys.argv[1:])
+"""
+
+
+async def test_elect_ends_by_the_signal_at_control_c_between_two_terms(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
+    words = [sys.executable, "-c", INTERRUPTED, "elect", "x", "--", *python(READY)]
+    with subprocess.Popen(words, env=cli.env, stdout=subprocess.PIPE, text=True) as process:
+        assert line(process) == "ready"
+        async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+            await redlock.force_release("x")
+        assert process.wait(PATIENCE) == -signal.SIGINT
 
 
 async def test_elect_stands_again_although_its_command_was_told_to_reload(
