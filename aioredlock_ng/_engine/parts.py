@@ -13,7 +13,6 @@ from aioredlock_ng._core.votes import acquire_vote
 from aioredlock_ng._engine.attempt.releases import Releases
 from aioredlock_ng._engine.attempt.round import TIMEOUT_WIDTH
 from aioredlock_ng._engine.context import Context, Expiring
-from aioredlock_ng._engine.forks import lets_go_in_children
 from aioredlock_ng._engine.keeping.extender import Extender
 from aioredlock_ng._engine.keeping.owner_labels import Labels
 from aioredlock_ng._engine.reports import Reports
@@ -22,6 +21,7 @@ from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
 from aioredlock_ng._engine.trust.guard_task import Guard
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.wheel import Wheel
+from aioredlock_ng._forks import call_in_children
 from aioredlock_ng._nodes.question import answer_of
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Parts:
             self.extender.watcher,
             self._duplicates,
         )
-        lets_go_in_children(self)
+        call_in_children(self, Parts.disown)
 
     def disown(self) -> None:
         """End all parts in a forked child, and send nothing.

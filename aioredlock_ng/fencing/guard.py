@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from typing import Final
-from weakref import WeakSet
 
 from aioredlock_ng._core.keys import name_bytes
+from aioredlock_ng._forks import call_in_children
 from aioredlock_ng.options import whole_number
 
 from .fence import StaleFence, usable_fence
@@ -58,7 +57,7 @@ class FenceGuard:
         self._floors = [usable_fence(floor, "floor")] * _FLOORS
         self._seen: OrderedDict[bytes, int] = OrderedDict()
         self._mutex = threading.Lock()
-        _guards.add(self)
+        call_in_children(self, FenceGuard._renew_mutex)
 
     def __len__(self) -> int:
         """Return the number of remembered resources."""
@@ -90,16 +89,7 @@ class FenceGuard:
                 place = hash(forgotten) % _FLOORS
                 self._floors[place] = max(self._floors[place], floor)
 
-
-_guards: Final[WeakSet[FenceGuard]] = WeakSet()
-
-
-def _after_fork() -> None:
-    for guard in list(_guards):
+    def _renew_mutex(self) -> None:
         # A thread of the parent may have held the old mutex at the fork. In the child, nobody
         # releases that mutex.
-        guard._mutex = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+        self._mutex = threading.Lock()

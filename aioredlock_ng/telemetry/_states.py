@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
-from weakref import WeakSet
 
+from aioredlock_ng._forks import call_in_children
 from aioredlock_ng.events import (
     NodeAnswers,
     NodeDown,
@@ -64,7 +63,7 @@ class NodeStates:
         self._quarantined: set[str] = set()
         # A signal handler may report an event while its own thread reports another one.
         self._mutex = threading.RLock()
-        _all.add(self)
+        call_in_children(self, NodeStates._renew_mutex)
 
     @contextmanager
     def taking(self, event: NodeEvent) -> Iterator[Change]:
@@ -92,22 +91,13 @@ class NodeStates:
                 self._quarantined.discard(node)
         return Change(node, before, self._of(node) or "up")
 
+    def _renew_mutex(self) -> None:
+        # A thread of the parent may have held the old mutex at the fork. In the child, nobody
+        # releases that mutex.
+        self._mutex = threading.RLock()
+
     def _of(self, node: str) -> State | None:
         reached = self._reached.get(node)
         if node in self._quarantined and reached in (None, "up"):
             return "quarantined"
         return reached
-
-
-_all: Final[WeakSet[NodeStates]] = WeakSet()
-
-
-def _after_fork() -> None:
-    for states in list(_all):
-        # A thread of the parent may have held the old mutex at the fork. In the child, nobody
-        # releases that mutex.
-        states._mutex = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

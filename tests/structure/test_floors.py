@@ -10,7 +10,7 @@ from tests.structure.package import PACKAGE, Import, Module, modules
 # floor they may not: each part there can be deleted.
 FLOORS = (
     {"errors", "events", "options", "records", "_core", "_vocabulary"},
-    {"_clock", "_notes", "_outlasting"},
+    {"_clock", "_forks", "_notes", "_outlasting"},
     {"_scripts"},
     {"_nodes"},
     {"_engine"},
