@@ -14,7 +14,14 @@ from aioredlock_ng.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LONGEST_MAX_TTL", "Options", "check_shared", "positive_seconds", "whole_number"]
+__all__ = [
+    "LONGEST_MAX_TTL",
+    "LONGEST_WITHOUT_GUARD",
+    "Options",
+    "check_shared",
+    "positive_seconds",
+    "whole_number",
+]
 
 LONGEST_MAX_TTL = 86_400.0
 """Longest `max_ttl` in seconds with the recovery guard.
@@ -23,7 +30,7 @@ A larger value is almost certainly in milliseconds. A node that lost its memory 
 nothing for more than a day.
 """
 
-_LONGEST_TTL = 31_536_000.0
+LONGEST_WITHOUT_GUARD = 31_536_000.0
 """Longest `max_ttl` in seconds without the recovery guard: a year.
 
 A message of a node to a waiter has room for three years, and servers refuse a very late expiry.
@@ -142,10 +149,10 @@ class Options:
                 " node that lost its memory would grant nothing for that time; give seconds"
                 f" (if milliseconds were meant: max_ttl={self.max_ttl / 1000:g})"
             )
-        if self.max_ttl > _LONGEST_TTL:
+        if self.max_ttl > LONGEST_WITHOUT_GUARD:
             raise ConfigurationError(
-                f"max_ttl={self.max_ttl:g} is more than {_LONGEST_TTL:,.0f} seconds, a year; give"
-                f" seconds (if milliseconds were meant: max_ttl={self.max_ttl / 1000:g})"
+                f"max_ttl={self.max_ttl:g} is more than {LONGEST_WITHOUT_GUARD:,.0f} seconds, a"
+                f" year; give seconds (if milliseconds were meant: max_ttl={self.max_ttl / 1000:g})"
             )
         positive_seconds("drift_factor", self.drift_factor, zero=True, unit="")
         if self.drift_factor > 0.5:

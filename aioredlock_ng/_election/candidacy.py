@@ -154,6 +154,7 @@ class Candidacy:
         term = self.term
         if self.idle:
             return False
+        here = running_loop()
         if term is not None and (by_body or term.task is asyncio.current_task()):
             self.resigned = True
             term.end("resigned")
@@ -164,7 +165,7 @@ class Candidacy:
             if not ended.done():
                 led.append(self._withdraw())
 
-        if running_loop() is home:
+        if here is home:
             withdraw()
         else:
             # With `thread=True`, any loop may call this method. Only the task's own loop may cancel

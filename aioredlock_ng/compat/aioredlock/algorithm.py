@@ -16,18 +16,12 @@ from aioredlock_ng.compat.aioredlock._own_locks import OwnLocks
 from aioredlock_ng.compat.aioredlock._words import in_words_of_aioredlock, naming
 from aioredlock_ng.compat.aioredlock.errors import LockAcquiringError, LockRuntimeError
 from aioredlock_ng.compat.aioredlock.lock import Lock
-from aioredlock_ng.options import positive_seconds
+from aioredlock_ng.options import LONGEST_WITHOUT_GUARD, positive_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["Aioredlock"]
-
-_ANY_TTL = 1e9
-"""Default of `max_ttl` in seconds while the recovery guard is off.
-
-The value is large, because aioredlock does not limit timeouts.
-"""
 
 
 class Aioredlock:
@@ -75,7 +69,9 @@ class Aioredlock:
         self.retry_delay_max = seconds_of("retry_delay_max", retry_delay_max)
         self.internal_lock_timeout = seconds_of("internal_lock_timeout", internal_lock_timeout)
         settings: dict[str, Any] = {"fencing": False, "recovery_guard": None} | options
-        settings.setdefault("max_ttl", _ANY_TTL if settings["recovery_guard"] is None else 60.0)
+        settings.setdefault(
+            "max_ttl", LONGEST_WITHOUT_GUARD if settings["recovery_guard"] is None else 60.0
+        )
         nodes = nodes_of(redis_connections)
         with naming(nodes="redis_connections", ttl="internal_lock_timeout"):
             redlock = Redlock(nodes, ttl=self.internal_lock_timeout, **settings)
