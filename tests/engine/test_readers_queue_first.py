@@ -72,6 +72,32 @@ async def test_only_a_quorum_of_reports_stops_the_sharing(rig: Rig) -> None:
     assert rig.clean
 
 
+async def test_a_writer_that_comes_between_an_offer_to_readers_and_their_grant_stops_the_sharing(
+    rig: Rig,
+) -> None:
+    first, far, other = await rig.process(), await rig.process(away=20.0), await rig.process()
+    written = await rwlock(first).write().acquire()
+    waited = [reading(far), reading(far)]
+    await asyncio.sleep(0.3)
+    await written.release()
+    # The offers take 20 ms to the readers. The writer is in the queues before their attempt.
+    await asyncio.sleep(5 * WAY)
+    writer = writing(other)
+    leases = await asyncio.gather(*waited)
+    assert leases[0].token == leases[1].token
+    late = reading(far)
+    await asyncio.sleep(0.2)
+    assert not late.done()
+    assert not writer.done()
+    for lease in leases:
+        await lease.release()
+    written = await writer
+    assert not late.done()
+    await written.release()
+    await (await late).release()
+    assert rig.clean
+
+
 async def test_a_call_that_does_not_wait_makes_an_attempt_in_any_case(rig: Rig) -> None:
     reader, early, writer = await read_while_a_writer_waits(rig)
     asked = reader.questions()

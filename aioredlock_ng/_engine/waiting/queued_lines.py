@@ -65,7 +65,7 @@ class StandingLines(LineIndex):
             if line.reports is None:
                 line.reports = {}
             line.reports[index] = self._context.clock()
-            if self._writer_reported(line):
+            if self._writer_reported(line, self._recently()):
                 line.shared_until = 0.0
             return []
         if message is None or not message.member.startswith(self._manager + b":"):
@@ -80,11 +80,14 @@ class StandingLines(LineIndex):
             self._context.fleet.nodes[index].ask(errand, index)
         return []
 
-    def _writer_reported(self, line: Line[LeaseRecord]) -> bool:
-        """Return True if a quorum has reported a waiting writer within the last node timeout."""
+    def _recently(self) -> float:
+        """Return the instant since which reports of a waiting writer are recent."""
+        return self._context.clock() - self._context.patience
+
+    def _writer_reported(self, line: Line[LeaseRecord], since: float) -> bool:
+        """Return True if a quorum has reported a waiting writer since this instant."""
         if line.reports is None:
             return False
-        since = self._context.clock() - self._context.patience
         return sum(at >= since for at in line.reports.values()) >= self._context.quorum
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:

@@ -58,7 +58,9 @@ class ReaderLines(SlotLines):
 
         An attempt of a further reader would most probably be refused.
         """
-        return bool(line.holders) and not line.shared_until and self._writer_reported(line)
+        if not line.holders or line.shared_until:
+            return False
+        return self._writer_reported(line, self._recently())
 
     def _share_now(self, line: Line[LeaseRecord], contender: Contender[LeaseRecord]) -> bool:
         """Share a grant, if possible, with a reader that has just called.
