@@ -70,9 +70,12 @@ class OurClient:
             options["recovery_guard"] = None
         self._redlock = await Redlock(task["urls"], thread=task["thread"], **options).open()
         break_it(task["broken"], self._redlock)
+        # With a socket_timeout, redis-py calls `asyncio.wait_for` for each command. On Python 3.11
+        # this call swallows a cancellation if the command was sent in the same tick. A body would
+        # then work on after the loss of its lease.
         self._store = Redis(
             connection_pool=BlockingConnectionPool.from_url(
-                task["store"], max_connections=40, timeout=None
+                task["store"], max_connections=40, timeout=None, socket_timeout=None
             )
         )
         self._fence = RedisFence(self._store)
