@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from aioredlock_ng import Lease
+    from aioredlock_ng import Election, Lease
 
 PATIENCE = 20.0
 
@@ -46,6 +46,19 @@ def wait(event: threading.Event) -> None:
     assert event.wait(PATIENCE)
 
 
+async def leader_of(election: Election) -> Loop:
+    """Return another loop, on which a candidate leads until its term ends."""
+    began = threading.Event()
+
+    async def main(_: Lease) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    leading = Loop("leading", lambda: election.run(main))
+    await asyncio.to_thread(wait, began)
+    return leading
+
+
 async def outcomes(*loops: Loop) -> list[object]:
     for loop in loops:
         await asyncio.to_thread(loop.join, PATIENCE)
@@ -54,14 +67,8 @@ async def outcomes(*loops: Loop) -> list[object]:
 
 async def test_a_leader_resigns_by_a_call_from_another_loop() -> None:
     async with Redlock(MemoryNodes(3), thread=True) as redlock:
-        election, began = redlock.election("scheduler"), threading.Event()
-
-        async def main(_: Lease) -> None:
-            began.set()
-            await asyncio.Event().wait()
-
-        leading = Loop("leading", lambda: election.run(main))
-        await asyncio.to_thread(wait, began)
+        election = redlock.election("scheduler")
+        leading = await leader_of(election)
         # A wake-up by the other loop's thread may go unnoticed until the timer of the timeout.
         async with asyncio.timeout(PATIENCE) as patience:
             assert await election.resign()
@@ -72,14 +79,8 @@ async def test_a_leader_resigns_by_a_call_from_another_loop() -> None:
 
 async def test_a_cancelled_resignation_from_another_loop_goes_on() -> None:
     async with Redlock(MemoryNodes(3), thread=True) as redlock:
-        election, began = redlock.election("scheduler"), threading.Event()
-
-        async def main(_: Lease) -> None:
-            began.set()
-            await asyncio.Event().wait()
-
-        leading = Loop("leading", lambda: election.run(main))
-        await asyncio.to_thread(wait, began)
+        election = redlock.election("scheduler")
+        leading = await leader_of(election)
         resigning = asyncio.create_task(election.resign())
         await asyncio.sleep(0)
         resigning.cancel()

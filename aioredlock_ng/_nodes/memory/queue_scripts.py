@@ -62,7 +62,7 @@ class StandingServer(Keyspace):
             self._track(key, by)
         is_new = queues.enter(own, key, claim, int(life) / 1000)
         if is_new and values[place] == READERS:
-            queues.announce_writer(own, key)
+            queues.announce_writer(own, key, self.entries(key))
         if not is_new and len(keys) == 1 and queues.rank(key, member) == 0:
             queues.take_back(own, key, claim)
         for before, value in zip(keys[:place], values, strict=False):

@@ -143,9 +143,9 @@ class Queues(QueueStore):
             self.remove(key, first)
         return False
 
-    def announce_writer(self, keys: Keys, key: bytes) -> None:
-        """Notify the processes of a key's readers that a writer waits."""
-        found = map(_READING.fullmatch, keys.entries(key))
+    def announce_writer(self, keys: Keys, key: bytes, entries: Iterable[bytes]) -> None:
+        """Notify the processes with these entries of readers that a writer waits."""
+        found = map(_READING.fullmatch, entries)
         for manager in dict.fromkeys(entry[1] for entry in found if entry is not None):
             keys.publish(OWN_KEYS + manager, b"-1 %b %b" % (manager, key))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.fencing import LATEST_US, mark_of
-from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.marker import Trust
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.queue_formats import is_offer
@@ -50,9 +49,8 @@ class ReadingServer(TrustingServer):
             queues.remove(READER_QUEUE_KEYS + key, member)
             if value is None:
                 queues.offer_readers(own, key)
-            manager = entry.partition(b":")[2]
-            if manager and queues.writer_waits(own, key):
-                own.publish(OWN_KEYS + manager, b"-1 %b %b" % (manager, key))
+            if queues.writer_waits(own, key):
+                queues.announce_writer(own, key, [entry])
         if not slot:
             return 1
         counter = max(self.counters.get(slot, 0), self.counters.get(FLOOR, 0))

@@ -39,9 +39,9 @@ if not is_free or claim ~= '' or not nobody_waits then
     settle(key)
     -- The key was free, so all waiting readers enter together.
     if not value then offer_readers(key) end
-    -- A writer that came after the offer has notified only the processes that had entries.
-    local manager = string.match(entry, ':(%x+)$')
-    if manager and writer_waits(key) then publish(manager, '-1 ' .. manager .. ' ' .. key) end
+    -- When a writer enters the queue, the node notifies only the processes that have entries. If a
+    -- writer came after the offer to this process, the node has not notified this process yet.
+    if writer_waits(key) then announce_writer(key, {entry}) end
   end
 end
 

@@ -52,7 +52,7 @@ if not is_taken then
   is_new, rank = enter(queue, ticket, member, life)
   if #KEYS > 1 or is_new and value == READERS then
     -- part: entries
-    if is_new and value == READERS then announce_writer(key) end
+    if is_new and value == READERS then announce_writer(key, ask('ZRANGE', key, 0, -1) or {}) end
     for i = 1, place - 1 do
       local kept = offer_to(claim)
       -- An unneeded SET would end the tracking of the key, so an offer that lives long enough is

@@ -18,10 +18,10 @@ local function writer_waits(key)
   end
 end
 
--- Notifies the processes of a key's readers that a writer has begun to wait for the key.
-local function announce_writer(key)
+-- Notifies the processes with these entries of readers that a writer waits for the key.
+local function announce_writer(key, entries)
   local notified = {}
-  for _, entry in ipairs(ask('ZRANGE', key, 0, -1) or {}) do
+  for _, entry in ipairs(entries) do
     local manager = string.match(entry, '^%x+:(%x+)$')
     if manager and not notified[manager] then
       notified[manager] = true
