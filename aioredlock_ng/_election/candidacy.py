@@ -167,11 +167,12 @@ class Candidacy:
 
         if here is home:
             withdraw()
-        else:
-            # With `thread=True`, any loop may call this method. Only the task's own loop may cancel
-            # the task. That loop may be closed, or may be closed before it runs the callback.
-            with suppress(RuntimeError):
-                home.call_soon_threadsafe(withdraw)
+            await ended.arrival()
+            return any(led)
+        # With `thread=True`, any loop may call this method. Only the task's own loop may cancel the
+        # task. That loop may be closed, or may be closed before it runs the callback.
+        with suppress(RuntimeError):
+            home.call_soon_threadsafe(withdraw)
         arrival = ended.arrival()
         while not arrival.done() and not home.is_closed():
             await asyncio.wait([arrival], timeout=_CLOSED_AFTER)

@@ -10,7 +10,9 @@
 --          attempt.
 -- The reason for MGET instead of GET is given in extend.lua.
 local n = tonumber(ARGV[2] or #KEYS)
-if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
+-- Most locks have one key. For such a lock, a release must not spend time on creating functions.
+if n == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
+  if KEYS[2] then redis.call('DEL', KEYS[2]) end
   -- part: waiters
   if nobody_waits then return redis.call('DEL', KEYS[1]) end
   if locks_only then
