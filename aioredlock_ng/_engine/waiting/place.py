@@ -31,10 +31,10 @@ __all__ = ["POLL_EVERY", "Place"]
 
 REFRESH_EVERY = QUEUE_LIFE / 2
 """Longest time in seconds between two refreshes by the head of a queue. The actual time is random,
-and at least half as long. A refresh costs one command per node, and helps if messages were lost. A
-refresh skips a node that tracks the key and has answered within half of this time. A waiter behind
-the head adds `QUEUE_LIFE` to this time for each waiter ahead, but counts 15 waiters at most. It
-needs a refresh only if a waiter ahead has died, or if the nodes have lost its entry. Behind the
+and at least three quarters as long. A refresh costs one command per node, and helps if messages
+were lost. It skips a node that tracks the key and has answered within half of this time. A waiter
+behind the head adds `QUEUE_LIFE` to this time for each waiter ahead, but counts 15 waiters at most.
+It needs a refresh only if a waiter ahead has died, or if the nodes have lost its entry. Behind the
 second waiter, the time is halved, and each refresh goes to one node, to every node in turn."""
 
 POLL_EVERY = 0.1
@@ -283,7 +283,7 @@ class Place(Entry):
         if answered:
             every = REFRESH_EVERY + QUEUE_LIFE * ahead if notified else POLL_EVERY
             every /= 1 + self._outlook.is_far
-            self._refresh_at = context.clock() + every * (1.0 + context.draw()) / 2
+            self._refresh_at = context.clock() + every * (3.0 + context.draw()) / 4
         else:
             self._refresh_at = context.clock() + context.options.node_timeout
 
