@@ -310,6 +310,14 @@ class NodeContract(GuardedContract, QueueContract):
         (label,) = await looks(node, MUTEX.inspecting((b"o:a",)))
         assert label == FREE
 
+    async def test_a_release_of_one_key_deletes_the_key_and_its_label(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await ask(node, MUTEX.watching((b"a",), (b"one",), ((b"o:a",), (TTL, b"label"))))
+        until = asyncio.get_running_loop().time() + 60
+        assert await ask(node, MUTEX.releasing((b"a",), b"one", until, (b"o:a",))) == Released(1)
+        assert await looks(node, MUTEX.inspecting((b"a", b"o:a"))) == (FREE, FREE)
+
     async def test_a_release_deletes_the_labels_of_its_token_though_the_keys_are_gone(
         self, place: Place
     ) -> None:
