@@ -11,7 +11,7 @@ from aioredlock_ng._threaded.greenlets import refuse_greenlets
 from aioredlock_ng._threaded.process import PerProcess
 from aioredlock_ng.doctor import PROBE, WATCH
 from aioredlock_ng.environment import naming_variables, settings_from
-from aioredlock_ng.errors import RedlockError
+from aioredlock_ng.errors import ConfigurationError, RedlockError
 from aioredlock_ng.sync._lease import Inside, Lease
 from aioredlock_ng.sync._lock import right_use
 from aioredlock_ng.sync._lock_methods import Kinds
@@ -56,6 +56,11 @@ class Redlock(Kinds):
         **options: Unpack[RedlockOptions],
     ) -> None:
         refuse_greenlets()
+        if own := sorted(options.keys() & {"thread", "stall_limit"}):
+            raise ConfigurationError(
+                f"a Redlock of aioredlock_ng.sync has no {' and no '.join(own)}: its engine always"
+                " has a thread of its own; leave the option out"
+            )
         if hasattr(nodes, "__iter__") and not isinstance(nodes, (str, bytes, dict)):
             # Each process that opens the manager reads the nodes again. An iterator would be empty
             # by then.

@@ -340,6 +340,12 @@ def test_bad_arguments_are_refused_before_anything_opens(
     assert not redlock.ready
 
 
+@pytest.mark.parametrize("option", [{"thread": True}, {"thread": False}, {"stall_limit": 3.0}])
+def test_the_options_of_an_engine_with_a_thread_are_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=f"no {next(iter(option))}: its engine always"):
+        Redlock(["redis://127.0.0.1:1"], **option)
+
+
 def test_guard_holds_a_lock_for_each_call(redlock: Redlock) -> None:
     @redlock.guard("report:{number}", blocking_timeout=0)
     def report(number: int) -> bool:
