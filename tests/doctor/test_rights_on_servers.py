@@ -330,6 +330,17 @@ async def test_the_rights_in_the_docs_satisfy_the_doctor(
     assert diagnosis.nodes[0].trust == "none"
 
 
+def test_the_page_names_the_rights_that_the_doctor_does_not_try() -> None:
+    page = ACL_DOC.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^ ].*?) \| ", page, re.MULTILINE)
+    listed = {right for row in rows for right in re.findall(r"`([a-z|]+)`", row.replace("\\", ""))}
+    # `test_no_right_to_the_database_is_named` tries `select`.
+    assert listed > {*RIGHTS, "select"}
+    untried = re.search(r"The doctor does not try ([^.]+)\.", " ".join(page.split()))
+    assert untried
+    assert set(re.findall(r"`([a-z|]+)`", untried[1])) == listed - {*RIGHTS, "select"}
+
+
 def test_every_command_in_a_script_can_be_tried_by_itself() -> None:
     # The scripts can do without TYPE: it only names what is not a lock.
     of_waiters = COMMANDS_OF_QUEUES.keys() | {"PUBLISH"}

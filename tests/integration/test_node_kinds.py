@@ -196,6 +196,33 @@ async def test_locks_work_without_the_optional_rights_and_the_log_names_their_ef
     assert "no messages from other processes" in caplog.text
 
 
+async def test_the_log_reports_only_those_missing_rights_that_the_docs_name(
+    start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    page = " ".join(ACL_DOC.read_text(encoding="utf-8").split())
+    silent = re.search(r"The log has no line about missing rights to the queue, ([^.]*)\.", page)
+    assert silent
+    rights = re.findall(r"`([a-z|]+)`", silent[1])
+    server = start_server()
+    reported = ["+info", "+client|tracking", "+client|caching", "+subscribe"]
+    user = ["ACL", "SETUSER", "locks", "on", ">password", *KEYS, "resetchannels", f"&{OWN}*"]
+    server.command(*user, *NEEDED, *reported)
+    url = f"redis://locks:password@{server.address}"
+    async with Redlock([url], node_timeout=1.0) as redlock, Redlock([url]) as other:
+        async with redlock.lock("lock:order", ttl=30):
+            waiting = asyncio.create_task(other.lock("lock:order").acquire())
+            await eventually(lambda: other.stats().refused > 0)
+        assert await (await asyncio.wait_for(waiting, 5)).release()
+    assert not [record for record in caplog.records if "refuse" in record.getMessage()]
+    refusals = {
+        refused.step.partition(" ")[0]
+        for node in (await Redlock([url]).diagnose(watch=0.1, probe="lock:doctor")).nodes
+        for refused in node.refusals
+    }
+    assert {"queue", "PUBLISH", "SCRIPT"} <= refusals
+    assert set(rights) == {"publish", "script|load", "client|setinfo"}
+
+
 NEEDED_AT_ONCE = ("+evalsha", "+eval", "+set", "+get", "+pttl", "+time", "+zadd")
 
 
