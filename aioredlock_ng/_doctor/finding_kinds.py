@@ -98,7 +98,8 @@ _ALL = (
         "no-queue",
         WARNING,
         "Waiting processes have no order on this node. They ask at intervals instead of being"
-        " notified.",
+        " notified. Without ZREVRANGE the node grants no read leases of read-write locks, and"
+        " without ZREM it does not release them.",
         "Allow the commands of queues: ZADD, PEXPIRE, ZRANGE, ZREVRANGE, ZRANK, ZREM,"
         " EXISTS and DEL.",
     ),

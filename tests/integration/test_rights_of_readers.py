@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +15,6 @@ from tests.support import server_versions, tiers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
     from aioredlock_ng.testing import LocalServer
 
@@ -67,6 +68,35 @@ async def test_writers_and_locks_wait_for_readers_and_hand_over_to_them(
     await (await asyncio.wait_for(reading, 10)).release()
     async with older.lock("catalog"):
         pass
+
+
+ACL_DOC = Path(__file__).parents[2] / "docs" / "acl.md"
+
+
+@pytest.mark.parametrize("missing", ["zremrangebyscore", "pexpireat", "zrevrange", "zrem"])
+async def test_the_docs_say_whether_a_missing_right_prevents_the_acquire_or_the_release(
+    missing: str, start_server: StartServer
+) -> None:
+    page = " ".join(ACL_DOC.read_text(encoding="utf-8").split())
+    refused = re.search(r"A user without ([^.]*) cannot acquire read leases\.", page)
+    kept = re.search(
+        r"A user without ([^.]*) acquires read leases, but cannot release them\.", page
+    )
+    assert refused
+    assert kept
+    server = start_server()
+    server.command("ACL", "SETUSER", "reader", "on", ">word", "~*", "&*", "+@all", f"-{missing}")
+    url = f"redis://reader:word@{server.address}"
+    async with Redlock([url], ttl=30) as redlock:
+        reading = redlock.rwlock("catalog").read()
+        if missing == "zrem":
+            assert await (await reading.acquire()).release()
+            assert server.command("EXISTS", "catalog") == b"1"
+        else:
+            with pytest.raises(QuorumUnreachable):
+                await asyncio.wait_for(reading.acquire(), 10)
+    assert (f"`{missing}`" in refused[1]) == (missing != "zrem")
+    assert (f"`{missing}`" in kept[1]) == (missing == "zrem")
 
 
 @pytest.mark.slow
