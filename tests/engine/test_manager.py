@@ -6,6 +6,7 @@ import asyncio
 import math
 import re
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.virtual_time
 
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+
 
 async def test_stats_count_attempts_grants_refusals_and_releases(rig: Rig) -> None:
     process = await rig.process()
@@ -47,6 +50,27 @@ async def test_stats_count_attempts_grants_refusals_and_releases(rig: Rig) -> No
         1,
         0,
     )
+
+
+async def test_stats_count_an_unreachable_quorum_only_for_callers_that_go_on_waiting(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    rig.stop(0, 1)
+    with pytest.raises(QuorumUnreachable):
+        await process.lock("a").try_acquire()
+    with pytest.raises(QuorumUnreachable):
+        await process.lock("a", fail_fast=True).acquire()
+    stats = process.redlock.stats()
+    assert (stats.attempts, stats.refused, stats.unreachable) == (2, 2, 0)
+    with pytest.raises(QuorumUnreachable):
+        await process.lock("a", blocking_timeout=1).acquire()
+    stats = process.redlock.stats()
+    assert stats.refused - 2 == stats.unreachable > 0
+    page = " ".join(OPERATIONS.read_text(encoding="utf-8").split())
+    counted = page.partition("* **`unreachable`** counts ")[2].partition(" * **")[0]
+    assert "the caller went on waiting" in counted
+    assert "`try_acquire`, and `fail_fast=True`" in counted
 
 
 async def test_leases_lists_the_leases_that_are_held_now(rig: Rig) -> None:
