@@ -109,7 +109,8 @@ MAY_FORGET: Final = (
         "unmarked",
         INFO,
         "The node looks new, so the recovery guard does not trust it yet. It votes as soon as all"
-        " nodes answer, or after max_ttl.",
+        " nodes answer, or after max_ttl. With recovery_guard='strict' it votes after max_ttl"
+        " only.",
         "Do nothing if the set is new. Otherwise do as for the finding 'quarantined'.",
     ),
     Kind(

@@ -495,6 +495,18 @@ async def test_a_node_that_forgot_everything_is_quarantined_beside_trusted_nodes
     the(diagnosis, "no-quorum")
 
 
+async def test_the_finding_of_a_new_node_says_that_a_strict_guard_waits_in_any_case(
+    start_server: StartServer,
+) -> None:
+    server = start_server()
+    async with Redlock([server.url], recovery_guard="strict") as redlock:
+        # All nodes answer, and yet the node does not vote.
+        await eventually(lambda: redlock.nodes[0].state == "quarantined")
+    server.command("FLUSHALL")
+    finding = the(await examine([server.url], recovery_guard="strict"), "unmarked")
+    assert "With recovery_guard='strict' it votes after max_ttl only." in finding.meaning
+
+
 async def test_the_recovery_guard_makes_missing_persistence_a_remark(
     start_server: StartServer,
 ) -> None:
