@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 AT_HAND = server_versions.at_hand()
 VERSIONS = tiers.ends([pytest.param(version.binary, id=version.id) for version in AT_HAND])
 ACL_DOC = Path(__file__).parents[2] / "docs" / "acl.md"
+OPERATIONS_DOC = ACL_DOC.with_name("operations.md")
 SECRET = "s3cr3t-w0rd"
 
 
@@ -268,6 +269,21 @@ async def test_a_missing_needed_right_is_an_error_at_once(
 
         await eventually(cured)
         assert redlock.nodes[0].state == "up"
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_the_command_for_moving_a_node_ends_the_connections_of_every_client(
+    binary: Path, start_server: Callable[..., LocalServer]
+) -> None:
+    page = " ".join(OPERATIONS_DOC.read_text(encoding="utf-8").split())
+    command = re.search(r"End its present connections by `([^`]+)`", page)
+    assert command
+    server = start_server(binary=binary)
+    async with Redlock([server.url]) as redlock, Redis.from_url(server.url) as client:
+        await client.ping()
+        # The connection of the library, and one that is subscribed to nothing.
+        assert int(server.command(*command[1].split())) >= 2
+        await eventually(lambda: redlock.nodes[0].connections == 2)
 
 
 @pytest.mark.slow
