@@ -287,6 +287,24 @@ async def test_the_command_for_moving_a_node_ends_the_connections_of_every_clien
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_a_server_ends_idle_connections_only_if_they_are_without_messages(
+    binary: Path, start_server: Callable[..., LocalServer]
+) -> None:
+    server = start_server(["--timeout", "1"], binary=binary)
+    server.command("ACL", "SETUSER", "deaf", "on", ">word", "~*", "&*", "+@all", "-subscribe")
+    deaf_url = f"redis://deaf:word@{server.address}"
+    async with Redlock([server.url]) as redlock, Redlock([deaf_url]) as deaf:
+        assert redlock.nodes[0].messages
+        assert not deaf.nodes[0].messages
+        # The connection of `redlock` is the older one, and just as idle.
+        await eventually(lambda: deaf.nodes[0].connections >= 2)
+        assert redlock.nodes[0].connections == 1
+    page = " ".join(OPERATIONS_DOC.read_text(encoding="utf-8").split())
+    assert "the setting `timeout` does so too, but only if the node has `messages=False`" in page
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["+pexpire", "+mget"])
 async def test_without_the_rights_to_renew_leases_end_at_their_deadline(
     missing: str, start_server: Callable[..., LocalServer]
