@@ -4,11 +4,12 @@ noticed.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import ConfigurationError, Redlock
+from aioredlock_ng import ConfigurationError, QuorumUnreachable, Redlock
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng.testing import LocalServer
+
+ACL_DOC = Path(__file__).parents[2] / "docs" / "acl.md"
 
 
 @pytest.fixture
@@ -108,6 +111,26 @@ async def test_clients_with_and_without_the_right_to_the_run_id_share_a_set(
                 )
                 await (await redlock.lock("b", blocking_timeout=20).acquire()).release()
             assert servers[0].command("GET", "aioredlock_ng:marker").partition(b":")[0].strip(b"0")
+
+
+async def test_the_first_client_with_the_right_to_the_run_id_stops_the_grants_to_all_clients(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    servers = [start_server() for _ in range(3)]
+    for server in servers:
+        server.command("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info")
+    urls = [server.url for server in servers]
+    hidden = [url.replace("redis://", "redis://app:secret@") for url in urls]
+    async with Redlock(hidden) as one:
+        lease = await one.lock("a").acquire()
+        async with Redlock(urls):
+            await eventually(lambda: {node.state for node in one.nodes} == {"quarantined"})
+            with pytest.raises(QuorumUnreachable):
+                await one.lock("b").try_acquire()
+            await lease.extend()
+    page = " ".join(ACL_DOC.read_text(encoding="utf-8").split())
+    assert "the first client with the right quarantines all nodes" in page
+    assert "no client gets a lock. Leases that are held are still renewed." in page
 
 
 def probes(server: LocalServer) -> bytes:
