@@ -87,8 +87,8 @@ MAY_FORGET: Final = (
         WARNING,
         "The node grants nothing for now, because it may have forgotten locks that are still held."
         " Meanwhile, the set tolerates one failed node less.",
-        "Wait. In future, restart one node at a time. Between two restarts, wait for max_ttl, plus"
-        " one second, plus a third of the longest ttl.",
+        "Wait. In future, restart one node at a time. Between two restarts, wait for the end of the"
+        " quarantine (max_ttl plus up to 6 s), plus a third of the longest ttl.",
     ),
     Kind(
         "guard-time",

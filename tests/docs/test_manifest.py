@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from aioredlock_ng import Redlock, Severity
+from aioredlock_ng._core.backoff import reconnect_delay
 from aioredlock_ng._doctor.finding_kinds import KINDS
 
 if TYPE_CHECKING:
@@ -102,11 +103,24 @@ def test_nodes_restart_one_at_a_time_and_each_after_the_quarantine_of_the_last()
     assert SET["podManagementPolicy"] == "Parallel"
     ready = CONTAINER["readinessProbe"]["initialDelaySeconds"]
     assert ready == 75
-    assert ready > 60.0 + 1.0  # max_ttl plus a second
+    # max_ttl plus a second. The quarantine begins when the first program has connected again.
+    assert ready > 60.0 + 1.0 + reconnect_delay(99, 1.0)
     alive = CONTAINER["livenessProbe"]
     assert alive["periodSeconds"] * alive["failureThreshold"] == 120
     assert "limits" in CONTAINER["resources"]
     assert "cpu" not in CONTAINER["resources"]["limits"]
+
+
+@pytest.mark.parametrize("page", ["deployment", "operations"])
+def test_the_pause_between_two_restarts_includes_the_time_until_a_program_connects(
+    page: str,
+) -> None:
+    text = " ".join((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").split())
+    rule = re.search(r"(?:One restart at a time|Restart nodes one by one)\.\*\* .*? \* ", text)
+    assert rule
+    assert "The quarantine begins when the first pro" in rule[0]
+    assert f"up to {reconnect_delay(99, 1.0):g} s" in rule[0]
+    assert "(max_ttl plus up to 6 s)" in KINDS["quarantined"].remedy
 
 
 def test_the_page_names_the_settings_of_the_manifest() -> None:
