@@ -4,6 +4,7 @@ noticed.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from aioredlock_ng.testing import LocalServer
 
 ACL_DOC = Path(__file__).parents[2] / "docs" / "acl.md"
+KEYS_DOC = ACL_DOC.with_name("keys.md")
 
 
 @pytest.fixture
@@ -43,6 +45,24 @@ async def test_the_same_server_under_two_names_is_refused_at_open(
         match=rf":{port} and (localhost|127\.0\.0\.1):{port} are the same server",
     ):
         await Redlock([one.url, f"redis://localhost:{port}", other.url], node_timeout=2.0).open()
+
+
+async def test_a_user_with_the_keys_of_the_docs_cannot_name_a_server_twice(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    page = KEYS_DOC.read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(aioredlock_ng:[^`]+)` \| (?!channel)", page, re.MULTILINE)
+    keys = [f"~{re.sub('<[^>]+>', '*', key)}" for key in listed]
+    one, other = start_server(), start_server()
+    for server in (one, other):
+        user = ["on", ">word", "~lock:*", *keys, "&*", "+@all", "-info"]
+        server.command("ACL", "SETUSER", "app", *user)
+    urls = [
+        f"redis://app:word@{address}"
+        for address in (one.address, f"localhost:{one.port}", other.address)
+    ]
+    with pytest.raises(ConfigurationError, match="are the same server"):
+        await Redlock(urls, key_format="lock:{name}", node_timeout=2.0).open()
 
 
 async def test_a_duplicate_node_is_refused_as_soon_as_its_identity_can_be_probed(
