@@ -140,7 +140,8 @@ _ALL = (
     Kind(
         "refused",
         ERROR,
-        "It cannot grant, renew or release locks in this state.",
+        "It cannot grant locks in this state. With OOM it still renews and releases locks. With any"
+        " other error it may refuse renewals and releases, too.",
         "Follow the server's message, and examine the node again.",
     ),
     # Clocks and round trips.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import Options, Redlock, Severity
+from aioredlock_ng import Options, QuorumUnreachable, Redlock, Severity
 from aioredlock_ng._doctor.finding_kinds import KINDS
 from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng.doctor import diagnose
@@ -545,6 +545,26 @@ async def test_a_full_server_that_was_in_use_is_one_finding_with_its_error(
         "^script acquire, .*script repair.*: -?OOM ",
         the(await examine([server.url]), "refused").what,
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "setting", "keeps"),
+    [("OOM", ("maxmemory", "1"), True), ("NOREPLICAS", ("min-replicas-to-write", "1"), False)],
+)
+async def test_the_finding_says_whether_a_server_that_grants_nothing_renews_and_releases(
+    error: str, setting: tuple[str, str], keeps: bool, start_server: StartServer
+) -> None:
+    server = start_server()
+    async with Redlock([server.url], node_timeout=1.0) as redlock:
+        lease = await redlock.lock("order").acquire()
+        server.command("CONFIG", "SET", *setting)
+        finding = the(await redlock.diagnose(watch=0.1), "refused")
+        assert error in finding.what
+        assert "With OOM it still renews and releases locks." in finding.meaning
+        with contextlib.nullcontext() if keeps else pytest.raises(QuorumUnreachable):
+            await lease.extend()
+        await lease.release()
+        assert server.command("EXISTS", "order") == (b"0" if keeps else b"1")
 
 
 async def test_a_clock_that_is_too_slow_is_a_warning(start_server: StartServer) -> None:
