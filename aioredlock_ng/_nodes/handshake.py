@@ -46,7 +46,8 @@ class Greeting:
         run_id: Id of the server process, "" if unknown.
         server: Name and version, "" if unknown.
         tracking: True if the server reports changes of tracked keys.
-        messages: True if the server delivers messages of other processes.
+        messages: True if the server delivers messages of other processes, and accepts messages to
+            them.
         lacks: Descriptions of missing features and of risky settings. The server may vote in spite
             of them.
     """
@@ -106,7 +107,13 @@ async def greet(
     if wire.resp3:
         # CLIENT CACHING needs a right of its own, so the handshake tries the command. The command
         # has no effect here, because the next request reads no key.
-        requests += [("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"), ("CLIENT", "CACHING", "YES")]
+        requests += [
+            ("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"),
+            ("CLIENT", "CACHING", "YES"),
+            # A release ignores a refused PUBLISH. The next waiter would then wait for a message
+            # that never comes. The message has no receiver, because SUBSCRIBE comes later.
+            ("PUBLISH", message_channel(manager_id), b""),
+        ]
     loads: list[tuple[Any, ...]] = [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
     answers = _Answers(len(requests) + wire.resp3 + len(loads) + len(TRIES), started)
     subscription = Subscription(message_channel(manager_id), answers)
@@ -140,12 +147,15 @@ async def greet(
     not_tracking = _why_no_tracking(answers.replies) if wire.resp3 else "no RESP3"
     if not_tracking:
         lacks.append(f"no client tracking, waiters poll: {not_tracking}")
+    published = wire.resp3 and type(answers.replies[4]) is int
     if not subscription.confirmed:
-        why = f"SUBSCRIBE {_said(answers.replies[4])}" if wire.resp3 else "no RESP3"
+        why = f"SUBSCRIBE {_said(answers.replies[5])}" if wire.resp3 else "no RESP3"
         lacks.append(f"no messages from other processes, waiters poll: {why}")
-    return Greeting(
-        facts["run_id"], facts["server"], not not_tracking, subscription.confirmed, tuple(lacks)
-    )
+    elif not published:
+        why = f"PUBLISH {_said(answers.replies[4])}"
+        lacks.append(f"no messages to other processes, waiters poll: {why}")
+    messages = subscription.confirmed and published
+    return Greeting(facts["run_id"], facts["server"], not not_tracking, messages, tuple(lacks))
 
 
 def duplicate(address: str, other: str, run_id: str) -> ConnectFailed:

@@ -98,7 +98,8 @@ class NodeState:
         server: Name and version of the server, "" if unknown.
         run_id: The id of the server process, "" if unknown.
         tracking: True if the server notifies us of changed keys (client tracking).
-        messages: True if the server delivers messages from other processes (pub/sub).
+        messages: True if the server delivers messages from other processes, and accepts messages to
+            them (pub/sub).
         pending: Number of requests that are not answered yet.
         owed: Number of releases that the server has not executed and that will be sent again.
         connections: Number of connections so far.

@@ -216,6 +216,22 @@ class TestRedisNode(NodeContract):
             await place.command("ACL", "SETUSER", "default", missing[1])
         assert await place.publish(heard.channel, "turn a") == 0
 
+    async def test_without_the_right_to_publish_a_node_says_that_it_delivers_no_messages(
+        self, place: RedisPlace
+    ) -> None:
+        await place.command("ACL", "SETUSER", "default", "-publish")
+        try:
+            node, heard = await place.node()
+            assert (node.state().state, node.tracking, node.messages) == ("up", True, False)
+            (told,) = [event.reason for event in heard.events if isinstance(event, NodeDegraded)]
+            assert told.startswith(
+                "no messages to other processes, waiters poll: PUBLISH refused: NOPERM"
+            )
+            assert await ask(node, acquire(b"one", b"a")) is GRANTED
+            assert await ask(node, release(b"one", b"a")) == Released(1)
+        finally:
+            await place.command("ACL", "SETUSER", "default", "+publish")
+
     @pytest.mark.parametrize(
         "change", [("UNLINK", "a"), ("RENAME", "a", "b"), ("PEXPIRE", "a", "50000")]
     )

@@ -292,6 +292,8 @@ class Server:
             return encode([b"0", b"0"])
         if name == b"HELLO":
             return b"%0\r\n"
+        if name == b"PUBLISH":
+            return encode(self.memory.publish(words[1], words[2]))
         if name == b"SUBSCRIBE":
             end.subscribe(words[1])
             return subscribed(words[1])
