@@ -224,6 +224,29 @@ async def test_the_log_reports_only_those_missing_rights_that_the_docs_name(
     assert set(rights) == {"script|load", "client|setinfo"}
 
 
+@pytest.mark.parametrize("missing", ["zrange", "zrem", "zrank"])
+async def test_the_docs_name_the_missing_rights_that_leave_a_waiter_its_place(
+    missing: str, start_server: Callable[..., LocalServer]
+) -> None:
+    page = " ".join(ACL_DOC.read_text(encoding="utf-8").split())
+    named = re.search(r"A user that lacks only ([^.]*) gets a place in the queue", page)
+    assert named
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", f"-{missing}")
+    url = f"redis://locks:word@{server.address}"
+    async with Redlock([url]) as redlock, Redlock([url]) as other, redlock.lock("order"):
+        waiting = asyncio.create_task(other.lock("order").acquire())
+        await eventually(lambda: other.stats().standing)
+        if f"`{missing}`" in named[1]:
+            # The waiter knows its rank, so it relies on messages.
+            await eventually(lambda: other.stats().queued[0].rank == 0)
+        else:
+            # The waiter polls.
+            await eventually(lambda: other.stats().wakeups_fallback > 2)
+            assert other.stats().queued[0].rank is None
+        waiting.cancel()
+
+
 async def test_every_waiter_without_the_right_to_publish_is_served_soon(
     start_server: Callable[..., LocalServer],
 ) -> None:
