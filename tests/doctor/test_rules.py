@@ -717,6 +717,14 @@ def test_a_finding_of_a_single_node_names_when_the_guard_keeps_the_node_out_afte
     assert meaning(alone, recovery_guard="strict") == meaning(among_others)
 
 
+def test_the_docs_say_that_all_forgot_needs_the_answer_of_every_node() -> None:
+    silent = at(sound_set(), trust=["waiting", "waiting", ""], problem=["", "", "unreachable"])
+    assert "all-forgot" in dict(found(at(sound_set(), trust=["waiting"] * 3)))
+    assert "all-forgot" not in dict(found(silent))
+    page = " ".join(OPERATIONS.read_text(encoding="utf-8").split())
+    assert "* `all-forgot` (error)\\ All nodes answer, " in page
+
+
 def test_the_finding_of_a_recent_start_has_its_time() -> None:
     (finding,) = diagnosis_of(
         [replace(SOUND, uptime=7), *sound_set()[1:]], Options(recovery_guard=None)
