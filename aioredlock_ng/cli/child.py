@@ -87,7 +87,7 @@ class Child:
         # The blocked signals are inherited from the program that started this process. If SIGCHLD
         # stayed blocked, this process would not notice the end of the child. The child was forked
         # before, so it keeps the inherited mask.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         # Parent and child both create the group, so that the group exists before the first of them
         # uses it.
         with contextlib.suppress(OSError):
@@ -147,7 +147,8 @@ class Child:
     def close(self) -> None:
         """End the guardian without killing the group.
 
-        If `start` was not called, the child ends without running the command.
+        If `start` was not called, the child ends without running the command. The next child
+        inherits the signal mask that this child inherited.
         """
         if self._gate >= 0:
             os.close(self._gate)
@@ -161,6 +162,7 @@ class Child:
             os.write(self._leash, _ALL_IS_WELL)
         os.close(self._leash)
         os.waitpid(self._guardian, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
 
 def _occupy_standard_streams() -> None:

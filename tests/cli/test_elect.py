@@ -58,6 +58,30 @@ async def test_elect_stands_again_after_a_lost_term(cli: Cli, three_nodes: NodeS
         assert process.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
+MASK = """
+import signal
+print(signal.SIGCHLD in signal.pthread_sigmask(0, ()), flush=True)
+signal.pause()
+"""
+
+
+def _block_sigchld() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+
+
+async def test_the_command_of_each_term_inherits_the_same_signal_mask(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
+    with cli.started("elect", "x", "--", *python(MASK), preexec_fn=_block_sigchld) as process:
+        async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+            for _ in range(2):
+                assert line(process) == "True"
+                await redlock.force_release("x")
+        assert line(process) == "True"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
 # Control-C before the child of the second term exists.
 INTERRUPTED = """
 import os, signal, sys
