@@ -6,6 +6,7 @@ The module needs the extra `celery`. `import aioredlock_ng` does not import Cele
 from __future__ import annotations
 
 from contextlib import suppress
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 from weakref import WeakSet
 
@@ -24,6 +25,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Unpack
 
     from aioredlock_ng import LockNotAcquired
@@ -61,7 +63,8 @@ def locked(
         held: The effect on a task that does not get its lock. "raise": the task fails with the
             error. "retry": the task is repeated, as its `max_retries` and `default_retry_delay`
             say. "skip": the task is not run, and its state is REVOKED. Even with "skip", the task
-            fails if no quorum of nodes can grant the lock.
+            fails if no quorum of nodes can grant the lock. A call of the function from another task
+            always raises the error.
         limit: Number of tasks, 1 to 1,000, that may run at a time under one name. The tasks then
             share a semaphore in place of a lock. None: one task at a time, under a lock.
         shared: If True, the lock is `rwlock(name).read()`. Tasks with the same lock name may then
@@ -92,9 +95,9 @@ def locked(
     return guard
 
 
-def _skip(error: LockNotAcquired, _: object) -> NoReturn:
-    task = current_task
-    if not task or task.request.called_directly or not is_held(error):
+def _skip(error: LockNotAcquired, function: Callable[..., Any]) -> NoReturn:
+    task = _task_of(function)
+    if task is None or not is_held(error):
         raise error
     request = task.request
     if not request.is_eager:
@@ -105,10 +108,20 @@ def _skip(error: LockNotAcquired, _: object) -> NoReturn:
     raise Ignore(str(error)) from error
 
 
-def _retry(error: LockNotAcquired, _: object) -> NoReturn:
-    if not current_task:
+def _retry(error: LockNotAcquired, function: Callable[..., Any]) -> NoReturn:
+    task = _task_of(function)
+    if task is None:
         raise error
-    raise current_task.retry(exc=error)
+    raise task.retry(exc=error)
+
+
+def _task_of(function: Callable[..., Any]) -> Any:
+    """Return the task that Celery runs now, or None if a caller expects the function's result."""
+    task = current_task
+    # The task may belong to another function, which calls this one and expects its result.
+    if not task or task.request.called_directly or unwrap(task.run) is not unwrap(function):
+        return None
+    return task
 
 
 def _ignores_result(task: Any) -> bool:

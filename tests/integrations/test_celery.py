@@ -267,6 +267,36 @@ def test_a_task_that_is_called_as_a_function_or_eagerly_takes_its_lock(nodes: No
             assert fence.apply(("a",)).state == "IGNORED"
 
 
+@pytest.mark.parametrize("choice", ["skip", "retry"])
+def test_a_task_fails_if_a_function_that_it_calls_does_not_get_its_lock(
+    nodes: NodeSet, choice: Literal["skip", "retry"]
+) -> None:
+    """The calling task has begun, so it must be neither skipped nor repeated."""
+    from celery import Celery
+
+    with (
+        Redlock.from_env() as redlock,
+        Redlock.from_env() as elsewhere,
+        Celery("eager", set_as_current=False) as app,
+    ):
+        calls = 0
+
+        @locked(redlock, "job", held=choice)
+        def helper() -> None:
+            pass
+
+        @app.task(max_retries=3, default_retry_delay=0)
+        def outer() -> None:
+            nonlocal calls
+            calls += 1
+            helper()
+
+        with elsewhere.lock("job"):
+            done = outer.apply()
+        assert isinstance(done.result, LockHeld)
+        assert (done.state, calls) == ("FAILURE", 1)
+
+
 def test_a_refused_task_names_the_id_of_the_task_that_holds_the_lock(nodes: NodeSet) -> None:
     from celery import Celery, current_task
 
