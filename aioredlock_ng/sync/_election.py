@@ -223,10 +223,10 @@ class Election:
         the body, raise an exception such as `SystemExit` instead of calling this method.
 
         Returns:
-            True if this candidate led.
+            True if this candidate led. False if the manager is closed, even if the body works on.
 
         Raises:
-            RedlockClosed: The manager is closed, or was closed during the call.
+            RedlockClosed: The manager is closed during the call, or before a call by the body.
 
         Safety: if the call is interrupted, the resignation continues in the background, except at
         the very beginning of the call.

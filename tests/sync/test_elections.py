@@ -602,12 +602,15 @@ def test_a_closed_manager_ends_the_term_and_lets_the_lease_expire(
             lease.check()
         with pytest.raises(LockLost):
             election.check()
+        with pytest.raises(RedlockClosed):
+            election.resign()
         with redlock.open(), pytest.raises(RedlockError, match="earlier term"):
             election.run(Work())
 
     running = pool.submit(election.run, main)
     work.began.get(timeout=PATIENCE)
     redlock.close()
+    assert not election.resign(), "the body has not ended, but the candidate stands no more"
     closed.set()
     with pytest.raises(RedlockClosed):
         running.result(PATIENCE)
