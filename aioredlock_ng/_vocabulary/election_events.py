@@ -76,6 +76,9 @@ class RenewalSlow:
 class SteppingDown:
     """A leader must end its work because its lease has only `step_down` seconds left.
 
+    A leader that swallows its cancellation keeps the lock for as long as its lease is renewed, but
+    does not lead any more.
+
     Attributes:
         resource: The election's name.
         fence: The fence of the leader's lease; None without fencing.

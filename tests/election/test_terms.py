@@ -210,6 +210,29 @@ async def test_a_body_that_outlives_its_term_is_an_error_and_fails_the_probe(
     await asyncio.wait([running])
 
 
+async def test_a_body_that_swallows_its_cancellation_keeps_the_lock_but_does_not_lead(
+    rig: Rig,
+) -> None:
+    """As with `asyncio.timeout`, the body is not cancelled again while the lease is held."""
+    process = await rig.process(ttl=1.0)
+    election = process.redlock.election(NAME, rejoin=False)
+
+    async def stubborn(lease: Lease) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await forever(lease)
+        rig.resume()
+        await asyncio.sleep(5.0)
+        assert lease.valid
+        assert not election.leading
+        election.check()
+
+    running = asyncio.create_task(election.run(stubborn))
+    await asyncio.sleep(0.2)
+    rig.hang(0, 1)
+    with pytest.raises(LockLost, match="stepped down"):
+        await running
+
+
 async def test_a_loop_that_stood_still_ends_the_term_at_the_first_await(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     election = process.redlock.election(NAME, rejoin=False)
