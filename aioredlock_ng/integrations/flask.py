@@ -58,6 +58,9 @@ class LockUnavailable(HTTPException):
 def init_redlock(app: flask.Flask, redlock: Redlock | None = None) -> None:
     """Give the app a manager, which opens at its first use in each process of the server.
 
+    The manager stays open until the end of the process, or until its `close()` is called. A test
+    that makes an app of its own should call `close()`, or give all apps the same manager.
+
     Args:
         app: The app.
         redlock: The manager. None: the manager is made from `app.config["AIOREDLOCK_NG"]`, a dict
