@@ -202,6 +202,16 @@ class Lock:
         if not isinstance(exc, LockLost):
             add_note(exc, str(error))
 
+    def leave(self, lease: Lease) -> None:
+        """Release a lease whose `with` was ended by a signal handler before `__exit__` began.
+
+        Nothing happens if `__exit__` has released the lease.
+
+        Internal: for decorators.
+        """
+        if any(entry.lease is lease for entry in self._manager.inside):
+            self._leave(lease)
+
     def _leave(self, lease: Lease) -> bool:
         """Release a lease, and leave its `with`. Return False if the lease was lost."""
         # The body has ended. So from now on, a closing of the manager is no loss.

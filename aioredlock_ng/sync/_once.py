@@ -43,16 +43,20 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> bool:
-            began = False
+            held, lease = lock(names.name(*args, **kwargs)), None
             try:
-                with lock(names.name(*args, **kwargs)):
-                    began = True
+                with held as lease:
                     refuse_unrun(function(*args, **kwargs), function)
             except (LockHeld, AcquireTimeout):
-                # If the function has begun, the error comes from a lock that the function acquires.
-                if began:
+                # If there is a lease, the error comes from a lock that the function acquires.
+                if lease is not None:
                     raise
                 return False
+            except BaseException:
+                # As in `guarded`, a signal handler may end the `with` before its `__exit__` begins.
+                if lease is not None:
+                    held.leave(lease)
+                raise
             return True
 
         call.__signature__ = answering_bool(function)  # type: ignore[attr-defined]

@@ -113,9 +113,9 @@ def guarded(
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            lease = None
+            held, lease = lock(names.name(*args, **kwargs), labels(args, kwargs)), None
             try:
-                with lock(names.name(*args, **kwargs), labels(args, kwargs)) as lease:
+                with held as lease:
                     result = function(*args, **kwargs)
                     refuse_unrun(result, function)
                     return result
@@ -124,6 +124,12 @@ def guarded(
                 if refused is None or lease is not None:
                     raise
                 return refused(error, function)  # type: ignore[no-any-return]
+            except BaseException:
+                # A time limit of Celery may end the `with` before its `__exit__` begins. Without
+                # this call, the worker would renew the lease for ever.
+                if lease is not None:
+                    held.leave(lease)
+                raise
 
         # Celery checks the arguments of a task by `__signature__`, and ignores `__wrapped__`.
         call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]

@@ -161,6 +161,24 @@ def test_an_interrupt_at_any_line_of_a_with_leaves_no_lease(
         assert redlock.lock("other", blocking_timeout=10).acquire().release()
 
 
+@pytest.mark.parametrize("decorator", ["guard", "once"])
+def test_an_interrupt_at_any_line_of_a_decorated_call_leaves_no_lease(
+    redlock: Redlock, decorator: str
+) -> None:
+    """Celery interrupts a task by its soft time limit, and the worker goes on."""
+    with_options = {"guard": redlock.guard("{name}"), "once": redlock.once("{name}", within=60)}
+
+    @with_options[decorator]
+    def work(name: int) -> None:
+        pass
+
+    for number, interrupt in enumerate(interrupts()):
+        with interrupt:
+            work(number)
+        wait_until(lambda: not redlock.leases)
+        assert not redlock.inside
+
+
 def test_a_lease_whose_release_was_interrupted_is_released_or_can_be_released_again(
     redlock: Redlock, three_nodes: NodeSet
 ) -> None:
