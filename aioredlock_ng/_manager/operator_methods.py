@@ -238,7 +238,8 @@ class Operations:
             return ()
         if self._threaded is not None:
             return self._threaded.leases()
-        return tuple(Lease(engine, record) for record in engine.extender.leases)
+        # A thread of `aioredlock_ng.sync` may read the property, so `list` copies in one step.
+        return tuple(Lease(engine, record) for record in list(engine.extender.leases))
 
     def stats(self) -> Stats:
         """Return the counters since `open` and the places of this process in the queues.

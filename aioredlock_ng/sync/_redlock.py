@@ -220,15 +220,11 @@ class Redlock(Kinds):
 
     @property
     def leases(self) -> tuple[Lease, ...]:
-        """The leases that this manager holds now, in this process."""
+        """The leases that this manager holds now, in this process. No I/O."""
         here = self._process.here
         if here is None or here.thread.dead:
             return ()
-
-        async def leases() -> tuple[aioredlock_ng.Lease, ...]:
-            return here.redlock.leases
-
-        return tuple(Lease(lease, here.thread) for lease in here.thread.run(leases))
+        return tuple(Lease(lease, here.thread) for lease in here.redlock.leases)
 
     @property
     def current_lease(self) -> Lease:

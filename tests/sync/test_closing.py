@@ -407,3 +407,17 @@ def test_a_call_whose_manager_is_closed_and_reopened_meanwhile_names_no_other_lo
     with ThreadPoolExecutor(1) as pool, pytest.raises(RedlockClosed, match=r"is not open|closed"):
         call()
     redlock.close()
+
+
+def test_a_sink_may_read_the_leases_of_its_manager(three_nodes: NodeSet) -> None:
+    """A sink runs on the engine's thread, which must not wait for itself."""
+    seen: list[int] = []
+
+    def sink(event: Event) -> None:
+        if isinstance(event, LeaseReleased):
+            seen.append(len(redlock.leases))
+
+    with Redlock(three_nodes.urls, node_timeout=1.0, sinks=[sink]) as redlock:
+        with redlock.lock("kept"), redlock.lock("order"):
+            pass
+        assert len(seen) == 2
