@@ -166,11 +166,14 @@ def test_an_interrupt_at_any_line_of_a_decorated_call_leaves_no_lease(
     redlock: Redlock, decorator: str
 ) -> None:
     """Celery interrupts a task by its soft time limit, and the worker goes on."""
-    with_options = {"guard": redlock.guard("{name}"), "once": redlock.once("{name}", within=60)}
+    decorate: Any = redlock.guard("{name}")
+    if decorator == "once":
+        decorate = redlock.once("{name}", within=60)
 
-    @with_options[decorator]
-    def work(name: int) -> None:
+    def function(name: int) -> None:
         pass
+
+    work = decorate(function)
 
     for number, interrupt in enumerate(interrupts()):
         with interrupt:
