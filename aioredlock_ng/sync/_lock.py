@@ -56,7 +56,9 @@ def right_use(call: str) -> str:
 class Lock:
     """A named lock, made by `Redlock.lock`. Many threads may use the object at once.
 
-    The thread that enters a `with` must also leave it.
+    The thread that enters a `with` must also leave it. A thread must leave its entries of a `Lock`
+    object in the reverse order of entering, because the newest entry ends. Generators that may end
+    in another order need an object each.
     """
 
     __slots__ = ("_manager", "_on_lost", "_options", "_resources")
