@@ -65,3 +65,25 @@ async def test_a_deposit_that_another_overtook_is_refused_and_made_again(
     assert f"once more: the fence {overtaken[0]} of 'ann' is outdated" in told
     with closing(fenced_sql.connect(bank)) as db:
         assert db.execute("SELECT balance FROM account").fetchone() == (102,)
+
+
+async def test_a_deposit_whose_lock_is_lost_after_the_write_counts_once(
+    nodes: NodeSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bank, write, lost = tmp_path / "bank.sqlite", fenced_sql.write, []
+
+    def last(db: fenced_sql.sqlite3.Connection, account: str, balance: int, fence: int) -> None:
+        write(db, account, balance, fence)
+        if not lost:
+            lost.append(fence)
+            nodes.wipe()
+
+    monkeypatch.setattr(fenced_sql, "write", last)
+    monkeypatch.setenv("AIOREDLOCK_NG_RECOVERY_GUARD", "none")
+    await fenced_sql.main(bank, times=2)
+    assert capsys.readouterr().out == "2 deposited\n"
+    with closing(fenced_sql.connect(bank)) as db:
+        assert db.execute("SELECT balance FROM account").fetchone() == (2,)
