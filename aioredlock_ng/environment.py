@@ -112,13 +112,16 @@ def settings_from(
 def naming_variables(*options: str) -> Iterator[None]:
     """Put the names of variables before the message of a `ConfigurationError` from the block.
 
-    A variable is named if the message contains the name of its option.
+    A variable is named if the message contains the name of its option. An error about one node
+    begins with the word "node".
     """
     try:
         yield
     except ConfigurationError as error:
         named = [
-            PREFIX + option.upper() for option in options if re.search(rf"\b{option}\b", str(error))
+            PREFIX + option.upper()
+            for option in options
+            if re.search(r"^nodes?\b" if option == "nodes" else rf"\b{option}\b", str(error))
         ]
         if not named:
             raise

@@ -239,6 +239,8 @@ def test_a_variable_of_the_environment_sets_a_number_and_refuses_other_words(nam
         ({"OWNER": "a\nb"}, ["OWNER"], "owner must be one line"),
         ({"KEY_FORMAT": "lock"}, ["KEY_FORMAT"], "key_format must be"),
         ({"NODES": "redis://h:1,redis://h:1"}, ["NODES"], "nodes names the same server twice"),
+        ({"NODES": "redis://h:port"}, ["NODES"], "its port is not a number"),
+        ({"NODES": "http://h"}, ["NODES"], "is not a URL of a Redis server"),
     ],
     ids=str,
 )
