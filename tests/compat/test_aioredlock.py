@@ -571,6 +571,19 @@ async def test_a_lock_that_was_extended_by_its_identifier_is_valid_for_the_time_
         await other.extend(again)
 
 
+@pytest.mark.parametrize("identifier", ["77", b"77", 77])
+async def test_every_identifier_that_aioredis_accepts_finds_the_lock_of_an_old_process(
+    identifier: Any, one_node: NodeSet, manager_of: Make
+) -> None:
+    manager = manager_of(one_node.urls)
+    one_node[0].command("SET", "order", "77", "PX", "20000")
+    found = await manager.get_lock("order", identifier)
+    assert (found.id, found.valid) == (identifier, True)
+    await found.extend()
+    await found.release()
+    assert one_node.keys() == [set()]
+
+
 async def test_an_unknown_identifier_is_refused_by_unlock_and_extend(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:

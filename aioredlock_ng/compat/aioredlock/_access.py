@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._scripts.decoding import Call
 
-__all__ = ["Access", "name_of"]
+__all__ = ["Access", "name_of", "token_of"]
 
 
 def name_of(resource: str | bytes | float) -> str | bytes:
@@ -30,6 +30,11 @@ def name_of(resource: str | bytes | float) -> str | bytes:
     if type(resource) in (int, float):
         return str(resource)
     return resource  # type: ignore[return-value]
+
+
+def token_of(identifier: object) -> str:
+    """Return the token of an identifier, as `LockInfo` and `NodeAnswer` have it."""
+    return as_text(_token(identifier))
 
 
 class Access:
@@ -95,10 +100,7 @@ class Access:
         """
         redlock = await self.redlock()
         with in_words_of_aioredlock():
-            return (
-                await redlock.force_release(name_of(resource), token=as_text(_token(identifier)))
-                > 0
-            )
+            return await redlock.force_release(name_of(resource), token=token_of(identifier)) > 0
 
     async def prolong(self, resource: str | bytes | float, identifier: object, ttl: float) -> float:
         """Let the lock's keys with this identifier live for at least `ttl` seconds from now.

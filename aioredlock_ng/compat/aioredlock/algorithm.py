@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng import LockLost, LockReleased, QuorumUnreachable, Redlock
-from aioredlock_ng.compat.aioredlock._access import Access, name_of
+from aioredlock_ng.compat.aioredlock._access import Access, name_of, token_of
 from aioredlock_ng.compat.aioredlock._connections import nodes_of, sentinels_of, without_passwords
 from aioredlock_ng.compat.aioredlock._numbers import count_of, seconds_of
 from aioredlock_ng.compat.aioredlock._own_locks import OwnLocks
@@ -211,7 +211,7 @@ class Aioredlock:
             lease is None and await self._access.release(lock.resource, lock.id)
         ):
             return
-        token = lock.id if lease is None else lease.token
+        token = token_of(lock.id) if lease is None else lease.token
         info = await self._access.inspect(lock.resource)
         others = sum(answer.token not in (None, token) for answer in info.answers)
         if 2 * (info.total - others) <= info.total:
@@ -261,8 +261,9 @@ class Aioredlock:
         """
         lock = Lock(self, resource, lock_identifier)
         lease = self._locks.lease_of(lock)
+        token = token_of(lock_identifier) if lease is None else lease.token
         info = await self._access.inspect(resource)
-        if not info.held or info.token != (lock_identifier if lease is None else lease.token):
+        if not info.held or info.token != token:
             raise LockAcquiringError(f"the lock {resource!r} is not held by this identifier")
         lock.lock_timeout = round(info.remaining) if math.isfinite(info.remaining) else None
         return lock.ending_in(info.remaining)
