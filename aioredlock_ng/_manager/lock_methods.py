@@ -189,9 +189,10 @@ class Kinds(Operations):
         docs/workers.md has examples.
 
         A call waits for its lock for a tenth of `within`, but at most a second. A call raises
-        `QuorumUnreachable` if no quorum could decide. The function has not begun then. A call
-        raises `LockLost` if its lock was lost while the function ran. The function was then
-        cancelled, or had finished. After either error, another call may run the function.
+        `QuorumUnreachable` if no quorum could decide, and `UpgradeRefused` if its caller holds
+        `rwlock(name).read()` of the same name. The function has not begun then. A call raises
+        `LockLost` if its lock was lost while the function ran. The function was then cancelled, or
+        had finished. After any of these errors, another call may run the function.
 
         Args:
             template: The name, as for `guard`.

@@ -10,7 +10,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol
 
-from aioredlock_ng.errors import AcquireTimeout, LockHeld
+from aioredlock_ng.errors import AcquireTimeout
 from aioredlock_ng.guarded import check_guard, names_of_calls
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
                 async with lock(names.name(*args, **kwargs)):
                     began = True
                     await function(*args, **kwargs)
-            except (LockHeld, AcquireTimeout):
+            except AcquireTimeout:
                 # If the function has begun, the error comes from another lock, which the function
                 # itself tried to acquire. So the error is not about the lock of this call.
                 if began:

@@ -154,8 +154,9 @@ class Kinds:
         Raises:
             ConfigurationError: Raised in the cases of `guard`, and if `within` is invalid.
 
-        A call raises `QuorumUnreachable` if no quorum could decide. In this case the function has
-        not begun. After `LockLost` the function has finished, and another call may run the function
+        A call raises `QuorumUnreachable` if no quorum could decide, and `UpgradeRefused` if its
+        caller holds `rwlock(name).read()` of the same name. In both cases the function has not
+        begun. After `LockLost` the function has finished, and another call may run the function
         again.
         """
         self._unopened.once(template, within=within)

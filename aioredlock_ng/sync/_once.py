@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, ParamSpec, Protocol
 
 from aioredlock_ng._manager.once import DECORATOR, answering_bool
-from aioredlock_ng.errors import AcquireTimeout, LockHeld
+from aioredlock_ng.errors import AcquireTimeout
 from aioredlock_ng.guarded import check_guard
 from aioredlock_ng.sync.guarded import names_of_calls, refuse_unrun
 
@@ -47,7 +47,7 @@ def once(lock: Callable[[str], Lock], template: str) -> Once:
             try:
                 with held as lease:
                     refuse_unrun(function(*args, **kwargs), function)
-            except (LockHeld, AcquireTimeout):
+            except AcquireTimeout:
                 # If there is a lease, the error comes from a lock that the function acquires.
                 if lease is not None:
                     raise

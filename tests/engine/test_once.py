@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, LockLost, QuorumUnreachable
+from aioredlock_ng import (
+    AcquireTimeout,
+    ConfigurationError,
+    LockHeld,
+    LockLost,
+    QuorumUnreachable,
+    UpgradeRefused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -129,6 +136,18 @@ async def test_a_call_that_skips_the_function_returns_after_a_second(rig: Rig) -
     assert now() - called < 1.2
 
 
+async def test_a_call_that_skips_the_function_returns_after_a_tenth_of_a_short_within(
+    rig: Rig,
+) -> None:
+    one, other = await rig.process(), await rig.process()
+    job = Job(within=2.0)
+    assert await job.of(one)()
+    await asyncio.sleep(1.0)
+    # If this call waited for as long as `within`, it would run the function after the minimum hold.
+    assert not await job.of(other)()
+    assert now() - job.began[0] < 1.3
+
+
 async def test_hosts_begin_each_slot_once_if_their_starts_differ_by_less_than_half_the_period(
     rig: Rig,
 ) -> None:
@@ -187,6 +206,16 @@ async def test_the_refusal_of_another_lock_inside_the_function_reaches_the_calle
     job = Job(fails=kind("another lock"))
     with pytest.raises(kind, match="another lock"):
         await job.of(await rig.process())()
+
+
+async def test_a_call_in_a_read_of_its_own_name_does_not_pass_for_a_run_of_another_call(
+    rig: Rig,
+) -> None:
+    process, job = await rig.process(), Job()
+    async with process.redlock.rwlock("job").read():
+        with pytest.raises(UpgradeRefused):
+            await job.of(process)()
+    assert await job.of(process)() is True
 
 
 async def test_a_call_that_is_cancelled_before_the_function_begins_leaves_no_key(rig: Rig) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import ConfigurationError, LockHeld, LockLost
+from aioredlock_ng import ConfigurationError, LockHeld, LockLost, UpgradeRefused
 from tests.sync.test_locks import wait_until
 
 if TYPE_CHECKING:
@@ -63,6 +63,15 @@ def test_the_refusal_of_another_lock_inside_the_function_reaches_the_caller(
 
     with pytest.raises(LockHeld, match="'other'"):
         run()
+
+
+def test_a_call_in_a_read_of_its_own_name_does_not_pass_for_a_run_of_another_call(
+    redlock: Redlock,
+) -> None:
+    began: list[str] = []
+    with redlock.rwlock("job").read(), pytest.raises(UpgradeRefused):
+        counting(redlock, began)()
+    assert counting(redlock, began)() is True
 
 
 def test_a_run_whose_lock_is_lost_ends_and_its_caller_knows(
