@@ -176,7 +176,7 @@ def test_an_invalid_label_is_refused(owner: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "owner"), [("false", False), ("true", True), ("billing-3", "billing-3")]
+    ("word", "owner"), [("false", False), ("TRUE", True), ("billing-3", "billing-3")]
 )
 def test_the_environment_sets_the_label(word: str, owner: object) -> None:
     environ = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK_NG_OWNER": word}

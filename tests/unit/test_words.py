@@ -267,6 +267,26 @@ def test_an_error_about_an_argument_does_not_name_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("ttl", 8.0),
+        ("fencing", True),
+        ("recovery_guard", "strict"),
+        ("owner", "web"),
+        ("key_format", "lock:{name}"),
+    ],
+)
+def test_an_argument_overrides_its_variable_whatever_the_variable_says(
+    option: str, value: Any
+) -> None:
+    environ = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", f"AIOREDLOCK_NG_{option.upper()}": ""}
+    with pytest.raises(ConfigurationError, match=f"^AIOREDLOCK_NG_{option.upper()}"):
+        Redlock.from_env(environ)
+    redlock = Redlock.from_env(environ, **{option: value})
+    assert getattr(redlock._options, option) == value
+
+
+@pytest.mark.parametrize(
     "environ",
     [None, "AIOREDLOCK_NG_NODES=redis://h", ["redis://h"], {"AIOREDLOCK_NG_NODES": ["redis://h"]}],
 )
