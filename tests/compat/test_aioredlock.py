@@ -23,6 +23,7 @@ from aioredlock_ng.compat.aioredlock import (
     LockRuntimeError,
     _access,
 )
+from aioredlock_ng.compat.aioredlock import lock as lock_module
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -463,6 +464,19 @@ async def test_a_lock_of_another_manager_counts_down_the_ttl_on_the_nodes(
     found = await other.get_lock("order", "forever")
     assert found.lock_timeout is None
     assert found.valid
+
+
+async def test_a_lock_of_another_manager_runs_out_while_the_machine_sleeps(
+    one_node: NodeSet, manager_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept = 0.0
+    monkeypatch.setattr(lock_module, "boottime", lambda: time.monotonic() + slept)
+    one_node[0].command("SET", "order", "old-token", "PX", "20000")
+    found = await manager_of(one_node.urls).get_lock("order", "old-token")
+    assert found.valid
+    # Only a clock that advances during suspend moves by this time.
+    slept = 30.0
+    assert not found.valid
 
 
 @pytest.mark.parametrize("identifier", [None, "worker-7"])

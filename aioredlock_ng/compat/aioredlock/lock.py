@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from aioredlock_ng._clock import boottime
 from aioredlock_ng._notes import add_note
 from aioredlock_ng.compat.aioredlock.errors import LockError
 
@@ -71,7 +71,7 @@ class Lock:
         nodes reported. A lock made by hand has the value of the argument `valid` until it is
         extended or released.
         """
-        return time.monotonic() < self._until if self.lease is None else self.lease.valid
+        return boottime() < self._until if self.lease is None else self.lease.valid
 
     def leased(self, lease: Lease | None) -> Self:
         """Bind the lock to a lease, and return the lock.
@@ -86,7 +86,7 @@ class Lock:
 
         Internal: for `Aioredlock`.
         """
-        self._until = time.monotonic() + seconds
+        self._until = boottime() + seconds
         return self
 
     def prolonged(self, seconds: float) -> None:
@@ -94,7 +94,7 @@ class Lock:
 
         Internal: for `Aioredlock`.
         """
-        until = time.monotonic() + seconds
+        until = boottime() + seconds
         self._until = until if math.isinf(self._until) else max(self._until, until)
 
     async def extend(self) -> None:
