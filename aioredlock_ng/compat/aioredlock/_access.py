@@ -16,8 +16,6 @@ from aioredlock_ng.compat.aioredlock.errors import LockRuntimeError
 from aioredlock_ng.operations import Operator
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
-
     from aioredlock_ng import LockInfo, Redlock
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._scripts.decoding import Call
@@ -42,16 +40,13 @@ class Access:
 
     Args:
         redlock: The manager of the nodes.
-        sentinels: Clients of the Sentinels that find the nodes. These clients are closed with the
-            manager.
 
     Attributes:
         destroyed: True after a call of `destroy` has closed the manager.
     """
 
-    def __init__(self, redlock: Redlock, sentinels: list[Redis]) -> None:
+    def __init__(self, redlock: Redlock) -> None:
         self._redlock = redlock
-        self._sentinels = sentinels
         self._opening = asyncio.Lock()
         self._open = False
         self.destroyed = False
@@ -153,8 +148,6 @@ class Access:
         async with self._opening:
             with in_words_of_aioredlock():
                 await self._redlock.aclose()
-            for client in self._sentinels:
-                await client.aclose()
             self.destroyed = True
 
 

@@ -16,13 +16,13 @@ from redis.asyncio import (
 )
 from redis.asyncio import Sentinel as RedisSentinel
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import SentinelConnectionPool, SentinelManagedSSLConnection
+from redis.asyncio.sentinel import SentinelManagedSSLConnection
 from redis.backoff import NoBackoff
 
 from aioredlock_ng import ConfigurationError
 from aioredlock_ng.compat.aioredlock.sentinel import Sentinel
 
-__all__ = ["nodes_of", "sentinels_of", "without_passwords"]
+__all__ = ["nodes_of", "without_passwords"]
 
 _IGNORED = frozenset(
     {"commands_factory", "encoding", "loop", "maxsize", "minsize", "parser", "timeout"}
@@ -68,21 +68,6 @@ def nodes_of(connections: Any) -> list[Redis]:
             f"redis_connections must be a list of connections, not {type(connections).__name__}"
         )
     return [_node_of(connection) for connection in connections]
-
-
-def sentinels_of(connections: Any, nodes: list[Redis]) -> list[Redis]:
-    """Return the Sentinel clients that `nodes_of` has made. The caller must close these clients."""
-    ours = [
-        node.connection_pool
-        for given, node in zip(connections, nodes, strict=True)
-        if isinstance(given, Sentinel)
-    ]
-    return [
-        client
-        for pool in ours
-        if isinstance(pool, SentinelConnectionPool)
-        for client in pool.sentinel_manager.sentinels
-    ]
 
 
 def without_passwords(connections: Any) -> list[str]:

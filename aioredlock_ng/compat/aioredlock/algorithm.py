@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng import LockLost, LockReleased, QuorumUnreachable, Redlock
 from aioredlock_ng.compat.aioredlock._access import Access, name_of, token_of
-from aioredlock_ng.compat.aioredlock._connections import nodes_of, sentinels_of, without_passwords
+from aioredlock_ng.compat.aioredlock._connections import nodes_of, without_passwords
 from aioredlock_ng.compat.aioredlock._numbers import count_of, seconds_of
 from aioredlock_ng.compat.aioredlock._own_locks import OwnLocks
 from aioredlock_ng.compat.aioredlock._words import in_words_of_aioredlock, naming
@@ -75,7 +75,7 @@ class Aioredlock:
         nodes = nodes_of(redis_connections)
         with naming(nodes="redis_connections", ttl="internal_lock_timeout"):
             redlock = Redlock(nodes, ttl=self.internal_lock_timeout, **settings)
-        self._access = Access(redlock, sentinels_of(redis_connections, nodes))
+        self._access = Access(redlock)
         self._locks = OwnLocks()
 
     async def lock(
