@@ -449,6 +449,26 @@ async def test_a_node_that_let_a_reader_in_with_a_higher_counter_confirms_no_low
     await lease.release()
 
 
+async def test_a_node_that_lost_the_entry_before_the_second_round_confirms_no_fence(
+    rig: Rig,
+) -> None:
+    process = await rig.process()
+    async with rwlock(process).write():
+        pass
+    await asyncio.sleep(0.1)
+    (slot,) = (name for name in rig.servers[0].counters if name != b"floor")
+    rig.servers[1].counters[slot] += 64
+    rig.hang(2)
+    call = reading(process, blocking_timeout=0)
+    # Nodes 0 and 1 have granted, and the second round is under way to them.
+    await asyncio.sleep(2.5 * WAY)
+    rig.vacate(KEY, [0])
+    lease = await call
+    assert process.redlock.stats().refused == 1, "the first attempt had one node"
+    assert rig.keys() == [{KEY}, {KEY}, set()], "a second attempt has a majority"
+    await lease.release()
+
+
 # -- Faults ---------------------------------------------------------------------------------------
 
 
