@@ -310,6 +310,27 @@ async def test_a_node_that_did_not_acknowledge_gets_the_fence_with_the_renewal(r
     assert rig.clean
 
 
+async def test_a_node_that_refused_the_second_round_gets_the_fence_with_the_renewal(
+    rig: Rig,
+) -> None:
+    process = await rig.process(ttl=3.0, wall_clock=clock())
+    for server in rig.servers:
+        server.counters[slot_of(b"a")] = 2**52
+    acquiring = asyncio.create_task(process.lock("a").acquire())
+    # All nodes have granted, and the second round is under way to them.
+    await asyncio.sleep(2.5 * WAY)
+    rig.refuse("BUSY", 2)
+    lease = await acquiring
+    await asyncio.sleep(WAY)
+    rig.refuse(None, 2)
+    assert rig.servers[2].counters[slot_of(b"a")] == 2**52
+    await asyncio.sleep(2)
+    assert rig.servers[2].counters[slot_of(b"a")] == lease.fence
+    await lease.release()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+
+
 def test_proposals_rise_and_follow_the_fastest_clock() -> None:
     fences = FenceClock()
     assert fences.propose(1600, (b"1",)) == 1600
