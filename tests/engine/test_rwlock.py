@@ -469,6 +469,22 @@ async def test_a_node_that_lost_the_entry_before_the_second_round_confirms_no_fe
     await lease.release()
 
 
+async def test_a_late_node_with_a_lower_counter_gets_the_fence_with_the_renewal(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    async with rwlock(process).write():
+        pass
+    await asyncio.sleep(0.1)
+    (slot,) = (name for name in rig.servers[0].counters if name != b"floor")
+    rig.servers[2].counters[slot] -= 64
+    rig.ways[2] = 3 * WAY
+    lease = await rwlock(process).read().acquire()
+    await asyncio.sleep(4 * WAY)
+    assert rig.servers[2].counters[slot] < lease.fence
+    await asyncio.sleep(2)
+    assert rig.servers[2].counters[slot] == lease.fence
+    await lease.release()
+
+
 # -- Faults ---------------------------------------------------------------------------------------
 
 
