@@ -56,6 +56,12 @@ def names_of_calls(template: str, function: Callable[..., object], decorator: st
             f" {function.__qualname__}(), whose caller may never end it; use"
             " `with redlock.lock(...)` where its values are used"
         )
+    # Python can call a static method above, but an instance would then pass itself to it.
+    if isinstance(function, staticmethod) or not callable(function):
+        raise ConfigurationError(
+            f"{decorator}({template!r}) is for functions defined by `def`, not {function!r}; write"
+            " it directly above the `def`, below every other decorator"
+        )
     return NameTemplate(template, function, decorator)
 
 

@@ -433,6 +433,18 @@ def test_guard_refuses_functions_that_it_cannot_hold_a_lock_for(redlock: Redlock
         redlock.guard(generator)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("decorator", [classmethod, staticmethod, property])
+def test_a_decorator_above_that_of_a_method_is_refused_with_the_right_order(
+    redlock: Redlock, decorator: Any
+) -> None:
+    def method(self: object) -> None: ...
+
+    for decorate in (redlock.guard("a name"), redlock.once("a name", within=1)):
+        wrong: Any = decorate
+        with pytest.raises(ConfigurationError, match="write it directly above the `def`"):
+            wrong(decorator(method))
+
+
 def test_the_options_equal_the_options_of_the_asyncio_classes() -> None:
     """An option of the asyncio classes must not be missing. Only `on_lost` has another meaning."""
     manager = inspect.signature(aioredlock_ng.Redlock.__init__).parameters
