@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aioredlock_ng._threaded.lease_proxy import ThreadedLease
 from aioredlock_ng.errors import RedlockClosed
+from aioredlock_ng.options import positive_seconds
 
 if TYPE_CHECKING:
     import aioredlock_ng
@@ -199,10 +200,13 @@ class Lease:
             other ends.
 
         Raises:
+            ConfigurationError: `timeout` is invalid.
             RedlockClosed: The manager is closed.
 
         Safety: an interrupted call changes nothing.
         """
+        if timeout is not None:
+            timeout = positive_seconds("timeout", timeout, zero=True)
         if self._is_over():
             return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -443,6 +444,12 @@ def test_a_decorator_above_that_of_a_method_is_refused_with_the_right_order(
         wrong: Any = decorate
         with pytest.raises(ConfigurationError, match="write it directly above the `def`"):
             wrong(decorator(method))
+
+
+@pytest.mark.parametrize("timeout", ["5", True, math.nan, -1])
+def test_a_wait_for_the_loss_refuses_a_wrong_timeout(redlock: Redlock, timeout: Any) -> None:
+    with redlock.lock("order") as lease, pytest.raises(ConfigurationError, match=r"^timeout must"):
+        lease.wait_lost(timeout)
 
 
 def test_the_options_equal_the_options_of_the_asyncio_classes() -> None:
