@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
-from aioredlock_ng import ConfigurationError
+from aioredlock_ng import ConfigurationError, Lease, Redlock
 from aioredlock_ng._core.keys import name_bytes, slot_key
 from aioredlock_ng._leases.loss_points import Point, observers
 from aioredlock_ng.options import whole_number
@@ -18,8 +18,6 @@ from aioredlock_ng.testing._on_loop import run_on_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from aioredlock_ng import Lease, Redlock
 
 __all__ = ["Point", "lose", "lose_at", "lose_lock"]
 
@@ -36,16 +34,36 @@ async def lose(lease: Lease) -> None:
     """Lose `lease` now. Inside its own `async with`, this call cancels the body.
 
     Raises:
-        ConfigurationError: The lease has already ended.
+        ConfigurationError: The lease has already ended, or is a lease for threads.
+        RedlockClosed: The lease belongs to another event loop.
 
     Safety: the lease is lost even if this call is cancelled.
     """
+    if not isinstance(lease, Lease):
+        raise ConfigurationError(
+            f"lease must be a lease of aioredlock_ng.Redlock, not {lease!r}; for a lease of"
+            " aioredlock_ng.sync, use lose_at() or the manager's force_release()"
+        )
     if not lease.valid:
         raise ConfigurationError(f"{lease!r} has already ended; only a held lease can be lost")
     # The loss happens in a callback, because a body that causes the loss itself would not be
     # cancelled.
-    asyncio.get_running_loop().call_soon(lease.lose, _REASON)
-    await asyncio.sleep(0)
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(_lose, lease, done)
+    await done
+
+
+def _lose(lease: Lease, done: asyncio.Future[None]) -> None:
+    """Lose the lease, and report an error to the caller, who may be cancelled by the loss."""
+    try:
+        lease.lose(_REASON)
+    except Exception as error:
+        if not done.done():
+            done.set_exception(error)
+    else:
+        if not done.done():
+            done.set_result(None)
 
 
 async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
@@ -60,13 +78,18 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
     second plus a round trip.
 
     Raises:
-        ConfigurationError: Nobody holds the lock.
+        ConfigurationError: Nobody holds the lock, or `redlock` is a manager for threads.
         QuorumUnreachable: Too few nodes answered to be sure that the lock is gone.
         RedlockClosed: `redlock` is not open, or belongs to another event loop.
 
     Safety: even if this call is cancelled, a holder that acquired the lock through the manager
     `redlock` loses it. The keys are deleted on all nodes that answer, or on none.
     """
+    if not isinstance(redlock, Redlock):
+        raise ConfigurationError(
+            f"redlock must be an aioredlock_ng.Redlock, not {redlock!r}; for a manager of"
+            " aioredlock_ng.sync, use lose_at() or the manager's force_release()"
+        )
     own = [lease for lease in redlock.leases if _key(name) in _locks_of(lease)]
     for lease in own:
         asyncio.get_running_loop().call_soon(lease.lose, _REASON)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import ConfigurationError, LockLost, LockReleased, QuorumUnreachable, Redlock
+from aioredlock_ng import (
+    ConfigurationError,
+    LockLost,
+    LockReleased,
+    QuorumUnreachable,
+    Redlock,
+    RedlockClosed,
+    sync,
+)
 from aioredlock_ng.events import LeaseLost
 from aioredlock_ng.testing import MemoryNodes, lose, lose_at, lose_lock
 from tests.support.eventually import eventually
@@ -111,6 +119,27 @@ async def test_a_lease_that_has_ended_cannot_be_lost(redlock: Redlock) -> None:
         await lose(lease)
     with pytest.raises(ConfigurationError, match="nobody holds the lock 'a'"):
         await lose_lock(redlock, "a")
+
+
+async def test_a_lease_of_another_event_loop_is_not_said_to_be_lost(redlock: Redlock) -> None:
+    lease = await redlock.lock("a").acquire()
+    with pytest.raises(RedlockClosed, match="belongs to another event loop"):
+        await asyncio.to_thread(asyncio.run, lose(lease))
+    assert lease.valid
+    await lose(lease)
+    assert lease.lost
+
+
+async def test_a_lease_for_threads_is_refused_with_the_right_functions() -> None:
+    lose_of: Any = lose
+    lose_lock_of: Any = lose_lock
+    with sync.Redlock(MemoryNodes(3)) as redlock:
+        lease = redlock.lock("a").acquire()
+        with pytest.raises(ConfigurationError, match=r"^lease must be .* force_release\(\)$"):
+            await lose_of(lease)
+        with pytest.raises(ConfigurationError, match=r"^redlock must be .* force_release\(\)$"):
+            await lose_lock_of(redlock, "a")
+        assert lease.valid
 
 
 @pytest.mark.parametrize("name", ["a", b"a"])
