@@ -64,7 +64,8 @@ def checked_manager(call: str, redlock: object) -> Redlock | None:
     """
     if redlock is not None and not isinstance(redlock, Redlock):
         raise ConfigurationError(
-            f"{call}() takes a Redlock, not {type(redlock).__name__}: write"
+            f"{call}() takes an aioredlock_ng.Redlock, not"
+            f" {type(redlock).__module__}.{type(redlock).__name__}: write"
             f' {call}(Redlock(["redis://10.0.0.1"])), or {call}() for the nodes in'
             " AIOREDLOCK_NG_NODES"
         )

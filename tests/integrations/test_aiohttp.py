@@ -15,7 +15,7 @@ import httpx
 import pytest
 from aiohttp import web
 
-from aioredlock_ng import ConfigurationError, LockHeld, LockLost, Redlock
+from aioredlock_ng import ConfigurationError, LockHeld, LockLost, Redlock, sync
 from aioredlock_ng.integrations.aiohttp import (
     REDLOCK,
     LockUnavailable,
@@ -541,7 +541,11 @@ async def test_a_lock_that_does_not_fit_its_route_is_refused_at_start(
         (lambda: locked("a", ttl=-1), "ttl must be a finite positive number of seconds, got -1"),
         (
             lambda: redlock_ctx("redis://:secret@x"),
-            r"redlock_ctx\(\) takes a Redlock, not str: write redlock_ctx\(Redlock",
+            r"takes an aioredlock_ng\.Redlock, not builtins\.str: write redlock_ctx\(Redlock",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: redlock_ctx(sync.Redlock(["redis://x"])),
+            r"takes an aioredlock_ng\.Redlock, not aioredlock_ng\.sync\..*Redlock: write",
         ),  # type: ignore[arg-type]
         (lambda: locked("a:{id}", held_status=500), "held_status"),
         (

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Header, Path, Query, Requ
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from aioredlock_ng import ConfigurationError, Lease, Redlock
+from aioredlock_ng import ConfigurationError, Lease, Redlock, sync
 from aioredlock_ng.integrations.fastapi import (
     LockDependency,
     check_locks,
@@ -563,12 +563,16 @@ def test_a_lock_that_does_not_fit_its_route_is_refused_at_start(
         ),
         (
             lambda: redlock_lifespan("redis://:secret@x"),
-            r"redlock_lifespan\(\) takes a Redlock, not str",
+            r"redlock_lifespan\(\) takes an aioredlock_ng\.Redlock, not builtins\.str",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: redlock_lifespan(sync.Redlock(["redis://x"])),
+            r"takes an aioredlock_ng\.Redlock, not aioredlock_ng\.sync\..*Redlock: write",
         ),  # type: ignore[arg-type]
         # FastAPI(lifespan=redlock_lifespan) makes this call at its start.
         (
             lambda: redlock_lifespan(FastAPI()),  # type: ignore[arg-type]
-            r"not FastAPI: write .*, or redlock_lifespan\(\)",
+            r"not fastapi\.applications\.FastAPI: write .*, or redlock_lifespan\(\)",
         ),
     ],
 )
