@@ -87,7 +87,8 @@ class Message:
         member: The name of the waiter. In a message to readers, the name of their manager.
         key: The lock's key.
         second: True if the waiter is the second in the queue. The second waiter sends a refresh
-            after `left` seconds, in case the first waiter died together with the holder.
+            after `left` seconds, in case the first waiter died together with the holder, or with
+            the process that has an offer.
         highest: The highest ticket of a waiter for the semaphore; None if the message does not
             offer a slot.
     """
