@@ -13,7 +13,7 @@ __all__ = ["KINDS", "Kind"]
 _NO_VOTE = "It has no vote, so the set tolerates one loss less."
 _UNTOLD = (
     "It cannot notify clients that a lock is free or deleted. If this is true of a majority of the"
-    " nodes, waiters ask 10 to 20 times a second, and holders notice a loss at the next renewal."
+    " nodes, waiters ask 10 to 13 times a second, and holders notice a loss at the next renewal."
 )
 
 _ALL = (

@@ -269,7 +269,7 @@ async def test_every_waiter_without_the_right_to_publish_is_served_soon(
             await eventually(stands)
         for waiter in waiting:
             await lease.release()
-            # A waiter that is notified sends a refresh after 5 s at the earliest.
+            # A waiter that is notified sends a refresh after 7.5 s at the earliest.
             lease = await asyncio.wait_for(waiter, 5)
         await lease.release()
 
