@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import ConfigurationError
+from aioredlock_ng import AcquireTimeout, ConfigurationError, QuorumUnreachable
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._nodes.memory import MemoryNode
@@ -335,3 +335,36 @@ async def test_the_release_of_a_downgraded_lease_deletes_the_label_where_the_dow
     process.nodes[2].connect()
     await asyncio.sleep(0.5)
     assert [server.get(owner_key(KEY)) for server in rig.servers] == [None] * 3
+
+
+async def test_a_reader_behind_a_writer_is_not_said_to_wait_for_a_reader_of_its_process(
+    rig: Rig,
+) -> None:
+    reader, other = [await rig.process() for _ in range(2)]
+    early = await rwlock(reader).read().acquire()
+    writer = writing(other)
+    await asyncio.sleep(0.5)
+    with pytest.raises(AcquireTimeout) as late:
+        await rwlock(reader, blocking_timeout=1.0).read().acquire()
+    assert "in this process" not in str(late.value)
+    await early.release()
+    await (await writer).release()
+
+
+async def test_a_reader_that_waits_in_vain_for_its_nodes_says_so_beside_a_reader_of_its_process(
+    rig: Rig,
+) -> None:
+    reader, other = [await rig.process() for _ in range(2)]
+    early = await rwlock(reader).read().acquire()
+    writer = writing(other)
+    await asyncio.sleep(0.5)
+    first = reading(reader, blocking_timeout=4.0)
+    await asyncio.sleep(0.1)
+    rig.stop(0, 1)
+    await asyncio.sleep(1.0)
+    with pytest.raises(QuorumUnreachable):
+        await rwlock(reader, blocking_timeout=1.0).read().acquire()
+    rig.start(0, 1)
+    await early.release()
+    await (await writer).release()
+    await (await first).release()

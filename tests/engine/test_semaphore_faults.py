@@ -292,3 +292,20 @@ async def test_a_call_that_ends_just_after_its_line_was_served_says_that_others_
         await second
     await (await first).release()
     await leases[1].release()
+
+
+async def test_a_call_that_waits_in_vain_for_its_nodes_says_so_although_its_process_has_a_slot(
+    rig: Rig,
+) -> None:
+    process, holder = await rig.process(), await rig.process()
+    leases = [await semaphore(who, 2).acquire() for who in (process, holder)]
+    first = waiting(process, 2)
+    await asyncio.sleep(0.1)
+    rig.stop(0, 1)
+    await asyncio.sleep(1.0)
+    with pytest.raises(QuorumUnreachable):
+        await semaphore(process, 2, blocking_timeout=1.0).acquire()
+    rig.start(0, 1)
+    for lease in leases:
+        await lease.release()
+    await (await first).release()

@@ -47,6 +47,13 @@ class LineIndex:
         wanted = set(keys)
         return [lease for lease in held if not wanted.isdisjoint(lease.spec.keys)]
 
+    def excluding(self, contender: Contender[LeaseRecord]) -> list[LeaseRecord]:
+        """Return the leases of this process that a task waits for. No reader waits for readers."""
+        held = self.holders(contender.keys)
+        if contender.spec.kind.shared:
+            return [lease for lease in held if not lease.spec.kind.shared]
+        return held
+
     def contenders(self) -> list[Contender[LeaseRecord]]:
         """Return all tasks that contend or wait."""
         return [

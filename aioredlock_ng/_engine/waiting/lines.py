@@ -148,11 +148,11 @@ class Lines(PassingOn):
     def left_behind(self, contender: Contender[LeaseRecord]) -> bool:
         """Return True if a task waits because its line cannot reach a quorum.
 
-        If this process has a lease of the lock, the line waits for that lease, and not for the
-        nodes.
+        If this process has the lock, or all slots of the semaphore, the line waits for these
+        leases, and not for the nodes.
         """
         line = contender.line
-        if line is None or self.holders(contender.keys):
+        if line is None or line.full or (line.slots is None and self.excluding(contender)):
             return False
         # Several calls may time out in one tick, and the contender may be one of them. Then only
         # the line knows whether the contender reached a quorum.
