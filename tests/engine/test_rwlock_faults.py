@@ -83,6 +83,22 @@ async def test_a_task_reads_again_with_another_ttl_while_a_writer_waits(
     assert rig.clean
 
 
+async def test_a_task_reads_again_under_a_lease_that_it_extended_beyond_the_ttl_of_the_lock(
+    rig: Rig,
+) -> None:
+    process = await rig.process(ttl=2)
+    lock = rwlock(process).read()
+    async with lock as outer:
+        await outer.extend(30)
+        await asyncio.sleep(5)
+        async with lock as inner:
+            assert inner.ttl == outer.ttl
+            assert inner.remaining() == outer.remaining()
+            await asyncio.sleep(40)
+            assert inner.valid
+    assert rig.clean
+
+
 # -- One grant, several leases --------------------------------------------------------------------
 
 

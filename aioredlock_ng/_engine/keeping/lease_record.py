@@ -240,7 +240,9 @@ class LeaseRecord(LeaseState):
             self.stored,
             since=now,
         )
-        lease.ttl, lease.deadline = self.ttl, min(self.deadline, lease.deadline)
+        lease.ttl = self.ttl
+        ends_at = lease.ends_at
+        lease.deadline = self.deadline if ends_at is None else min(self.deadline, ends_at)
         return lease
 
     def _ballot_of_grant(self) -> Ballot:
