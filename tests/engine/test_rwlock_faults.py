@@ -384,3 +384,25 @@ async def test_a_reader_that_waits_in_vain_for_its_nodes_says_so_beside_a_reader
     await early.release()
     await (await writer).release()
     await (await first).release()
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["alone", "behind a lock"])
+async def test_a_downgraded_lease_is_notified_at_once_that_it_was_ended_by_force(
+    rig: Rig, behind: bool
+) -> None:
+    process, other = [await rig.process(ttl=30) for _ in range(2)]
+    held = await other.lock(NAME).acquire()
+    first = asyncio.create_task(process.lock(NAME).acquire()) if behind else None
+    await asyncio.sleep(0.1)
+    writer = writing(process)
+    await asyncio.sleep(0.1)
+    await held.release()
+    if first is not None:
+        await (await first).release()
+    lease = await writer
+    await lease.downgrade()
+    await asyncio.sleep(0.5)
+    assert await other.redlock.force_release(NAME) == 3
+    async with asyncio.timeout(2 * TRIP):
+        await lease.wait_lost()
+    assert lease.lost

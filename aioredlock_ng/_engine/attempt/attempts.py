@@ -120,7 +120,9 @@ class Attempts:
         if kind.fencing and not kind.shared:
             self._fence = context.fences.propose(context.wall_us(), spec.counters)
             self._proposed_us = self._fence - context.fences.offset
-        token = kind.token(context.new_token(), context.manager)
+        # After a downgrade, the token of a writer is the entry of a reader. So this token contains
+        # the id of the manager, too.
+        token = (spec.reading or spec).kind.token(context.new_token(), context.manager)
         command = kind.acquiring(
             spec.keys,
             spec.counters,

@@ -180,7 +180,8 @@ class LeaseRecord(LeaseState):
 
         `spec` is the lock that the waiting task wants. Each lease with `min_hold` needs a grant of
         its own. The grant of a watched lease is not passed on, because its keys may have been
-        renewed, repaired or labelled.
+        renewed, repaired or labelled. The token of a writer contains the id of the manager, so a
+        writer does not get the grant of an ordinary lock.
 
         A read grant is shared even after a renewal, because nodes never shorten the life of its
         entry. Once the next renewal of the grant is due, the grant is not shared. Otherwise a new
@@ -189,6 +190,7 @@ class LeaseRecord(LeaseState):
         life, fence = spec.life, self.fence
         if (
             spec.kind is not self.spec.kind
+            or (spec.reading is None) is not (self.spec.reading is None)
             or life != self.spec.life
             or life.min_hold
             or self.deadline <= now

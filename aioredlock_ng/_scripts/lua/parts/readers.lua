@@ -1,7 +1,7 @@
 -- The readers of a read-write lock. While readers have the lock, its key is a sorted set in place
 -- of a writer's token.
--- Entry    '<token>:<manager>', or '<token>' after a downgrade. The score is the expiry in
---          milliseconds, by the clock of this node.
+-- Entry    '<token>:<manager>'. A writer's token has this form, too, and becomes the entry at a
+--          downgrade. The score is the expiry in milliseconds, by the clock of this node.
 -- Offer    'aioredlock_ng:offer:<member>', an entry that is reserved for a waiting reader.
 -- The key expires with its latest entry. Waiting readers have a queue of their own, because all of
 -- them enter together after a writer. A waiting writer keeps new readers out.
