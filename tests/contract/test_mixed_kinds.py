@@ -116,6 +116,17 @@ def test_a_waiter_enters_no_queue_that_cannot_expire(server: Server, lacking: La
     assert [key for key in server.scan_iter("aioredlock_ng:*") if server.pttl(key) == -1] == []
 
 
+def test_a_displaced_waiter_enters_no_queue_that_cannot_expire(
+    server: Server, lacking: Lacking
+) -> None:
+    waiter, earlier = [member_of(b"a" * 16, line, 20.0, 1, notified=False) for line in (1, 2)]
+    call(server, standing_for_slot((b"gpu#1",), claim_of(2, waiter), 20_000))
+    assert server.exists("gpu#1"), "the free slot is offered to the waiter"
+    acquiring = MUTEX.acquiring((b"gpu#1",), (), TOKEN, LIFE, 0, claim_of(1, earlier))
+    assert call(lacking("pexpire"), acquiring) == 1
+    assert [key for key in server.scan_iter("aioredlock_ng:*") if server.pttl(key) == -1] == []
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_full_server_lets_a_lock_be_released_by_force(server: Server, shared: bool) -> None:
     kind = guarded_mutex(fencing=True, own_marker=b"")

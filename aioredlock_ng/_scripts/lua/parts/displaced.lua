@@ -14,7 +14,10 @@ local function wait_again(value, key, member)
   if not other or other == member or not limit_of(other) then return end
   local slots = queue_for(other, key)
   ask('ZADD', slots, ticket, other)
-  if (ask('PTTL', slots) or 0) < DISPLACED_LIFE then ask('PEXPIRE', slots, DISPLACED_LIFE) end
+  if (ask('PTTL', slots) or 0) < DISPLACED_LIFE then
+    -- A queue that cannot expire would outlive its members, so the member leaves it again.
+    if not ask('PEXPIRE', slots, DISPLACED_LIFE) then ask('ZREM', slots, other) end
+  end
   if slots ~= queue_for(member, key) then
     -- part: first
     notify_first(slots, key, limit_of(other))
