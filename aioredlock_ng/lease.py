@@ -149,7 +149,7 @@ class Lease(Held):
         self._raise_if_over()
         match verdict(len(votes), context.quorum, yes, no):
             case Verdict.LOST:
-                self._engine.extender.lose(record, "a quorum of nodes no longer holds its key")
+                self._engine.extender.vanished(record)
                 raise self.lost_error(votes)
             case Verdict.OPEN:
                 raise self._unreachable(votes, "verified", asked_at)

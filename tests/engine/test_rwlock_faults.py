@@ -102,14 +102,17 @@ async def test_a_task_reads_again_under_a_lease_that_it_extended_beyond_the_ttl_
 # -- One grant, several leases --------------------------------------------------------------------
 
 
-async def test_all_leases_of_a_grant_learn_of_a_loss_that_one_of_them_finds(rig: Rig) -> None:
+@pytest.mark.parametrize("how", ["extend", "verify"])
+async def test_all_leases_of_a_grant_learn_of_a_loss_that_one_of_them_finds(
+    rig: Rig, how: str
+) -> None:
     first = await rig.process()
     leases = [await rwlock(first).read().acquire() for _ in range(3)]
     assert len({lease.token for lease in leases}) == 1
     await asyncio.sleep(0.5)
     rig.vacate(KEY)
     with pytest.raises(Exception, match="no longer holds"):
-        await leases[0].extend()
+        await getattr(leases[0], how)()
     await asyncio.sleep(3 * TRIP)
     assert all(lease.lost for lease in leases)
 

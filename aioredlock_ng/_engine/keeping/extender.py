@@ -62,8 +62,8 @@ class Extender(Endings):
         self._lines = lines
         self.leases: set[LeaseRecord] = set()
         repairs = Repairs(context)
-        self.watcher = Watcher(context, self.leases, self._vanished, self.check, repairs)
-        self._renewals = Renewals(context, self.watcher, repairs, self._vanished, self._overdue)
+        self.watcher = Watcher(context, self.leases, self.vanished, self.check, repairs)
+        self._renewals = Renewals(context, self.watcher, repairs, self.vanished, self._overdue)
         self._schedule = self._renewals.schedule
 
     def adopt(self, lease: LeaseRecord) -> None:
@@ -209,7 +209,8 @@ class Extender(Endings):
     def close(self) -> None:
         self._schedule.stop()
 
-    def _vanished(self, lease: LeaseRecord) -> None:
+    def vanished(self, lease: LeaseRecord) -> None:
+        """Declare a lease lost, with all leases of its grant, because the nodes lack its key."""
         # All leases of a read grant have the same entry on the nodes, so all of them are lost.
         for each in [lease] if lease.read_grant is None else list(lease.read_grant.leases):
             self.lose(each, "a quorum of nodes no longer holds its key")
