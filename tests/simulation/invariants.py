@@ -36,10 +36,12 @@ __all__ = [
     "too_many",
     "too_patient",
     "too_soon",
+    "unbacked",
 ]
 
 INVARIANTS = {
     "exclusion": "no two leases of one resource are valid at the same time, except read leases",
+    "backed": "a quorum of nodes keeps the keys of each lease until its deadline",
     "kept": "no lock is granted before the min_hold of an earlier lease has ended",
     "limit": "a semaphore has no more holders than the greatest limit in use",
     "fences": "the fences of each name strictly increase",
@@ -215,6 +217,18 @@ def too_early(name: str, key: bytes, early: float) -> str:
         f"{name} was granted {key.decode()} {early:.3f} s before the end of a min_hold"
         if early > 0.0
         else ""
+    )
+
+
+def unbacked(name: str, nodes: int, quorum: int) -> str:
+    """Describe the violation if fewer nodes than a quorum keep the keys of a lease until its
+    deadline.
+
+    A node that has lost keys since the last renewal began counts as well, because no client can
+    prevent that loss.
+    """
+    return (
+        f"only {nodes} nodes keep the keys of {name} until its deadline" if nodes < quorum else ""
     )
 
 

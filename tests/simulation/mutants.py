@@ -381,6 +381,11 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one("drift", "the drift is not subtracted", (Options, "drift", lambda *_: 0.0))
     yield one(
+        "renewed-drift",
+        "a renewal does not subtract the drift",
+        (renewals, "deadline_of", lambda started, ttl, _: started + ttl),
+    )
+    yield one(
         "cleanup", "the keys of a failed attempt are not released", (Acquisition, "_undo", _nothing)
     )
     yield one(

@@ -92,6 +92,8 @@ class Server:
         late: Tokens, and members of queues, that came over a dead connection or with the hash of a
             flushed script. Their release may have come before them, or may never come.
         forgot: How often the server lost its memory.
+        forgot_at: True time at which the server last lost its memory.
+        deleted_at: For each key of a lock, the true time at which another client last deleted it.
         voted: True once the server was trusted with its present memory, so that it may hold locks.
         lying: True while the server answers each script with an impossible reply.
         calls: Number of executed scripts that acquire, release or wait.
@@ -114,7 +116,8 @@ class Server:
         self.voted = self.lying = False
         self.calls = 0
         self.running_since = 0.0
-        self.queue_deleted_at = self.scripts_flushed_at = -math.inf
+        self.queue_deleted_at = self.scripts_flushed_at = self.forgot_at = -math.inf
+        self.deleted_at: dict[bytes, float] = {}
         self.well_since = self.trusted_since = math.inf
         self.owners: dict[bytes, str] = {}
         self.late: set[bytes] = set()
@@ -141,19 +144,23 @@ class Server:
         """Start a new server process, with or without the memory of the last one."""
         self.up = True
         self._scripts.clear()
-        self.forgot += forget
         self.voted &= not forget
+        if forget:
+            self.forgot += 1
+            self.forgot_at = self.world.now
         self._judged = b"", False
         self.loop.within(lambda: self.memory.restart(forget=forget))
 
     def flush(self) -> None:
         """Delete all data, as FLUSHALL does."""
         self.forgot += 1
+        self.forgot_at = self.world.now
         self.voted = False
         self.loop.within(self.memory.flush)
 
     def delete(self, key: bytes) -> None:
         """Delete the key of a lock, as DEL of another client does."""
+        self.deleted_at[key] = self.world.now
         self.loop.within(self.memory.delete, key)
 
     def delete_queue(self, key: bytes) -> None:
@@ -221,12 +228,24 @@ class Server:
 
     def has(self, key: bytes, token: bytes) -> bool:
         """Return True if `key` holds `token` now. The token may be the entry of a reader."""
+        return self.keeps(key, token) > self.world.now
+
+    def keeps(self, key: bytes, token: bytes) -> float:
+        """Return the true time at which `key` stops holding `token` unless it is renewed.
+
+        The result is minus infinity if `key` does not hold `token`. The token may be the entry of a
+        reader.
+        """
         held = self.memory._keys.get(key)
-        if held is None or held[1] <= self.loop.time():
-            return False
+        if held is None:
+            return -math.inf
         if held[0] == READERS:
-            return self.memory._entries[key].get(token, -math.inf) >= self.loop.time()
-        return held[0] == token
+            return self.loop.true(self.memory._entries[key].get(token, -math.inf))
+        return self.loop.true(held[1]) if held[0] == token else -math.inf
+
+    def lost_at(self, key: bytes) -> float:
+        """Return the true time at which a fault last deleted a key, whether it existed or not."""
+        return max(self.forgot_at, self.deleted_at.get(key, -math.inf))
 
     @property
     def trusted(self) -> bool:

@@ -27,6 +27,7 @@ from tests.simulation.invariants import (
     too_many,
     too_patient,
     too_soon,
+    unbacked,
 )
 
 pytestmark = pytest.mark.once
@@ -59,6 +60,11 @@ def test_a_holder_beyond_the_limit_is_reported() -> None:
         too_many([*holders, ("four", b"a", True)], {b"a": 2, b"b": 1})
         == "a has a limit of 2, and is held by one, two, four"
     )
+
+
+def test_a_lease_without_a_quorum_of_keys_until_its_deadline_is_reported() -> None:
+    assert unbacked("one", 2, 2) == ""
+    assert unbacked("one", 1, 2) == "only 1 nodes keep the keys of one until its deadline"
 
 
 def test_a_fence_that_does_not_rise_is_reported() -> None:

@@ -44,6 +44,7 @@ from tests.simulation.invariants import (
     too_many,
     too_patient,
     too_soon,
+    unbacked,
 )
 from tests.simulation.plan import DRIFT_FACTOR
 from tests.simulation.server import manager_in
@@ -330,6 +331,7 @@ class Watch:
         self._tracked.append(tracked)
         self._of[record] = tracked
         self._granted_now |= tracked.keys
+        self._keeping_nodes(tracked)
         self._judge_min_hold(tracked)
         if record.fence is not None:
             in_success = self.exclusion_promised and not self._faults.forgetting
@@ -703,10 +705,7 @@ class Watch:
                 self._judge_notified(tracked, clock)
                 self._judge_stalled(tracked)
                 self._judge_owner(tracked)
-                token = tracked.record.token
-                having = [
-                    s.index for s in self._servers if all(s.has(key, token) for key in tracked.keys)
-                ]
+                having = self._keeping_nodes(tracked)
                 tracked.on = {index: tracked.on.get(index, now) for index in having}
                 if len(tracked.on) < self._plan.nodes:
                     tracked.whole_since = math.inf
@@ -730,6 +729,24 @@ class Watch:
         self._judge_waiters()
         self._granted_now.clear()
         self._world.at(now + LOOK_EVERY, self._look)
+
+    def _keeping_nodes(self, tracked: _Tracked) -> list[int]:
+        """Return the nodes that have all keys of a lease, and check that a quorum keeps them until
+        the deadline.
+        """
+        now, record, loop = self._world.now, tracked.record, tracked.process.loop
+        deadline, started = loop.true(record.deadline), loop.true(record.started)
+        having, backing = [], 0
+        for server in self._servers:
+            until = min(server.keeps(key, record.token) for key in tracked.keys)
+            if until > now:
+                having.append(server.index)
+            backing += until >= deadline or any(
+                server.lost_at(key) >= started for key in tracked.keys
+            )
+        if deadline > now and self._plan.within_drift:
+            self.found("backed", unbacked(tracked.name, backing, self._quorum))
+        return having
 
     def _judge_notified(self, tracked: _Tracked, clock: float) -> None:
         process = tracked.process
