@@ -24,6 +24,8 @@ __all__ = [
     "Stall",
     "Violation",
     "effort",
+    "guarded_too_short",
+    "impatient",
     "inside_lost",
     "lingering",
     "out_of_turn",
@@ -42,6 +44,8 @@ __all__ = [
 INVARIANTS = {
     "exclusion": "no two leases of one resource are valid at the same time, except read leases",
     "backed": "a quorum of nodes keeps the keys of each lease until its deadline",
+    "guard": "a node that forgot locks grants none before the keys of these locks would expire",
+    "tokens": "each attempt has a fresh token, and no node gets it twice",
     "kept": "no lock is granted before the min_hold of an earlier lease has ended",
     "limit": "a semaphore has no more holders than the greatest limit in use",
     "fences": "the fences of each name strictly increase",
@@ -55,7 +59,7 @@ INVARIANTS = {
     "waiters": "no task waits for a free lock for long while a majority has no fault",
     "order": "only a bounded number of later requests is granted before a waiter",
     "effort": "without faults, the number of commands for each acquisition is bounded",
-    "timeout": "no acquisition takes longer than its blocking_timeout",
+    "timeout": "no acquisition takes longer than its blocking_timeout, or gives up earlier",
     "minority": "faults of a minority of the nodes stop no client, and end no lease",
     "callbacks": "no callback raises an error, no event loop spins, and every task ends",
 }
@@ -205,6 +209,28 @@ def overrun(name: str, took: float, allowed: float, tolerance: float) -> str:
     return (
         f"{name} took {took:.3f} s, which is more than {allowed:.3f} s"
         if took > allowed + tolerance
+        else ""
+    )
+
+
+def impatient(name: str, waited: float, allowed: float, tolerance: float) -> str:
+    """Describe the violation if an acquisition raised `AcquireTimeout` after `waited` seconds,
+    although it was allowed to wait for `allowed` seconds.
+    """
+    return (
+        f"{name} gave up after {waited:.3f} s, although it may wait for {allowed:.3f} s"
+        if waited < allowed - tolerance
+        else ""
+    )
+
+
+def guarded_too_short(node: str, early: float) -> str:
+    """Describe the violation if a node that forgot locks is trusted `early` seconds before their
+    keys would have expired.
+    """
+    return (
+        f"{node} is trusted {early:.3f} s before keys that it forgot would have expired"
+        if early > 0.0
         else ""
     )
 

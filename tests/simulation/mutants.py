@@ -19,12 +19,14 @@ from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._core.quorum import Verdict, verdict
 from aioredlock_ng._core.readers import READERS
 from aioredlock_ng._core.recovery_guard import next_steps
+from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Refusal, counter_of, is_granted
 from aioredlock_ng._election import candidate_arguments, term
 from aioredlock_ng._election.term import Term
 from aioredlock_ng._engine import engine, parts
 from aioredlock_ng._engine.attempt import acquisition, releases
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
+from aioredlock_ng._engine.attempt.call import Call as AcquireCall
 from aioredlock_ng._engine.attempt.second_round import SecondRound
 from aioredlock_ng._engine.keeping import batch, extender, min_hold, renewals
 from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
@@ -352,6 +354,19 @@ def _writers_first(self: Queues, keys: Any, key: bytes) -> bool:
     return self.offer_after_readers(keys, key)
 
 
+_begin = Acquisition._begin
+
+
+def _begin_with_the_same_token(self: Acquisition, *given: Any, **named: Any) -> Any:
+    before, context = self.round, self.context
+    if before is None:
+        return _begin(self, *given, **named)
+    # A reader's token has the name of its manager at the end.
+    token = before.token.partition(b":")[0]
+    with patch.object(context, "new_token", lambda: token):
+        return _begin(self, *given, **named)
+
+
 _margins_of = term.margins_of
 
 
@@ -445,6 +460,16 @@ def _mutants() -> Iterator[Mutant]:
         (lease_module.Lease, "release", _release_by_resource),
     )
     yield one(
+        "same-token",
+        "all attempts of an acquisition have one token",
+        (Acquisition, "_begin", _begin_with_the_same_token),
+    )
+    yield one(
+        "given-up",
+        "an acquisition gives up before its blocking_timeout",
+        (AcquireCall, "_nearly_time_out", lambda self, _: self._time_out()),
+    )
+    yield one(
         "late-grant",
         "a late grant of a failed attempt is not released",
         (releases, "may_have_set", is_granted),
@@ -498,6 +523,11 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one(
         "guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded)
+    )
+    yield one(
+        "half-guard",
+        "the guard time is half of the max_ttl",
+        (Options, "guard_ms", property(lambda self: ttl_ms(self.max_ttl) // 2)),
     )
     yield one(
         "founding",

@@ -58,7 +58,8 @@ _OF_LOCKS = frozenset(
     }
 )
 
-_SETTING = frozenset({"acquire", "acquire_guarded", "acquire_read", "repair", "repair_read"})
+_ACQUIRING = frozenset({"acquire", "acquire_guarded", "acquire_read"})
+_SETTING = _ACQUIRING | {"repair", "repair_read"}
 _STANDING = frozenset({"stand", "stand_read", "stand_slots"})
 
 
@@ -93,6 +94,9 @@ class Server:
             flushed script. Their release may have come before them, or may never come.
         forgot: How often the server lost its memory.
         forgot_at: True time at which the server last lost its memory.
+        votes_until: True time at which the last key that the server has forgotten would have
+            expired.
+        repeated: A token that came with two acquires; empty if there is none.
         deleted_at: For each key of a lock, the true time at which another client last deleted it.
         voted: True once the server was trusted with its present memory, so that it may hold locks.
         lying: True while the server answers each script with an impossible reply.
@@ -117,7 +121,10 @@ class Server:
         self.calls = 0
         self.running_since = 0.0
         self.queue_deleted_at = self.scripts_flushed_at = self.forgot_at = -math.inf
+        self.votes_until = -math.inf
+        self.repeated = b""
         self.deleted_at: dict[bytes, float] = {}
+        self._asked: set[bytes] = set()
         self.well_since = self.trusted_since = math.inf
         self.owners: dict[bytes, str] = {}
         self.late: set[bytes] = set()
@@ -146,17 +153,22 @@ class Server:
         self._scripts.clear()
         self.voted &= not forget
         if forget:
-            self.forgot += 1
-            self.forgot_at = self.world.now
+            self._note_loss()
         self._judged = b"", False
         self.loop.within(lambda: self.memory.restart(forget=forget))
 
     def flush(self) -> None:
         """Delete all data, as FLUSHALL does."""
-        self.forgot += 1
-        self.forgot_at = self.world.now
+        self._note_loss()
         self.voted = False
         self.loop.within(self.memory.flush)
+
+    def _note_loss(self) -> None:
+        """Note that the server is about to lose its memory, and the votes that it forgets."""
+        self.forgot += 1
+        self.forgot_at = self.world.now
+        ends = [self.loop.true(over) for _, value, over in self._values() if not is_offer(value)]
+        self.votes_until = max([self.votes_until, *ends])
 
     def delete(self, key: bytes) -> None:
         """Delete the key of a lock, as DEL of another client does."""
@@ -352,6 +364,10 @@ class Server:
             self.owners[token] = end.owner
             if end.late:
                 self.late.add(token)
+            if name in _ACQUIRING:
+                if token in self._asked:
+                    self.repeated = token
+                self._asked.add(token)
         if name in _SETTING or name in _STANDING:
             for key in command.keys:
                 self.wanted[key][end.owner] = self.world.now

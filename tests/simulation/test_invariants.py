@@ -15,6 +15,8 @@ from tests.simulation.invariants import (
     Stall,
     Violation,
     effort,
+    guarded_too_short,
+    impatient,
     inside_lost,
     lingering,
     out_of_turn,
@@ -65,6 +67,22 @@ def test_a_holder_beyond_the_limit_is_reported() -> None:
 def test_a_lease_without_a_quorum_of_keys_until_its_deadline_is_reported() -> None:
     assert unbacked("one", 2, 2) == ""
     assert unbacked("one", 1, 2) == "only 1 nodes keep the keys of one until its deadline"
+
+
+def test_a_node_that_is_trusted_before_forgotten_keys_would_expire_is_reported() -> None:
+    assert guarded_too_short("n0", -0.1) == guarded_too_short("n0", 0.0) == ""
+    assert (
+        guarded_too_short("n0", 0.5)
+        == "n0 is trusted 0.500 s before keys that it forgot would have expired"
+    )
+
+
+def test_an_acquisition_that_gives_up_early_is_reported() -> None:
+    assert impatient("one", 2.0, 2.0, 0.1) == impatient("one", 1.95, 2.0, 0.1) == ""
+    assert (
+        impatient("one", 1.8, 2.0, 0.1) == "one gave up after 1.800 s, although it may wait"
+        " for 2.000 s"
+    )
 
 
 def test_a_fence_that_does_not_rise_is_reported() -> None:

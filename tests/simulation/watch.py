@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aioredlock_ng import QuorumUnreachable
+from aioredlock_ng import AcquireTimeout, QuorumUnreachable
 from aioredlock_ng._core.keys import slot_in, slot_key
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.over_mark import without_mark
@@ -32,6 +32,8 @@ from tests.simulation.invariants import (
     Leftovers,
     Stall,
     Violation,
+    guarded_too_short,
+    impatient,
     inside_lost,
     lingering,
     out_of_turn,
@@ -48,6 +50,7 @@ from tests.simulation.invariants import (
 )
 from tests.simulation.plan import DRIFT_FACTOR
 from tests.simulation.server import manager_in
+from tests.simulation.threads import ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -501,6 +504,9 @@ class Watch:
                 # These are two attempts of two rounds each, and the time between the attempts.
                 allowed = 5 * self._plan.node_timeout + 0.02
             self.found("timeout", overrun(action.name, took, allowed, TOLERANCE))
+        if isinstance(error, AcquireTimeout) and allowed is not None:
+            waited = call.loop.time() - call.began
+            self.found("timeout", impatient(action.name, waited, allowed, ROUNDING))
         patient = self._is_patient(call)
         # A node with a key whose release is late answers "held", and this answer is true.
         patient = patient and not any(name.encode() in self._stuck for name in action.keys)
@@ -689,6 +695,10 @@ class Watch:
             return
         for server in self._servers:
             server.look(guarded=self._plan.guard is not None)
+            if server.trusted:
+                self.found("guard", guarded_too_short(server.name, server.votes_until - now))
+            if server.repeated:
+                self.found("tokens", f"{server.name} got {server.repeated[:6].decode()} twice")
         for process in self._processes:
             engine = process.engine
             if process.dead and now - process.died_at <= LOOK_EVERY:
