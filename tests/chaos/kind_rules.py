@@ -219,6 +219,7 @@ def kept_keys(record: Record) -> Callable[[dict[str, Any], str, int, str], bool]
     keeping = {
         (name, hold.token): hold for hold in record.holds if hold.min_hold for name in hold.names
     }
+    owners = {(name, hold.token): hold.process for hold in record.holds for name in hold.names}
     life = int(record.life * NANO)
 
     def kept(line: dict[str, Any], key: str, left: int, token: str) -> bool:
@@ -228,8 +229,12 @@ def kept_keys(record: Record) -> Callable[[dict[str, Any], str, int, str], bool]
             return False
         hold = keeping.get((key, token.removeprefix(_MARK)))
         if hold is None:
+            # A token without a hold is the token of an attempt, perhaps of a killed process.
+            owner = owners.get((key, token))
             return any(
-                over <= killed + life + SETTLED and killed < at for killed in record.killed.values()
+                over <= killed + life + SETTLED and killed < at
+                for process, killed in record.killed.items()
+                if owner in (None, process)
             )
         if token.startswith(_MARK):
             return over <= hold.got + hold.min_hold + int(DRIFT * life) + SETTLED

@@ -53,6 +53,8 @@ class Hold:
             at the end, instant of the latter. After a downgrade the first id is that of its write.
         downgraded: Instant just before a writer asked to become a reader.
         read_fence: The fence from then on; None: not reported.
+        promised: Greatest number of nanoseconds from a report to the deadline in this report; 0:
+            not reported.
     """
 
     process: str
@@ -84,6 +86,7 @@ class Hold:
     reads: list[list[Any]] = field(default_factory=list)
     downgraded: int | None = None
     read_fence: int | None = None
+    promised: int = 0
 
     def shares(self, at: int) -> bool:
         """Return True if other readers may have the lock too, from this instant on."""
@@ -362,10 +365,15 @@ def _load_process(
     process = path.stem
     open_holds: dict[int, Hold] = {}
     asks: dict[int, dict[str, Any]] = {}
+    longest: dict[int, int] = {}
     for line in read(path):
         at = line["t"]
         if line["e"] in ("got", "fail", "cut"):
             asks.pop(line["a"], None)
+        if line.get("d") and line["e"] == "got":
+            longest[line["i"]] = line["d"] - at
+        elif line.get("d") and line["i"] in longest:
+            longest[line["i"]] = max(longest[line["i"]], line["d"] - at)
         match line["e"]:
             case "ask":
                 asks[at] = line
@@ -426,6 +434,7 @@ def _load_process(
             {"t": at, "p": process, "why": f"no answer to {line['n']}"} for at, line in asks.items()
         ]
     for hold in open_holds.values():
+        hold.promised = longest.get(hold.number, 0)
         if hold.ended is None:
             hold.killed = killed
             if killed is None:

@@ -61,6 +61,9 @@ ANSWER: Final = 2 * NANO
 hangs.
 """
 
+EARLY: Final = 10.0
+"""Milliseconds by which a timer may be early."""
+
 ON_TIME: Final = 600_000_000
 """Nanoseconds from a deadline to the notice of it on a busy machine.
 
@@ -108,6 +111,7 @@ def judge(record: Record) -> Judgement:
     _lost_updates(judgement, record, deleted, holds)
     _noticed(judgement, record, holds, unwell)
     _noticed_by_deadline(judgement, record, machine)
+    _lengths(judgement, record, machine)
     _success(judgement, record, unwell, machine, holds)
     _answers(judgement, record)
     _needless_losses(judgement, record, unwell, deleted)
@@ -413,6 +417,25 @@ def _noticed_by_deadline(judgement: Judgement, record: Record, machine: Interval
             judgement.violations.append(Finding("noticed after its deadline", noticed, words))
 
 
+def _lengths(judgement: Judgement, record: Record, machine: Intervals) -> None:
+    """No lease promises more than its ttl, and none is over before its holder has it.
+
+    The holder's process may have stood still between the grant and its report.
+    """
+    for hold in record.holds:
+        words = f"{', '.join(hold.names)}: {who(hold)}"
+        if hold.promised > record.ttl * NANO:
+            judgement.violations.append(
+                Finding("deadline too late", hold.got, f"{words}, {hold.promised / 1e6:.0f} ms")
+            )
+        if (
+            hold.deadline <= hold.got
+            and not record.body_stood_still(hold.process, hold.asked, hold.got)
+            and not machine.touch(hold.asked, hold.got)
+        ):
+            judgement.violations.append(Finding("over before it began", hold.got, words))
+
+
 def _success(
     judgement: Judgement,
     record: Record,
@@ -434,6 +457,10 @@ def _success(
         if fail["a"] < record.begin or unwell.touch(fail["a"], fail["t"]):
             continue
         names, took = f"{fail['p']}: {', '.join(fail['n'])}", (fail["t"] - fail["a"]) / 1e6
+        if fail["why"] == "AcquireTimeout" and took < 1e3 * fail.get("wait", 0.0) - EARLY:
+            words = f"{names}: after {took:.0f} ms"
+            judgement.violations.append(Finding("gave up early", fail["t"], words))
+            continue
         if fail["why"] == "held":
             judgement.held_well += 1
             if not unwell.touch(fail["a"] - int(record.ttl * NANO), fail["t"]) and not about(fail):

@@ -41,10 +41,12 @@ class Story:
         """
         number = self._numbers[process] = self._numbers.get(process, 0) + 1
         fence, name = more.get("fence", int(BEGIN // MS + got)), more.get("name", "a")
-        deadline, token = (
-            self._at(more.get("deadline", got + 1480)),
-            more.get("token", f"{process}-{number}"),
-        )
+        over, token = more.get("deadline", got + 1480), more.get("token", f"{process}-{number}")
+
+        def deadline(at: float) -> int:
+            """Return the deadline as reported at `at`, if renewals move it to `over` in the end."""
+            return self._at(min(over, at + 1480))
+
         asked = self._at(more.get("asked", got - 2))
         about = {"w": more.get("how", "with"), "v": more.get("votes", "")}
         about |= {key: more[key] for key in ("c", "s", "m", "h", "fair") if key in more}
@@ -56,7 +58,7 @@ class Story:
             i=number,
             a=asked,
             n=more.get("names", [name]),
-            d=deadline,
+            d=deadline(got),
             f=fence,
             k=token,
             **about,
@@ -69,20 +71,24 @@ class Story:
                 "downgraded",
                 i=number,
                 f=more.get("read_fence", fence),
-                d=deadline,
+                d=deadline(more["down"]),
             )
         if "lost" in more:
-            self._add(process, more["lost"], "lost", i=number, d=deadline, why="a reason")
+            self._add(
+                process, more["lost"], "lost", i=number, d=deadline(more["lost"]), why="a reason"
+            )
         if ended is not None:
             plain = [[name, *write[:2], self._at(write[2])] for write in more.get("plain", ())]
             fenced = [[name, *write[:3], self._at(write[3])] for write in more.get("fenced", ())]
             why = "a reason" if "lost" in more else ""
-            end: dict[str, Any] = {"o": more["o"]} if "o" in more else {}
+            end: dict[str, Any] = {"d": deadline(ended)}
+            if "o" in more:
+                end["o"] = more["o"]
             if "reads" in more:
                 end["r"] = [[name, *read[:3], self._at(read[3])] for read in more["reads"]]
             if "over" in more:
                 end["z"] = self._at(more["over"])
-            self._add(process, ended, "end", i=number, d=deadline, l=why, p=plain, x=fenced, **end)
+            self._add(process, ended, "end", i=number, l=why, p=plain, x=fenced, **end)
         return number
 
     def event(self, process: str, at: float, event: str, **fields: Any) -> None:

@@ -140,8 +140,53 @@ def test_a_fence_given_twice_is_found(story: Story) -> None:
 
 def test_a_hold_that_was_over_when_its_holder_had_it_may_have_an_older_fence(story: Story) -> None:
     story.hold("one", 100, 120, fence=7)
-    story.hold("two", 200, 210, fence=6, deadline=90)
+    story.hold("two", 200, 210, fence=6, deadline=199, asked=10)
+    story.nemesis(20, "stop", p="two")
+    story.nemesis(199.5, "cont", p="two")
     assert story.findings() == ([], [])
+
+
+def test_a_lease_that_was_over_when_its_holder_had_it_is_found(story: Story) -> None:
+    story.hold("one", 200, 210, deadline=199, asked=10)
+    assert story.findings() == (["over before it began"], [])
+
+
+@pytest.mark.parametrize(("left", "found"), [(1_500, []), (1_501, ["deadline too late"])])
+def test_a_lease_that_promises_more_than_its_ttl_is_found(
+    left: int, found: list[str], story: Story
+) -> None:
+    number = story.hold("one", 10, 1_200)
+    story.event("one", 1_000, "held", i=number, d=BEGIN + (1_000 + left) * MS, v="3/3")
+    assert story.findings() == (found, [])
+
+
+@pytest.mark.parametrize(("wait", "found"), [(1.0, []), (20.0, ["gave up early"])])
+def test_a_wait_that_ends_before_its_time_limit_is_found(
+    wait: float, found: list[str], story: Story
+) -> None:
+    story.hold("two", 50, 1_400)
+    story.event(
+        "one",
+        1_100,
+        "fail",
+        a=BEGIN + 100 * MS,
+        n=["a"],
+        w="with",
+        why="AcquireTimeout",
+        v="hhh",
+        wait=wait,
+    )
+    assert story.findings() == (found, [] if found else ["not acquired: in line to the end"])
+
+
+@pytest.mark.parametrize(("killed", "found"), [("one", []), ("two", ["key left behind"])])
+def test_a_key_is_excused_only_by_the_end_of_its_own_process(
+    killed: str, found: list[str], story: Story
+) -> None:
+    story.hold("one", 10, None if killed == "one" else 20, token="mine")
+    story.nemesis(1_000, "kill", p=killed)
+    story.nemesis(1_200, "leftovers", n=0, keys=[["a", 1_000, "mine"]])
+    assert story.findings() == (found, [])
 
 
 def test_two_fenced_writes_over_the_same_one_are_a_lost_update(story: Story) -> None:

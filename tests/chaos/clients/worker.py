@@ -286,7 +286,10 @@ class Worker:
                     # A candidate may resign, or lose its lease, before its body begins.
                     self._history.write("cut", a=asked, **wish.about())
         except NotGot as error:
-            self._history.write("fail", a=asked, why=error.why, v=error.votes, **wish.about())
+            # A single attempt does not wait.
+            wait = {} if wish.how == "try" else {"wait": wish.wait}
+            about = wish.about() | wait
+            self._history.write("fail", a=asked, why=error.why, v=error.votes, **about)
         except TimeoutError:
             self._history.write("cut", a=asked, g=give_up, **wish.about())
         except asyncio.CancelledError:
