@@ -117,6 +117,7 @@ class Process:
         home: The first loop of the tasks.
         links: One link to each server.
         dead: True once the process was killed.
+        buried: True after the end of the run.
         died_at: True time at which the process was killed.
         closing: True time at which the process began to close its manager.
         closed: True time at which the manager was closed.
@@ -172,6 +173,7 @@ class Process:
         )
         self.counters = Counters()
         self.main: asyncio.Task[None] | None = None
+        self.buried = False
         self.on_end: Callable[[Process], None] = lambda _: None
 
     @property
@@ -198,7 +200,9 @@ class Process:
         return self.main is not None and self.main.done()
 
     def start(self) -> None:
-        """Start the tasks."""
+        """Start the tasks, unless the run has ended."""
+        if self.buried:
+            return
         self.main = self.home.create_task(self._main(), name=self.name)
         self.main.add_done_callback(lambda _: self.on_end(self))
 
@@ -232,7 +236,11 @@ class Process:
                 link.connection.close()
 
     def bury(self) -> None:
-        """Cancel the tasks of a process that has not ended, after the end of the run."""
+        """Cancel the tasks of a process that has not ended, after the end of the run.
+
+        A process that has not started will not start.
+        """
+        self.buried = True
         for loop in reversed(self.loops):
             loop.forget_stops()
             loop.go_on()

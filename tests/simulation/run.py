@@ -189,6 +189,7 @@ def _unwind(world: World, processes: list[Process], servers: list[Server], watch
         for link in process.links:
             link.isolated = True
         process.bury()
+    left = [process for process in left if process.main is not None]
     world.run(world.now + 30.0, lambda: all(process.over for process in left))
     for process in left:
         if process.main is not None and process.main.done() and not process.main.cancelled():

@@ -182,7 +182,7 @@ class Call(SecondRound):
 
     def _nearly_time_out(self, ends_at: float) -> None:
         self._limit = self.context.loop.call_at(ends_at, self._time_out)
-        if not self._lines.excluding(self):
+        if not self._lines.excluding(self.keys, shared=self.spec.kind.shared):
             self._look = ask_for_label(self)
 
     def _time_out(self) -> None:

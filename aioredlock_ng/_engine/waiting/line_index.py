@@ -47,10 +47,13 @@ class LineIndex:
         wanted = set(keys)
         return [lease for lease in held if not wanted.isdisjoint(lease.spec.keys)]
 
-    def excluding(self, contender: Contender[LeaseRecord]) -> list[LeaseRecord]:
-        """Return the leases of this process that a task waits for. No reader waits for readers."""
-        held = self.holders(contender.keys)
-        if contender.spec.kind.shared:
+    def excluding(self, keys: tuple[bytes, ...], *, shared: bool) -> list[LeaseRecord]:
+        """Return the leases of this process that keep a task from any of the keys.
+
+        If `shared` is True, the task wants to read. No reader waits for readers.
+        """
+        held = self.holders(keys)
+        if shared:
             return [lease for lease in held if not lease.spec.kind.shared]
         return held
 

@@ -152,7 +152,9 @@ class Lines(PassingOn):
         leases, and not for the nodes.
         """
         line = contender.line
-        if line is None or line.full or (line.slots is None and self.excluding(contender)):
+        if line is None or line.full:
+            return False
+        if line.slots is None and self.excluding(contender.keys, shared=line.shared):
             return False
         # Several calls may time out in one tick, and the contender may be one of them. Then only
         # the line knows whether the contender reached a quorum.
