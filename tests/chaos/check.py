@@ -146,6 +146,11 @@ def _rows(
         if p50 is not None and p99 is not None:
             figure = f"{p50:.1f} ms, **{p99:.1f} ms**, {max(values) / 1e6:.1f} ms"
             yield f"time to the notice, {len(values):,} {label}", figure
+    p50, p99 = (percentile(judgement.hand_overs, share) for share in (0.5, 0.99))
+    if p50 is not None and p99 is not None:
+        longest = max(judgement.hand_overs) / 1e6
+        figure = f"{p50:.1f} ms, **{p99:.1f} ms**, {longest:.1f} ms"
+        yield f"time of {len(judgement.hand_overs):,} hand-overs between processes", figure
     yield "deleted keys, holder ended before the notice", f"{judgement.ended_first:,}"
     yield "standstills of clients, seconds", f"{figures['stood_still']:.1f}"
     yield "late writes after a standstill, plain register", f"{judgement.late:,}"
@@ -173,6 +178,11 @@ def _notes(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Ite
         yield (
             "* The time to the notice begins with the deletion of the keys. "
             "Its three figures are p50, p99 and the longest."
+        )
+    if judgement.hand_overs:
+        yield (
+            "* The time of a hand-over begins with the release. The next process had waited. Its "
+            "three figures are p50, p99 and the longest. A stopped waiter delays the next one."
         )
     yield "* The standstills of clients are those that the nemesis did not cause."
     yield "* The old fences are those of reads and writes."

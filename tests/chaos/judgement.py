@@ -42,6 +42,7 @@ class Judgement:
             leases that are watched.
         notices_young: The same for leases that are too young to be watched.
         notices_readers: The same for readers, which are notified by their next renewal.
+        hand_overs: Nanoseconds from the release of a lock to the hold of a process that waited.
         ended_first: Holders that released the lock, or were killed, before the notice.
         asked_well: Acquisitions that began and ended while a majority was well.
         got_well: Number of these acquisitions that got the lock.
@@ -63,6 +64,7 @@ class Judgement:
     notices: list[int] = field(default_factory=list)
     notices_young: list[int] = field(default_factory=list)
     notices_readers: list[int] = field(default_factory=list)
+    hand_overs: list[int] = field(default_factory=list)
     ended_first: int = 0
     asked_well: int = 0
     got_well: int = 0

@@ -12,6 +12,7 @@ from .history import NANO
 from .judgement import Finding, Judgement
 from .kind_rules import judge_kinds, kept_keys
 from .record import FOREVER, Intervals, who
+from .waking_rules import judge_waking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +112,7 @@ def judge(record: Record) -> Judgement:
     _lost_updates(judgement, record, deleted, holds)
     _noticed(judgement, record, holds, unwell)
     _noticed_by_deadline(judgement, record, machine)
+    judge_waking(judgement, record, holds, unwell, machine)
     _lengths(judgement, record, machine)
     _success(judgement, record, unwell, machine, holds)
     _answers(judgement, record)
