@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, ConfigurationError, QuorumUnreachable
+from aioredlock_ng import AcquireTimeout, ConfigurationError, LockLost, QuorumUnreachable
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._nodes.memory import MemoryNode
@@ -115,6 +115,28 @@ async def test_all_leases_of_a_grant_learn_of_a_loss_that_one_of_them_finds(
         await getattr(leases[0], how)()
     await asyncio.sleep(3 * TRIP)
     assert all(lease.lost for lease in leases)
+
+
+async def test_a_task_that_catches_the_loss_of_its_inner_read_lease_is_cancelled_in_the_outer_block(
+    rig: Rig,
+) -> None:
+    lock = rwlock(await rig.process()).read()
+    steps = []
+
+    async def work() -> None:
+        async with lock:
+            try:
+                async with lock as inner:
+                    rig.vacate(KEY)
+                    await inner.verify()
+            except LockLost:
+                steps.append("caught")
+            await asyncio.sleep(1)
+            steps.append("went on")
+
+    with pytest.raises(LockLost):
+        await work()
+    assert steps == ["caught"]
 
 
 async def test_a_lease_repairs_a_node_although_a_lease_of_the_same_grant_ended_amid_a_repair(

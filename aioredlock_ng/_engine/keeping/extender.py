@@ -22,6 +22,7 @@ from aioredlock_ng._engine.keeping.reasons import (
     STOOD_STILL,
     UNKEPT,
     UNRENEWED,
+    VANISHED,
 )
 from aioredlock_ng._engine.keeping.renewals import Renewals
 from aioredlock_ng._engine.keeping.repair import Repairs
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
+    from aioredlock_ng._engine.keeping.read_grant import ReadGrant
     from aioredlock_ng._engine.waiting.lines import Lines
 
 __all__ = ["CLOSED", "LOOP_CLOSED", "UNKEPT", "Extender"]
@@ -211,9 +213,16 @@ class Extender(Endings):
 
     def vanished(self, lease: LeaseRecord) -> None:
         """Declare a lease lost, with all leases of its grant, because the nodes lack its key."""
-        # All leases of a read grant have the same entry on the nodes, so all of them are lost.
-        for each in [lease] if lease.read_grant is None else list(lease.read_grant.leases):
-            self.lose(each, "a quorum of nodes no longer holds its key")
+        self.lose(lease, VANISHED)
+        # All leases of a read grant have the same entry on the nodes, so all of them are lost. The
+        # caller may be the task of an enclosing block. During its own call it is not cancelled, but
+        # its error is only about `lease`. So the other losses come in a callback.
+        if lease.read_grant is not None:
+            self._context.loop.call_soon(self._lose_all, lease.read_grant)
+
+    def _lose_all(self, grant: ReadGrant[LeaseRecord]) -> None:
+        for lease in list(grant.leases):
+            self.lose(lease, VANISHED)
 
     def _overdue(self, lease: LeaseRecord) -> None:
         if lease.deadline == lease.ends_at:

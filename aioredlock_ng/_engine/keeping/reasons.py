@@ -15,6 +15,7 @@ __all__ = [
     "STOOD_STILL",
     "UNKEPT",
     "UNRENEWED",
+    "VANISHED",
     "cause_of",
 ]
 
@@ -24,6 +25,7 @@ UNKEPT = "no thread renews it any more"
 UNRENEWED = "its deadline passed before a quorum renewed it"
 MAX_HOLD = "held longer than max_hold"
 EXPIRED = "its deadline passed, and it was not to be renewed (auto_extend=False)"
+VANISHED = "a quorum of nodes no longer holds its key"
 STOOD_STILL = "event loop stood still for"
 _CAUSES: Final[dict[str, LossCause]] = {
     CLOSED: "closed",
