@@ -177,6 +177,11 @@ class Floor:
         words.extend(token for _, token in grants)
         self._send(_pack(tuple(words)), answered)
 
+    def watch(self, key: str) -> None:
+        """Read a key on all nodes, so that they track it for the connections of `listen`."""
+        self._send(_pack(("CLIENT", "CACHING", "YES")), id)
+        self._send(_pack(("GET", key)), id)
+
     async def listen(self, wire: _Wire, protocol: asyncio.BufferedProtocol) -> None:
         """Turn on client tracking, and let `protocol` read what the server sends."""
         assert wire.transport is not None

@@ -53,8 +53,7 @@ class _Waiter:
         self._granted: asyncio.Future[float] | None = None
 
     async def wait(self, name: str) -> asyncio.Future[float]:
-        # All nodes refuse this acquire. Their servers track the key from here on.
-        self.floor.acquire(name, _TTL_MS)
+        self.floor.watch(name)
         await asyncio.sleep(0.04)
         self._name, self._told = name, 0
         self._granted = asyncio.get_running_loop().create_future()
