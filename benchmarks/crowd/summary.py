@@ -167,6 +167,9 @@ def _other(name: str, mine: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if name == "woken":
         mine = [_woken(row) for row in mine]
     figures = {figure for figure, *_ in _OTHERS[name]} | {bar.figure for bar in BARS[name]}
+    if name == "killed":
+        # A median would hide a round with a long gap.
+        return {figure: max((row[figure] for row in mine), default=None) for figure in figures}
     return {figure: median(row[figure] for row in mine) for figure in sorted(figures)}
 
 

@@ -201,6 +201,17 @@ def test_a_case_that_could_not_run_is_a_note_and_a_missed_bar() -> None:
     assert [bar.kept for bar in outcome.bars] == [False, False, False]
 
 
+def test_the_longest_gap_of_all_rounds_counts() -> None:
+    quiet = dict.fromkeys(("quiet_gap", "stopped_gap", "stopped_gaps", "resumed_gap"), 0.0)
+    rows = [
+        {"round": number, "case": "killed", "code": "ours", "killed_gap": gap, **quiet}
+        for number, gap in enumerate((0.005, 0.104, 0.006))
+    ]
+    outcome = summarise(rows, ["killed"], ["ours"])
+    assert outcome.medians[0]["killed_gap"] == 0.104
+    assert [bar.kept for bar in outcome.bars] == [False, True, True]
+
+
 def test_a_wake_up_is_measured_against_a_round_trip_of_the_floor() -> None:
     delays = {"redis-py": [0.0012, 0.0009, 0.002], "redis-cli": [], "expiry": [0.005]}
     rows = [{"round": 0, "case": "woken", "code": "ours", "trip": 0.0006, **delays}]
