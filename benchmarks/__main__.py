@@ -48,7 +48,8 @@ def main() -> int:
             settings = Settings(
                 asked.rounds, asked.quick, clients, status.update, asked.cases, asked.library
             )
-            outcomes[name] = SCENARIOS[name](settings)
+            outcomes[name] = outcome = SCENARIOS[name](settings)
+            outcome.bars.append(outcome.failed_rounds(name))
         report.print_outcome(console, outcomes[name])
     bars = [bar for outcome in outcomes.values() for bar in outcome.bars]
     report.print_bars(console, bars)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .clients import Client
 
 __all__ = ["Bar", "Grid", "Outcome", "Settings", "at_least", "at_most", "median", "paired_ratio"]
+
+
+_OURS: Final = ("ours", "semaphore")
+"""The names of our clients in the rows. A row without a name is ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,20 @@ class Outcome:
         return [
             grid for grid in (Grid(self.title, self.columns, self.rows), *self.further) if grid.rows
         ]
+
+    def failed_rounds(self, name: str) -> Bar:
+        """Return a bar for the rounds in which our client could not be measured.
+
+        Medians leave these rounds out, so the other bars do not show them.
+
+        Args:
+            name: The name of the scenario.
+        """
+        failed = sum(
+            "failed" in row and row.get("client", row.get("code", "ours")) in _OURS
+            for row in self.raw
+        )
+        return at_most(f"{name}: rounds of ours that failed", float(failed), 0)
 
 
 def median(values: Iterable[float | None]) -> float | None:
