@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
     from .clients import Client
 
-__all__ = ["Bar", "Grid", "Outcome", "Settings", "at_least", "at_most", "median", "paired_ratio"]
+__all__ = [
+    "Bar",
+    "Grid",
+    "Outcome",
+    "Settings",
+    "at_least",
+    "at_most",
+    "lost",
+    "median",
+    "paired_ratio",
+]
 
 
 _OURS: Final = ("ours", "semaphore")
@@ -156,6 +166,17 @@ def median(values: Iterable[float | None]) -> float | None:
     """Return the median of the values that are not None. Return None if all are None."""
     there = [value for value in values if value is not None]
     return statistics.median(there) if there else None
+
+
+def lost(rows: Iterable[dict[str, Any]]) -> float | None:
+    """Return the number of acquires and releases that failed or hung in these rounds.
+
+    Return None if nothing was measured, or if a round could not be measured.
+    """
+    rows = list(rows)
+    if not rows or any("failed" in row for row in rows):
+        return None
+    return float(sum(row["errors"] + row["stuck"] for row in rows))
 
 
 def paired_ratio(ours: dict[int, float], theirs: dict[int, float]) -> float | None:

@@ -94,7 +94,8 @@ class Line:
                 if self.pause:
                     await asyncio.sleep(self.pause)
             except Exception as error:
-                if self.recording:
+                # A call may begin inside the window and fail after its end.
+                if self.recording or not self.running:
                     self.errors += 1
                 self.first_error = self.first_error or f"{type(error).__name__}: {error}"[:300]
                 await asyncio.sleep(0)

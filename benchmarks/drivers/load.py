@@ -14,9 +14,10 @@ In a phase every coroutine acquires and releases a lock of its own name in a loo
 (seconds) all coroutines begin a cycle at the same time, once in this interval. So clients of
 different speed do the same work.
 
-A figure counts the cycles that end inside the window. The window opens when every coroutine has
-done its first cycle, so no figure contains the connecting. The coroutines run until the window has
-closed, so no figure contains idle time at the end.
+A figure counts the cycles that end inside the window. Errors count from the opening of the window
+until the last cycle ends. The window opens when every coroutine has done its first cycle, so no
+figure contains the connecting. The coroutines run until the window has closed, so no figure
+contains idle time at the end.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class Loop:
                 acquired = clock()
                 await release(handle)
             except Exception as error:
-                if self.recording:
+                # A call may begin inside the window and fail after its end.
+                if self.recording or not self.running:
                     self.errors += 1
                 self.first_error = self.first_error or f"{type(error).__name__}: {error}"[:300]
                 await asyncio.sleep(0)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.clients import OURS, SEMAPHORE, labelled
-from benchmarks.outcome import Bar, Outcome, Settings, at_least, at_most, median, paired_ratio
+from benchmarks.outcome import (
+    Bar,
+    Outcome,
+    Settings,
+    at_least,
+    at_most,
+    lost,
+    median,
+    paired_ratio,
+)
 from benchmarks.process import run_client
 
 if TYPE_CHECKING:
@@ -175,6 +184,9 @@ def _bars(raw: list[dict[str, Any]], asked: set[str]) -> Iterator[Bar]:
             by_round(raw, "ours", coroutines, *path), by_round(raw, peer, coroutines, *path)
         )
 
+    if "ours" in asked:
+        ours = (row for row in raw if row["client"] in ("ours", SEMAPHORE.name))
+        yield at_most("cycle: acquires and releases that failed or hung", lost(ours), 0)
     if {"ours", "aioredlock"} <= asked:
         yield at_most(
             "cycle p50 at 1 coroutine / aioredlock's", ratio("aioredlock", 1, "cycle", "p50"), 0.5

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.clients import BARE, BARE_THREAD, OURS
-from benchmarks.outcome import Grid, Outcome, Settings, at_least, at_most, median, paired_ratio
+from benchmarks.outcome import (
+    Grid,
+    Outcome,
+    Settings,
+    at_least,
+    at_most,
+    lost,
+    median,
+    paired_ratio,
+)
 from benchmarks.process import Driver, DriverFailed, run_client
 
 if TYPE_CHECKING:
@@ -88,10 +97,10 @@ def run(settings: Settings) -> Outcome:
                     )
         for thread in (False, True):
             settings.say(f"thread: blocked, {_named(thread)}")
-            held, lost = _blocked(nodes.urls, thread=thread)
-            outcome.raw.append({"blocked": True, "thread": thread, "held": held, "lost": lost})
-            blocked.rows.append((_named(thread), f"{held:,}", f"{lost:,}"))
-            losses.append(lost)
+            held, gone = _blocked(nodes.urls, thread=thread)
+            outcome.raw.append({"blocked": True, "thread": thread, "held": held, "lost": gone})
+            blocked.rows.append((_named(thread), f"{held:,}", f"{gone:,}"))
+            losses.append(gone)
     outcome.rows.extend(_rows(outcome.raw))
     outcome.further.append(blocked)
     outcome.bars.append(
@@ -113,6 +122,8 @@ def run(settings: Settings) -> Outcome:
             "thread=True, leases lost by a loop that blocks for five ttls", float(losses[1]), 0.0
         )
     )
+    ours = (row for row in outcome.raw if row.get("client") == "ours")
+    outcome.bars.append(at_most("thread: acquires and releases that failed or hung", lost(ours), 0))
     floor = _ratio(outcome.raw, "bare", 1, "cycle", "p50")
     outcome.notes.append(
         "bare: plain commands without a library; its p50 in a thread at 1 coroutine is "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -9,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks.outcome import Outcome, at_most
+from benchmarks.environments import ROOT
+from benchmarks.outcome import Outcome, at_most, lost
 from benchmarks.scenarios import SCENARIOS
+from tests.support.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,3 +46,40 @@ def test_a_failed_round_of_ours_fails_the_command(
     assert command.main() == status
     bars: list[dict[str, Any]] = json.loads((tmp_path / "bench.json").read_text())["bars"]
     assert [bar["pass"] for bar in bars] == [True, not status]
+
+
+@pytest.mark.parametrize(("module", "loop"), [("load", "Loop"), ("line", "Line")])
+def test_a_call_that_fails_after_the_end_of_the_window_is_an_error(
+    module: str, loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Client:
+        calls = 0
+
+        async def acquire(self, key: str) -> None:
+            self.calls += 1
+            if self.calls == 1:
+                return
+            await asyncio.sleep(3)
+            raise OSError("no answer")
+
+        async def release(self, handle: None) -> None:
+            await asyncio.sleep(0)
+
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "drivers"))
+    kind: Any = getattr(importlib.import_module(module), loop)
+    names: Any = ["name"] if module == "load" else 1
+    phase = {"name": "cycle", "same": "name", "hold": 0.0, "seconds": 2.0}
+
+    async def figures() -> dict[str, Any]:
+        found: dict[str, Any] = await kind(Client(), names, phase).run()
+        return found
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assert runner.run(figures())["errors"] == 1
+
+
+def test_a_round_that_was_not_measured_hides_no_failed_calls() -> None:
+    rows = [{"errors": 1, "stuck": 2}, {"errors": 0, "stuck": 0}]
+    assert lost(rows) == 3
+    assert lost([*rows, {"failed": "ended"}]) is None
+    assert lost([]) is None
