@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks.clients import OURS
 from benchmarks.environments import ROOT
-from benchmarks.outcome import Outcome, at_most, lost
-from benchmarks.scenarios import SCENARIOS
+from benchmarks.outcome import Outcome, Settings, at_most, lost
+from benchmarks.scenarios import SCENARIOS, contention
 from tests.support.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
@@ -83,3 +84,40 @@ def test_a_round_that_was_not_measured_hides_no_failed_calls() -> None:
     assert lost(rows) == 3
     assert lost([*rows, {"failed": "ended"}]) is None
     assert lost([]) is None
+
+
+def test_contending_processes_are_measured_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tasks: list[Any] = []
+
+    class Process:
+        """A driver. The fourth process is never served."""
+
+        def __init__(self, command: object, variables: object, task: dict[str, Any]) -> None:
+            tasks.append(task)
+            acquired = 0 if len(tasks) % 4 == 0 else 300
+            self._figures = {"acquired": acquired, "turns_least": acquired, "seconds": 1.5}
+            self._figures |= {"waiting": 0.1 if acquired else 2.0, "overlaps": 0}
+            self._figures |= {"errors": 0, "stuck": 0}
+
+        def __enter__(self) -> Process:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def ready(self) -> None:
+            return None
+
+        def begin(self) -> None:
+            return None
+
+        def line(self, timeout: float) -> dict[str, Any]:
+            return self._figures | {"wait": {"max": 0.2} if self._figures["acquired"] else None}
+
+    monkeypatch.setattr(contention, "Driver", Process)
+    outcome = contention.run(Settings(1, True, [OURS], lambda _: None))
+    assert {task["phases"][0]["open"] for task in tasks} == {0.0}
+    assert {row["longest_wait"] for row in outcome.raw} == {2.0}
+    assert {row["share_least"] for row in outcome.raw} == {0.0}
