@@ -1,7 +1,7 @@
 """Run readers and writers of one lock in one process.
 
 The driver prints the number of entries of each task, the waits of the writers and the longest
-holds.
+holds of the readers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def _run(task: dict[str, Any]) -> None:
                 )
             _say(
                 {
-                    "reads": [len(waits) for waits, _ in reads],
+                    "reads": [entries for entries, _, _ in reads],
                     "writes": [],
                     "waits": [],
                     "longest": [0.0],
@@ -52,28 +52,29 @@ async def _run(task: dict[str, Any]) -> None:
         sides = [("read", task["hold"], 0.0)] * task["readers"] + [
             ("write", task["hold"], task["every"])
         ] * task["writers"]
-        entries = await asyncio.gather(
+        found = await asyncio.gather(
             *(_repeat(lock, side, hold, begins, ends, every) for side, hold, every in sides)
         )
-        read, written = entries[: task["readers"]], entries[task["readers"] :]
+        read, written = found[: task["readers"]], found[task["readers"] :]
         _say(
             {
-                "reads": [len(waits) for waits, _ in read],
-                "writes": [len(waits) for waits, _ in written],
-                "waits": [wait for waits, _ in written for wait in waits],
-                "longest": [longest for _, longest in entries],
+                "reads": [entries for entries, _, _ in read],
+                "writes": [entries for entries, _, _ in written],
+                "waits": [wait for _, waits, _ in written for wait in waits],
+                "longest": [longest for _, _, longest in read],
             }
         )
 
 
 async def _repeat(
     lock: RWLock, side: str, hold: float, begins: float, ends: float, every: float = 0.0
-) -> tuple[list[float], float]:
+) -> tuple[int, list[float], float]:
     """Enter again and again.
 
-    Return the wait of each entry inside the window, and the longest hold.
+    Return the number of entries inside the window, the waits, and the longest hold. An unfinished
+    wait at the end of the window counts as a wait, but not as an entry.
     """
-    waits, longest = [], 0.0
+    count, waits, longest = 0, list[float](), 0.0
     half = lock.read() if side == "read" else lock.write()
     while (called := time.monotonic()) < ends:
         async with half:
@@ -81,12 +82,14 @@ async def _repeat(
             if hold:
                 await asyncio.sleep(hold)
             held = time.monotonic() - entered
+        if begins <= entered:
+            waits.append(min(entered, ends) - called)
         if begins <= entered < ends:
-            waits.append(entered - called)
+            count += 1
             longest = max(longest, held)
         if every:
             await asyncio.sleep(max(0.0, called + every - time.monotonic()))
-    return waits, longest
+    return count, waits, longest
 
 
 def _say(line: dict[str, Any]) -> None:

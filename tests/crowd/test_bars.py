@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -121,3 +122,36 @@ def test_contending_processes_are_measured_at_the_same_time(
     assert {task["phases"][0]["open"] for task in tasks} == {0.0}
     assert {row["longest_wait"] for row in outcome.raw} == {2.0}
     assert {row["share_least"] for row in outcome.raw} == {0.0}
+
+
+def test_a_writer_that_starves_to_the_end_of_the_window_has_a_long_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "drivers"))
+    driver = importlib.import_module("rwlock_ours")
+
+    class Lock:
+        """A lock that a writer gets at once, and then not before the readers have ended."""
+
+        writes = 0
+
+        def write(self) -> Lock:
+            return self
+
+        async def __aenter__(self) -> None:
+            self.writes += 1
+            await asyncio.sleep(0.0 if self.writes < 3 else 9.0)
+
+        async def __aexit__(self, *_: object) -> None:
+            return None
+
+    async def entered() -> Any:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=loop.time))
+        begins = loop.time()
+        return await driver._repeat(Lock(), "write", 0.0, begins, begins + 5.0, every=0.5)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        entries, waits, _ = runner.run(entered())
+    assert entries == 2
+    assert waits == [0.0, 0.0, 4.0]
