@@ -114,8 +114,9 @@ def _medians(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "client": name,
         "cpu_share": median(row["steady"]["cpu_share"] for row in rows),
-        "longest_stall": median(row["probed"]["longest_stall"] for row in rows),
-        "longest_busy": median(row["probed"]["longest_busy"] for row in rows),
+        # A median would hide a round with a long stall.
+        "longest_stall": max((row["probed"]["longest_stall"] for row in rows), default=None),
+        "longest_busy": max((row["probed"]["longest_busy"] for row in rows), default=None),
         "connections": max((max(row["connections"]) for row in rows), default=None),
         "valid": min(
             (min(row["steady"]["valid"], row["probed"]["valid"]) for row in rows), default=None
