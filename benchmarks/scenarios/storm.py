@@ -22,6 +22,9 @@ _FULL: Final = 100_000
 _QUICK: Final = 5_000
 _LONGEST: Final = 400.0
 
+_FAULTS: Final = 10
+"""The least number of faults. A fault takes about three seconds."""
+
 
 def run(settings: Settings) -> Outcome:
     """Run once. Further rounds would only repeat the measurement."""
@@ -77,6 +80,9 @@ def run(settings: Settings) -> Outcome:
         )
     )
     outcome.bars.append(at_least("acquisitions in the storm", figures["acquired"], wanted))
+    outcome.bars.append(
+        at_least("faults in the storm", float(len(faults)), settings.seconds(_FAULTS, 1))
+    )
     outcome.bars.append(at_most("overlapping holders in the storm", figures["overlaps"], 0))
     outcome.bars.append(
         at_most("fences in the storm that were not greater", figures["not_greater"], 0)
