@@ -237,7 +237,10 @@ def _idle_rate(seconds: float) -> float:
             time.sleep(_SETTLED + _IDLE_TTL)
             before = calls()
             time.sleep(seconds)
-            return (calls() - before) / seconds
+            rate = (calls() - before) / seconds
+            if crowd.popen.poll() is not None:
+                raise RuntimeError("the process of the candidates has ended")
+            return rate
         finally:
             crowd.close()
 

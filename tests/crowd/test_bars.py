@@ -15,7 +15,7 @@ from benchmarks import __main__ as command
 from benchmarks.clients import OURS
 from benchmarks.environments import ROOT
 from benchmarks.outcome import Outcome, Settings, at_most, lost
-from benchmarks.scenarios import SCENARIOS, contention
+from benchmarks.scenarios import SCENARIOS, contention, election, leases, storm
 from tests.support.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
@@ -155,3 +155,52 @@ def test_a_writer_that_starves_to_the_end_of_the_window_has_a_long_wait(
         entries, waits, _ = runner.run(entered())
     assert entries == 2
     assert waits == [0.0, 0.0, 4.0]
+
+
+def test_candidates_that_have_ended_are_no_quiet_candidates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(election, "_CANDIDATE", "print(1.0)")
+    monkeypatch.setattr(election, "_SETTLED", 0.0)
+    monkeypatch.setattr(election, "_IDLE_TTL", 0.5)
+    with pytest.raises(RuntimeError, match="has ended"):
+        election._idle_rate(0.1)
+
+
+def test_the_longest_stall_of_all_rounds_counts() -> None:
+    rows = [
+        {
+            "steady": {"cpu_share": 0.02, "valid": 10_000},
+            "probed": {"longest_stall": stall, "longest_busy": 0.001, "valid": 10_000},
+            "connections": [1],
+            "keys": [10_000],
+        }
+        for stall in (0.01, 0.03, 0.01)
+    ]
+    assert leases._medians("ours", rows)["longest_stall"] == 0.03
+
+
+def test_a_storm_without_faults_misses_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Process:
+        def __init__(self, *_: object) -> None:
+            return None
+
+        def __enter__(self) -> Process:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def ready(self) -> None:
+            return None
+
+        def begin(self) -> None:
+            return None
+
+        def line(self, timeout: float) -> dict[str, float]:
+            zero = dict.fromkeys(("lost", "refused", "repairs", "overlaps", "not_greater"), 0)
+            return {"acquired": 5_000, "seconds": 0.5, **zero}
+
+    monkeypatch.setattr(storm, "Driver", Process)
+    outcome = storm.run(Settings(1, True, [OURS], lambda _: None))
+    assert [bar.text for bar in outcome.bars if not bar.kept] == ["faults in the storm"]
