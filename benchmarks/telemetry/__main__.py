@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng.testing import LocalNodes
 from benchmarks.environments import unpacked
 from benchmarks.machine import describe
+from benchmarks.telemetry.driver import COROUTINES
 from benchmarks.telemetry.processes import Driver, Subject, instructions
 
 if TYPE_CHECKING:
@@ -64,14 +65,19 @@ def main(arguments: Sequence[str]) -> int:
         nargs="+",
         choices=[subject.kind for subject in _SUBJECTS],
         metavar="SINK",
-        help="who",
+        help="these, and nobody",
     )
     asked = parser.parse_args(arguments)
+    if asked.cycles < COROUTINES or asked.cycles % COROUTINES:
+        parser.error(f"--cycles must be a multiple of {COROUTINES}, the number of coroutines")
     if asked.instructions and not asked.against:
         parser.error("--instructions compares two versions: say --against COMMIT")
     with tempfile.TemporaryDirectory() as folder:
+        # All others are compared with "nobody listens".
         subjects = [
-            subject for subject in _SUBJECTS if not asked.only or subject.kind in asked.only
+            subject
+            for subject in _SUBJECTS
+            if not asked.only or subject.kind in ("off", *asked.only)
         ]
         if asked.at:
             source = unpacked(asked.at, Path(folder, "at"))
