@@ -194,7 +194,9 @@ def _set_bars(outcome: Outcome, summary: dict[str, Any]) -> None:
     else:
         outcome.bars.append(at_least(f"{where}: hand-overs per second", rate, 5000 * slack))
         outcome.bars.append(
-            at_most(f"{where}: commands per acquisition over five nodes", summary["commands"], 12)
+            at_most(
+                f"{where}: commands per acquisition, nodes that answer", summary["commands"], 12
+            )
         )
     outcome.bars.append(
         at_most(f"{where}: served before an earlier arrival", summary["overtaken"], 0)
