@@ -98,6 +98,8 @@ _CROWD: Final = (
 )
 _SLACK: Final = 1.2
 
+_FAILED: Final = Limit("errors", "acquires and releases that failed", 0.0)
+
 _SEMAPHORE: Final = (
     # Eight slots with holds of 5 ms serve at most 1,600 holders per second. The sleep of a holder
     # takes a little longer than 5 ms.
@@ -141,8 +143,9 @@ BARS: Final[dict[str, tuple[Limit, ...]]] = {
         Limit("killed_gap", "nobody had the lock after three of twelve were killed, s", 0.05),
         Limit("stopped_gap", "nobody had the lock after one was stopped, s", 0.2),
         Limit("stopped_gaps", "gaps above 0.05 s after one was stopped", 1.0),
+        _FAILED,
     ),
-    "handover": (Limit("ratio", "hand-over / two round trips of the floor", 1.3),),
+    "handover": (Limit("ratio", "hand-over / two round trips of the floor", 1.3), _FAILED),
     "woken": (
         Limit(
             "redis_py_over",

@@ -169,8 +169,12 @@ def _other(name: str, mine: Sequence[dict[str, Any]]) -> dict[str, Any]:
     figures = {figure for figure, *_ in _OTHERS[name]} | {bar.figure for bar in BARS[name]}
     if name == "killed":
         # A median would hide a round with a long gap.
-        return {figure: max((row[figure] for row in mine), default=None) for figure in figures}
-    return {figure: median(row[figure] for row in mine) for figure in sorted(figures)}
+        summary = {figure: max((row[figure] for row in mine), default=None) for figure in figures}
+    else:
+        summary = {figure: median(row[figure] for row in mine) for figure in sorted(figures)}
+    if mine and "errors" in figures:
+        summary["errors"] = sum(row["errors"] for row in mine)
+    return summary
 
 
 def _woken(row: dict[str, Any]) -> dict[str, Any]:

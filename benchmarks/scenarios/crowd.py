@@ -262,7 +262,7 @@ def _killed(settings: Settings, client: Client) -> dict[str, Any]:
         os.kill(sleeper, signal.SIGCONT)
         time.sleep(0.5)
         end = time.perf_counter()
-        _figures(driver, len(alive), seconds)
+        processes = _figures(driver, len(alive), seconds)
         traces = _traces(folder, pids)
     # The last hold of a process may have no end. Then only its start is known.
     holds = [(got, left or got) for mine in traces.values() for got, left in mine]
@@ -272,6 +272,7 @@ def _killed(settings: Settings, client: Client) -> dict[str, Any]:
         "stopped_gap": longest_gap(holds, stopped, resumed),
         "stopped_gaps": sum(gap > 0.05 for gap in gaps(holds, stopped, resumed)),
         "resumed_gap": longest_gap(holds, resumed, end),
+        "errors": sum(process["errors"] for process in processes),
     }
 
 
@@ -320,6 +321,7 @@ def _handover(settings: Settings, client: Client) -> dict[str, Any]:
         "ratio": p50 / two_trips if p50 is not None else None,
         "bare": bare,
         "bare_ratio": bare / two_trips,
+        "errors": sum(process["errors"] for process in processes),
     }
 
 

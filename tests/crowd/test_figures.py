@@ -204,12 +204,23 @@ def test_a_case_that_could_not_run_is_a_note_and_a_missed_bar() -> None:
 def test_the_longest_gap_of_all_rounds_counts() -> None:
     quiet = dict.fromkeys(("quiet_gap", "stopped_gap", "stopped_gaps", "resumed_gap"), 0.0)
     rows = [
-        {"round": number, "case": "killed", "code": "ours", "killed_gap": gap, **quiet}
+        {"round": number, "case": "killed", "code": "ours", "killed_gap": gap, "errors": 0, **quiet}
         for number, gap in enumerate((0.005, 0.104, 0.006))
     ]
     outcome = summarise(rows, ["killed"], ["ours"])
     assert outcome.medians[0]["killed_gap"] == 0.104
-    assert [bar.kept for bar in outcome.bars] == [False, True, True]
+    assert [bar.kept for bar in outcome.bars] == [False, True, True, True]
+
+
+def test_failed_calls_miss_a_bar_in_the_cases_without_a_plain_crowd() -> None:
+    figures = ("rate", "switches", "p50", "p99", "two_trips", "bare", "bare_ratio")
+    rows = [
+        {"round": number, "case": "handover", "code": "ours", "ratio": 1.0, "errors": errors}
+        | dict.fromkeys(figures, 1.0)
+        for number, errors in enumerate((0, 2, 0))
+    ]
+    outcome = summarise(rows, ["handover"], ["ours"])
+    assert [(bar.value, bar.kept) for bar in outcome.bars] == [(1.0, True), (2, False)]
 
 
 def test_a_wake_up_is_measured_against_a_round_trip_of_the_floor() -> None:
