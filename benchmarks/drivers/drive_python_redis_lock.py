@@ -42,24 +42,31 @@ def _phase(client: redis.Redis, task: dict[str, Any], phase: dict[str, Any]) -> 
     # Only the holder of the lock changes these values, so one thread at a time.
     seen: dict[str, Any] = {"last": -1, "same": 0, "released": 0.0, "all": 0}
     delays: list[float] = []
+    errors: list[str] = []
 
     def work(index: int) -> None:
         lock = redis_lock.Lock(client, phase["same"], expire=int(task["ttl"]))
         while running.is_set():
-            lock.acquire()
-            got = time.perf_counter()
-            seen["all"] += 1
-            if recording.is_set():
-                turns[index] += 1
-                if seen["last"] == index:
-                    seen["same"] += 1
-                elif seen["released"]:
-                    delays.append(got - seen["released"])
-            seen["last"] = index
-            if phase["hold"]:
-                time.sleep(phase["hold"])
-            seen["released"] = time.perf_counter()
-            lock.release()
+            try:
+                cycle(index, lock)
+            except Exception as error:
+                errors.append(f"{type(error).__name__}: {error}"[:300])
+
+    def cycle(index: int, lock: Any) -> None:
+        lock.acquire()
+        got = time.perf_counter()
+        seen["all"] += 1
+        if recording.is_set():
+            turns[index] += 1
+            if seen["last"] == index:
+                seen["same"] += 1
+            elif seen["released"]:
+                delays.append(got - seen["released"])
+        seen["last"] = index
+        if phase["hold"]:
+            time.sleep(phase["hold"])
+        seen["released"] = time.perf_counter()
+        lock.release()
 
     for index in range(len(turns)):
         threading.Thread(target=work, args=(index,), daemon=True).start()
@@ -84,8 +91,8 @@ def _phase(client: redis.Redis, task: dict[str, Any], phase: dict[str, Any]) -> 
         "delay": {"p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)]}
         if ordered
         else None,
-        "errors": 0,
-        "first_error": "",
+        "errors": len(errors),
+        "first_error": errors[0] if errors else "",
         "stuck": 0,
     }
 

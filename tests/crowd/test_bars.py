@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import json
 import sys
+import threading
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -204,3 +206,29 @@ def test_a_storm_without_faults_misses_a_bar(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(storm, "Driver", Process)
     outcome = storm.run(Settings(1, True, [OURS], lambda _: None))
     assert [bar.text for bar in outcome.bars if not bar.kept] == ["faults in the storm"]
+
+
+def test_failed_calls_of_python_redis_lock_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = threading.Event()
+
+    class Lock:
+        def __init__(self, *_: object, **__: object) -> None:
+            return None
+
+        def acquire(self) -> None:
+            failed.set()
+            raise OSError("no connection")
+
+    def sleep(seconds: float) -> None:
+        assert failed.wait(20)
+
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "drivers"))
+    monkeypatch.setitem(sys.modules, "redis_lock", SimpleNamespace(Lock=Lock))
+    driver = importlib.import_module("drive_python_redis_lock")
+    clock = SimpleNamespace(sleep=sleep, perf_counter=time.perf_counter)
+    monkeypatch.setattr(driver, "time", clock)
+    phase = {"name": "line", "same": "hot", "hold": 0.0, "seconds": 0.1}
+    figures = driver._phase(None, {"coroutines": 1, "ttl": 10.0}, phase)
+    assert figures["acquired"] == 0
+    assert figures["errors"] >= 1
+    assert figures["first_error"] == "OSError: no connection"
