@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.distance import distant
-from benchmarks.outcome import Outcome, Settings, at_most, median, paired_ratio
+from benchmarks.outcome import Outcome, Settings, at_most, lost, median, paired_ratio
 from benchmarks.process import Driver, DriverFailed
 
 if TYPE_CHECKING:
@@ -170,7 +170,10 @@ def _medians(client: Client, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "cycles": total("cycles"),
         "errors": errors,
         "stuck": stuck,
-        "lost": float(errors + stuck) if measured and len(measured) == len(rows) else None,
+        # The calls before the fault must not fail either.
+        "lost": lost(row[phase] for row in measured for phase in ("healthy", "faulty"))
+        if len(measured) == len(rows)
+        else None,
         "first_error": first_error or next((row["failed"] for row in rows if "failed" in row), ""),
     }
 

@@ -17,7 +17,7 @@ from benchmarks import __main__ as command
 from benchmarks.clients import OURS
 from benchmarks.environments import ROOT
 from benchmarks.outcome import Outcome, Settings, at_most, lost
-from benchmarks.scenarios import SCENARIOS, contention, election, leases, storm
+from benchmarks.scenarios import SCENARIOS, contention, election, faults, leases, storm
 from tests.support.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
@@ -232,3 +232,13 @@ def test_failed_calls_of_python_redis_lock_are_counted(monkeypatch: pytest.Monke
     assert figures["acquired"] == 0
     assert figures["errors"] >= 1
     assert figures["first_error"] == "OSError: no connection"
+
+
+def test_calls_that_failed_before_the_fault_miss_a_bar() -> None:
+    def phase(errors: int) -> dict[str, Any]:
+        cycle = {"p50": 0.001, "p99": 0.002, "max": 0.003}
+        return {"errors": errors, "stuck": 0, "cycles": 9, "first_error": "", "cycle": cycle}
+
+    rows = [{"round": 0, "healthy": phase(1), "faulty": phase(0)}]
+    assert faults._medians(OURS, rows)["lost"] == 1
+    assert faults._medians(OURS, [*rows, {"round": 1, "failed": "ended"}])["lost"] is None
