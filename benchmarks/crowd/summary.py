@@ -22,10 +22,11 @@ _FIGURES: Final = (
     "pushes",
     "share_least",
     "share_most",
-    "wait",
-    "wait_rounds",
     "handoff",
 )
+_LONGEST: Final = ("wait", "wait_rounds")
+"""The figures of which the largest of all rounds counts. A median would hide a long wait."""
+
 _COLUMNS: Final = (
     "case",
     "crowd",
@@ -153,6 +154,7 @@ def _crowd(
 
     base = SHAPES[name].base
     summary: dict[str, Any] = {figure: median(row[figure] for row in mine) for figure in _FIGURES}
+    summary |= {figure: max((row[figure] for row in mine), default=None) for figure in _LONGEST}
     summary["ratio"] = paired_ratio(rates(name), rates(base)) if base else None
     summary["handoff_ms"] = None if summary["handoff"] is None else summary["handoff"] * 1e3
     # Rows about locks lack this figure.

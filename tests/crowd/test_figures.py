@@ -201,6 +201,16 @@ def test_a_case_that_could_not_run_is_a_note_and_a_missed_bar() -> None:
     assert [bar.kept for bar in outcome.bars] == [False, False, False]
 
 
+def test_the_longest_wait_of_all_rounds_counts() -> None:
+    rows = [
+        row("20x5", number, [process(100, longest_wait=wait)])
+        for number, wait in enumerate((0.4, 3.0, 0.4))
+    ]
+    outcome = summarise(rows, ["20x5"], ["ours"])
+    assert outcome.medians[0]["wait"] == 3.0
+    assert not next(bar for bar in outcome.bars if "longest wait" in bar.text).kept
+
+
 def test_the_longest_gap_of_all_rounds_counts() -> None:
     quiet = dict.fromkeys(("quiet_gap", "stopped_gap", "stopped_gaps", "resumed_gap"), 0.0)
     rows = [
