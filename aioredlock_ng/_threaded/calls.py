@@ -50,6 +50,11 @@ class Delivery(Generic[T]):
         self._sent = False
         self.future: asyncio.Future[T] = home.loop.create_future()
 
+    @property
+    def is_stranded(self) -> bool:
+        """True if the task's loop was closed, so the task never receives the result."""
+        return self._home.closed
+
     def done(self) -> bool:
         return self._sent
 

@@ -17,8 +17,6 @@ from aioredlock_ng.errors import ConfigurationError, RedlockClosed, RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from aioredlock_ng._threaded.calls import Outcome
-
 __all__ = ["UNDONE_WITHIN", "EngineThread", "disown_all"]
 
 T = TypeVar("T")
@@ -42,6 +40,7 @@ class EngineThread:
 
     Attributes:
         dead: The reason why the thread serves no calls any more. "" while it serves calls.
+        pending: The calls whose callers wait for an outcome.
         ended: A latch that is set at the end of the thread, when its loop is closed.
         last_act: Makes the coroutine that runs after an unexpected end of the loop, before the loop
             is closed.
@@ -50,7 +49,7 @@ class EngineThread:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._inbox = Mailbox(self._loop)
-        self._pending: set[Outcome[Any]] = set()
+        self.pending: set[Call[Any]] = set()
         self._thread = threading.Thread(
             target=self._serve, name=f"aioredlock_ng:{next(_numbers)}", daemon=True
         )
@@ -127,7 +126,7 @@ class EngineThread:
             result = outcome.result()
             if accept is not None:
                 accept(result)
-            self._pending.discard(outcome)
+            self.pending.discard(call)
             return result
         except BaseException as error:
             # A thread that has closed its loop has ended all leases, so nothing is left to undo.
@@ -142,7 +141,7 @@ class EngineThread:
                 # A greenlet must not wait; see `refuse_greenlets`.
                 if not isinstance(error, ConfigurationError):
                     over.wait(UNDONE_WITHIN)
-            self._pending.discard(outcome)
+            self.pending.discard(call)
             raise
 
     def refuse_here(self) -> None:
@@ -192,7 +191,7 @@ class EngineThread:
                 delivery.forget()
             raise
         finally:
-            self._pending.discard(delivery)
+            self.pending.discard(call)
 
     async def finish(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the loop to its end, for a task of another loop.
@@ -208,13 +207,14 @@ class EngineThread:
         if self.here:
             return await make()
         outcome: Latch[T] = Latch()
-        self._begin(Call(self._loop, make, None, outcome, asyncio.current_task()))
+        call = Call(self._loop, make, None, outcome, asyncio.current_task())
+        self._begin(call)
         try:
             refuse_greenlets()
             await outcome.outlast()
             return outcome.result()
         finally:
-            self._pending.discard(outcome)
+            self.pending.discard(call)
 
     def closed(self) -> RedlockClosed:
         """Return the error of a call that the thread cannot serve."""
@@ -234,7 +234,7 @@ class EngineThread:
         unregister the parent's sockets. A thread that forked during a wait gets an error instead.
         """
         self.dead = "it belongs to the process before a fork"
-        for outcome in (*self._pending, self.ended):
+        for outcome in (*(call.outcome for call in self.pending), self.ended):
             outcome.set_exception(self.closed())
 
     def _begin_end(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -253,7 +253,7 @@ class EngineThread:
 
     def _begin(self, call: Call[Any]) -> None:
         """Begin a call. If the thread has ended, set an error as the outcome."""
-        self._pending.add(call.outcome)
+        self.pending.add(call)
         with suppress(RuntimeError):
             # In a forked child the loop exists, but no thread runs it.
             if not self.dead:
@@ -282,8 +282,8 @@ class EngineThread:
     def _wind_up(self, why: str) -> None:
         """Fail the pending calls, run `last_act` after an unexpected end, and close the loop."""
         self.dead = self.dead or why or "its thread ended"
-        for outcome in list(self._pending):
-            outcome.set_exception(self.closed())
+        for call in list(self.pending):
+            call.outcome.set_exception(self.closed())
         if self.last_act is not None and self.dead != _CLOSED:
             run_to_end(self._loop, self.last_act())
         # Python warns of each task that is left on a closed loop.

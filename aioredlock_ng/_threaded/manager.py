@@ -47,7 +47,7 @@ class Threaded(PerProcess[M]):
         super().__init__(
             make,
             opens_itself=False,
-            begun=lambda redlock: Stalls(redlock.engine(), stall_limit),
+            begun=lambda here: Stalls(here.redlock.engine(), here.thread, stall_limit),
         )
 
     async def begin(self) -> None:

@@ -52,7 +52,7 @@ class Opened(Generic[M]):
     """
 
     def __init__(
-        self, redlock: M, begun: Callable[[M], object] | None, owner: object = None
+        self, redlock: M, begun: Callable[[Opened[M]], object] | None, owner: object = None
     ) -> None:
         self.redlock = redlock
         self._owner = owner
@@ -120,7 +120,7 @@ class Opened(Generic[M]):
             await self.redlock.open()
             self._engine = self.redlock.engine()
             if self._begun is not None:
-                self._begun(self.redlock)
+                self._begun(self)
         except BaseException:
             self.begin_close()
             raise

@@ -44,7 +44,7 @@ class PerProcess(Generic[M]):
         make: Callable[[], M],
         *,
         opens_itself: bool = True,
-        begun: Callable[[M], object] | None = None,
+        begun: Callable[[Opened[M]], object] | None = None,
     ) -> None:
         self._make = make
         self._begun = begun

@@ -377,8 +377,8 @@ def _without_margin(*given: Any) -> term.Margins:
 _stalls = Stalls.__init__
 
 
-def _soon_stalled(self: Stalls, engine: Any, _limit: float | None) -> None:
-    _stalls(self, engine, SOON_STALLED)
+def _soon_stalled(self: Stalls, engine: Any, thread: Any, _limit: float | None) -> None:
+    _stalls(self, engine, thread, SOON_STALLED)
 
 
 def _mutants() -> Iterator[Mutant]:

@@ -186,7 +186,7 @@ class SimThread(engine_thread.EngineThread):
         caller: Any = asyncio.get_running_loop()
         self._loop: ThreadLoop = caller.process.loop
         self._inbox = Mailbox(self._loop)
-        self._pending: Any = OrderedSet()
+        self.pending: Any = OrderedSet()
         self._last = None
         self.dead = ""
         self.ended: Latch[None] = Latch()
@@ -219,8 +219,8 @@ class SimThread(engine_thread.EngineThread):
     def _end(self, last: asyncio.Task[object]) -> None:
         assert last.cancelled() or last.exception() is None
         self.dead = engine_thread._CLOSED
-        for outcome in list(self._pending):
-            outcome.set_exception(self.closed())
+        for call in list(self.pending):
+            call.outcome.set_exception(self.closed())
         # The set of all tasks has another order in each run.
         left = sorted(
             asyncio.all_tasks(self._loop), key=lambda task: (len(task.get_name()), task.get_name())

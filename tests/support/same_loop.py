@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from aioredlock_ng._threaded.calls import Outcome
+    from aioredlock_ng._threaded.calls import Call
     from tests.support.rig import Process
 
 __all__ = ["SameLoop", "ThreadedRig", "threads_on_the_same_loop"]
@@ -32,7 +32,7 @@ class SameLoop(EngineThread):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._inbox = Mailbox(self._loop)
-        self._pending: set[Outcome[Any]] = set()
+        self.pending: set[Call[Any]] = set()
         self._posted = 0
         self._last = None
         self.dead = ""

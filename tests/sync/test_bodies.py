@@ -71,7 +71,7 @@ def test_a_wait_for_the_loss_ends_with_the_engine(how: str, what: str) -> None:
     def work(lease: Lease) -> None:
         waiting = threading.Thread(target=lambda: told.append(lease.wait_lost(PATIENCE)))
         waiting.start()
-        wait_until(lambda: bool(thread_of(redlock)._pending))
+        wait_until(lambda: bool(thread_of(redlock).pending))
         if how == "closed":
             redlock.close()
         else:

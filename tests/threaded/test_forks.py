@@ -174,7 +174,7 @@ def a_call_in_flight(client: Client) -> Iterator[list[Any]]:
     client.do(client.manager.open)
     client.hang_nodes()
     looking = client.later(lambda: client.manager.inspect("a"))
-    wait_until(lambda: client.engine_thread._pending)
+    wait_until(lambda: client.engine_thread.pending)
     yield []
     assert looking.result(PATIENCE).token is None
 

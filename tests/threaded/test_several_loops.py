@@ -11,6 +11,7 @@ from aioredlock_ng import Redlock
 from aioredlock_ng._leases.open_blocks import Bodies
 from aioredlock_ng._threaded.mailbox import Mailbox, home
 from aioredlock_ng.testing import MemoryNodes
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pytest
 
     from aioredlock_ng import Election, Lease
+    from aioredlock_ng.testing import LocalServer
 
 PATIENCE = 20.0
 
@@ -213,6 +215,33 @@ async def test_a_grant_to_a_task_of_a_closed_loop_is_given_back_at_once() -> Non
             pass
         assert not task.done()
         task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+async def test_the_waiting_tasks_of_a_closed_loop_leave_the_queue_while_the_lock_is_held(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    url = start_server().url
+    async with Redlock([url]) as holder, Redlock([url], thread=True) as redlock:
+        loop = asyncio.new_event_loop()
+        running = threading.Thread(target=loop.run_forever)
+        async with holder.lock("order"):
+            running.start()
+            for _ in range(2):
+                asyncio.run_coroutine_threadsafe(redlock.lock("order").acquire(), loop)
+
+            async def stands(count: int) -> bool:
+                found = (await holder.inspect("order")).waiting
+                return found == count and redlock.stats().waiting == 2 * count
+
+            await eventually(lambda: stands(1))
+            tasks = await asyncio.to_thread(asyncio.all_tasks, loop)
+            loop.call_soon_threadsafe(loop.stop)
+            await asyncio.to_thread(running.join)
+            loop.close()
+            await eventually(lambda: stands(0))
+        for task in tasks:
+            assert not task.done()
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 async def test_two_loops_may_enter_an_object_for_the_first_time_at_once(

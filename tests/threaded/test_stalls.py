@@ -9,6 +9,7 @@ import pytest
 
 from aioredlock_ng._threaded.mailbox import Mailbox
 from aioredlock_ng._threaded.stalls import Stalls
+from tests.support.same_loop import SameLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ async def held(rig: Rig, limit: float | None, loop: Loop) -> Lease:
     engine: Any = process.redlock.engine()
     (record,) = engine.extender.leases
     record.home = Mailbox(loop)  # type: ignore[arg-type]
-    Stalls(engine, limit)
+    Stalls(engine, SameLoop(), limit)
     return lease
 
 
