@@ -247,6 +247,24 @@ async def test_the_docs_name_the_missing_rights_that_leave_a_waiter_its_place(
         waiting.cancel()
 
 
+async def test_a_waiter_without_the_right_to_exists_is_served_after_the_deletion_of_a_held_key(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", "-exists")
+    url = f"redis://locks:word@{server.address}"
+    async with Redlock([url], ttl=60) as holder, Redlock([url], ttl=60) as other:
+        lease = await holder.lock("order").acquire()
+        # The holder writes its label when it begins to watch its key.
+        await eventually(lambda: server.command("PTTL", "aioredlock_ng:owner:order") != b"-2")
+        waiting = asyncio.create_task(other.lock("order").acquire())
+        await eventually(lambda: other.stats().queued and other.stats().queued[0].rank == 0)
+        server.command("DEL", "order")
+        await lease.wait_lost()
+        # A waiter that is notified sends a refresh after 5 s at the earliest.
+        await (await asyncio.wait_for(waiting, 5)).release()
+
+
 async def test_every_waiter_without_the_right_to_publish_is_served_soon(
     start_server: Callable[..., LocalServer],
 ) -> None:

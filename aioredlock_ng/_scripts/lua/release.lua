@@ -34,9 +34,9 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
     freed = freed + 1
     if n < #KEYS then redis.call('DEL', KEYS[n + i]) end
   else
-    -- MGET returns nothing for a key of readers, so EXISTS decides. The user may have no right to
+    -- MGET returns nothing for a key of readers, so PTTL decides. The user may have no right to
     -- EXISTS, which only queues need.
-    if not holder and ask('EXISTS', KEYS[i]) == 0 then offer(KEYS[i]) end
+    if not holder and ask('PTTL', KEYS[i]) == -2 then offer(KEYS[i]) end
     if n < #KEYS then
       -- The next holder of the key may have written its own label already. That label must stay.
       local label = redis.pcall('GET', KEYS[n + i])

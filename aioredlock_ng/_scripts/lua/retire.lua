@@ -33,7 +33,7 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS))) do
     notify_first(READERS_QUEUE .. KEYS[i], KEYS[i], 0)
     local shared, slot = slots_of(KEYS[i])
     if shared then notify_first(shared, KEYS[i], slot) end
-  elseif not holder and ask('EXISTS', KEYS[i]) == 0 then
+  elseif not holder and ask('PTTL', KEYS[i]) == -2 then
     offer(KEYS[i])
   end
 end
