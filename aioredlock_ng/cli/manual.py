@@ -1,11 +1,13 @@
-"""Define the help of every command: its exit statuses, its examples and its layout."""
+"""Define the class of every command, and its help: exit statuses, examples and layout."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .wrapping import wrapped
@@ -158,6 +160,19 @@ class Command(TyperCommand):
     No word of the help is cut. typer itself would shorten the descriptions of commands with "..."
     and break options at hyphens.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, and refuse nan as the value of an option.
+
+        Each comparison with nan is False, so in older versions of typer nan passes the limits.
+        """
+        rest: list[str] = super().parse_args(ctx, args)
+        params: list[Any] = list(self.get_params(ctx))
+        for param in params:
+            value = ctx.params.get(param.name)
+            if isinstance(value, float) and math.isnan(value):
+                raise typer.BadParameter("nan is not a number", ctx=ctx, param=param)
+        return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words that follow the command's name in the usage line."""

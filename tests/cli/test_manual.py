@@ -107,6 +107,26 @@ def test_every_example_that_is_not_run_here_is_a_valid_command_line(example: str
     assert command.make_context(name, words).params
 
 
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        (name, param.opts[-1])
+        for name in PAGES
+        for param in APP.commands[name].params
+        if param.metavar in ("SECONDS", "SHARE")
+    ],
+)
+def test_no_option_takes_nan(
+    name: str, option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    words = [name, option, "nan", *(["x"] if name not in ("bench", "demo") else [])]
+    with pytest.raises(SystemExit) as ended:
+        APP(words, obj=["true"])
+    assert ended.value.code == 2
+    assert re.search(rf"Error: Invalid value for .*'{option}'", capsys.readouterr().err)
+
+
 @pytest.fixture
 def shell(cli: Cli, tmp_path: Path) -> Cli:
     """A shell that finds `aioredlock-ng`, in a folder with the scripts of the examples."""
