@@ -9,6 +9,7 @@ from aioredlock_ng._core.request_labels import label_template
 from aioredlock_ng._election.candidate_arguments import candidate
 from aioredlock_ng._manager.once import once, wait_of
 from aioredlock_ng._manager.operator_methods import Operations
+from aioredlock_ng.election import ElectionOptions
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.guarded import Guard, GuardOptions, LockOptions, described, guarded
 from aioredlock_ng.lock import Lock, OnLost
@@ -17,11 +18,12 @@ from aioredlock_ng.rwlock import RWLock
 from aioredlock_ng.semaphore import Semaphore
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Unpack
 
     from aioredlock_ng._manager.once import Once
     from aioredlock_ng._manager.specs import SpecOptions
-    from aioredlock_ng.election import Election, ElectionOptions
+    from aioredlock_ng.election import Election
     from aioredlock_ng.rwlock import RWLockOptions
 
 __all__ = ["Kinds"]
@@ -105,6 +107,7 @@ class Kinds(Operations):
         Raises:
             ConfigurationError: An argument is invalid.
         """
+        _check_names("semaphore", options, LockOptions.__optional_keys__)
         on_lost = options.pop("on_lost", "cancel")
         blocking_timeout = _checked(options.pop("blocking_timeout", None), on_lost)
         spec = self._specs.semaphore(name, limit, cast("SpecOptions", options))
@@ -120,6 +123,7 @@ class Kinds(Operations):
         Raises:
             ConfigurationError: An argument is invalid.
         """
+        _check_names("rwlock", options, LockOptions.__optional_keys__)
         on_lost = options.pop("on_lost", "cancel")
         blocking_timeout = _checked(options.pop("blocking_timeout", None), on_lost)
         spec = self._specs.rwlock(name, cast("SpecOptions", options))
@@ -135,6 +139,7 @@ class Kinds(Operations):
         Raises:
             ConfigurationError: An argument is invalid, or this manager writes no labels.
         """
+        _check_names("election", options, ElectionOptions.__optional_keys__)
         return candidate(self, self._options, self._specs.keys.key(name), name, **options)
 
     def guard(
@@ -207,6 +212,12 @@ class Kinds(Operations):
         within = self._options.check_min_hold(within, None, "within")
         lock = partial(self.lock, blocking_timeout=wait_of(within), min_hold=within)
         return once(lock, template)
+
+
+def _check_names(method: str, options: Collection[str], known: Collection[str]) -> None:
+    for name in options:
+        if name not in known:
+            raise TypeError(f"Redlock.{method}() got an unexpected keyword argument {name!r}")
 
 
 def _checked(blocking_timeout: float | None, on_lost: OnLost) -> float | None:

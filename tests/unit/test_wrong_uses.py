@@ -131,3 +131,21 @@ async def test_a_wrong_use_raises_an_error_that_shows_the_right_line(
 def test_a_read_write_lock_has_no_acquire_for_a_program_that_asks_first(thing: Any) -> None:
     assert not hasattr(thing, "acquire")
     assert not hasattr(thing, "try_acquire")
+
+
+@pytest.mark.parametrize("redlock", [FOR_COROUTINES, FOR_THREADS])
+def test_the_error_about_an_unknown_option_names_the_public_method(redlock: Any) -> None:
+    calls = [
+        ("semaphore", lambda **options: redlock.semaphore("a", 4, **options)),
+        ("semaphore", lambda **options: redlock.guard("a", limit=4, **options)),
+        ("rwlock", lambda **options: redlock.rwlock("a", **options)),
+        ("rwlock", lambda **options: redlock.guard("a", shared=True, **options)),
+        ("election", lambda **options: redlock.election("a", **options)),
+    ]
+    for method, call in calls:
+        # The internal functions have parameters of the names "names" and "options".
+        for option in ("timeout", "names", "options"):
+            with pytest.raises(TypeError) as caught:
+                call(**{option: 1})
+            words = f"Redlock.{method}() got an unexpected keyword argument {option!r}"
+            assert str(caught.value) == words
