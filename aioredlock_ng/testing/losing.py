@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
-from aioredlock_ng import ConfigurationError, Lease, Redlock
+from aioredlock_ng import ConfigurationError, Lease, Redlock, RedlockClosed
 from aioredlock_ng._core.keys import name_bytes, slot_key
 from aioredlock_ng._leases.loss_points import Point, observers
 from aioredlock_ng.options import whole_number
@@ -92,12 +92,18 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
         )
     own = [lease for lease in redlock.leases if _key(name) in _locks_of(lease)]
     for lease in own:
-        asyncio.get_running_loop().call_soon(lease.lose, _REASON)
+        asyncio.get_running_loop().call_soon(_lose_if_usable, lease)
     if not await redlock.force_release(name) and not own:
         raise ConfigurationError(
             f"nobody holds the lock {name!r}; only a held lock can be lost (a slot of a semaphore"
             " has the name of the semaphore and its number, like 'gpu#2')"
         )
+
+
+def _lose_if_usable(lease: Lease) -> None:
+    # The caller gets the same error from `force_release`.
+    with suppress(RedlockClosed):
+        lease.lose(_REASON)
 
 
 @contextmanager
