@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.keys import slot_key
-from aioredlock_ng._manager.scan import Scan
+from aioredlock_ng._manager.scan import Scan, checked_manager
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 
 if TYPE_CHECKING:
@@ -45,11 +45,12 @@ class Operator:
     lock.
 
     Raises:
+        ConfigurationError: `redlock` is not an `aioredlock_ng.Redlock`.
         RedlockClosed: The manager is not open.
     """
 
     def __init__(self, redlock: Redlock) -> None:
-        self._redlock = redlock
+        self._redlock = checked_manager("Operator", redlock)
         self._engine = redlock.engine()
 
     @property

@@ -14,7 +14,8 @@ from aioredlock_ng._core.replies import Free, Held, ReadLocked
 from aioredlock_ng._core.votes import Refusal, Reply, no_vote
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
-from aioredlock_ng.errors import QuorumUnreachable
+from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable
+from aioredlock_ng.redlock import Redlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.inspection import Look
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng.records import LockInfo
-    from aioredlock_ng.redlock import Redlock
 
-__all__ = ["Scan"]
+__all__ = ["Scan", "checked_manager"]
 
 _STEP = 1000
 """Keys per SCAN request. One request keeps a server busy for some hundred microseconds."""
@@ -34,6 +34,21 @@ _BATCH = 100
 
 _PATIENCE = 5.0
 """Longest wait in seconds for the answer to one request. A node that takes longer is left out."""
+
+
+def checked_manager(tool: str, redlock: object) -> Redlock:
+    """Return `redlock`, if it is a manager for asyncio.
+
+    Raises:
+        ConfigurationError: `redlock` is not such a manager. The message names only the type of
+            `redlock`, because a URL given by mistake may contain a password.
+    """
+    if not isinstance(redlock, Redlock):
+        raise ConfigurationError(
+            f"{tool}() takes an aioredlock_ng.Redlock, not"
+            f" {type(redlock).__module__}.{type(redlock).__name__}"
+        )
+    return redlock
 
 
 class Scan:
@@ -50,14 +65,14 @@ class Scan:
         silent: The nodes that the last call of `keys` could not scan, with the reasons.
 
     Raises:
-        ConfigurationError: The pattern is empty, too long, neither str nor bytes, or incomplete,
-            such as `a[b`.
+        ConfigurationError: `redlock` is not an `aioredlock_ng.Redlock`. Or the pattern is empty,
+            too long, neither str nor bytes, or incomplete, such as `a[b`.
     """
 
     def __init__(
         self, redlock: Redlock, pattern: str | bytes = "*", *, every: bool = False
     ) -> None:
-        self._redlock = redlock
+        self._redlock = checked_manager("Scan", redlock)
         self._format = redlock.key_format()
         self._match = self._format.matching(pattern)
         self._every = every

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis.asyncio import Redis
 
-from aioredlock_ng import ConfigurationError, Redlock, RedlockClosed
+from aioredlock_ng import ConfigurationError, Redlock, RedlockClosed, sync
 from aioredlock_ng.operations import Operator, Scan
 
 if TYPE_CHECKING:
@@ -180,3 +180,10 @@ async def test_an_operator_needs_an_open_manager(three_nodes: NodeSet) -> None:
         Operator(redlock)
     with pytest.raises(RedlockClosed, match="not open"):
         await Scan(redlock).keys()
+
+
+@pytest.mark.parametrize("tool", [Operator, Scan])
+def test_a_tool_refuses_a_manager_for_threads(tool: Any) -> None:
+    redlock = sync.Redlock(["redis://127.0.0.1:1"])
+    with pytest.raises(ConfigurationError, match=r"takes an aioredlock_ng\.Redlock, not .*\.sync"):
+        tool(redlock)
