@@ -101,7 +101,7 @@ def checked_owner(owner: object) -> str | bool:
         return owner
     if not isinstance(owner, str):
         raise ConfigurationError(f"owner must be True, False or a str, not {type(owner).__name__}")
-    return _checked_text(owner, "False writes no label")
+    return _checked_text(owner)
 
 
 def checked_label(owner: object) -> str:
@@ -113,12 +113,15 @@ def checked_label(owner: object) -> str:
     """
     if not isinstance(owner, str):
         raise ConfigurationError(f"owner must be a str or None, not {type(owner).__name__}")
-    return _checked_text(owner, "None writes the manager's label")
+    return _checked_text(owner)
 
 
-def _checked_text(owner: str, instead: str) -> str:
+def _checked_text(owner: str) -> str:
     if not owner.strip() or not owner.isprintable():
-        raise ConfigurationError(f"owner must be one line of text, got {owner!r}; {instead}")
+        # The command line shows this error too, so the error has no value of Python.
+        raise ConfigurationError(
+            f"owner must be one line of text, got {owner!r}; leave it out for the usual label"
+        )
     if len(owner.encode("utf-8", "backslashreplace")) > MAX_LABEL:
         raise ConfigurationError(
             f"owner must have at most {MAX_LABEL} bytes, got {len(owner):,} characters; shorten it"

@@ -237,6 +237,10 @@ def test_a_password_is_never_shown(cli: Cli, tmp_path: Path) -> None:
         (["--min-hold", "61", "x", "--", "true"], "min_hold=61 is above max_ttl=60"),
         (["--node", "http://x", "x", "--", "true"], "use redis://"),
         (["-E", "256", "x", "--", "true"], "--conflict-code"),
+        (
+            ["--owner", "", "x", "--", "true"],
+            "owner must be one line of text, got ''; leave it out for the usual label\n",
+        ),
         (["x", "x", "--", "true"], "one name twice"),
         (["aioredlock_ng:marker", "--", "true"], "which this library keeps for itself"),
     ],

@@ -61,7 +61,7 @@ def positional(request: object, /) -> str:
 @pytest.mark.parametrize(
     ("owner", "told"),
     [
-        ("", "owner must be one line of text, got ''; None writes the manager's label"),
+        ("", "owner must be one line of text, got ''; leave it out for the usual label"),
         ("job {id}\n", "owner must be one line of text"),
         ("x" * 201, "owner must have at most 200 bytes"),
         ("{id}" + "x" * 200, "owner must have at most 200 bytes"),
