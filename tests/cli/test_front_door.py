@@ -83,6 +83,17 @@ def test_a_closed_output_ends_the_program_with_the_status_of_sigpipe(
         assert process.stderr.read() == ""
 
 
+@pytest.mark.parametrize("words", [*ASKING, ["--version"]])
+def test_an_output_closed_from_the_start_counts_as_the_null_device(
+    cli: Cli, words: list[str]
+) -> None:
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", *cli.words(*words)]
+    done = subprocess.run(
+        command, env=cli.env, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_version_is_printed_and_help_has_a_short_name(cli: Cli) -> None:
     assert cli("--version").stdout == f"aioredlock-ng {__version__}\n"
     assert cli("-h").stdout == cli("--help").stdout
