@@ -26,6 +26,7 @@ __all__ = [
     "LockOptions",
     "Manager",
     "NameTemplate",
+    "called",
     "check_guard",
     "described",
     "guarded",
@@ -148,7 +149,7 @@ class NameTemplate:
         self, template: str, function: Callable[..., object], decorator: str = "guard"
     ) -> None:
         self._signature = inspect.signature(function)
-        self._called = getattr(function, "__qualname__", repr(function))
+        self._called = called(function)
         self._where = f"{decorator}({template!r}) of {self._called}()"
         try:
             self._template = Template(template)
@@ -211,6 +212,12 @@ class NameTemplate:
         return ConfigurationError(f"{self._where}: {what}")
 
 
+def called(function: Callable[..., object]) -> str:
+    """Return the name of a function for errors. A `functools.partial` has no name of its own."""
+    name: str = getattr(function, "__qualname__", repr(function))
+    return name
+
+
 def check_guard(
     lock: Callable[[str], object], template: object, example: str = "@redlock.guard("
 ) -> None:
@@ -240,7 +247,7 @@ def names_of_calls(template: str, function: Callable[..., object], decorator: st
     if inspect.isasyncgenfunction(function):
         raise ConfigurationError(
             f"{decorator}({template!r}) cannot hold a lock for the async generator"
-            f" {function.__qualname__}(), which its caller may never close; use `async"
+            f" {called(function)}(), which its caller may never close; use `async"
             " with redlock.lock(...)` in the code that reads its values"
         )
     if not inspect.iscoroutinefunction(function):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from aioredlock_ng._core.request_labels import labels_of_calls
 from aioredlock_ng.errors import ConfigurationError, LockNotAcquired
-from aioredlock_ng.guarded import NameTemplate, check_guard
+from aioredlock_ng.guarded import NameTemplate, called, check_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def names_of_calls(template: str, function: Callable[..., object], decorator: st
     if inspect.isgeneratorfunction(function):
         raise ConfigurationError(
             f"{decorator}({template!r}) cannot hold a lock for the generator"
-            f" {function.__qualname__}(), whose caller may never end it; use"
+            f" {called(function)}(), whose caller may never end it; use"
             " `with redlock.lock(...)` where its values are used"
         )
     # Python can call a static method above, but an instance would then pass itself to it.
@@ -79,10 +79,9 @@ def refuse_unrun(result: object, function: Callable[..., object]) -> None:
     if isinstance(result, CoroutineType):
         # Without this call, Python would warn that the coroutine was never awaited.
         result.close()
-    called = getattr(function, "__qualname__", repr(function))
     raise ConfigurationError(
-        f"{called}() returned a {type(result).__name__}, which would run after the release of the"
-        " lock; acquire the lock in the function that does the work"
+        f"{called(function)}() returned a {type(result).__name__}, which would run after the"
+        " release of the lock; acquire the lock in the function that does the work"
     )
 
 

@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -427,9 +428,10 @@ def test_guard_refuses_functions_that_it_cannot_hold_a_lock_for(redlock: Redlock
     def generator() -> object:
         yield 1
 
-    for function in (coroutine, generator):
-        with pytest.raises(ConfigurationError):
-            redlock.guard("a name")(function)
+    for function in (coroutine, generator, partial(generator)):
+        for decorate in (redlock.guard("a name"), redlock.once("a name", within=5)):
+            with pytest.raises(ConfigurationError):
+                decorate(function)
     with pytest.raises(ConfigurationError, match="a lock needs a name"):
         redlock.guard(generator)  # type: ignore[arg-type]
 

@@ -193,6 +193,9 @@ def test_a_function_that_is_no_coroutine_function_is_refused(redlock: Redlock) -
         ConfigurationError, match=r"the async generator .*stream\(\).* use `async with"
     ):
         redlock.guard("job")(stream)  # type: ignore[arg-type]
+    for decorate in (redlock.guard("job"), redlock.once("job", within=5)):
+        with pytest.raises(ConfigurationError, match=r"the async generator functools\.partial\("):
+            decorate(partial(stream))  # type: ignore[arg-type]
     with pytest.raises(
         ConfigurationError, match="directly above the `async def`, below every other decorator"
     ):
