@@ -132,7 +132,12 @@ PAGES = {
         ("aioredlock-ng top 'order:*'", "aioredlock-ng top --once"),
     ),
     "bench": Page(
-        (("0", "The figures are complete."), _USAGE, _NO_QUORUM),
+        (
+            ("0", "The figures are complete."),
+            ("1", "No attempt got the lock, although a majority of the nodes answered."),
+            _USAGE,
+            _NO_QUORUM,
+        ),
         ("aioredlock-ng bench --seconds 5 --coroutines 10",),
     ),
     "doctor": Page(

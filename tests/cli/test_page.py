@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from aioredlock_ng.cli import exits
+from aioredlock_ng.cli.manual import PAGES
 
 pytestmark = pytest.mark.once
 
@@ -79,6 +80,15 @@ def test_the_page_has_every_exit_status(status: int) -> None:
     table = PAGE.partition("## Exit statuses")[2].partition("##")[0]
     assert re.search(rf"^\| {status} \|", table, flags=re.MULTILINE)
     assert status == exits.NO_OUTPUT or re.search(rf"\b{status}\b", helped("run"))
+
+
+def test_the_help_of_each_command_has_the_exit_statuses_that_the_page_has_for_it() -> None:
+    table = PAGE.partition("## Exit statuses")[2].partition("##")[0]
+    rows = re.findall(r"^\| ([0-9, ]+) \| (`.*`) \|", table, flags=re.MULTILINE)
+    assert rows
+    for statuses, names in rows:
+        for name in re.findall(r"`(\w+)`", names):
+            assert set(statuses.split(", ")) <= {status for status, _ in PAGES[name].statuses}, name
 
 
 def test_the_console_script_is_the_front_door() -> None:
