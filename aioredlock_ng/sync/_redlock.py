@@ -240,9 +240,10 @@ class Redlock(Kinds):
     def stats(self) -> Stats:
         """Return the counters since `open` and the places of this process in the queues.
 
-        The call sends no request to the nodes.
+        The call opens the manager, and sends no further request to the nodes.
 
         Raises:
+            ConfigurationError: As in `open`.
             RedlockClosed: The manager is closed.
         """
 
