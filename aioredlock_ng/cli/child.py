@@ -193,7 +193,8 @@ def _become(command: Sequence[str], gate: int, parent: int, caller: str) -> NoRe
             word += part
         if not word.endswith(b"\n"):
             os._exit(0)
-        os.environ.update(json.loads(word))
+        for name, value in json.loads(word).items():
+            os.environb[name.encode()] = _encoded(value)
         os.execvp(command[0], list(command))  # noqa: S606
     # A ValueError means that a word of the command contains a NUL.
     except (OSError, ValueError) as error:
@@ -204,6 +205,14 @@ def _become(command: Sequence[str], gate: int, parent: int, caller: str) -> NoRe
         os.write(2, words.encode(errors="backslashreplace"))
     finally:
         os._exit(status)
+
+
+def _encoded(value: str) -> bytes:
+    """Return the bytes of a variable. In an ASCII locale, a name in UTF-8 keeps its bytes."""
+    try:
+        return os.fsencode(value)
+    except UnicodeEncodeError:
+        return value.encode()
 
 
 def _die_with(parent: int) -> None:

@@ -95,6 +95,13 @@ async def test_several_locks_are_held_together(cli: Cli, three_nodes: NodeSet) -
         process.communicate("\n", timeout=PATIENCE)
 
 
+def test_the_command_runs_under_a_name_that_an_ascii_locale_cannot_encode(cli: Cli) -> None:
+    cli.env |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    answer = cli("run", "größe ✓", "--", "printenv", "AIOREDLOCK_NG_NAME", encoding="utf-8")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == "größe ✓\n"
+
+
 def test_bytes_go_through_untouched(cli: Cli) -> None:
     data = os.urandom(1_000_000)
     answer = cli("run", "x", "--", "cat", input=data, text=False)
