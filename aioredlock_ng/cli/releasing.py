@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aioredlock_ng._core.keys import as_text
+from aioredlock_ng._core.keys import resource_name
 
 from .demo.interruption import Interruption
 from .exits import HELD, USAGE, reported, say
@@ -79,7 +78,7 @@ def release(
                 say("release", "the lease ended before you answered; a later holder was left alone")
                 raise typer.Exit(HELD)
     # The other commands show the name in the same form.
-    resource = as_text(os.fsencode(name))
+    resource = resource_name((name_of(name),))
     if as_json:
         print_json({"resource": resource, "deleted": deleted, "total": len(redlock.nodes)})
     else:

@@ -19,6 +19,7 @@ import typer
 from aioredlock_ng import Lock, LockHeld, QuorumUnreachable, Redlock
 from aioredlock_ng.cli import waiting
 from aioredlock_ng.cli.bench import bench
+from aioredlock_ng.cli.releasing import release
 from tests.cli.commands import OFFERED, PATIENCE, Cli, connected, line
 from tests.support.eventually import eventually
 
@@ -364,10 +365,18 @@ def test_release_takes_a_lock_away(cli: Cli, three_nodes: NodeSet) -> None:
 
 def test_release_prints_a_name_that_is_not_utf_8_like_inspect(cli: Cli) -> None:
     name = os.fsdecode(b"order:\xff")
-    release, inspect = ["release", name, "--force", "--yes"], ["inspect", name]
-    told = [json.loads(cli(*words, "--json").stdout) for words in (release, inspect)]
+    releasing, inspecting = ["release", name, "--force", "--yes"], ["inspect", name]
+    told = [json.loads(cli(*words, "--json").stdout) for words in (releasing, inspecting)]
     assert [one["resource"] for one in told] == ["order:\\xff"] * 2
-    assert cli(*release).stdout == "order:\\xff: nobody had it\n"
+    assert cli(*releasing).stdout == "order:\\xff: nobody had it\n"
+
+
+def test_release_prints_the_name_as_given_where_the_encoding_is_not_utf_8(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "fsencode", lambda word: word.encode("latin-1"))
+    release("größe", force=True, yes=True, node=three_nodes.urls)
+    assert capsys.readouterr().out == "größe: nobody had it\n"
 
 
 def test_release_takes_a_value_of_other_software_that_is_no_text(
