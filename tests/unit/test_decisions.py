@@ -20,8 +20,21 @@ from aioredlock_ng._core.queue_formats import (
     member_of,
     message_of,
 )
-from aioredlock_ng._core.quorum import Verdict, is_decided, quorum_of, verdict
-from aioredlock_ng._core.replies import BROKEN_COUNTER, GRANTED, Granted, Quarantined, Refused
+from aioredlock_ng._core.quorum import (
+    Verdict,
+    is_decided,
+    quorum_back_in,
+    quorum_of,
+    verdict,
+)
+from aioredlock_ng._core.replies import (
+    BROKEN_COUNTER,
+    GRANTED,
+    Granted,
+    Quarantined,
+    Refused,
+    Unacknowledged,
+)
 
 seconds = st.floats(0.001, 1000)
 draws = st.floats(0, 1, exclude_max=True)
@@ -45,6 +58,12 @@ def test_a_verdict_is_final_once_no_further_answer_can_change_it() -> None:
         )
         assert verdict(n, quorum, yes, no) is expected
         assert is_decided(n, quorum, yes, no) is (expected is not Verdict.OPEN)
+
+
+def test_a_quorum_may_grant_once_as_many_nodes_as_a_quorum_may() -> None:
+    assert quorum_back_in([3.0, None, 0.0], 2) == 3.0
+    assert quorum_back_in([3.0, 1.0, 0.0], 2) == 1.0
+    assert quorum_back_in([None, None, 0.0], 2) is None
 
 
 @given(seconds)
@@ -160,6 +179,56 @@ def test_every_reply_has_an_outcome_and_only_a_certain_refusal_needs_no_release(
 def test_the_remaining_time_of_a_holder_is_in_seconds_or_none_without_expiry() -> None:
     assert votes.acquire_vote("node", Refused(1.5, 1, 0)).remaining == 1.5
     assert votes.acquire_vote("node", Refused(None, 1, 0)).remaining is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        (GRANTED, "node: granted"),
+        (Refused(1.5, 1, 0), "node: held (1.5 s left)"),
+        (Refused(None, 1, 0), "node: held"),
+        (Quarantined(2.0), "node: quarantined (it may have forgotten locks, 2.0 s left)"),
+        (Quarantined(None), "node: quarantined (it may have forgotten locks)"),
+        (None, "node: unknown (no answer in time)"),
+        (votes.Dropped("cut"), "node: unknown (cut)"),
+        (votes.Refusal("OOM command not allowed"), "node: failed (OOM command not allowed)"),
+        (votes.Unsent("not connected"), "node: failed (not connected)"),
+        (b"secret", "node: unknown (an answer that does not fit the script)"),
+    ],
+)
+def test_a_vote_says_why_the_node_did_not_grant(reply: votes.Reply, text: str) -> None:
+    assert str(votes.acquire_vote("node", reply)) == text
+
+
+@pytest.mark.parametrize(
+    ("reply", "counter"),
+    [(Granted(48), 48), (Unacknowledged(64), 64), (GRANTED, 0), (Refused(1.0, 1, 7), 0), (None, 0)],
+)
+def test_a_node_that_refused_or_is_silent_reports_no_counter(
+    reply: votes.Reply, counter: int
+) -> None:
+    assert votes.counter_of(reply) == counter
+
+
+@pytest.mark.parametrize(
+    ("reply", "permanent"),
+    [
+        (votes.Unsent("a replica", permanent=True), True),
+        (votes.Unsent("not connected"), False),
+        (BROKEN_COUNTER, True),
+        (votes.Refusal("NOPERM no permissions"), True),
+        (votes.Refusal("ERR Error running script: WRONGTYPE Operation against a key"), True),
+        (votes.Refusal("LOADING can't run this command or subcommand"), False),
+        (votes.Refusal("OOM command not allowed"), False),
+        (votes.Dropped("NOPERM no permissions"), False),
+        (Refused(1.0, 1, 0), False),
+        (None, False),
+    ],
+)
+def test_only_a_refusal_that_settings_or_data_cause_is_permanent(
+    reply: votes.Reply, permanent: bool
+) -> None:
+    assert votes.is_permanent(reply) is permanent
 
 
 FINAL = [Phase.RELEASED, Phase.ABANDONED, Phase.LOST]
