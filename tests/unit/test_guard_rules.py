@@ -254,6 +254,21 @@ def test_a_founding_that_another_is_about_to_promote_is_left_to_it() -> None:
     assert steps([promoted, founding, founding], [Memory(MINE, NOW), None, None]) == [None] * 3
 
 
+def test_nodes_founded_again_after_a_loss_wait_although_one_of_them_is_trusted_already() -> None:
+    promoted, founding = reading(Trust.TRUSTED), reading(Trust.FOUNDING)
+    assert steps([promoted, founding, founding], [RECENT, None, None]) == [WAIT] * 3
+
+
+def test_a_lost_node_does_not_end_the_founding_beside_a_node_that_lost_nothing() -> None:
+    kept, lost, founding = map(reading, (Trust.TRUSTED, Trust.NONE, Trust.FOUNDING))
+    found = steps([kept, lost, founding], [Memory(MINE, NOW), RECENT, None])
+    assert found == [None, WAIT, None]
+
+
+def test_a_witness_does_not_begin_the_quarantine_of_a_waiting_node_again() -> None:
+    assert steps([reading(Trust.WAITING)], [RECENT]) == [None]
+
+
 def test_the_memory_of_a_marker_counts_from_when_it_was_found_to_be_gone() -> None:
     known = Memory(MINE, 1.0)
     here, gone = reading(Trust.TRUSTED), reading(Trust.NONE)
