@@ -35,6 +35,7 @@ from aioredlock_ng._core.replies import (
     Refused,
     Unacknowledged,
 )
+from aioredlock_ng._core.tally import Tally
 
 seconds = st.floats(0.001, 1000)
 draws = st.floats(0, 1, exclude_max=True)
@@ -231,6 +232,24 @@ def test_only_a_refusal_that_settings_or_data_cause_is_permanent(
     assert votes.is_permanent(reply) is permanent
 
 
+@pytest.mark.parametrize(
+    ("granted", "held", "contested"),
+    [
+        (1, [9.0, None], True),
+        (1, [10.0, None], True),
+        (1, [8.9, None], False),
+        (1, [10.1, None], False),
+        (1, [None, None], False),
+        (0, [9.5, 9.5], False),
+    ],
+)
+def test_only_young_keys_beside_an_own_grant_show_simultaneous_attempts(
+    granted: int, held: list[float | None], contested: bool
+) -> None:
+    found = Tally(held, granted, 0, True, False).contested(2, 10.0, 1.0)
+    assert found is contested
+
+
 FINAL = [Phase.RELEASED, Phase.ABANDONED, Phase.LOST]
 
 
@@ -272,6 +291,28 @@ def test_the_shortest_ttl_is_that_of_the_renewals_that_may_have_been_executed_la
     assert state.shortest_ttl == 4.0, "the shorter one may still be executed"
     state.renewed(last)
     assert state.shortest_ttl == 8.0
+
+
+@pytest.mark.parametrize("phase", FINAL)
+def test_a_renewal_confirmed_after_the_end_of_a_lease_changes_nothing(phase: Phase) -> None:
+    state, renewal = LeaseState(0.0, 10.0, 9.0, None), Renewal(3.0, 20.0, 22.0)
+    state.asked(renewal)
+    state.end(phase)
+    assert state.renewed(renewal) is False
+    assert (state.started, state.ttl, state.deadline) == (0.0, 10.0, 9.0)
+
+
+def test_a_renewal_confirmed_after_a_later_one_changes_nothing() -> None:
+    state = LeaseState(0.0, 10.0, 9.0, None)
+    first, second = Renewal(1.0, 10.0, 10.0), Renewal(2.0, 10.0, 11.0)
+    state.asked(first)
+    assert state.is_latest(first)
+    state.asked(second)
+    assert state.is_latest(second)
+    assert not state.is_latest(first)
+    assert state.renewed(second) is True
+    assert state.renewed(first) is False
+    assert (state.started, state.deadline) == (2.0, 11.0)
 
 
 @given(st.floats(1, 20), st.floats(1, 20))
