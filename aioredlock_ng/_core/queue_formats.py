@@ -56,7 +56,8 @@ def member_of(
 
     Args:
         manager: 16 hexadecimal digits, which name the channel for messages to the waiter.
-        line: Number of the line of waiting tasks within its process.
+        line: Number of the line of waiting tasks within its process. After the line has left the
+            queues, it gets another number.
         grace: Time to live of an offer to the waiter, in seconds.
         limit: The limit of the semaphore; 0 for a lock.
         notified: False if no messages reach the process. The process then polls the nodes.

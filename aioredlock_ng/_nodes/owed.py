@@ -1,4 +1,8 @@
-"""The releases that a server has not executed yet, and when they are sent again."""
+"""The releases that a server has not executed yet, and when they are sent again.
+
+A command to leave the queues counts as a release here. If it were lost, the entry of an old waiter
+would block the waiters behind it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Sink
     from aioredlock_ng._scripts import Request
 
-__all__ = ["NotedRelease", "OwedReleases"]
+__all__ = ["RETRY_RELEASES", "NotedRelease", "OwedReleases"]
 
 RETRY_RELEASES = 0.5
 """Delay in seconds until a refused release is sent again. Most scripts that keep a server busy have

@@ -102,6 +102,7 @@ class NodeState:
             them (pub/sub).
         pending: Number of requests that are not answered yet.
         owed: Number of releases that the server has not executed and that will be sent again.
+            Commands to leave the queues count, too.
         connections: Number of connections so far.
     """
 

@@ -56,8 +56,12 @@ def standing_to_read(
     return Command(STAND_READ, keys, (claim, life_ms), tracked=tracked)
 
 
-def leaving(keys: tuple[bytes, ...], member: bytes) -> Command:
-    return Command(LEAVE, keys, (member,))
+def leaving(keys: tuple[bytes, ...], member: bytes, owed_until: float | None = None) -> Command:
+    """Return the command that removes a member from the queues.
+
+    `Command` describes `owed_until`. With None, the command is sent only once.
+    """
+    return Command(LEAVE, keys, (member,), owed_until)
 
 
 def reading_marker(own_marker: bytes) -> Command:

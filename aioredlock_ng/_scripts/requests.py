@@ -64,7 +64,8 @@ class Command(Request):
         keys: KEYS of the script. None if `form` is given.
         owed_until: For a release, the instant by which its keys on the server have expired. Until
             then, a release that the server refused is sent again. A release that could not be
-            delivered is sent again even later. None: the command is sent only once.
+            delivered is sent again even later. A command to leave the queues counts as a release.
+            None: the command is sent only once.
         form: The template of a call about one key; see `Form`. Commands with the same form can be
             merged into one call.
         blanks: The words that fill the variable places of `form`.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aioredlock_ng._scripts.catalogue import LEAVE
 from tests.support.rig import NODE_TIMEOUT, WAY
 
 if TYPE_CHECKING:
@@ -119,4 +120,64 @@ async def test_nothing_is_remembered_of_waiters_that_came_while_a_node_was_away(
         waiting.cancel()
         await asyncio.wait([waiting])
     await asyncio.sleep(NODE_TIMEOUT)
-    assert not process.redlock.engine().lines._unheard
+    assert not any(node.owed for node in process.redlock.nodes)
+
+
+@pytest.mark.parametrize("refusing", [[0], [1, 2], [0, 1, 2]])
+async def test_a_waiter_that_gives_up_leaves_the_queues_of_nodes_that_refused_the_command(
+    rig: Rig, refusing: list[int]
+) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(NODE_TIMEOUT)
+    rig.refuse("BUSY Redis is busy", *refusing)
+    waiting.cancel()
+    await asyncio.sleep(NODE_TIMEOUT)
+    assert queues(rig) == [int(index in refusing) for index in range(3)]
+    rig.refuse(None, *refusing)
+    await asyncio.sleep(1.0)
+    assert queues(rig) == [0, 0, 0]
+
+
+async def test_new_readers_do_not_wait_for_a_writer_that_gave_up_while_the_nodes_were_busy(
+    rig: Rig,
+) -> None:
+    process, other = await rig.process(), await rig.process()
+    early = await other.redlock.rwlock("catalog").read().acquire()
+    waiting = asyncio.ensure_future(process.redlock.rwlock("catalog").write().acquire())
+    await asyncio.sleep(NODE_TIMEOUT)
+    rig.refuse("BUSY Redis is busy", 0, 1)
+    waiting.cancel()
+    await asyncio.sleep(NODE_TIMEOUT)
+    rig.refuse(None, 0, 1)
+    third = await rig.process()
+    late = await third.redlock.rwlock("catalog", blocking_timeout=1.0).read().acquire()
+    assert early.valid
+    await late.release()
+    await early.release()
+
+
+async def test_a_repeated_command_to_leave_does_not_remove_a_waiter_that_came_back(
+    rig: Rig,
+) -> None:
+    """A waiter that cannot reach a quorum leaves the queues, and soon enters them again."""
+    process = await rig.process()
+    rig.occupy(b"a")
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(NODE_TIMEOUT)
+    asked = process.questions()
+    rig.refuse("BUSY Redis is busy", 0)
+    rig.disconnect(1, 2)
+    while not any(command.script is LEAVE for command in asked):
+        await asyncio.sleep(WAY)
+    await asyncio.sleep(2 * WAY)
+    rig.refuse(None, 0)
+    rig.connect(1, 2)
+    await asyncio.sleep(0.3)
+    assert queues(rig) == [2, 1, 1]
+    await asyncio.sleep(1.0)
+    assert queues(rig) == [1, 1, 1]
+    waiting.cancel()
+    await asyncio.sleep(NODE_TIMEOUT)
+    assert queues(rig) == [0, 0, 0]

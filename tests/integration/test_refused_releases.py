@@ -6,6 +6,7 @@ A release that a server refuses for now is delivered when the server is free aga
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from typing import TYPE_CHECKING
@@ -35,21 +36,49 @@ def _ask(url: str, *words: bytes) -> bytes:
         return sock.recv(4096)
 
 
+@contextlib.asynccontextmanager
+async def _busy(server: LocalServer) -> AsyncIterator[None]:
+    """Run a script on the server until the block ends. The server refuses commands meanwhile."""
+    busy = threading.Thread(target=_ask, args=(server.url, b"EVAL", b"while true do end", b"0"))
+    busy.start()
+    try:
+        await eventually(lambda: _ask(server.url, b"PING").startswith(b"-BUSY"))
+        yield
+    finally:
+        _ask(server.url, b"SCRIPT", b"KILL")
+        busy.join(30)
+
+
 async def test_a_release_refused_by_a_busy_server_is_delivered_when_it_is_free(
     start_server: Callable[..., LocalServer],
 ) -> None:
     server = start_server(["--lua-time-limit", "50"])
     async with Redlock([server.url], node_timeout=1.0, ttl=60) as redlock:
         lease = await redlock.lock("a").acquire()
-        busy = threading.Thread(target=_ask, args=(server.url, b"EVAL", b"while true do end", b"0"))
-        busy.start()
-        try:
-            await eventually(lambda: _ask(server.url, b"PING").startswith(b"-BUSY"))
+        async with _busy(server):
             await lease.release()
-        finally:
-            _ask(server.url, b"SCRIPT", b"KILL")
-            busy.join(30)
         await eventually(lambda: _ask(server.url, b"EXISTS", b"a") == b":0\r\n")
+
+
+async def test_readers_do_not_wait_for_a_writer_that_gave_up_while_the_server_was_busy(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    server = start_server(["--lua-time-limit", "50"])
+    queue = b"aioredlock_ng:queue:catalog"
+    async with (
+        Redlock([server.url], node_timeout=1.0) as one,
+        Redlock([server.url], node_timeout=1.0) as other,
+    ):
+        early = await one.rwlock("catalog").read().acquire()
+        waiting = asyncio.create_task(other.rwlock("catalog").write().acquire())
+        await eventually(lambda: _ask(server.url, b"EXISTS", queue) == b":1\r\n")
+        async with _busy(server):
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            await eventually(lambda: not other.stats().queued and not other.nodes[0].pending)
+        # The queue expires only after 20 s.
+        async with other.rwlock("catalog", blocking_timeout=10.0).read():
+            assert early.valid
 
 
 async def test_a_read_lease_whose_key_became_another_kind_was_lost_when_it_is_released(

@@ -99,7 +99,6 @@ class Line(Generic[_H]):
             stopped before its end.
         reports: Maps the index of a node to the instant of its latest report of a waiting writer.
             None before the first report.
-        number: A unique number, which is part of the line's name in the queues.
         contender: The task that asks the nodes or stands in their queues.
         unreachable: True if the latest contender gave up without having reached a quorum.
         queue: The tasks behind the contender, in order of arrival.
@@ -119,7 +118,6 @@ class Line(Generic[_H]):
         "holders",
         "key",
         "keys",
-        "number",
         "place",
         "queue",
         "recent",
@@ -137,7 +135,6 @@ class Line(Generic[_H]):
         self,
         key: LineKey,
         keys: tuple[bytes, ...],
-        number: int,
         slots: Numbered | None = None,
         *,
         shared: bool = False,
@@ -148,7 +145,6 @@ class Line(Generic[_H]):
         self.shared = shared
         self.shared_until = 0.0
         self.reports: dict[int, float] | None = None
-        self.number = number
         self.contender: Contender[_H] | None = None
         self.unreachable = False
         self.queue: OrderedDict[Contender[_H], None] | None = None

@@ -27,9 +27,6 @@ class LineIndex:
         self._lines: dict[LineKey, Line[LeaseRecord]] = {}
         # Maps each key to the lines that are not found in `_lines` by this key.
         self._others: dict[bytes, dict[Line[LeaseRecord], None]] = {}
-        # Line numbers start so high that all numbers have equally many digits. Queues compare
-        # members with equal tickets as text, and would otherwise serve line 10 before line 2.
-        self._count = 1_000_000_000
 
     def holders(self, keys: tuple[bytes, ...]) -> list[LeaseRecord]:
         """Return the leases of this process for any of the keys."""
@@ -72,8 +69,7 @@ class LineIndex:
     def _add_line(
         self, key: LineKey, keys: tuple[bytes, ...], spec: LockSpec, *, alone: bool = False
     ) -> Line[LeaseRecord]:
-        self._count += 1
-        line: Line[LeaseRecord] = Line(key, keys, self._count, spec.slots, shared=spec.kind.shared)
+        line: Line[LeaseRecord] = Line(key, keys, spec.slots, shared=spec.kind.shared)
         if not alone:
             self._lines[key] = line
         # `_lines` finds the line of a lock with one key. `_others` finds the other lines of a key:
@@ -91,9 +87,7 @@ class LineIndex:
         often = line.slots is not None or len(line.keys) == 1
         often = often and self._lines.get(line.key) is line
         if often and len(self._lines) + len(self._others) <= _MOST_IDLE:
-            # The line is kept, because a name is often locked again. Without a new number, a late
-            # message to the last waiter could reach the next waiter.
-            self._renumber(line)
+            # The line is kept, because a name is often locked again.
             return
         if self._lines.get(line.key) is line:
             del self._lines[line.key]
@@ -102,10 +96,6 @@ class LineIndex:
                 others.pop(line, None)
                 if not others:
                     del self._others[key]
-
-    def _renumber(self, line: Line[LeaseRecord]) -> None:
-        self._count += 1
-        line.number = self._count
 
     def _wanting(self, key: bytes) -> list[Line[LeaseRecord]]:
         line = self._lines.get((key,))

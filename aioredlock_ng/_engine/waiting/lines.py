@@ -111,9 +111,6 @@ class Lines(PassingOn):
                 self._standing.pop(line.place.member, None)
                 line.place.served(attempt)
                 line.place = None
-                # A late command to leave must not remove the next entry of this line, so that entry
-                # gets a new name.
-                self._renumber(line)
             if line.shared:
                 self._share_with_all(line)
             if line.queue and not line.full:
@@ -143,7 +140,7 @@ class Lines(PassingOn):
         """Leave the queues and retry later, because a contender's attempt reached no quorum."""
         line = contender.line
         if line is not None and line.contender is contender:
-            self._place_of(line).back_off()
+            self._back_off(line)
 
     def left_behind(self, contender: Contender[LeaseRecord]) -> bool:
         """Return True if a task waits because its line cannot reach a quorum.

@@ -81,12 +81,11 @@ class Place(Entry):
         keys: tuple[bytes, ...],
         member: bytes,
         ask: Callable[[bytes, WakeCause, int], None],
-        left: Callable[[int, Reply], None],
         *,
         any_key: bool = False,
         reader: bool = False,
     ) -> None:
-        super().__init__(context, keys, member, left, any_key=any_key, reader=reader)
+        super().__init__(context, keys, member, any_key=any_key, reader=reader)
         self._ask = ask
         self._failures = self._generation = self._free = 0
         self._alarm = Alarm(context.loop)

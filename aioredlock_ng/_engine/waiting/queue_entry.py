@@ -42,7 +42,6 @@ class Entry:
     Args:
         keys: The keys that the line wants.
         member: The name of the line in the queues.
-        left: Called with a node's index and its answer to the command to leave.
         any_key: True for a semaphore: the keys are its slots, and the line wants any one of them.
         reader: True if the line wants to read.
 
@@ -53,7 +52,6 @@ class Entry:
     __slots__ = (
         "_any_key",
         "_context",
-        "_left",
         "_outlook",
         "_reader",
         "_refused_at",
@@ -68,7 +66,6 @@ class Entry:
         context: Context,
         keys: tuple[bytes, ...],
         member: bytes,
-        left: Callable[[int, Reply], None],
         *,
         any_key: bool = False,
         reader: bool = False,
@@ -76,7 +73,6 @@ class Entry:
         self._context = context
         self._any_key = any_key
         self._reader = reader
-        self._left = left
         self._outlook = Outlook(len(context.fleet.nodes), context.quorum, any_key=any_key)
         self._ticket = 0
         self._refused_at = 0.0
@@ -113,7 +109,15 @@ class Entry:
     def leave(self) -> None:
         if self.standing:
             self.standing = False
-            self._context.fleet.ask(self._leaving())
+            indexes = [i for i, node in enumerate(self._outlook.nodes) if node.entered]
+            errand = leaving(self.keys, self.member, self._context.clock())
+            self._context.fleet.ask_some(errand, indexes)
+
+    def rename(self, member: bytes) -> None:
+        """Take another name, after the line has left the queues."""
+        self.member = member
+        for node in self._outlook.nodes:
+            node.entered = False
 
     def served(self, attempt: Round) -> None:
         """Leave the queues of the nodes that did not grant.
@@ -127,7 +131,7 @@ class Entry:
         # The function `answered` must not refer to the attempt or to this entry. A cycle of
         # references would keep the attempt and the entry in memory while an answer is missing.
         replies, known, nodes = attempt.replies, self._outlook.nodes, self._context.fleet.nodes
-        errand = self._leaving()
+        errand = leaving(self.keys, self.member, self._context.clock())
 
         def answered(index: int) -> None:
             reply = replies[index]
@@ -187,21 +191,12 @@ class Entry:
             command = node_requests.standing(self.keys, self.claim, life, kept, tracked=tracked)
         context.fleet.ask_some(Errand(command, now, answered, awaited), indexes)
 
-    def _leaving(self) -> Errand:
-        known, left = self._outlook.nodes, self._left
 
-        def answered(index: int, reply: Reply) -> None:
-            if known[index].entered:
-                left(index, reply)
+def leaving(keys: tuple[bytes, ...], member: bytes, started: float) -> Errand:
+    """Return an `Errand` with the command that removes an entry from the queues.
 
-        return leaving(self.keys, self.member, self._context.clock(), answered)
-
-
-def leaving(
-    keys: tuple[bytes, ...],
-    member: bytes,
-    started: float,
-    answered: Callable[[int, Reply], None] | None = None,
-) -> Errand:
-    """Return an `Errand` with the command that removes an entry from the queues."""
-    return Errand(node_requests.leaving(keys, member), started, answered)
+    A node that refuses or misses the command gets it again. Otherwise the entry of an old waiter
+    would block the waiters behind it. A refused command is repeated for `QUEUE_LIFE` seconds. The
+    queue has usually expired by then.
+    """
+    return Errand(node_requests.leaving(keys, member, started + QUEUE_LIFE), started)

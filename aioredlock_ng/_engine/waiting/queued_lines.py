@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.queue_formats import member_of, message_of
-from aioredlock_ng._core.votes import Dropped, Unsent, is_granted
+from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._engine.waiting.line_index import LineIndex
 from aioredlock_ng._engine.waiting.place import POLL_EVERY, Place
 from aioredlock_ng._engine.waiting.queue_entry import leaving
@@ -14,7 +14,6 @@ from aioredlock_ng._engine.waiting.queue_entry import leaving
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.waiting.line import Line
@@ -35,10 +34,9 @@ class StandingLines(LineIndex):
         self._context = context
         self._manager = manager
         self._standing: dict[bytes, Line[LeaseRecord]] = {}
-        # Maps the index of a node to the members (names of waiters) that could not leave the queues
-        # of this node, with their keys. The command to leave is sent again when the node is back.
-        # Otherwise an old waiter would stay the head of a queue, and block the waiters behind it.
-        self._unheard: dict[int, dict[bytes, tuple[bytes, ...]]] = {}
+        # The numbers start so high that all numbers have equally many digits. Queues compare
+        # members with equal tickets as text, and would otherwise serve member 10 before member 2.
+        self._numbers = count(1_000_000_001)
 
     def places(self) -> list[Place]:
         """Return the places of the lines that stand in the queues."""
@@ -93,13 +91,6 @@ class StandingLines(LineIndex):
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Process a node's report of changed keys. If `keys` is None, any key may have changed."""
         if keys is None:
-            # The command to leave is sent before any refresh. A refresh may enter the same member
-            # again, and a later command to leave would remove the new entry.
-            for member, missed in self._unheard.pop(index, {}).items():
-                errand = leaving(
-                    missed, member, self._context.clock(), partial(self._left, missed, member)
-                )
-                self._context.fleet.nodes[index].ask(errand, index)
             for line in self._all():
                 self._doubt(line)
                 if line.place is not None:
@@ -131,41 +122,51 @@ class StandingLines(LineIndex):
 
     def _place_of(self, line: Line[LeaseRecord]) -> Place:
         if line.place is None:
-            context = self._context
-            # A disconnected node counts as a node that sends messages, because it may soon be back.
-            # Otherwise the line would poll for as long as it waits.
-            notified = (
-                sum(node.messages or not node.ready for node in context.fleet.nodes)
-                >= context.quorum
-            )
-            member = member_of(
-                self._manager,
-                line.number,
-                _grace(context, notified=notified),
-                0 if line.slots is None else line.slots.limit,
-                notified=notified,
-                reader=line.shared,
-            )
 
             def ask(claim: bytes, cause: WakeCause, number: int) -> None:
                 if line.contender is not None:
                     line.contender.attempt(claim, cause, number)
 
+            member = self._new_member(line)
             line.place = Place(
-                context,
+                self._context,
                 line.keys,
                 member,
                 ask,
-                partial(self._left, line.keys, member),
                 any_key=line.slots is not None,
                 reader=line.shared,
             )
             self._standing[member] = line
         return line.place
 
-    def _left(self, keys: tuple[bytes, ...], member: bytes, index: int, reply: Reply) -> None:
-        if type(reply) in (Unsent, Dropped):
-            self._unheard.setdefault(index, {})[member] = keys
+    def _new_member(self, line: Line[LeaseRecord]) -> bytes:
+        """Return a new name for a line in the queues.
+
+        The command to leave may be executed late or repeatedly. So a line that has left must not
+        enter the queues again under its old name.
+        """
+        context = self._context
+        # A disconnected node counts as a node that sends messages, because it may soon be back.
+        # Otherwise the line would poll for as long as it waits.
+        notified = (
+            sum(node.messages or not node.ready for node in context.fleet.nodes) >= context.quorum
+        )
+        return member_of(
+            self._manager,
+            next(self._numbers),
+            _grace(context, notified=notified),
+            0 if line.slots is None else line.slots.limit,
+            notified=notified,
+            reader=line.shared,
+        )
+
+    def _back_off(self, line: Line[LeaseRecord]) -> None:
+        """Let a line leave the queues, and make another attempt later."""
+        place = self._place_of(line)
+        place.back_off()
+        self._standing.pop(place.member, None)
+        place.rename(self._new_member(line))
+        self._standing[place.member] = line
 
     def _leave_place(self, line: Line[LeaseRecord]) -> None:
         if line.place is not None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.memory.server import MemoryServer
+from aioredlock_ng._nodes.owed import RETRY_RELEASES
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._scripts import Command
 
@@ -90,7 +91,7 @@ class MemoryNode:
     async def open(
         self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float
     ) -> None:
-        self._index, self._listener = index, listener
+        self._index, self._listener, self._clock = index, listener, clock
         self.connect()
 
     async def aclose(self, within: float) -> None:
@@ -168,9 +169,24 @@ class MemoryNode:
 
     def _pay(self) -> None:
         owed, self._owed = self._owed, {}
-        for packed, command in owed.items():
+        for command in owed.values():
             if isinstance(self.server.execute(command, self), Refusal):
-                self._owed[packed] = command
+                self._release_refused(command)
+
+    def _release_refused(self, release: Command) -> None:
+        """Keep a refused release, and execute it again at intervals until its keys have expired."""
+        if not self._owed:
+            loop = asyncio.get_running_loop()
+            loop.call_later(RETRY_RELEASES, self._retry, self._connections)
+        self._owed[release.packed] = release
+
+    def _retry(self, connection: int) -> None:
+        if self._connected and not self._hung and connection == self._connections:
+            now = self._clock()
+            for packed, own in tuple(self._owed.items()):
+                if (own.owed_until or now) <= now:
+                    del self._owed[packed]
+            self._pay()
 
     def invalidated(self, keys: list[bytes] | None) -> None:
         """Deliver a notice of changed keys, after the replies that the server has already sent."""
@@ -222,7 +238,9 @@ class MemoryNode:
         self._answers.popleft()()
 
     def _deliver(self, sequence: int, reply: Raw | Refusal) -> None:
-        _, sink, index = self._waiting.pop(sequence)
+        command, sink, index = self._waiting.pop(sequence)
         if not self._waiting:
             self._drained.set()
+        if isinstance(reply, Refusal) and command.owed_until is not None:
+            self._release_refused(command)
         sink.deliver(index, reply if isinstance(reply, Refusal) else sink.command.read(reply))
