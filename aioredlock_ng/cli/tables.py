@@ -17,7 +17,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Column", "fitted", "output_width"]
+__all__ = ["Column", "can_redraw", "fitted", "output_width"]
 
 _UNLIMITED = 10_000
 """Width of a line in a pipe or a file, in characters. Every table fits into this width."""
@@ -94,6 +94,15 @@ def output_width() -> int:
         return Console().width
     columns = os.environ.get("COLUMNS", "")
     return int(columns) if columns.isdecimal() and int(columns) else _UNLIMITED
+
+
+def can_redraw() -> bool:
+    """Return True if standard output is a terminal that can replace lines it has shown.
+
+    On another terminal, for example with TERM=dumb, rich would show nothing before the end.
+    """
+    console = Console()
+    return sys.stdout.isatty() and console.is_terminal and not console.is_dumb_terminal
 
 
 def _shortened(cell: Text | str, column: Column, width: int) -> Text:

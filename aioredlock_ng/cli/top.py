@@ -24,7 +24,7 @@ from .settings import (
     manager,
     name_of,
 )
-from .tables import output_width
+from .tables import can_redraw, output_width
 from .top_view import Frame, Lane, draw
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _holder(lock: LockInfo) -> tuple[str, str | None]:
 async def _watch(watch: _Watch, interval: float, *, once: bool, as_json: bool) -> Frame:
     """Show frame after frame. With `once`, show a single frame and return it."""
     async with watch.redlock:
-        if once or as_json or not sys.stdout.isatty():
+        if once or as_json or not can_redraw():
             console = Console(width=output_width())
             while True:
                 frame = await watch.look()

@@ -136,6 +136,24 @@ def test_top_on_a_terminal_runs_until_control_c(cli: Cli) -> None:
     os.close(ours)
 
 
+def test_top_prints_one_frame_after_another_on_a_terminal_that_cannot_redraw(cli: Cli) -> None:
+    cli.env["TERM"] = "dumb"
+    ours, theirs = pty.openpty()
+    words = cli.words("top", "--interval", "0.1")
+    with (
+        cli.holding("order:1"),
+        subprocess.Popen(words, env=cli.env, stdin=theirs, stdout=theirs, stderr=theirs) as process,
+    ):
+        os.close(theirs)
+        shown = b""
+        while shown.count(b"order:1") < 2:
+            shown += os.read(ours, 65_536)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == -signal.SIGINT
+    os.close(ours)
+    assert b"\x1b" not in shown
+
+
 def test_a_lane_shows_slower_answers_higher_and_none_as_a_cross() -> None:
     lane = Lane()
     for round_trip in (0.0001, 0.0005, 0.0006, 0.01, 1.0, 100.0, None):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import typer
 from rich.console import Console
 
 from aioredlock_ng import ConfigurationError, Redlock
-from aioredlock_ng.cli.tables import output_width
+from aioredlock_ng.cli.tables import can_redraw, output_width
 from aioredlock_ng.testing import LocalNodes, ServerFailed, ServerNotFound
 
 from .board import Board
@@ -119,7 +118,7 @@ def demo(
     nodes hang and die, and a holder loses its lock. Times are in seconds.
     """
     options = _Options(
-        plain or not sys.stdout.isatty(),
+        plain or not can_redraw(),
         tuple(url or ()),
         seconds,
         pause_nodes,
