@@ -118,5 +118,6 @@ def _shortened(cell: Text | str, column: Column, width: int) -> Text:
 
 
 def _width_of(table: Table) -> int:
-    console = Console(width=_UNLIMITED)
+    # Without a height, rich ignores the given width on a terminal with TERM=dumb, and takes 80.
+    console = Console(width=_UNLIMITED, height=1)
     return Measurement.get(console, console.options, table).maximum
