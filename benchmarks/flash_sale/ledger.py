@@ -26,6 +26,9 @@ __all__ = ["Reading", "Watch", "over_the_wire", "read"]
 # These are commands of the measurement itself.
 _OURS: Final = {"info", "monitor", "ping"}
 _SEEN: Final = re.compile(rb'^\+[\d.]+ \[\d+ (\S+)\] "(\w+)"')
+# At each connection, the library publishes an empty text, to find out whether it may. All other
+# messages come from scripts.
+_TRIAL: Final = re.compile(rb'"PUBLISH" "aioredlock_ng:\w+" ""')
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +124,7 @@ class Watch:
 
     def _look(self) -> None:
         for line in self._lines:
+            if _TRIAL.search(line):
+                continue
             if (found := _SEEN.match(line)) and (name := found[2].decode().lower()) not in _OURS:
                 (self.inner if found[1] == b"lua" else self.sent).add(name)
