@@ -41,7 +41,7 @@ async def lose(lease: Lease) -> None:
     """
     if not isinstance(lease, Lease):
         raise ConfigurationError(
-            f"lease must be a lease of aioredlock_ng.Redlock, not {lease!r}; for a lease of"
+            f"lease must be a lease of aioredlock_ng.Redlock, not {_type_of(lease)}; for a lease of"
             " aioredlock_ng.sync, use lose_at() or the manager's force_release()"
         )
     if not lease.valid:
@@ -52,6 +52,11 @@ async def lose(lease: Lease) -> None:
     done: asyncio.Future[None] = loop.create_future()
     loop.call_soon(_lose, lease, done)
     await done
+
+
+def _type_of(value: object) -> str:
+    # The value itself is not named, because a URL given by mistake may contain a password.
+    return f"{type(value).__module__}.{type(value).__name__}"
 
 
 def _lose(lease: Lease, done: asyncio.Future[None]) -> None:
@@ -87,7 +92,7 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
     """
     if not isinstance(redlock, Redlock):
         raise ConfigurationError(
-            f"redlock must be an aioredlock_ng.Redlock, not {redlock!r}; for a manager of"
+            f"redlock must be an aioredlock_ng.Redlock, not {_type_of(redlock)}; for a manager of"
             " aioredlock_ng.sync, use lose_at() or the manager's force_release()"
         )
     own = [lease for lease in redlock.leases if _key(name) in _locks_of(lease)]

@@ -147,6 +147,14 @@ async def test_a_lease_for_threads_is_refused_with_the_right_functions() -> None
         assert lease.valid
 
 
+async def test_an_error_about_a_wrong_argument_names_no_password() -> None:
+    url: Any = "redis://:secret@10.0.0.1"
+    for call in (lose(url), lose_lock(url, "a")):
+        with pytest.raises(ConfigurationError, match=r"not builtins\.str") as refused:
+            await call
+        assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", ["a", b"a"])
 async def test_lose_lock_ends_the_lease_of_a_holder_in_its_own_manager_at_once(
     redlock: Redlock, name: str | bytes
