@@ -36,8 +36,13 @@ _PATIENCE = 5.0
 """Longest wait in seconds for the answer to one request. A node that takes longer is left out."""
 
 
-def checked_manager(tool: str, redlock: object) -> Redlock:
+def checked_manager(call: str, redlock: object, remedy: str = "") -> Redlock:
     """Return `redlock`, if it is a manager for asyncio.
+
+    Args:
+        call: The name of the public function or class.
+        redlock: The argument of a user.
+        remedy: The end of the message.
 
     Raises:
         ConfigurationError: `redlock` is not such a manager. The message names only the type of
@@ -45,8 +50,8 @@ def checked_manager(tool: str, redlock: object) -> Redlock:
     """
     if not isinstance(redlock, Redlock):
         raise ConfigurationError(
-            f"{tool}() takes an aioredlock_ng.Redlock, not"
-            f" {type(redlock).__module__}.{type(redlock).__name__}"
+            f"{call}() takes an aioredlock_ng.Redlock, not"
+            f" {type(redlock).__module__}.{type(redlock).__name__}{remedy}"
         )
     return redlock
 

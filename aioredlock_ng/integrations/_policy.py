@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable, Redlock
 from aioredlock_ng._core.request_labels import UnusableLabel, label_template
 from aioredlock_ng._core.slots import checked_limit
+from aioredlock_ng._manager.scan import checked_manager
 from aioredlock_ng.guarded import described
 from aioredlock_ng.options import check_shared, positive_seconds
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.templates import Placeholder
     from aioredlock_ng.guarded import Manager
 
-__all__ = ["UNAVAILABLE", "Answer", "Policy", "checked_manager"]
+__all__ = ["UNAVAILABLE", "Answer", "Policy", "manager_or_none"]
 
 L = TypeVar("L")
 
@@ -55,21 +56,19 @@ A client should not wait longer, because an operator may have repaired the nodes
 """
 
 
-def checked_manager(call: str, redlock: object) -> Redlock | None:
+def manager_or_none(call: str, redlock: object) -> Redlock | None:
     """Return `redlock`, if it is a manager or None.
 
     Raises:
-        ConfigurationError: `redlock` is neither a `Redlock` nor None. The message names only the
-            type of `redlock`, because a URL given by mistake may contain a password.
+        ConfigurationError: `redlock` is neither a `Redlock` nor None.
     """
-    if redlock is not None and not isinstance(redlock, Redlock):
-        raise ConfigurationError(
-            f"{call}() takes an aioredlock_ng.Redlock, not"
-            f" {type(redlock).__module__}.{type(redlock).__name__}: write"
-            f' {call}(Redlock(["redis://10.0.0.1"])), or {call}() for the nodes in'
-            " AIOREDLOCK_NG_NODES"
-        )
-    return redlock
+    if redlock is None:
+        return None
+    remedy = (
+        f': write {call}(Redlock(["redis://10.0.0.1"])), or {call}() for the nodes in'
+        " AIOREDLOCK_NG_NODES"
+    )
+    return checked_manager(call, redlock, remedy)
 
 
 class Answer(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aioredlock_ng import ConfigurationError, Lease, Redlock
 
-from ._policy import Policy, checked_manager
+from ._policy import Policy, manager_or_none
 
 try:
     from ._handlers import LEASE, REDLOCK, Locks, LockUnavailable, locks_of
@@ -53,7 +53,7 @@ def redlock_ctx(redlock: Redlock | None = None) -> Callable[[web.Application], A
     Raises:
         ConfigurationError: `redlock` is not a manager.
     """
-    given = checked_manager("redlock_ctx", redlock)
+    given = manager_or_none("redlock_ctx", redlock)
 
     async def context(app: web.Application) -> AsyncIterator[None]:
         manager = Redlock.from_env() if given is None else given

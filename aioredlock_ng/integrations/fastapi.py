@@ -19,7 +19,7 @@ from aioredlock_ng import ConfigurationError, Redlock
 
 from ._dependency import LockDependency, LockUnavailable, get_redlock
 from ._endpoints import yields
-from ._policy import Policy, checked_manager
+from ._policy import Policy, manager_or_none
 from ._routes import dependencies_of, served
 
 __all__ = [
@@ -54,7 +54,7 @@ def redlock_lifespan(
     Raises:
         ConfigurationError: `redlock` is not a manager.
     """
-    given = checked_manager("redlock_lifespan", redlock)
+    given = manager_or_none("redlock_lifespan", redlock)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Redlock]]:

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from tests.chaos.story import Story
-
 if TYPE_CHECKING:
-    from pathlib import Path
-
-
-@pytest.fixture
-def story(tmp_path: Path) -> Story:
-    story = Story(tmp_path)
-    story.process("one", 1)
-    story.process("two", 2)
-    return story
+    from tests.chaos.story import Story
 
 
 def _hand_overs(story: Story, *took: float, waited: float = 150, **more: Any) -> None:

@@ -43,6 +43,8 @@ def judge_waking(
 ) -> None:
     """Measure the hand-overs from process to process, and judge them together.
 
+    The holds of each name are in the order of their grants.
+
     A single hand-over may take long: the first waiter may be stopped, or its attempt may meet that
     of a client which does not wait.
     """
@@ -50,7 +52,7 @@ def judge_waking(
         if any(hold.shares(FOREVER) for hold in of_name):
             # Readers may hold the lock between two writers.
             continue
-        for before, after in pairwise(sorted(of_name, key=lambda hold: hold.got)):
+        for before, after in pairwise(of_name):
             if _is_hand_over(record, before, after, unwell, machine):
                 assert before.ended is not None
                 judgement.hand_overs.append(after.got - before.ended)

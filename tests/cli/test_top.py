@@ -9,6 +9,7 @@ import pty
 import re
 import signal
 import subprocess
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from tests.cli.commands import OFFERED, PATIENCE, Cli, line
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.support.node_set import NodeSet
 
 pytestmark = pytest.mark.once
@@ -116,7 +119,12 @@ def test_top_shows_a_node_that_is_down(cli: Cli, three_nodes: NodeSet) -> None:
     assert [node["state"] for node in told["nodes"]] == ["down", "down", "up"]
 
 
-def test_top_on_a_terminal_runs_until_control_c(cli: Cli) -> None:
+@contextmanager
+def _on_a_terminal(cli: Cli) -> Iterator[tuple[subprocess.Popen[bytes], int, bytes]]:
+    """Run `top` on a terminal until it has shown two frames.
+
+    Yield the process, our end of the terminal, and the output until then.
+    """
     ours, theirs = pty.openpty()
     words = cli.words("top", "--interval", "0.1")
     with (
@@ -128,29 +136,24 @@ def test_top_on_a_terminal_runs_until_control_c(cli: Cli) -> None:
         # The second frame too: in that one the lanes are two marks long.
         while shown.count(b"order:1") < 2:
             shown += os.read(ours, 65_536)
+        yield process, ours, shown
+    os.close(ours)
+
+
+def test_top_on_a_terminal_runs_until_control_c(cli: Cli) -> None:
+    with _on_a_terminal(cli) as (process, ours, shown):
         process.send_signal(signal.SIGINT)
         # The alternate screen is left again.
         while b"\x1b[?1049l" not in shown:
             shown += os.read(ours, 65_536)
         assert process.wait(PATIENCE) == -signal.SIGINT
-    os.close(ours)
 
 
 def test_top_prints_one_frame_after_another_on_a_terminal_that_cannot_redraw(cli: Cli) -> None:
     cli.env["TERM"] = "dumb"
-    ours, theirs = pty.openpty()
-    words = cli.words("top", "--interval", "0.1")
-    with (
-        cli.holding("order:1"),
-        subprocess.Popen(words, env=cli.env, stdin=theirs, stdout=theirs, stderr=theirs) as process,
-    ):
-        os.close(theirs)
-        shown = b""
-        while shown.count(b"order:1") < 2:
-            shown += os.read(ours, 65_536)
+    with _on_a_terminal(cli) as (process, _, shown):
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == -signal.SIGINT
-    os.close(ours)
     assert b"\x1b" not in shown
 
 

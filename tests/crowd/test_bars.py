@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -24,6 +24,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.once
+
+
+class _Driver:
+    """The methods of a `Driver` that begin and end a process, without a process."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def ready(self) -> None:
+        return None
+
+    def begin(self) -> None:
+        return None
 
 
 @pytest.mark.parametrize(
@@ -94,7 +110,7 @@ def test_contending_processes_are_measured_at_the_same_time(
 ) -> None:
     tasks: list[Any] = []
 
-    class Process:
+    class Process(_Driver):
         """A driver. The fourth process is never served."""
 
         def __init__(self, command: object, variables: object, task: dict[str, Any]) -> None:
@@ -103,18 +119,6 @@ def test_contending_processes_are_measured_at_the_same_time(
             self._figures = {"acquired": acquired, "turns_least": acquired, "seconds": 1.5}
             self._figures |= {"waiting": 0.1 if acquired else 2.0, "overlaps": 0}
             self._figures |= {"errors": 0, "stuck": 0}
-
-        def __enter__(self) -> Process:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
-
-        def ready(self) -> None:
-            return None
-
-        def begin(self) -> None:
-            return None
 
         def line(self, timeout: float) -> dict[str, Any]:
             return self._figures | {"wait": {"max": 0.2} if self._figures["acquired"] else None}
@@ -183,20 +187,8 @@ def test_the_longest_stall_of_all_rounds_counts() -> None:
 
 
 def test_a_storm_without_faults_misses_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Process:
+    class Process(_Driver):
         def __init__(self, *_: object) -> None:
-            return None
-
-        def __enter__(self) -> Process:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
-
-        def ready(self) -> None:
-            return None
-
-        def begin(self) -> None:
             return None
 
         def line(self, timeout: float) -> dict[str, float]:

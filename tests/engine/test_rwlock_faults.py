@@ -15,7 +15,8 @@ from tests.engine.rwlocks import KEY, NAME, now, reading, rwlock, writing
 from tests.support.rig import NODE_TIMEOUT, WAY
 
 if TYPE_CHECKING:
-    from tests.support.rig import Rig
+    from aioredlock_ng import Lease
+    from tests.support.rig import Process, Rig
 
 pytestmark = pytest.mark.virtual_time
 
@@ -378,13 +379,22 @@ async def test_the_release_of_a_downgraded_lease_deletes_the_label_where_the_dow
     assert [server.get(owner_key(KEY)) for server in rig.servers] == [None] * 3
 
 
-async def test_a_reader_behind_a_writer_is_not_said_to_wait_for_a_reader_of_its_process(
-    rig: Rig,
-) -> None:
+async def writer_behind_a_reader(rig: Rig) -> tuple[Process, Lease, asyncio.Task[Lease]]:
+    """Let a process read, and another one wait to write.
+
+    Return the process that reads, its lease, and the task of the writer.
+    """
     reader, other = [await rig.process() for _ in range(2)]
     early = await rwlock(reader).read().acquire()
     writer = writing(other)
     await asyncio.sleep(0.5)
+    return reader, early, writer
+
+
+async def test_a_reader_behind_a_writer_is_not_said_to_wait_for_a_reader_of_its_process(
+    rig: Rig,
+) -> None:
+    reader, early, writer = await writer_behind_a_reader(rig)
     with pytest.raises(AcquireTimeout) as late:
         await rwlock(reader, blocking_timeout=1.0).read().acquire()
     assert "in this process" not in str(late.value)
@@ -395,10 +405,7 @@ async def test_a_reader_behind_a_writer_is_not_said_to_wait_for_a_reader_of_its_
 async def test_a_reader_that_waits_in_vain_for_its_nodes_says_so_beside_a_reader_of_its_process(
     rig: Rig,
 ) -> None:
-    reader, other = [await rig.process() for _ in range(2)]
-    early = await rwlock(reader).read().acquire()
-    writer = writing(other)
-    await asyncio.sleep(0.5)
+    reader, early, writer = await writer_behind_a_reader(rig)
     first = reading(reader, blocking_timeout=4.0)
     await asyncio.sleep(0.1)
     rig.stop(0, 1)

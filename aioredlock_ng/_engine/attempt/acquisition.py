@@ -221,7 +221,7 @@ class Acquisition(Call):
     def _fail(self, attempt: Round, trouble: str, counted: Tally) -> None:
         """End an acquisition that does not wait, or schedule its next attempt."""
         context = self.context
-        others = self._lines.excluding(self.keys, shared=self.spec.kind.shared)
+        others = self._rivals
         if not counted.reachable or trouble:
             unfenced = (
                 "granted, but no quorum confirmed its fence" if self._second is not None else ""
@@ -285,7 +285,7 @@ class Acquisition(Call):
             why = f"no quorum answered within {self._blocking_timeout:g} s"
             self.give_up(not_acquired(QuorumUnreachable, why, self))
         else:
-            holders = self._lines.excluding(self.keys, shared=self.spec.kind.shared)
+            holders = self._rivals
             where = " in this process" if holders and self.spec.slots is None else ""
             why = f"still {self._held_by}{where} after {self._blocking_timeout:g} s"
             place = None if self.line is None else self.line.place

@@ -157,6 +157,11 @@ class Call(SecondRound):
             raise held_by_another(LockHeld, why, self, holders)
 
     @property
+    def _rivals(self) -> list[LeaseRecord]:
+        """The leases of this process for which the call must wait."""
+        return self._lines.excluding(self.keys, shared=self.spec.kind.shared)
+
+    @property
     def _held_by(self) -> str:
         slots = self.spec.slots
         return "held by another" if slots is None else f"held by others, in all {slots.limit} slots"
@@ -182,7 +187,7 @@ class Call(SecondRound):
 
     def _nearly_time_out(self, ends_at: float) -> None:
         self._limit = self.context.loop.call_at(ends_at, self._time_out)
-        if not self._lines.excluding(self.keys, shared=self.spec.kind.shared):
+        if not self._rivals:
             self._look = ask_for_label(self)
 
     def _time_out(self) -> None:
