@@ -4,7 +4,6 @@ from its holder, destroys other data, or leaves a key without expiry.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -13,10 +12,11 @@ import redis
 
 from aioredlock_ng._core.over_mark import over_mark
 from aioredlock_ng._core.queue_formats import claim_of, member_of
+from aioredlock_ng._core.replies import GRANTED
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX, guarded_mutex
 from aioredlock_ng._scripts.node_requests import standing, standing_for_slot, standing_to_read
 from aioredlock_ng._scripts.reader_kind import read_side
-from tests.contract.test_readers_in_queues import brief, stand
+from tests.contract.test_readers_in_queues import stand
 from tests.contract.test_sets_in_queues import Both, both
 
 if TYPE_CHECKING:
@@ -181,11 +181,11 @@ def test_a_repair_that_readers_of_one_key_prevent_sets_no_other_key(server: Serv
 
 async def test_a_slot_that_was_offered_to_readers_is_not_shown_as_free(both: Both) -> None:
     slot = b"gpu#1"
-    await brief(both, slot)
+    assert await both.acquire(b"holder", slot) is GRANTED
     reader = member_of(b"d" * 16, 1, 20.0, notified=True, reader=True)
     await stand(both, 1, reader, slot)
-    # The lock expires. The next command offers the slot to the reader, not to the new waiter.
-    await asyncio.sleep(0.1)
+    # The next command offers the slot to the reader, not to the new waiter.
+    await both.expire(b"holder", slot)
     waiter = member_of(b"a" * 16, 2, 20.0, 1, notified=False)
     answer = await both.ask(standing_for_slot((slot,), claim_of(2, waiter), 20_000))
     assert answer.left

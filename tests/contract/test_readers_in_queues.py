@@ -51,11 +51,6 @@ async def stand(both: Both, ticket: int, who: bytes, key: bytes) -> Any:
     return await both.ask(standing_to_read((key,), claim_of(ticket, who), 20_000))
 
 
-async def brief(both: Both, key: bytes) -> None:
-    """Take a key for 50 ms."""
-    assert await both.ask(MUTEX.acquiring((key,), (), b"brief", b"50", 0)) is GRANTED
-
-
 async def lives(both: Both, key: bytes) -> list[float]:
     """Return the seconds that a key with readers has left on each node."""
     found = []
@@ -94,20 +89,20 @@ async def test_a_set_learns_that_readers_have_its_first_key_although_its_last_is
 
 
 async def test_readers_enter_beside_a_set_that_waits_for_another_key(both: Both) -> None:
-    await brief(both, b"a")
+    assert await both.acquire(b"holds a", b"a") is GRANTED
     assert await both.acquire(b"holds b", b"b") is GRANTED
     assert await both.stand(claim_of(1, SET), b"a", b"b") == Standing(1.0, 0)
-    await asyncio.sleep(0.1)
+    await both.expire(b"holds a", b"a")
     assert await both.ask(standing((b"a", b"b"), claim_of(1, SET), 20_000, 0)) == Standing(1.0, 0)
     assert await read(both, 1, b"a") is GRANTED
 
 
 async def test_all_readers_enter_before_the_next_writer_when_a_writer_expires(both: Both) -> None:
-    await brief(both, b"a")
+    assert await both.acquire(b"writer", b"a") is GRANTED
     for ticket, who in ((1, ONE), (2, TWO)):
         assert (await stand(both, ticket, who, b"a")).rank == ticket - 1
     assert await both.stand(claim_of(3, OTHER), b"a") == Standing(1.0, 0)
-    await asyncio.sleep(0.1)
+    await both.expire(b"writer", b"a")
     assert await read(both, 1, b"a", claim_of(1, ONE)) is GRANTED
     assert await read(both, 2, b"a", claim_of(2, TWO)) is GRANTED
 
@@ -124,20 +119,20 @@ async def test_a_downgrade_shortens_no_life_and_deletes_the_label_of_the_writer(
 
 
 async def test_an_offer_to_a_reader_ends_although_other_readers_keep_the_key(both: Both) -> None:
-    hasty = member_of(b"c" * 16, 1, 0.05, notified=False, reader=True)
+    hasty = member_of(b"c" * 16, 1, 1.0, notified=False, reader=True)
     assert await read(both, 1, b"a") is GRANTED
     assert await stand(both, 1, hasty, b"a") == Standing(0.0, 0)
     assert await both.stand(claim_of(2, OTHER), b"a") == Standing(1.0, 0)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(1.1)
     assert await read(both, 2, b"a", claim_of(1, hasty)) == Refused(1.0, 1, 2)
     assert await stand(both, 1, hasty, b"a") == Standing(None, 0)
 
 
 async def test_an_offer_that_has_ended_counts_as_no_waiter(both: Both) -> None:
-    hasty = member_of(b"c" * 16, 1, 0.05, notified=False, reader=True)
+    hasty = member_of(b"c" * 16, 1, 1.0, notified=False, reader=True)
     assert await read(both, 1, b"a") is GRANTED
     assert await stand(both, 1, hasty, b"a") == Standing(0.0, 0)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(1.1)
     (look,) = (await both.ask(MUTEX.inspecting((b"a",), queues=True))).keys
     assert look.waiting == 0
 

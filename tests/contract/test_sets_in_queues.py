@@ -12,6 +12,7 @@ import pytest
 
 from aioredlock_ng._core.queue_formats import claim_of, member_of
 from aioredlock_ng._core.replies import (
+    ALL_OURS,
     GRANTED,
     LEFT,
     Free,
@@ -141,6 +142,11 @@ class Both:
     async def release(self, token: bytes, *keys: bytes) -> Any:
         return await self.ask(MUTEX.releasing(keys, token, 0.0))
 
+    async def expire(self, token: bytes, key: bytes) -> None:
+        """Let a hold of a key expire on both."""
+        assert await self.ask(MUTEX.extending((key,), (token,), 1)) is ALL_OURS
+        await asyncio.sleep(0.05)
+
     async def leave(self, member: bytes, *keys: bytes) -> Any:
         return await self.ask(leaving(keys, member))
 
@@ -251,11 +257,11 @@ async def test_a_set_keeps_one_ticket_and_is_served_before_a_set_that_came_later
 async def test_a_set_that_goes_on_to_its_next_key_leaves_the_queue_of_the_key_before(
     both: Both,
 ) -> None:
-    await both.ask(MUTEX.acquiring((b"a",), (), b"x", b"50", 0, b""))
+    await both.acquire(b"x", b"a")
     await both.acquire(b"y", b"b")
     await both.stand(claim_of(3, SET), b"a", b"b")
     # The key expires, so no release offers it.
-    await asyncio.sleep(0.1)
+    await both.expire(b"x", b"a")
     await both.stand(claim_of(3, SET), b"a", b"b")
     assert (await both.stand(claim_of(4, OTHER), b"a")).rank == 0
 
