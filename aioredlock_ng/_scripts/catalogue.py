@@ -78,7 +78,7 @@ CALLED: Final = (
     *("ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"),
     *("ZREMRANGEBYSCORE", "PEXPIREAT"),
 )
-"""The commands that scripts call, except TYPE, which scripts do not need."""
+"""The commands that scripts call, except PUBSUB and TYPE, which scripts do not need."""
 
 OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
 """The commands for queues. Without them, ordinary locks still work, but waiters have no order."""

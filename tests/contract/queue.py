@@ -395,6 +395,20 @@ class QueueContract:
         await self.ask(silent.node, stand(silent.claim(9), b"a"))
         assert (await self.ask(last.node, stand(last.claim(10), b"a"))).rank == 4
 
+    async def test_a_waiter_that_enters_or_refreshes_sends_nothing_to_the_waiter_before_it(
+        self, place: Place
+    ) -> None:
+        first, second = await self.waiters(place, 2)
+        await self.messages(first, second)
+        await self.ask(second.node, stand(second.claim(2), b"a"))
+        third = await self.waiter(place)
+        await self.ask(third.node, stand(third.claim(3), b"a"))
+        for waiter in (first, second):
+            # An answer comes behind the messages that were published before.
+            await self.value(waiter.node, b"nothing")
+            await self.value(waiter.node, b"nothing")
+            assert waiter.heard.messages == [], "not even an empty message, which would wake it"
+
     async def test_the_place_of_a_dead_process_is_not_waited_for(self, place: Place) -> None:
         await place.put("a", "one", TTL)
         node, _ = await place.node()

@@ -11,6 +11,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis.asyncio
 
 from aioredlock_ng._core.queue_formats import OFFER, SLOT_QUEUE_KEYS, claim_of, member_of
 from aioredlock_ng._core.replies import (
@@ -253,6 +254,37 @@ async def test_a_hand_over_skips_dead_waiters_and_stays_in_the_process(place: Pl
     ]
     assert await place.command("GET", "a") == b"two"
     assert await place.command("EXISTS", "aioredlock_ng:queue:a") == b"0"
+
+
+async def test_a_user_without_pubsub_finds_dead_waiters_by_empty_messages(place: Place) -> None:
+    first = await place.waiter()
+    await ask(first.node, acquire(b"one", b"a"))
+    await ask(first.node, stand(first.claim(1), b"a"))
+    try:
+        limited = await place.limited("-pubsub")
+        gone = member_of(secrets.token_hex(8).encode(), 1, GRACE / 1000, notified=True)
+        await ask(limited.node, stand(claim_of(2, gone), b"a"))
+        first.heard.messages.clear()
+        assert (await ask(limited.node, stand(limited.claim(3), b"a"))).rank == 1
+        await ask(first.node, MUTEX.inspecting((b"nothing",)))
+        assert first.heard.messages == [b""]
+    finally:
+        await place.command("ACL", "DELUSER", "limited")
+
+
+async def test_a_monitor_of_all_channels_hides_no_dead_waiter_from_the_next_one(
+    place: Place,
+) -> None:
+    async with redis.asyncio.Redis.from_url(place.server.url).pubsub() as monitor:
+        await monitor.psubscribe("*")
+        async with asyncio.timeout(5.0):
+            while await monitor.get_message(timeout=None) is None:
+                pass
+        holder = await place.waiter()
+        await ask(holder.node, acquire(b"one", b"a"))
+        gone = member_of(secrets.token_hex(8).encode(), 1, GRACE / 1000, notified=True)
+        await ask(holder.node, stand(claim_of(1, gone), b"a"))
+        assert (await ask(holder.node, stand(holder.claim(2), b"a"))).rank == 0
 
 
 @every_kind

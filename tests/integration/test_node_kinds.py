@@ -221,7 +221,7 @@ async def test_the_log_reports_only_those_missing_rights_that_the_docs_name(
         for refused in node.refusals
     }
     assert {"queue", "SCRIPT"} <= refusals
-    assert set(rights) == {"script|load", "client|setinfo"}
+    assert set(rights) == {"script|load", "client|setinfo", "pubsub|numsub"}
 
 
 @pytest.mark.parametrize("missing", ["zrange", "zrem", "zrank"])

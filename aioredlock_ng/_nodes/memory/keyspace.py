@@ -206,6 +206,10 @@ class Keyspace:
             node.notified(message)
         return len(subscribers)
 
+    def listeners(self, channel: bytes) -> int:
+        """Return how many connections receive the messages of a channel."""
+        return len(self._subscribers.get(channel, ()))
+
     def detach(self, node: Connection) -> None:
         """Remove a connection, with its tracking and its subscriptions."""
         self._nodes.pop(node, None)
@@ -240,6 +244,7 @@ class Writing:
         self.get = server.get
         self.entries = server.entries
         self.publish = server.publish
+        self.listeners = server.listeners
         self.pttl = server.pttl
 
     def keep(self, key: bytes, value: bytes, ttl: float) -> None:

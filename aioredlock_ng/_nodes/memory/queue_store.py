@@ -14,7 +14,7 @@ from aioredlock_ng._nodes.memory.members import parts_of, takes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Keys", "QueueStore", "notify", "publish"]
+__all__ = ["Keys", "QueueStore", "is_gone", "notify"]
 
 _NOTIFIED = re.compile(rb"([0-9a-f]+):")
 
@@ -45,6 +45,9 @@ class Keys(Protocol):
 
     def publish(self, channel: bytes, message: bytes) -> int:
         """Send a message, and return the number of connections that received it."""
+
+    def listeners(self, channel: bytes) -> int:
+        """Return how many connections receive the messages of a channel."""
 
 
 class QueueStore:
@@ -95,7 +98,7 @@ class QueueStore:
         left = self.left(queue) / 1000
         self.add(queue, claim, life)
         rank = self.rank(queue, parts_of(claim)[1])
-        while rank > 0 and not publish(keys, self.members(queue)[rank - 1][1], b""):
+        while rank > 0 and is_gone(keys, self.members(queue)[rank - 1][1]):
             rank -= 1
             self.remove(queue, self.members(queue)[rank][1])
         self.add(queue, claim, max(left, life * (1 + 2 * min(max(rank, 0), MOST_AHEAD))))
@@ -106,7 +109,7 @@ class QueueStore:
         value, (ticket, own) = keys.get(key) or b"", parts_of(claim)
         offered, member = parts_of(value.removeprefix(OFFER))
         is_earlier = value.startswith(OFFER) and offered < ticket and member != own
-        if is_earlier and not publish(keys, member, b""):
+        if is_earlier and is_gone(keys, member):
             keys.remove(key)
 
     def remove(self, queue: bytes, member: bytes) -> bool:
@@ -132,10 +135,12 @@ class QueueStore:
 def notify(keys: Keys, member: bytes, time: int, key: bytes, highest: int | None = None) -> bool:
     """Send a message to a member. Return False if its process is not connected."""
     ticket = b"" if highest is None else b":%d" % min(highest, LARGEST_TICKET)
-    return publish(keys, member, b"%d%b %b %b" % (time, ticket, member, key))
-
-
-def publish(keys: Keys, member: bytes, text: bytes) -> bool:
-    """Send a text to the process of a member. Return False if the process is not connected."""
+    text = b"%d%b %b %b" % (time, ticket, member, key)
     manager = _NOTIFIED.match(member)
     return manager is None or keys.publish(OWN_KEYS + manager[1], text) > 0
+
+
+def is_gone(keys: Keys, member: bytes) -> bool:
+    """Return True if the process of a member is certainly not connected."""
+    manager = _NOTIFIED.match(member)
+    return manager is not None and keys.listeners(OWN_KEYS + manager[1]) == 0

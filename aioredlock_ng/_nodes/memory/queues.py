@@ -21,7 +21,7 @@ from aioredlock_ng._nodes.memory.members import (
     queue_for,
     queues_of,
 )
-from aioredlock_ng._nodes.memory.queue_store import Keys, QueueStore, notify, publish
+from aioredlock_ng._nodes.memory.queue_store import Keys, QueueStore, is_gone, notify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -138,7 +138,7 @@ class Queues(QueueStore):
     def writer_waits(self, keys: Keys, key: bytes) -> bool:
         """Return True if a connected writer waits. Remove the disconnected writers before it."""
         while (first := self.taker(key, 0)) is not None:
-            if publish(keys, first, b""):
+            if not is_gone(keys, first):
                 return True
             self.remove(key, first)
         return False

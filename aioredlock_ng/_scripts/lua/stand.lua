@@ -32,9 +32,11 @@ if is_taken then
   -- The next waiter refreshes soon after an offer. If the process with the offer is gone, nobody
   -- would use the key until the offer ends.
   if offered and rank == 0 and not is_new then
-    local manager = string.match(value, '^' .. OFFER .. '%d+:(%x+)')
-    local is_gone = manager and redis.pcall('PUBLISH', CHANNEL .. manager, '') == 0
-    is_taken = not is_gone or redis.pcall('DEL', key) ~= 1
+    local manager, listeners = string.match(value, '^' .. OFFER .. '%d+:(%x+)'), nil
+    if manager then
+      -- part: listeners
+    end
+    is_taken = listeners ~= 0 or redis.pcall('DEL', key) ~= 1
   end
 end
 if not is_taken then

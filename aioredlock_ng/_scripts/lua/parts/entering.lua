@@ -2,9 +2,8 @@
 -- not in the queue before. Sets `rank` to its place, from 0; -1 if the member could not be added.
 -- Prolongs the life of the queue, because a release would notify nobody after the queue has
 -- expired. If the processes of the members just before this one are gone, removes these members.
--- Otherwise this member would not learn that it is the first. An empty message tests whether a
--- process is connected, and the process ignores it. The caller declares `queue`, `ticket`,
--- `member`, `life` (see stand.lua), `is_new` and `rank`, and includes parts/names.lua.
+-- Otherwise this member would not learn that it is the first. The caller declares `queue`,
+-- `ticket`, `member`, `life` (see stand.lua), `is_new` and `rank`, and includes parts/names.lua.
 -- parts/queue.lua explains queues. The part is not a function, because creating functions would
 -- slow each entry.
 local known = redis.pcall('ZRANK', queue, member)
@@ -20,8 +19,10 @@ if type(known) ~= 'table' then
   is_new = not known and rank >= 0
   while rank > 0 do
     local before = redis.pcall('ZRANGE', queue, rank - 1, rank - 1)[1]
-    local manager = before and string.match(before, '^%x+')
-    if not manager or redis.pcall('PUBLISH', CHANNEL .. manager, '') ~= 0 then break end
+    local manager, listeners = before and string.match(before, '^%x+'), nil
+    if not manager then break end
+    -- part: listeners
+    if listeners ~= 0 then break end
     if type(redis.pcall('ZREM', queue, before)) == 'table' then break end
     rank = rank - 1
   end

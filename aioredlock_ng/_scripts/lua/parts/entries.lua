@@ -14,7 +14,7 @@ local function writer_waits(key)
   while true do
     local first = taker(queue, 0, 0)
     if not first then return false end
-    if publish(first, '') or not ask('ZREM', queue, first) then return true end
+    if not is_gone(first) or not ask('ZREM', queue, first) then return true end
   end
 end
 

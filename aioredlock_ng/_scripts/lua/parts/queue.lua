@@ -43,6 +43,15 @@ local function publish(name, text)
   return not manager or ask('PUBLISH', CHANNEL .. manager, text) ~= 0
 end
 
+-- Returns true if the process of a member is certainly not connected.
+local function is_gone(member)
+  local manager, listeners = string.match(member, '^%x+'), nil
+  if manager then
+    -- part: listeners
+  end
+  return listeners == 0
+end
+
 local function notify(member, time, key)
   return publish(member, time .. ' ' .. member .. ' ' .. key)
 end

@@ -49,8 +49,8 @@ local function share_out(key, slot, ticket, member)
 end
 
 -- Offers a slot to the first member of `queue` that accepts the slot. Returns false if no member
--- gets the offer. If a process died, many members may be gone. So after the first of them, an empty
--- message tests each further member, because `share_out` reads all slots.
+-- gets the offer. If a process died, many members may be gone. So after the first of them, each
+-- further member is tested before the call of `share_out`, which reads all slots.
 local function offer_one_of(queue, slot, key)
   local at, is_doubtful = 0, false
   while true do
@@ -61,7 +61,7 @@ local function offer_one_of(queue, slot, key)
       at = at + 1
     else
       if not ask('ZREM', queue, member) then return false end
-      if (not is_doubtful or publish(member, '')) and share_out(key, slot, ticket, member) then
+      if not (is_doubtful and is_gone(member)) and share_out(key, slot, ticket, member) then
         if second and not takes(second, slot) then second = taker(queue, slot, at + 1) end
         if second then notify(second, grace_of(member), key) end
         return true
