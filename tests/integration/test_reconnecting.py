@@ -56,7 +56,9 @@ async def test_an_acquire_that_a_hung_node_executes_late_is_released_though_its_
 ) -> None:
     """Each key would live for its whole ttl after its late execution, without a holder."""
     clock = Clock()
-    async with Redlock(three_nodes.urls, ttl=TTL, recovery_guard=None, clock=clock) as redlock:
+    options: dict[str, Any] = {"ttl": TTL, "recovery_guard": None, "clock": clock}
+    # With a short `node_timeout`, a hung node would soon get releases only.
+    async with Redlock(three_nodes.urls, node_timeout=5.0, **options) as redlock:
         sets = stats_of(three_nodes, 0, "set")
         three_nodes.pause(0)
         leases = [await redlock.lock(f"order:{number}").acquire() for number in range(5)]
