@@ -166,7 +166,7 @@ class Trials:
                 self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
         member = member_of(secrets.token_hex(8).encode(), 1, 0.1, notified=True)
         await self._call(standing(keys, claim_of(1, member), self._ttl, self._ttl))
-        await self._call(leaving(keys, member))
+        await self._leave(keys, member)
         for name, arguments in COMMANDS_OF_QUEUES.items():
             queue = QUEUE_KEYS + self._key
             reply = await self._interview.ask(name, *arguments(queue, member, self._ttl))
@@ -187,13 +187,19 @@ class Trials:
         # those keys, so the doctor must not conclude that the node cannot vote.
         if not _is_about_keys(reply):
             self.refused("script stand_slots", reply)
-            await self._call(leaving(slot, member))
+            await self._leave(slot, member)
         # A user may have the right to the queues of locks, but not to the queues of semaphores and
         # readers. So these queues are tried, too.
         for queue, whose in ((SLOT_QUEUE_KEYS, "semaphores"), (READER_QUEUE_KEYS, "readers")):
             reply = await self._interview.ask("DEL", queue + self._key)
             if _is_about_keys(reply):
                 self.refused(f"queue of {whose}", reply)
+
+    async def _leave(self, keys: tuple[bytes, ...], member: bytes) -> None:
+        """Try the script `leave`. If a right is missing, `COMMANDS_OF_QUEUES` finds its name."""
+        reply = await self._interview.call("script leave", leaving(keys, member))
+        if not isinstance(reply, Refusal) or missing_right(str(reply)) is None:
+            self.refused("script leave", reply)
 
     async def _try_to_read(self, own_marker: bytes) -> None:
         """Try the commands of readers, and run every step in the life of a read lease.

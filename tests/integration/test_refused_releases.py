@@ -15,12 +15,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from aioredlock_ng import QuorumUnreachable, Redlock
+from tests.integration.test_bad_servers import fail_to_save
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from aioredlock_ng import Lease
+    from aioredlock_ng import Lease, Lock
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
 
@@ -79,6 +80,41 @@ async def test_readers_do_not_wait_for_a_writer_that_gave_up_while_the_server_wa
         # The queue expires only after 20 s.
         async with other.rwlock("catalog", blocking_timeout=10.0).read():
             assert early.valid
+
+
+@pytest.mark.parametrize(
+    ("lock_of", "taken", "queue"),
+    [
+        (lambda redlock: redlock.lock("a"), "a", b"aioredlock_ng:queue:a"),
+        (lambda redlock: redlock.rwlock("a").read(), "a", b"aioredlock_ng:readers:a"),
+        (lambda redlock: redlock.semaphore("a", 1), "a#1", b"aioredlock_ng:slots:a"),
+    ],
+    ids=["lock", "read", "semaphore"],
+)
+async def test_a_waiter_that_gave_up_while_the_server_refused_writes_leaves_the_queue_later(
+    lock_of: Callable[[Redlock], Lock],
+    taken: str,
+    queue: bytes,
+    start_server: Callable[..., LocalServer],
+) -> None:
+    server = start_server(["--dbfilename", "taken", "--save", "3600 1000000"])
+    async with (
+        Redlock([server.url], node_timeout=1.0, ttl=60) as one,
+        Redlock([server.url], node_timeout=1.0, ttl=60) as other,
+        one.lock(taken),
+    ):
+        waiting = asyncio.create_task(lock_of(other).acquire())
+        await eventually(lambda: _ask(server.url, b"EXISTS", queue) == b":1\r\n")
+        # The queue must not expire during the test.
+        server.command("PEXPIRE", queue.decode(), "600000")
+        await asyncio.to_thread(fail_to_save, server)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await eventually(lambda: not other.nodes[0].pending and other.nodes[0].owed)
+        assert _ask(server.url, b"EXISTS", queue) == b":1\r\n"
+        server.command("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+        await eventually(lambda: _ask(server.url, b"EXISTS", queue) == b":0\r\n")
+        await eventually(lambda: not other.nodes[0].owed)
 
 
 async def test_a_read_lease_whose_key_became_another_kind_was_lost_when_it_is_released(

@@ -1,7 +1,7 @@
 -- Removes a member from the queue of each key. An offer to this member goes to the next member.
 -- KEYS     the keys
 -- ARGV[1]  member, see parts/queue.lua
--- Returns  1
+-- Returns  1. If the server refuses to remove the member, the reply is the server's error.
 -- The slots of a semaphore share one queue, so the member leaves that queue once.
 -- part: queue
 -- part: entries
@@ -10,6 +10,10 @@ local values = limit_of(member) and slots_of(KEYS[1]) and redis.call('MGET', unp
 for i, key in ipairs(KEYS) do
   if i == 1 or values[i] == nil or (values[i] and is_offer_to(values[i], member)) then
     leave(key, member)
+    -- `leave` ignores errors. Without this second ZREM, the client would not learn that the server
+    -- refuses writes (MISCONF), and would not send the command again.
+    local queue = queue_for(member, key)
+    if ask('ZRANK', queue, member) then redis.call('ZREM', queue, member) end
   end
 end
 return 1
