@@ -16,7 +16,7 @@ from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._nodes.channel import Belated, Channel, Outbox
 from aioredlock_ng._nodes.handshake import duplicate, greet
 from aioredlock_ng._nodes.health import Health
-from aioredlock_ng._nodes.owed import NotedRelease, OwedReleases
+from aioredlock_ng._nodes.owed import NotedRelease, OwedReleases, leaves_queues
 from aioredlock_ng._nodes.port import NodeListener, NodeState, Sink
 from aioredlock_ng._nodes.silence import SUSPECT_AFTER, DeadConnectionProbe
 from aioredlock_ng._nodes.wire import ConnectFailed
@@ -263,6 +263,8 @@ class RedisNode:
         if self._owed.refused(release):
             self._health.refuses_releases(harmless(words))
             self._use(self._usable)
+        elif leaves_queues(release):
+            self._health.refuses_to_leave(harmless(words))
 
     def _released(self) -> None:
         """Record that the server has deleted a key. The next refusal then causes a new warning."""

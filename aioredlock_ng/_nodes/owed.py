@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.replies import Released
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.catalogue import LEAVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Sink
     from aioredlock_ng._scripts import Request
 
-__all__ = ["RETRY_RELEASES", "NotedRelease", "OwedReleases"]
+__all__ = ["RETRY_RELEASES", "NotedRelease", "OwedReleases", "leaves_queues"]
 
 RETRY_RELEASES = 0.5
 """Delay in seconds until a refused release is sent again. Most scripts that keep a server busy have
@@ -63,14 +65,17 @@ class OwedReleases:
     def refused(self, release: Request) -> bool:
         """Keep a refused release, and send it again at intervals until its keys have expired.
 
-        Return True at the first refusal since the server last deleted a key.
+        Return True at the first refusal since the server last deleted a key. A command to leave the
+        queues does not count, because a server that refuses it may still delete keys.
         """
-        changed, self.refusing = not self.refusing, True
         channel = self._current()
         if not self._releases and channel is not None:
             self._outbox.loop.call_later(RETRY_RELEASES, self._retry, channel)
         self.add(release)
-        return changed
+        if self.refusing or leaves_queues(release):
+            return False
+        self.refusing = True
+        return True
 
     def executed(self) -> bool:
         """Record that the server has deleted a key. Return True if `refusing` was True."""
@@ -104,6 +109,11 @@ class OwedReleases:
                 channel,
                 {packed: own for packed, own in releases.items() if (own.owed_until or now) > now},
             )
+
+
+def leaves_queues(release: Request) -> bool:
+    """Return True for a command to leave the queues, which counts as a release."""
+    return isinstance(release, Command) and release.script is LEAVE
 
 
 class NotedRelease:

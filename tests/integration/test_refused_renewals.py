@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -179,6 +180,32 @@ async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_release
     )
     said = [record for record in caplog.records if "refuses to release" in record.getMessage()]
     assert [record.levelno for record in said] == [logging.WARNING] * 2
+
+
+async def test_a_node_that_refuses_only_to_remove_waiters_from_queues_causes_one_warning(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    server, warned = start_server(), Warned()
+    url = restricted(server)
+    server.command("ACL", "SETUSER", "locks", "-zrem")
+    async with (
+        Redlock([url], node_timeout=5.0) as holder,
+        Redlock([url], node_timeout=5.0, sinks=[warned]) as redlock,
+        holder.lock("order"),
+    ):
+        for _ in range(3):
+            waiting = asyncio.create_task(redlock.lock("order").acquire())
+            await eventually(lambda: redlock.stats().queued)
+            await eventually(lambda: not redlock.nodes[0].pending)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            # The node answers in order. So it has refused the command to leave before it releases.
+            async with redlock.lock("other"):
+                pass
+            await eventually(lambda: not redlock.nodes[0].pending)
+        assert redlock.nodes[0].owed
+    (reason,) = warned.reasons
+    assert reason.startswith("it refuses to remove waiters from queues")
 
 
 @pytest.fixture
