@@ -117,8 +117,7 @@ def _words(lock: LockInfo, of: str) -> tuple[str, ...]:
     else:
         there = [answer for answer in lock.answers if answer.foreign]
         lives = (math.inf if answer.remaining is None else answer.remaining for answer in there)
-        longest = max(lives, default=0.0)
-        nodes, left = len(there), life(longest)
+        nodes, left = len(there), life(max(lives)) if there else "-"
         held_by = f"not a lock: {foreign(lock)}" if there else "-"
     return (
         safe(lock.resource),

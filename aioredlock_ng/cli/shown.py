@@ -47,10 +47,12 @@ def print_json(value: object) -> None:
 def as_dict(info: LockInfo) -> dict[str, Any]:
     """Return the state of a lock as a dictionary for JSON.
 
-    JSON has no infinity, so `remaining` is None for a key without expiry. The token is None for a
-    key that is not a lock, because the key's value may be a user's data.
+    JSON has no infinity, so `remaining` is None for a key without expiry. `remaining` is also None
+    if the lock is not held. The token is None for a key that is not a lock, because the key's value
+    may be a user's data.
     """
-    told = {**asdict(info), "remaining": info.remaining if math.isfinite(info.remaining) else None}
+    expires = info.held and math.isfinite(info.remaining)
+    told = {**asdict(info), "remaining": info.remaining if expires else None}
     if not is_lock(info):
         told["token"] = None
     for answer in told["answers"]:
@@ -146,8 +148,8 @@ def life(remaining: float | None) -> str:
 
 
 def life_of(info: LockInfo) -> str:
-    """Format the remaining time of a lock, or return "-" if the lock is reserved for a waiter."""
-    return "-" if info.offered else life(info.remaining)
+    """Format the remaining time of a lock, or return "-" if the lock is not held."""
+    return life(info.remaining) if info.held else "-"
 
 
 def safe(text: str) -> str:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
@@ -181,6 +181,35 @@ def test_inspect_shows_a_key_without_expiry_in_valid_json(cli: Cli, three_nodes:
     answer = cli("inspect", "x").stdout
     assert "no expiry" in answer
     assert "\x1b" not in answer
+
+
+def test_the_remaining_time_in_json_is_null_unless_the_lock_is_held_and_expires(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
+    for node in three_nodes:
+        node.command("SET", "held", "token", "PX", "60000")
+        node.command("SET", "gpu#1", "token", "PX", "60000")
+        node.command("SET", "offered", OFFERED, "PX", "60000")
+        node.command("SET", "no expiry", "value")
+    three_nodes[0].command("SET", "left over", "somebody", "PX", "60000")
+
+    def told(*words: str) -> Any:
+        return json.loads(cli(*words, "--json").stdout)
+
+    listed = [("ls", told("ls", "--all")), ("top", told("top", "--once")["locks"])]
+    for name in ("held", "free", "offered", "left over", "no expiry"):
+        listed += [("inspect", [told("inspect", name)]), ("wait", [told("wait", "-w", "0", name)])]
+    listed.append(("slots", told("inspect", "--slots", "2", "gpu")["slots"]))
+    for command, locks in listed:
+        for lock in locks:
+            number = lock["resource"] in ("held", "gpu#1")
+            assert (type(lock["remaining"]) is float) == number, (command, lock["resource"])
+            assert number or lock["remaining"] is None, (command, lock["resource"])
+    rows = [row.split("\t") for row in cli("ls").stdout.splitlines()]
+    assert {row[0]: row[2] for row in rows if not row[2].endswith(" left")} == {
+        "left over": "-",
+        "offered": "-",
+    }
 
 
 async def test_ls_lists_locks_and_nothing_else(cli: Cli, three_nodes: NodeSet) -> None:
