@@ -10,6 +10,7 @@ import typer
 from aioredlock_ng import __version__
 
 from .manual import Command, Group
+from .pages import PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,9 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
     wanted = next((word for word in words if not word.startswith("-")), "")
     for name, module in _COMMANDS.items():
         if name == wanted or wanted not in _COMMANDS:
-            app.command(name, cls=Command)(getattr(import_module(f"{__package__}.{module}"), name))
+            function = getattr(import_module(f"{__package__}.{module}"), name)
+            # Without this text, typer would take the docstring, which `python -OO` removes.
+            app.command(name, cls=Command, help=PAGES[name].description)(function)
     return app
 
 

@@ -60,11 +60,7 @@ def bench(
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
 ) -> None:
-    """Measure acquire and release on the nodes.
-
-    The command acquires locks under names that no other client uses, and releases all these locks.
-    Times are in seconds.
-    """
+    """Run the command `bench`, which pages.py describes."""
     with reported("bench"), Interruption() as interruption:
         redlock = manager(node, node_timeout=node_timeout)
         took, errors, elapsed = interruption.run(_measure(redlock, prefix, seconds, coroutines))

@@ -114,11 +114,7 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Find the weaknesses of a set of nodes.
-
-    Each finding says what it means for the locks and what to do. The command acquires and
-    releases a test lock on each node, under a name that no other client uses. Times are in seconds.
-    """
+    """Run the command `doctor`, which pages.py describes."""
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     accepted = set(ignore or ())
     if unknown := accepted - KINDS.keys():

@@ -78,13 +78,7 @@ def elect(
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Run a command while this host leads.
-
-    elect waits until no other candidate leads, and then starts the command. If the lock cannot be
-    renewed, elect ends the command before another candidate can lead. Then elect waits to lead
-    again, and starts the command anew. If the command ends by itself, elect ends with its exit
-    status.
-    """
+    """Run the command `elect`, which pages.py describes."""
     command: list[str] = context.obj
     if not any(command[:1]):
         say(

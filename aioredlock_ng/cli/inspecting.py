@@ -51,14 +51,7 @@ def inspect(
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Show the holder of a lock, node by node.
-
-    If readers hold the lock, each reader is shown. With --slots the holder of each slot of a
-    semaphore is shown. Nothing is written to the nodes. The exit status does not say whether the
-    lock is held: use "wait -w 0 NAME" in scripts.
-
-    Slot 1 of the semaphore "gpu" is the lock "gpu#1".
-    """
+    """Run the command `inspect`, which pages.py describes."""
     with reported("inspect"), Interruption() as interruption:
         # `inspect` writes nothing. With the recovery guard, the manager would write a marker to
         # each node that has none.

@@ -72,13 +72,7 @@ def ls(
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """List the locks on the nodes.
-
-    The command scans all keys of the nodes. A string that expires is listed as a lock, because a
-    node cannot distinguish a lock from another string that expires. Locks with readers are listed
-    too. Keys that begin with "aioredlock_ng:" are not listed.
-    Give a PATTERN if the nodes have other strings that expire.
-    """
+    """Run the command `ls`, which pages.py describes."""
     with reported("ls"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
         redlock = manager(node, **given)

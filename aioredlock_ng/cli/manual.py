@@ -1,21 +1,21 @@
-"""Define the class of every command, and its help: exit statuses, examples and layout."""
+"""Define the class of every command, and lay out its help."""
 
 from __future__ import annotations
 
 import math
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from .pages import PAGES
 from .wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["PAGES", "Command", "Group", "Page"]
+__all__ = ["Command", "Group"]
 
 _WIDEST = 80
 """Largest width of the lines, in characters. Longer lines would be hard to read."""
@@ -26,137 +26,6 @@ for an option and its value."""
 
 _FIRST_COLUMN = 24
 """Characters for an option's name. A longer name has a line of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """The part of a command's help that is not about options.
-
-    Attributes:
-        statuses: Each exit status and its meaning.
-        examples: Complete command lines.
-        behind: The words at the end of the usage line.
-    """
-
-    statuses: tuple[tuple[str, str], ...]
-    examples: tuple[str, ...]
-    behind: str = ""
-
-
-_USAGE = ("2", "The command line or a setting is wrong. Nothing was done.")
-_NO_QUORUM = ("69", "No majority of the nodes answered.")
-
-PAGES = {
-    "run": Page(
-        (
-            ("the command's", "128 + N if signal N ended the command."),
-            ("1", "Another client holds the lock, or all slots are held. -E sets another status."),
-            _USAGE,
-            (
-                "69",
-                (
-                    "No majority of the nodes answered, or a majority cannot be used, for example"
-                    " because of a wrong password."
-                ),
-            ),
-            ("75", "The lock was lost. --lost-code sets another status."),
-            ("126", "The command cannot be executed."),
-            ("127", "The command was not found."),
-        ),
-        (
-            "aioredlock-ng run nightly-report -- ./report.sh --all",
-            "aioredlock-ng run -n nightly-report -- ./report.sh",
-            "aioredlock-ng run -w 30 account:1 account:2 -- ./move.sh",
-            "aioredlock-ng run --slots 4 report -- ./report.sh",
-            "aioredlock-ng run --shared catalog -- ./report.sh",
-        ),
-        "-- COMMAND [ARG]...",
-    ),
-    "elect": Page(
-        (
-            ("the command's", "128 + N if signal N ended the command."),
-            _USAGE,
-            ("69", "A majority of the nodes cannot be used, for example with a wrong password."),
-            ("75", "The lock was lost, and --no-rejoin was given."),
-            ("126", "The command cannot be executed."),
-            ("127", "The command was not found."),
-        ),
-        ("aioredlock-ng elect reporter -- ./report.sh --all",),
-        "-- COMMAND [ARG]...",
-    ),
-    "inspect": Page(
-        (("0", "The lock is held, or it is free."), _USAGE, _NO_QUORUM),
-        (
-            "aioredlock-ng inspect order:42",
-            "aioredlock-ng inspect order:42 --json",
-            "aioredlock-ng inspect --slots 4 report",
-        ),
-    ),
-    "ls": Page(
-        (
-            ("0", "The list is complete. It may be empty."),
-            _USAGE,
-            ("69", "No majority of the nodes could be scanned."),
-        ),
-        ("aioredlock-ng ls", "aioredlock-ng ls 'order:*'"),
-    ),
-    "release": Page(
-        (
-            ("0", "The lock is free."),
-            ("1", "You answered no, or the lease ended before you answered."),
-            _USAGE,
-            _NO_QUORUM,
-        ),
-        ("aioredlock-ng release deploy --force",),
-    ),
-    "wait": Page(
-        (
-            ("0", "The lock, or a slot, is free."),
-            ("1", "When -w ended, the lock or every slot was still held. -E sets another status."),
-            _USAGE,
-            ("69", "No majority of the nodes answered the first request, or later for 30 seconds."),
-        ),
-        (
-            "aioredlock-ng wait deploy && echo free",
-            "aioredlock-ng wait -w 0 deploy || echo held",
-            "aioredlock-ng wait --slots 4 report && echo free",
-        ),
-    ),
-    "top": Page(
-        (
-            ("0", "--once has shown its frame."),
-            _USAGE,
-            ("69", "With --once: no majority of the nodes answered."),
-            ("130", "Control-C ended top."),
-        ),
-        ("aioredlock-ng top 'order:*'", "aioredlock-ng top --once"),
-    ),
-    "bench": Page(
-        (
-            ("0", "The figures are complete."),
-            ("1", "No attempt got the lock, although a majority of the nodes answered."),
-            _USAGE,
-            _NO_QUORUM,
-        ),
-        ("aioredlock-ng bench --seconds 5 --coroutines 10",),
-    ),
-    "doctor": Page(
-        (
-            ("0", "Nothing is wrong."),
-            ("1", "There are warnings."),
-            ("2", "There are errors, or the command line or a setting is wrong."),
-        ),
-        ("aioredlock-ng doctor", "aioredlock-ng doctor --json --ignore same-host"),
-    ),
-    "demo": Page(
-        (
-            ("0", "No update was lost under the lock."),
-            ("1", "An update was lost under the lock, or the demo was aborted."),
-            ("2", "The demo could not begin."),
-        ),
-        ("aioredlock-ng demo", "aioredlock-ng demo --plain --seconds 10"),
-    ),
-}
 
 
 class Command(TyperCommand):

@@ -42,19 +42,7 @@ def release(
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Take a lock away from its holder.
-
-    The command asks first, and then takes the lock only from the holder that the question named.
-    With --yes the command takes the lock from any holder.
-
-    A holder that uses this library is notified at once. Any other holder notices the loss at its
-    next renewal, and may continue its work until then.
-
-    A key without expiry, or with a type that locks do not have, may be data of another application.
-    Without --any-key the command does not delete such a key, and ends with status 2.
-
-    Slot 1 of the semaphore "gpu" is the lock "gpu#1".
-    """
+    """Run the command `release`, which pages.py describes."""
     if not force:
         say(
             "release",

@@ -133,15 +133,7 @@ def run(
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Hold a lock while a command runs.
-
-    Without --shared and --slots the command runs alone. Other commands with the same NAME wait,
-    even those with --shared. With --slots N, up to N commands run at the same time.
-
-    The command runs without a shell, in a process group of its own. The command's environment has
-    AIOREDLOCK_NG_NAME, AIOREDLOCK_NG_TOKEN, AIOREDLOCK_NG_FENCE and AIOREDLOCK_NG_SLOT. Signals are
-    passed on to the command. If this process is killed, the command is killed too.
-    """
+    """Run the command `run`, which pages.py describes."""
     command: list[str] = context.obj
     if not any(command[:1]):
         say(

@@ -56,12 +56,7 @@ def top(
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Watch locks and nodes live.
-
-    A frame shows every node with its recent round trips, and every lock with its owner. Columns
-    that do not fit into the terminal are left out, the least important first. Times are in
-    seconds.
-    """
+    """Run the command `top`, which pages.py describes."""
     with reported("top"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format}
         redlock = manager(node, **given)

@@ -82,14 +82,7 @@ def wait(
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Wait until a lock is free.
-
-    The command never takes the lock, so another client may have it a moment later. A lock that is
-    offered to a waiter is not free. With --json the command prints the last state, in the form of
-    inspect --json.
-
-    Slot 1 of the semaphore "gpu" is the lock "gpu#1".
-    """
+    """Run the command `wait`, which pages.py describes."""
     with reported("wait"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
         redlock = manager(node, **given)

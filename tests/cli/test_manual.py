@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
 
 from aioredlock_ng.cli.app import build
-from aioredlock_ng.cli.manual import PAGES
+from aioredlock_ng.cli.pages import PAGES
 from tests.cli.commands import PATIENCE, Cli, with_programs
 
 if TYPE_CHECKING:
@@ -69,6 +70,21 @@ def test_the_list_of_commands_has_one_line_for_each_at_60_columns(
     monkeypatch.setenv("COLUMNS", "60")
     listed = helped("").partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == list(PAGES)
+
+
+@pytest.mark.parametrize("name", ["", "inspect"])
+def test_the_help_has_its_descriptions_without_docstrings(name: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-OO", "-m", "aioredlock_ng", *filter(None, [name]), "--help"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    for command, page in PAGES.items():
+        if name in ("", command):
+            shown = page.description if name else page.description.partition("\n\n")[0]
+            assert one_line(shown) in one_line(told.stdout)
 
 
 def test_the_value_of_an_option_has_a_readable_name(monkeypatch: pytest.MonkeyPatch) -> None:

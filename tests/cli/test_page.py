@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aioredlock_ng.cli import exits
-from aioredlock_ng.cli.manual import PAGES
+from aioredlock_ng.cli.pages import PAGES
 
 pytestmark = pytest.mark.once
 
@@ -110,7 +110,7 @@ def test_run_imports_the_modules_of_no_other_command() -> None:
     )
     assert (
         told.stdout
-        == "app child exits keeper manual output run settings signals terminal wrapping\n"
+        == "app child exits keeper manual output pages run settings signals terminal wrapping\n"
     )
     assert "no command" in told.stderr
 

@@ -112,11 +112,7 @@ def demo(
         ),
     ] = 40,
 ) -> None:
-    """Show how the library copes with faults.
-
-    Processes update counters in a plain file, first without a lock and then with one. Meanwhile
-    nodes hang and die, and a holder loses its lock. Times are in seconds.
-    """
+    """Run the command `demo`, which pages.py describes."""
     options = _Options(
         plain or not can_redraw(),
         tuple(url or ()),
