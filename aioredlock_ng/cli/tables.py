@@ -55,11 +55,15 @@ def fitted(
 ) -> Table:
     """Return a table without the columns that do not fit into `width`.
 
-    Columns of rank 0 stay, even if the table is then wider than `width`. A string of `rows` is
-    shown literally, even if it contains rich's markup.
+    Columns of rank 0 stay. If they do not fit, the table has less space between its columns, and
+    numbered cells are cut further. A string of `rows` is shown literally, even if it contains
+    rich's markup.
     """
     cells = [
-        [_shortened(cell, column, width) for cell, column in zip(row, columns, strict=True)]
+        [
+            _shortened(cell, int(width * column.share), numbered=column.numbered)
+            for cell, column in zip(row, columns, strict=True)
+        ]
         for row in rows
     ]
     kept: list[int] = []
@@ -67,13 +71,30 @@ def fitted(
         more = sorted([*kept, index])
         if not columns[index].rank or _width_of(_table(columns, cells, more, frame)) <= width:
             kept = more
-    return _table(columns, cells, kept, frame)
+    table = _table(columns, cells, kept, frame)
+    if _width_of(table) <= width:
+        return table
+    excess = _width_of(_table(columns, cells, kept, frame, dense=True)) - width
+    for index in kept:
+        if columns[index].numbered and excess > 0:
+            # If rich cut these cells, they would lose their numbers.
+            room = max((row[index].cell_len for row in cells), default=0) - excess
+            for row in cells:
+                row[index] = _shortened(row[index], room, numbered=True)
+    return _table(columns, cells, kept, frame, dense=True)
 
 
 def _table(
-    columns: Sequence[Column], cells: Sequence[Sequence[Text]], kept: Sequence[int], frame: box.Box
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[Text]],
+    kept: Sequence[int],
+    frame: box.Box,
+    *,
+    dense: bool = False,
 ) -> Table:
-    table = Table(box=frame, pad_edge=False)
+    table = Table(
+        box=frame, pad_edge=False, show_edge=not dense, padding=(0, 0) if dense else (0, 1)
+    )
     for index in kept:
         column = columns[index]
         table.add_column(
@@ -105,10 +126,11 @@ def can_redraw() -> bool:
     return sys.stdout.isatty() and console.is_terminal and not console.is_dumb_terminal
 
 
-def _shortened(cell: Text | str, column: Column, width: int) -> Text:
+def _shortened(cell: Text | str, room: int, *, numbered: bool) -> Text:
+    """Return a cell that has at most `room` characters, and more only if its number needs more."""
     text = Text(cell) if isinstance(cell, str) else cell.copy()
-    room = max(int(width * column.share), 1)
-    number = _NUMBER.search(text.plain) if column.numbered and text.cell_len > room else None
+    room = max(room, 1)
+    number = _NUMBER.search(text.plain) if numbered and text.cell_len > room else None
     if number is None:
         text.truncate(room, overflow="ellipsis")
         return text

@@ -133,8 +133,8 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
         for line in _lines(f"{node.address} is {node.state}: {node.reason}", width, _style_of(node))
     ]
     problem = _lines(frame.problem, width, "red")
-    # Each of the two tables has two empty lines around it and a head of two lines. The last line of
-    # the frame counts the locks that do not fit.
+    # Each of the two tables has a head of two lines, and on most terminals two empty lines around
+    # it. The last line of the frame counts the locks that do not fit.
     used = len(frame.nodes) + len(reasons) + (len(problem) or 1) + 8
     shown = frame.locks if height is None else frame.locks[: max(1, height - used)]
     locks = fitted(_LOCK_COLUMNS, [_lock_row(lock, age) for lock, age in shown], width)

@@ -270,6 +270,24 @@ def test_a_name_longer_than_half_the_line_ends_in_an_ellipsis_on_one_line(width:
     assert all(re.match(r" tenant:[4711:]+…  ", line) and "8.7 s left" in line for line in listed)
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"), [("order:42", "order:42"), ("tenant:4711:gpu#12", "tenan…#12")]
+)
+def test_a_terminal_of_20_columns_shows_each_node_with_its_state_and_each_lock_with_its_time(
+    name: str, shown: str
+) -> None:
+    frame = busy_frame()
+    ((lock, age),) = frame.locks
+    locks = ((replace(lock, resource=name, remaining=120.0), age),)
+    lines = rendered(replace(frame, locks=locks), 40, 20)
+    assert max(map(len, lines)) <= 20
+    rows = [line.split(maxsplit=1) for line in lines]
+    assert [shown, "120 s left"] in rows
+    for address, state in (("10.0.0.1", "up"), ("10.0.0.2", "quaran"), ("10.0.0.3", "down")):
+        assert any(row[0].startswith(address) and row[1].startswith(state) for row in rows if row)
+    assert not any("……" in line for line in lines)
+
+
 @pytest.mark.parametrize("width", [80, 60])
 def test_a_problem_of_many_words_is_shown_whole(width: int) -> None:
     problem = (
