@@ -77,7 +77,7 @@ QUOTATION = re.compile(
 
 def test_the_page_of_frameworks_quotes_examples() -> None:
     found = [(match["file"], match["code"]) for match in QUOTATION.finditer(FRAMEWORKS)]
-    assert len(found) == FRAMEWORKS.count("```python") == 6
+    assert len(found) == FRAMEWORKS.count("```python") == 7
     for file, code in found:
         assert code in (DOCS.parent / file).read_text(encoding="utf-8"), file
 
