@@ -266,9 +266,9 @@ class RedisNode:
         elif leaves_queues(release):
             self._health.refuses_to_leave(harmless(words))
 
-    def _released(self) -> None:
-        """Record that the server has deleted a key. The next refusal then causes a new warning."""
-        if self._owed.executed():
+    def _released(self, release: Request) -> None:
+        """Record that a release has deleted a key. A later refusal may cause a new warning."""
+        if self._owed.executed(release):
             self._use(self._usable)
 
     def _pay(self, channel: Channel, owed: dict[bytes, Request]) -> None:

@@ -6,11 +6,11 @@ would block the waiters behind it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from aioredlock_ng._core.replies import Released
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.catalogue import LEAVE
+from aioredlock_ng._scripts.catalogue import LEAVE, RELEASE_READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts import Request
 
 __all__ = ["RETRY_RELEASES", "NotedRelease", "OwedReleases", "leaves_queues"]
+
+_Kind = Literal["lock", "read lease"]
+"""A server may refuse the releases of one kind only, because they need different rights."""
 
 RETRY_RELEASES = 0.5
 """Delay in seconds until a refused release is sent again. Most scripts that keep a server busy have
@@ -40,7 +43,8 @@ class OwedReleases:
         pay: Sends releases on a connection.
 
     Attributes:
-        refusing: True after the server has refused a release, until a release deletes a key.
+        refusing: The kinds of releases that the server has refused. A kind stays in the set until a
+            release of this kind deletes a key.
     """
 
     def __init__(
@@ -53,7 +57,7 @@ class OwedReleases:
         self._current = current
         self._pay = pay
         self._releases: dict[bytes, Request] = {}
-        self.refusing = False
+        self.refusing: set[_Kind] = set()
 
     def __len__(self) -> int:
         return len(self._releases)
@@ -65,22 +69,28 @@ class OwedReleases:
     def refused(self, release: Request) -> bool:
         """Keep a refused release, and send it again at intervals until its keys have expired.
 
-        Return True at the first refusal since the server last deleted a key. A command to leave the
-        queues does not count, because a server that refuses it may still delete keys.
+        Return True if this kind of release was not in `refusing`. A command to leave the queues
+        does not count, because a server that refuses it may still delete keys.
         """
         channel = self._current()
         if not self._releases and channel is not None:
             self._outbox.loop.call_later(RETRY_RELEASES, self._retry, channel)
         self.add(release)
-        if self.refusing or leaves_queues(release):
+        if leaves_queues(release):
             return False
-        self.refusing = True
-        return True
+        is_first = _kind_of(release) not in self.refusing
+        self.refusing.add(_kind_of(release))
+        return is_first
 
-    def executed(self) -> bool:
-        """Record that the server has deleted a key. Return True if `refusing` was True."""
-        changed, self.refusing = self.refusing, False
-        return changed
+    def executed(self, release: Request) -> bool:
+        """Record that a release has deleted a key. Return True if `refusing` is now empty.
+
+        A server may execute the releases of locks, but refuse those of read leases. If any release
+        emptied `refusing`, each further refusal would be reported.
+        """
+        was_refusing = bool(self.refusing)
+        self.refusing.discard(_kind_of(release))
+        return was_refusing and not self.refusing
 
     def connected(self, channel: Channel) -> None:
         """Send the outstanding releases on a new connection, and again after `PAY_TWICE` seconds.
@@ -116,8 +126,13 @@ def leaves_queues(release: Request) -> bool:
     return isinstance(release, Command) and release.script is LEAVE
 
 
+def _kind_of(release: Request) -> _Kind:
+    reads = isinstance(release, Command) and release.script is RELEASE_READ
+    return "read lease" if reads else "lock"
+
+
 class NotedRelease:
-    """The sink of a release. It calls `released` if the server deletes a key.
+    """The sink of a release. It calls `released` with the release if the server deletes a key.
 
     A release that deletes no key needs fewer rights. So its success does not show that the server
     accepts other releases.
@@ -127,7 +142,7 @@ class NotedRelease:
         self,
         command: Request,
         started: float,
-        released: Callable[[], None],
+        released: Callable[[Request], None],
         sink: Sink | None = None,
     ) -> None:
         self.command = command
@@ -141,6 +156,6 @@ class NotedRelease:
 
     def deliver(self, index: int, reply: Reply) -> None:
         if type(reply) is Released and reply.deleted > 0:
-            self._released()
+            self._released(self.command)
         if self._sink is not None:
             self._sink.deliver(index, reply)

@@ -182,6 +182,25 @@ async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_release
     assert [record.levelno for record in said] == [logging.WARNING] * 2
 
 
+async def test_a_node_that_refuses_only_to_release_read_leases_causes_one_warning(
+    start_server: Callable[..., LocalServer],
+) -> None:
+    server, warned = start_server(), Warned()
+    url = restricted(server)
+    server.command("ACL", "SETUSER", "locks", "-zrem")
+    async with Redlock([url], node_timeout=5.0, sinks=[warned]) as redlock:
+        for _ in range(3):
+            # The server answers in order, and executes the release of the lock.
+            async with redlock.rwlock("catalog").read(), redlock.lock("order"):
+                pass
+            async with redlock.lock("order"):
+                pass
+            await eventually(lambda: not redlock.nodes[0].pending)
+        assert redlock.nodes[0].owed
+    (reason,) = warned.reasons
+    assert reason.startswith("it refuses to release locks, whose keys stay until")
+
+
 async def test_a_node_that_refuses_only_to_remove_waiters_from_queues_causes_one_warning(
     start_server: Callable[..., LocalServer],
 ) -> None:
