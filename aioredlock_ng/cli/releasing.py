@@ -75,8 +75,13 @@ def release(
 
 
 def _confirmed(info: LockInfo) -> bool:
-    where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}."
+    left = f", {life(info.remaining)}" if info.held else ""
+    where = f"on {info.nodes} of {info.total} nodes{left}."
     if is_lock(info):
+        if not info.held:
+            said = f"is not held, but {holder(info.token)} has its key {where}"
+            question = "The key may belong to an attempt that is still going on. Delete it?"
+            return _answer(info, f"{said}\n{question}")
         question = "Its holder may still be at work. Take it away?"
         state = "is held by"
         if info.readers:

@@ -183,6 +183,20 @@ def test_inspect_shows_a_key_without_expiry_in_valid_json(cli: Cli, three_nodes:
     assert "\x1b" not in answer
 
 
+def test_release_does_not_call_a_lock_held_whose_token_is_on_a_minority_of_the_nodes(
+    cli: Cli, three_nodes: NodeSet
+) -> None:
+    three_nodes[0].command("SET", "x", "somebody", "PX", "60000")
+    three_nodes[0].command("HSET", "data", "field", "value")
+    declined = cli("release", "x", "--force", input="n\n").stderr
+    assert declined.startswith(
+        "x is not held, but somebo… has its key on 1 of 3 nodes.\n"
+        "The key may belong to an attempt that is still going on. Delete it? [y/N] "
+    )
+    data = cli("release", "data", "--force", "--any-key", input="n\n").stderr
+    assert data.startswith("data is not a lock but somebody's data (hash) on 1 of 3 nodes.\n")
+
+
 def test_the_remaining_time_in_json_is_null_unless_the_lock_is_held_and_expires(
     cli: Cli, three_nodes: NodeSet
 ) -> None:
