@@ -12,7 +12,7 @@ import pytest
 
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.waiting.passing_on import RUN
-from aioredlock_ng.errors import AcquireTimeout, QuorumUnreachable
+from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 from tests.support.holds import holds
 from tests.support.rig import NODE_TIMEOUT, WAY, occupied
 
@@ -431,6 +431,20 @@ async def test_a_set_that_cannot_succeed_does_not_block_its_names(
         await lease.release()
     hopeless.cancel()
     await asyncio.wait([hopeless])
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"), [(("a",), ("a", "b")), (("b",), ("a", "b")), (("a", "b"), ("b", "c"))]
+)
+async def test_a_task_that_holds_one_name_of_a_set_does_not_wait_for_itself(
+    rig: Rig, held: tuple[str, ...], wanted: tuple[str, ...]
+) -> None:
+    process = await rig.process()
+    async with asyncio.timeout(5.0), process.lock(*held):
+        with pytest.raises(LockHeld, match="this very task holds it"):
+            await process.lock(*wanted).acquire()
+        async with process.lock("c", "d") as others:
+            assert others.valid
 
 
 async def test_lines_of_sets_without_waiters_are_not_kept(rig: Rig) -> None:
