@@ -18,6 +18,7 @@ from aioredlock_ng._core.fencing import (
     FenceClock,
     first_of,
     following,
+    mark_of,
     slot_of,
 )
 from aioredlock_ng.events import NodeDegraded
@@ -394,6 +395,14 @@ def test_no_two_grants_own_a_fence_in_common(steps: list[tuple[int, bool, bool]]
         counter = stored + forced
 
 
+def test_a_grant_owns_fences_from_the_counters_that_it_replaced_up_to_its_own() -> None:
+    # A missing counter counts as one less than the stored fence. A forced release leaves a counter
+    # anywhere in a block.
+    for before in range(4 * STEP):
+        for stored in range(before - before % STEP + STEP, 8 * STEP, STEP):
+            assert mark_of(before) < first_of(stored, before) <= stored
+
+
 def test_a_later_attempt_with_a_faster_answer_is_not_taken_for_a_faster_clock() -> None:
     fences = FenceClock()
     fences.overtaken(1000, 0, 1000, 1200)
@@ -402,6 +411,33 @@ def test_a_later_attempt_with_a_faster_answer_is_not_taken_for_a_faster_clock() 
     assert fences.offset == 1, "900 later, while our question took 1000 longer than it must"
     fences.overtaken(4300, 0, 4000, 4200)
     assert fences.offset == 301, "a clock that is ahead"
+
+
+def test_a_proposal_is_above_a_counter_that_equals_the_clock() -> None:
+    fences = FenceClock()
+    assert fences.propose(1600, (b"1",), above=1600) == 1616
+
+
+def test_the_shortest_trip_to_a_node_is_learned_from_any_answer() -> None:
+    fences = FenceClock()
+    for trip in (1000, 200, 1200):
+        fences.overtaken(10_999, 0, 10_000, 10_000 + trip)
+        fences.offset = 0
+    fences.overtaken(10_999, 0, 10_000, 11_000)
+    assert fences.offset == 200, "800 of 1000 may have passed before our request arrived"
+
+
+def test_a_clock_that_jumps_back_during_a_question_hides_no_faster_clock() -> None:
+    fences = FenceClock()
+    fences.overtaken(999_999, 0, 1_000_000, 500_000)
+    fences.overtaken(1_999_999, 0, 1_500_000, 1_500_200)
+    assert fences.offset == 500_000 - 200
+
+
+def test_a_damaged_counter_does_not_move_the_proposals_away_from_the_clock() -> None:
+    fences = FenceClock()
+    fences.overtaken(LATEST_US, 0, 1600, 1800)
+    assert fences.propose(3200, (b"1",)) == 3200
 
 
 async def test_names_that_share_a_counter_can_be_locked_together(rig: Rig) -> None:
