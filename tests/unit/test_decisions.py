@@ -72,6 +72,10 @@ def test_keys_never_live_shorter_than_the_ttl(ttl: float) -> None:
     assert ttl - 1e-9 <= validity.ttl_ms(ttl) / 1000 < ttl + 0.001 + 1e-9
 
 
+def test_a_ttl_of_whole_milliseconds_is_the_life_of_the_keys() -> None:
+    assert [validity.ttl_ms(number / 1000) for number in range(1, 20_000)] == [*range(1, 20_000)]
+
+
 @given(seconds, st.floats(0, 0.5), seconds)
 def test_a_deadline_leaves_the_drift_before_the_keys_expire(
     ttl: float, factor: float, started: float

@@ -51,6 +51,18 @@ def test_a_payload_that_this_library_does_not_send_is_no_message() -> None:
     assert [payload for payload in payloads if message_of(payload) is not None] == []
 
 
+@pytest.mark.parametrize("milliseconds", [2, 3, 10**9])
+def test_the_second_waiter_reads_when_the_key_may_be_free(milliseconds: int) -> None:
+    message = message_of(b"%d m k" % -milliseconds)
+    assert message == Message(milliseconds / 1000, b"m", b"k", second=True)
+
+
+def test_an_offer_of_a_slot_is_read_for_every_ticket_that_a_waiter_can_have() -> None:
+    for ticket in (0, 1, LARGEST_TICKET - 1, LARGEST_TICKET):
+        message = message_of(b"0:%d m k" % ticket)
+        assert message == Message(0.0, b"m", b"k", highest=ticket)
+
+
 def test_a_member_names_its_process_line_and_grace() -> None:
     assert member_of(MANAGER, 3, 0.1, notified=True) == b"0123456789abcdef:3:100"
     assert member_of(MANAGER, 3, 0.0, notified=True) == b"0123456789abcdef:3:1", (

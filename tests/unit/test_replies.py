@@ -49,6 +49,7 @@ from aioredlock_ng._core.replies import (
     Unacknowledged,
     UnknownCommands,
     Whole,
+    released,
 )
 from aioredlock_ng._core.tally import tally, with_second_round
 from aioredlock_ng._core.tickets import LARGEST_TICKET
@@ -809,3 +810,22 @@ def test_a_joint_is_answered_by_the_number_of_its_calls_and_by_no_other() -> Non
     read = [joint.command.read(count) for count in (1, 2, 3, 2.0)]
     assert [said is ALL_DONE for said in read] == [False, True, False, False]
     assert [type(said) is Garbled for said in read] == [True, False, True, True]
+
+
+def test_a_release_reports_any_number_of_keys() -> None:
+    for count in range(100):
+        assert released(count) == Released(count)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (NotALock("hash", math.inf), "a hash without expiry"),
+        (NotALock("hash", 2.5), "a hash, 2.5 s left"),
+        (NotALock("other", 2.5), "a key of another type, 2.5 s left"),
+    ],
+)
+def test_a_key_that_is_no_lock_is_described_by_its_type_and_its_remaining_life(
+    found: NotALock, text: str
+) -> None:
+    assert str(found) == text
