@@ -26,8 +26,7 @@ class Tally:
         granted: The number of nodes that granted the attempt. Their grants must be undone.
         failed: The number of nodes that neither granted nor refused. A silent node counts only if
             the node timeout ended the round.
-        reachable: False if fewer nodes than a quorum did not fail, or if no node granted or
-            refused.
+        reachable: False if fewer nodes than a quorum did not fail.
         hopeless: True if so many nodes refuse permanently that the other nodes are no quorum.
     """
 
@@ -74,7 +73,7 @@ def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str
         held=held,
         granted=granted,
         failed=failed,
-        reachable=failed <= n - quorum and bool(held or granted),
+        reachable=failed <= n - quorum,
         hopeless=permanent > n - quorum,
     )
 

@@ -35,7 +35,7 @@ from aioredlock_ng._core.replies import (
     Refused,
     Unacknowledged,
 )
-from aioredlock_ng._core.tally import Tally
+from aioredlock_ng._core.tally import Tally, tally, with_second_round
 
 seconds = st.floats(0.001, 1000)
 draws = st.floats(0, 1, exclude_max=True)
@@ -252,6 +252,60 @@ def test_only_young_keys_beside_an_own_grant_show_simultaneous_attempts(
 ) -> None:
     found = Tally(held, granted, 0, True, False).contested(2, 10.0, 1.0)
     assert found is contested
+
+
+def test_nodes_are_reachable_only_if_one_of_them_granted_or_refused() -> None:
+    kinds: list[votes.Reply] = [
+        *(None, GRANTED, Refused(9.0, 1, 0), Quarantined(1.0)),
+        *(votes.Dropped("cut"), votes.Unsent("not connected")),
+    ]
+    for n in range(1, 5):
+        for replies in product(kinds, repeat=n):
+            counted = tally(replies, quorum_of(n), lambda _: "")
+            assert not counted.reachable or counted.held or counted.granted
+
+
+@pytest.mark.parametrize(
+    ("replies", "hopeless"),
+    [
+        ([votes.Refusal("NOPERM no permissions"), Quarantined(None), GRANTED], True),
+        ([Quarantined(None), Quarantined(None), GRANTED], True),
+        ([Quarantined(None), votes.Dropped("cut"), GRANTED], False),
+        ([votes.Refusal("NOPERM no permissions"), None, GRANTED], False),
+    ],
+)
+def test_waiting_is_hopeless_once_the_nodes_without_a_permanent_refusal_are_no_quorum(
+    replies: list[votes.Reply], hopeless: bool
+) -> None:
+    assert tally(replies, 2, lambda _: "NOPERM no permissions").hopeless is hopeless
+
+
+SECOND = 64
+"""The fence of a second round."""
+
+CUT = votes.Dropped("cut")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expired", "latest"),
+    [
+        # A node that refused the attempt may still answer the second round.
+        (Refused(9.0, 1, 0), Unacknowledged(0), True, Refused(9.0, 1, 0)),
+        (Refused(9.0, 1, 0), None, True, Refused(9.0, 1, 0)),
+        (CUT, None, True, CUT),
+        (Granted(48), None, True, None),
+        (Granted(48), None, False, Granted(48)),
+        (Granted(48), GRANTED, False, GRANTED),
+        (Granted(48), Unacknowledged(80), False, Granted(SECOND)),
+        (Granted(48), CUT, False, CUT),
+        (None, Unacknowledged(80), False, Granted(SECOND)),
+        (None, None, False, None),
+    ],
+)
+def test_after_a_failed_second_round_the_vote_of_a_node_is_its_latest_answer(
+    first: votes.Reply, second: votes.Reply, expired: bool, latest: votes.Reply
+) -> None:
+    assert with_second_round([first], [second], SECOND, expired=expired) == [latest]
 
 
 FINAL = [Phase.RELEASED, Phase.ABANDONED, Phase.LOST]
