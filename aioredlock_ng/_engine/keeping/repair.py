@@ -42,10 +42,8 @@ class Repairs:
     def missing(self, lacking: Iterable[LeaseRecord], index: int) -> None:
         """Schedule repairs of leases whose keys node `index` lacks.
 
-        A node in quarantine gets no repairs.
+        No repair is sent if the node is in quarantine when the repair is due.
         """
-        if self._context.quarantined(index):
-            return
         due = [lease for lease in lacking if self._wanted(lease, index)]
         if due:
             for lease in due:
