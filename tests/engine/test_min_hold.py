@@ -217,6 +217,17 @@ async def test_an_attempt_that_is_cancelled_leaves_nothing_for_its_min_hold(rig:
     assert rig.clean
 
 
+@pytest.mark.parametrize("ttl", [1.0, 30.0])
+async def test_an_early_release_is_owed_for_as_long_as_the_keys_live(rig: Rig, ttl: float) -> None:
+    process = await rig.process(ttl=ttl)
+    lease = await process.lock("a", min_hold=MIN_HOLD).acquire()
+    sent, expires = process.questions(), now() + rig.servers[0].pttl(b"a") / 1000
+    await lease.release()
+    owed = [command.owed_until for command in sent if command.owed_until is not None]
+    assert owed
+    assert min(owed) >= expires
+
+
 async def test_the_undo_of_an_attempt_is_owed_for_as_long_as_its_keys_live(rig: Rig) -> None:
     process = await rig.process(ttl=1.0)
     rig.occupy(b"a", 1.0, on=(1, 2))
