@@ -65,6 +65,63 @@ def test_a_key_is_tracked_on_a_quorum_of_nodes_and_not_on_more() -> None:
     assert outlook.untracked == 0
 
 
+def test_only_the_head_of_a_queue_asks_a_node_to_track_and_only_if_nobody_tracks_there() -> None:
+    outlook = Outlook(5, 5)
+    first, second, tracked, watched, unknown = outlook.nodes
+    for node in (first, tracked, watched):
+        node.rank = 0
+    second.rank, tracked.tracked, watched.watched = 1, True, True
+    for node in outlook.nodes:
+        node.answered_at = 1.0
+    unknown.answered_at = -inf
+    assert outlook.untracked == 3, "the holder watches one of the keys"
+    assert outlook.begin_refresh(2.0, [True] * 5) == ([1, 2, 3, 4], [0])
+
+
+def test_no_more_than_a_quorum_of_nodes_is_asked_to_track_and_only_nodes_that_can() -> None:
+    outlook = Outlook(5, 3)
+    for node in outlook.nodes:
+        node.rank, node.answered_at = 0, 1.0
+    assert outlook.begin_refresh(2.0, [True] * 5) == ([3, 4], [0, 1, 2])
+    for node in outlook.nodes:
+        node.answered_at = 3.0
+    assert outlook.begin_refresh(4.0, [False, True, True, False, True]) == ([0, 3], [1, 2, 4])
+
+
+def test_a_refresh_leaves_out_a_node_that_reports_changes_and_has_just_named_a_time() -> None:
+    outlook = Outlook(3, 2)
+    for node, (at, free_at) in zip(
+        outlook.nodes, [(5.0, 9.0), (4.0, 9.0), (5.0, inf)], strict=True
+    ):
+        node.tracked, node.answered_at, node.free_at = True, at, free_at
+    assert outlook.begin_refresh(4.0, [True] * 3) == ([1, 2], [])
+    assert [node.answered for node in outlook.nodes] == [True, False, False]
+
+
+def test_a_waiter_far_behind_asks_each_node_that_answers_in_turn() -> None:
+    outlook = Outlook(4, 3)
+    for index in (0, 2, 3):
+        outlook.nodes[index].answered_at = 1.0
+    asked = [outlook.begin_refresh(2.0, [True] * 4, everywhere=False) for _ in range(6)]
+    assert asked == [([index], []) for index in (2, 3, 0, 2, 3, 0)]
+    assert [node.answered for node in outlook.nodes] == [True, False, True, True]
+
+
+def test_an_expiry_is_sure_if_the_node_reports_renewals_or_has_answered_since() -> None:
+    outlook = Outlook(3, 2)
+    for node in outlook.nodes:
+        node.free_at, node.answered_at = 5.0, 4.0
+    tracking, answered, silent = outlook.nodes
+    assert outlook.unsure(5.0), "the holder may have renewed every key"
+    tracking.tracked, answered.answered_at = True, 5.0
+    assert not outlook.unsure(5.0)
+    assert outlook.unsure(4.9), "no node may grant yet"
+    answered.votes = False
+    assert outlook.unsure(5.0)
+    silent.answered_at = 6.0
+    assert not outlook.unsure(6.0)
+
+
 def test_the_rank_of_a_waiter_is_that_of_most_nodes_that_know_it() -> None:
     outlook = Outlook(3, 2)
     assert outlook.rank is None
@@ -107,3 +164,10 @@ def test_a_slot_that_is_offered_beside_others_does_not_close_them() -> None:
     )
     outlook.nodes[1].learn(50.0, (5,), 10.0)
     assert outlook.nodes[1].slots == (5,)
+
+
+def test_a_slot_that_was_not_free_yet_does_not_stay_beside_a_later_offer() -> None:
+    node = Outlook(3, 2, any_key=True).nodes[0]
+    node.learn(9.0, (1,), 5.0)
+    node.learn(5.0, (2,), 5.0)
+    assert (node.free_at, node.slots) == (5.0, (2,))
