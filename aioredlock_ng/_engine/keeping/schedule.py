@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
 from aioredlock_ng._engine.wheel import Wheel
 
@@ -76,8 +75,6 @@ class Schedule(Wheel[LeaseRecord]):
 
     def _at_deadline(self, lease: LeaseRecord) -> None:
         lease.timer = None
-        if lease.phase is not Phase.HELD:
-            return
         if lease.deadline <= self._context.clock():
             self._overdue(lease)
         else:
