@@ -65,10 +65,10 @@ def test_a_key_is_tracked_on_a_quorum_of_nodes_and_not_on_more() -> None:
     assert outlook.untracked == 0
 
 
-def test_only_the_head_of_a_queue_asks_a_node_to_track_and_only_if_nobody_tracks_there() -> None:
+def test_the_head_of_a_queue_lets_a_node_track_that_answers_and_has_no_other_watch() -> None:
     outlook = Outlook(5, 5)
     first, second, tracked, watched, unknown = outlook.nodes
-    for node in (first, tracked, watched):
+    for node in (first, tracked, watched, unknown):
         node.rank = 0
     second.rank, tracked.tracked, watched.watched = 1, True, True
     for node in outlook.nodes:
