@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["NANO", "History", "now", "read"]
+__all__ = ["NANO", "SHOWN", "History", "now", "read"]
 
 NANO: Final = 1_000_000_000
+
+SHOWN: Final = 16
+"""Characters of a token in a history. No two of all tokens of a run begin with the same ones."""
 
 # The same for every process of a machine, and what the library reads as well.
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

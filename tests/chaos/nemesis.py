@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioredlock_ng._core.over_mark import OVER, without_mark
 from aioredlock_ng._core.owners import label_life
 
+from .history import SHOWN
 from .plan import LOOK
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class Nemesis:
                 bare = without_mark(token.encode())[0].decode()
                 about: dict[str, Any] = {
                     "name": name,
-                    "k": bare[:8],
+                    "k": bare[:SHOWN],
                     "a": began,
                     "s": at,
                     "again": again,
@@ -286,7 +287,7 @@ def _shown(line: tuple[str, int, str]) -> list[Any]:
     """
     key, left, value = line
     mark = OVER.decode()
-    return [key, left, value[: len(mark) + 8 if value.startswith(mark) else 8]]
+    return [key, left, value[: len(mark) + SHOWN if value.startswith(mark) else SHOWN]]
 
 
 async def _in_time(gap: float, over: float) -> bool:

@@ -32,6 +32,7 @@ class Hold:
         deadline: Its end as last reported; `FOREVER` if its library reports none.
         fence: The fence of the lease.
         token: The first characters of the token.
+        granted: Number of nodes that held it, as first reported; None: not reported.
         votes: Number of nodes that held it, as last reported before its end; 0: not reported.
         said: Instant of that report.
         most: Greatest number of nodes in all reports.
@@ -53,6 +54,7 @@ class Hold:
             at the end, instant of the latter. After a downgrade the first id is that of its write.
         downgraded: Instant just before a writer asked to become a reader.
         read_fence: The fence from then on; None: not reported.
+        read: True once the writer reported that it is a reader.
         promised: Greatest number of nanoseconds from a report to the deadline in this report; 0:
             not reported.
     """
@@ -69,6 +71,7 @@ class Hold:
     votes: int
     said: int
     most: int
+    granted: int | None = None
     kind: str = "lock"
     limit: int = 0
     slot: int = 0
@@ -86,6 +89,7 @@ class Hold:
     reads: list[list[Any]] = field(default_factory=list)
     downgraded: int | None = None
     read_fence: int | None = None
+    read: bool = False
     promised: int = 0
 
     def shares(self, at: int) -> bool:
@@ -159,6 +163,7 @@ class Record:
         blocked: Spans in which the event loop of the bodies stood still, but not the engine.
         killed: Instants of the kills, by process.
         writers: The process of each number with which the ids of writes begin.
+        ours: The processes that use our library.
         stopped: Stops by the nemesis: process, begin and end.
         late: Standstills that client processes saw themselves, of any cause: process, begin and
             end.
@@ -182,6 +187,7 @@ class Record:
     blocked: dict[str, Intervals] = field(default_factory=dict)
     killed: dict[str, int] = field(default_factory=dict)
     writers: dict[int, str] = field(default_factory=dict)
+    ours: set[str] = field(default_factory=set)
     stopped: list[tuple[str, int, int]] = field(default_factory=list)
     late: list[tuple[str, int, int]] = field(default_factory=list)
     deletes: list[dict[str, Any]] = field(default_factory=list)
@@ -341,6 +347,7 @@ def _hold(process: str, line: dict[str, Any]) -> Hold:
         votes=votes,
         said=at,
         most=votes,
+        granted=votes if line["v"] else None,
         kind=line.get("c", "lock"),
         limit=line.get("m", 0),
         slot=slot,
@@ -402,6 +409,7 @@ def _load_process(
             case "downgraded":
                 hold = open_holds[line["i"]]
                 hold.read_fence, hold.deadline = line["f"], line["d"] or FOREVER
+                hold.read = True
             case "gone":
                 open_holds[line["i"]].gone = at
             case "fail":
@@ -424,6 +432,8 @@ def _load_process(
                 record.errors.append(line | {"p": process})
             case "start":
                 record.writers[line.get("of", 0)] = process
+                if line.get("kind") == "ours":
+                    record.ours.add(process)
     killed = record.killed.get(process)
     if killed is not None:
         record.amid += [

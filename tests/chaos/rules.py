@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng._core.backoff import reconnect_delay
 
+from .grant_rules import judge_grants
 from .history import NANO
 from .judgement import Finding, Judgement
 from .kind_rules import judge_kinds, kept_keys
@@ -108,6 +109,7 @@ def judge(record: Record) -> Judgement:
     for name, of_name in holds.items():
         _overlaps(judgement, name, of_name, deleted)
         _fences(judgement, name, of_name, deleted)
+    judge_grants(judgement, record, machine)
     judge_kinds(judgement, record, holds, deleted, unwell, machine)
     _lost_updates(judgement, record, deleted, holds)
     _noticed(judgement, record, holds, unwell)

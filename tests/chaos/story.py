@@ -30,9 +30,9 @@ class Story:
     def nemesis(self, at: float, event: str, **fields: Any) -> None:
         self._add("nemesis", at, event, **fields)
 
-    def process(self, name: str, number: int) -> None:
+    def process(self, name: str, number: int, kind: str = "ours") -> None:
         self._lines[name] = []
-        self._add(name, 0, "start", p=name, of=number)
+        self._add(name, 0, "start", p=name, of=number, kind=kind)
 
     def hold(self, process: str, got: float, ended: float | None, **more: Any) -> int:
         """Add a hold that ends by its release, or with its process if `ended` is None.

@@ -7,6 +7,7 @@ import contextlib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..history import SHOWN
 from .port import NotGot, Unfenced
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class LockHold:
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
-        self.token = str(lock.id)[:8]
+        self.token = str(lock.id)[:SHOWN]
 
     def deadline(self) -> int | None:
         """It does not say."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ KINDS: Final = {
     "deadline": "the deadline is ignored",
     "guard": "nodes that forgot vote at once",
     "fence": "fences fall",
+    "unfenced": "leases have no fence",
+    "tokens": "all processes draw the same tokens",
     "release": "a release deletes nothing",
     "reader": "a reader takes a refusal for a grant",
     "slots": "each process has the slots of a semaphore for itself",
@@ -45,10 +48,10 @@ def break_it(kind: str, redlock: Redlock) -> None:
         record.deadline_of = renewals.deadline_of = lambda started, ttl, drift: (
             started + ttl - drift + 1000.0
         )
-    elif kind == "fence":
+    elif kind in ("fence", "unfenced"):
         init = record.LeaseRecord.__init__
 
-        def falling(
+        def wrong_fence(
             self: Any,
             spec: Any,
             token: bytes,
@@ -58,9 +61,13 @@ def break_it(kind: str, redlock: Redlock) -> None:
             fence: int,
             *more: Any,
         ) -> None:
-            init(self, spec, token, started, ballot, granted, 2**53 - fence, *more)
+            wrong = 2**53 - fence if kind == "fence" else None
+            init(self, spec, token, started, ballot, granted, wrong, *more)
 
-        record.LeaseRecord.__init__ = falling
+        record.LeaseRecord.__init__ = wrong_fence
+    elif kind == "tokens":
+        same = random.Random(0)
+        redlock.engine().context.new_token = lambda: b"%032x" % same.getrandbits(128)
     elif kind == "reader":
         script: Any = importlib.import_module("aioredlock_ng._scripts.catalogue").ACQUIRE_READ
         replies: Any = importlib.import_module("aioredlock_ng._core.replies")

@@ -11,6 +11,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from aioredlock_ng import LockHeld, LockLost, LockNotAcquired, LockReleased, Redlock
 from aioredlock_ng.fencing import RedisFence, StaleFence
 
+from ..history import SHOWN
 from .broken import break_it
 from .port import NotGot, seconds_to_ns
 
@@ -29,7 +30,7 @@ class OurHold:
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
         self.fence = lease.fence
-        self.token = lease.token[:8]
+        self.token = lease.token[:SHOWN]
         self.slot: int | None = lease.slot
         self.since: int | None = seconds_to_ns(lease._record.since)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisError
 
+from ..history import SHOWN
 from .port import NotGot, Unfenced
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class LockHold:
     votes = ""
 
     def __init__(self, lock: Lock) -> None:
-        self.token = bytes(lock.local.token).decode()[:8]
+        self.token = bytes(lock.local.token).decode()[:SHOWN]
 
     def deadline(self) -> int | None:
         """It does not say."""
