@@ -108,7 +108,7 @@ async def every_call(three: Three, one: Redlock, other: Redlock) -> None:
 
 async def hold_and_inspect(three: Three, redlock: Redlock) -> None:
     three.raise_counter("a")
-    lease = await redlock.lock("a", ttl=0.6).acquire()
+    lease = await redlock.lock("a", ttl=1.5).acquire()
     three.servers[0].command("DEL", "a")
     # Long enough for the watch, the label, repairs and a renewal.
     renewals = redlock.stats().renewals
@@ -151,7 +151,7 @@ async def read_and_write(three: Three, one: Redlock, other: Redlock) -> None:
     reader.
     """
     three.raise_counter("r")
-    reader = await one.rwlock("r", ttl=0.6).read().acquire()
+    reader = await one.rwlock("r", ttl=1.5).read().acquire()
     three.servers[0].command("DEL", "r")
     renewals = one.stats().renewals
     await eventually(lambda: one.stats().renewals > renewals + 1 or reader.lost)
@@ -169,11 +169,11 @@ async def read_and_write(three: Three, one: Redlock, other: Redlock) -> None:
 
 async def keep_a_minimum(one: Redlock, other: Redlock) -> None:
     """The next holder waits for the end of the minimum hold, although the first one released."""
+    since = time.monotonic()
     async with one.lock("m", min_hold=0.4):
-        since = time.monotonic()
+        pass
     await (await other.lock("m").acquire()).release()
-    # The keys live from an instant before the call returned.
-    assert time.monotonic() - since > 0.3
+    assert time.monotonic() - since >= 0.4
 
 
 async def merge_calls(redlock: Redlock) -> None:
@@ -208,6 +208,7 @@ async def managers(
         yield one, other, plain
 
 
+@pytest.mark.slow
 async def test_the_calls_of_these_tests_use_every_script_of_the_catalogue(
     start_server: StartServer,
 ) -> None:
@@ -218,6 +219,7 @@ async def test_the_calls_of_these_tests_use_every_script_of_the_catalogue(
         assert set(three.liar.asked) & SCRIPT_NAMES == SCRIPT_NAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("garbage", GARBAGE)
 async def test_a_server_that_garbles_the_answers_of_scripts_harms_no_client(
     start_server: StartServer, garbage: str
