@@ -90,16 +90,17 @@ def die() -> None:
     raise SystemExit("on purpose")
 
 
+@pytest.mark.slow
 async def test_a_body_that_blocks_its_loop_for_many_ttls_keeps_its_lock(
     three_nodes: NodeSet,
 ) -> None:
     async with (
-        Redlock(three_nodes.urls, ttl=0.6, thread=True) as redlock,
-        Redlock(three_nodes.urls) as rival,
+        Redlock(three_nodes.urls, ttl=2.0, node_timeout=0.5, thread=True) as redlock,
+        Redlock(three_nodes.urls, node_timeout=1.0) as rival,
     ):
         async with redlock.lock("a") as lease:
             began = time.monotonic()
-            block_until(lambda: time.monotonic() - began > 5 * 0.6)
+            block_until(lambda: time.monotonic() - began > 2.5 * lease.ttl)
             lease.check()
             await lease.verify()
             assert await rival.lock("a").try_acquire() is None
@@ -267,12 +268,14 @@ async def test_a_loop_that_stands_still_for_the_stall_limit_loses_its_leases_and
     ]
 
 
+@pytest.mark.slow
 async def test_without_a_stall_limit_a_loop_that_stands_still_keeps_its_leases(
     nodes: MemoryNodes,
 ) -> None:
-    async with Redlock(nodes, ttl=0.5, thread=True) as redlock, redlock.lock("a") as lease:
+    async with Redlock(nodes, ttl=2.0, thread=True) as redlock, redlock.lock("a") as lease:
         renewed = redlock.stats().renewals
-        block_until(lambda: redlock.stats().renewals >= renewed + 5)
+        # After four renewals, more than a ttl has passed.
+        block_until(lambda: redlock.stats().renewals >= renewed + 4)
         lease.check()
 
 
@@ -655,14 +658,15 @@ async def test_a_semaphore_gives_each_holder_a_slot_and_lists_the_holders(
         assert (await gpu.inspect()).held == 0
 
 
+@pytest.mark.slow
 async def test_a_holder_of_a_slot_that_blocks_its_loop_keeps_it(three_nodes: NodeSet) -> None:
     async with (
-        Redlock(three_nodes.urls, ttl=0.6, thread=True) as redlock,
-        Redlock(three_nodes.urls) as rival,
+        Redlock(three_nodes.urls, ttl=2.0, node_timeout=0.5, thread=True) as redlock,
+        Redlock(three_nodes.urls, node_timeout=1.0) as rival,
     ):
         async with redlock.semaphore("gpu", 1) as lease:
             began = time.monotonic()
-            block_until(lambda: time.monotonic() - began > 3 * 0.6)
+            block_until(lambda: time.monotonic() - began > 1.5 * lease.ttl)
             await lease.verify()
             assert await rival.semaphore("gpu", 1).try_acquire() is None
         assert redlock.stats().lost == 0
