@@ -579,10 +579,10 @@ async def test_another_manager_extends_by_the_identifier_and_never_shortens_a_li
 async def test_a_lock_that_was_extended_by_its_identifier_is_valid_for_the_time_it_was_given(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
-    lock = await manager_of(three_nodes.urls).lock("order", lock_timeout=0.6)
+    lock = await manager_of(three_nodes.urls).lock("order", lock_timeout=20)
     other = manager_of(three_nodes.urls)
     again = Lock(other, "order", lock.id, valid=True)
-    await other.extend(again, 1)
+    await other.extend(again, 1.8)
     assert again.valid
     await eventually(lambda: not again.valid)
     with pytest.raises(RuntimeError, match="not valid"):
