@@ -38,7 +38,7 @@ async def examine(
 ) -> Diagnosis:
     return await diagnose(
         urls,
-        Options(**{"connect_timeout": 1.0, "node_timeout": 0.5, **options}),
+        Options(**{"connect_timeout": 10.0, "node_timeout": 0.5, **options}),
         watch=watch,
         probe=probe,
     )
