@@ -126,7 +126,9 @@ async def test_an_error_of_the_api_is_shown(
 async def test_a_call_that_hangs_frees_its_slot(
     nodes: NodeSet, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Redlock.from_env() as redlock, httpx.AsyncClient(timeout=0.1) as client:
+    # Only the answer is late. The connection must not time out first.
+    hasty = httpx.Timeout(30, read=0.1)
+    async with Redlock.from_env() as redlock, httpx.AsyncClient(timeout=hasty) as client:
         with pytest.raises(httpx.ReadTimeout):
             await api_limit.fetch(redlock, client, f"{base}oslo")
         assert not redlock.leases

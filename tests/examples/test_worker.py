@@ -55,7 +55,7 @@ async def test_a_job_whose_lock_is_lost_is_broken_off_and_done_later(
     (tmp_path / "only.todo").touch()
     ends: list[str] = []
 
-    async with Redlock.from_env(ttl=0.6) as redlock:
+    async with Redlock.from_env() as redlock:
 
         async def do(job: Path) -> None:
             if not ends:
