@@ -732,7 +732,7 @@ def test_calls_from_another_event_loop_are_refused(three_nodes: NodeSet) -> None
 async def test_many_first_locks_at_once_open_the_manager_once(
     three_nodes: NodeSet, manager_of: Make
 ) -> None:
-    manager = manager_of(three_nodes.urls)
+    manager = manager_of(three_nodes.urls, node_timeout=2.0)
     locks = await asyncio.gather(*(manager.lock(f"order-{number}") for number in range(50)))
     assert all(lock.valid for lock in locks)
     await asyncio.gather(*(lock.release() for lock in locks))
