@@ -108,7 +108,9 @@ async def test_a_server_that_forgot_grants_nothing_for_the_guard_time(
     how: str, start_server: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    servers = [start_server(appendonly=how == "killed with AOF") for _ in range(3)]
+    # By default a write can wait in memory for a flush of the disk, and a kill then loses it.
+    always = ["--appendfsync", "always"]
+    servers = [start_server(always, appendonly=how == "killed with AOF") for _ in range(3)]
     async with Redlock(urls_of(servers), **SHORT_GUARD) as redlock:
         async with redlock.lock("order"):
             pass
