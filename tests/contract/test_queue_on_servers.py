@@ -23,7 +23,7 @@ from aioredlock_ng._core.replies import (
     Standing,
     released,
 )
-from aioredlock_ng._core.votes import is_granted
+from aioredlock_ng._core.votes import Refusal, is_granted
 from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
@@ -264,10 +264,37 @@ async def test_a_user_without_pubsub_finds_dead_waiters_by_empty_messages(place:
         limited = await place.limited("-pubsub")
         gone = member_of(secrets.token_hex(8).encode(), 1, GRACE / 1000, notified=True)
         await ask(limited.node, stand(claim_of(2, gone), b"a"))
-        first.heard.messages.clear()
+        await messages(first)
         assert (await ask(limited.node, stand(limited.claim(3), b"a"))).rank == 1
         await ask(first.node, MUTEX.inspecting((b"nothing",)))
         assert first.heard.messages == [b""]
+    finally:
+        await place.command("ACL", "DELUSER", "limited")
+
+
+async def test_without_rights_to_channels_no_waiter_is_taken_for_dead(place: Place) -> None:
+    first = await place.waiter()
+    await ask(first.node, acquire(b"one", b"a"))
+    try:
+        for ticket in (1, 2, 3):
+            # Without the rights, no process hears messages on this node, but each one lives.
+            limited = await place.limited("resetchannels")
+            assert (await ask(limited.node, stand(limited.claim(ticket), b"a"))).rank == ticket - 1
+    finally:
+        await place.command("ACL", "DELUSER", "limited")
+
+
+async def test_a_set_leaves_its_last_key_although_the_server_refuses_to_remove_it_from_a_queue(
+    place: Place,
+) -> None:
+    first = await place.waiter()
+    await ask(first.node, acquire(b"one", b"a"))
+    try:
+        limited = await place.limited("-zrem")
+        await ask(limited.node, stand(limited.claim(1), b"a"))
+        await place.command("SET", "b", OFFER.decode() + limited.claim(1).decode(), "PX", TTL)
+        assert isinstance(await ask(limited.node, leave(limited.member, b"a", b"b")), Refusal)
+        assert await place.command("EXISTS", "b") == b"0"
     finally:
         await place.command("ACL", "DELUSER", "limited")
 

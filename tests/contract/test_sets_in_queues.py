@@ -73,9 +73,7 @@ class Listening:
         pass
 
     def notified(self, index: int, message: bytes) -> None:
-        # An empty message only shows that the process is connected.
-        if message:
-            self.messages.append(message)
+        self.messages.append(message)
 
     def identify(self, index: int, run_id: str) -> str:
         return ""
