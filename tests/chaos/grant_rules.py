@@ -9,7 +9,7 @@ from .record import who
 
 if TYPE_CHECKING:
     from .judgement import Judgement
-    from .record import Intervals, Record
+    from .record import Hold, Intervals, Record
 
 __all__ = ["judge_grants"]
 
@@ -28,13 +28,13 @@ def judge_grants(judgement: Judgement, record: Record, machine: Intervals) -> No
 
 
 def tokens(judgement: Judgement, record: Record) -> None:
-    """No two processes have a token in common. A process may pass its grant on to further tasks."""
-    owners: dict[str, str] = {}
+    """Each grant has a token of its own. A process may pass a grant on for the same names."""
+    owners: dict[str, Hold] = {}
     for hold in sorted(record.holds, key=lambda hold: hold.got):
-        owner = owners.setdefault(hold.token, hold.process)
-        if owner != hold.process:
-            words = f"{', '.join(hold.names)}: {who(hold)} has a token of {owner}"
-            judgement.violations.append(Finding("token of another process", hold.got, words))
+        owner = owners.setdefault(hold.token, hold)
+        if (owner.process, set(owner.names)) != (hold.process, set(hold.names)):
+            words = f"{', '.join(hold.names)}: {who(hold)} has the token of {who(owner)}"
+            judgement.violations.append(Finding("token of another grant", hold.got, words))
 
 
 def majorities(judgement: Judgement, record: Record, machine: Intervals) -> None:

@@ -15,8 +15,11 @@ __all__ = ["NANO", "SHOWN", "History", "now", "read"]
 
 NANO: Final = 1_000_000_000
 
-SHOWN: Final = 16
-"""Characters of a token in a history. No two of all tokens of a run begin with the same ones."""
+SHOWN: Final = 20
+"""Characters of a token in a history. No two of all tokens of a run begin with the same ones.
+
+The tokens of redis-py are UUIDs. Their first 16 characters are a time in microseconds, which two
+processes may share. The next four differ from process to process."""
 
 # The same for every process of a machine, and what the library reads as well.
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

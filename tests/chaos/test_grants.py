@@ -21,7 +21,13 @@ pytestmark = pytest.mark.once
 def test_a_token_of_another_process_is_found(name: str, story: Story) -> None:
     story.hold("one", 10, 20, token="same")
     story.hold("two", 30, 40, token="same", name=name)
-    assert story.findings() == (["token of another process"], [])
+    assert story.findings() == (["token of another grant"], [])
+
+
+def test_a_token_that_one_process_uses_for_two_names_is_found(story: Story) -> None:
+    story.hold("one", 10, 20, token="same")
+    story.hold("one", 30, 40, token="same", name="b")
+    assert story.findings() == (["token of another grant"], [])
 
 
 @pytest.mark.parametrize("kind", ["lock", "read"])

@@ -71,7 +71,7 @@ PART = (Fault("refuse", (0, 1), 0.8, 0.4, 0.0),) * 7
         pytest.param("quorum", "overlap", "0.5", (), PART, id="quorum"),
         pytest.param("fence", "fence", "0.5", (), (), id="fence"),
         pytest.param("unfenced", "no fence", "0.5", (), (), id="unfenced"),
-        pytest.param("tokens", "token of another process", "0.5", (), (), id="tokens"),
+        pytest.param("tokens", "token of another grant", "0.5", (), (), id="tokens"),
         # The keys left behind must outlive the end of all holds, seconds later on a busy machine.
         pytest.param("release", "key left behind", "20", (), (), id="release"),
         pytest.param("deadline", "overlap", "0.5", STAND_STILL, (), id="deadline"),
