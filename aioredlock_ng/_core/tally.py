@@ -26,7 +26,7 @@ class Tally:
         granted: The number of nodes that granted the attempt. Their grants must be undone.
         failed: The number of nodes that neither granted nor refused. A silent node counts only if
             the node timeout ended the round.
-        reachable: False if fewer nodes than a quorum did not fail.
+        reachable: True if at least a quorum of nodes granted, refused, or may still answer.
         hopeless: True if so many nodes refuse permanently that the other nodes are no quorum.
     """
 

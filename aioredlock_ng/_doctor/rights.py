@@ -43,8 +43,8 @@ COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...
 }
 """Maps each command that scripts send for a queue to a function that returns its arguments.
 
-If one of these commands is refused, a script continues without it. So no reply of a script shows
-the refusal, except the reply of `leave` to a refused ZREM.
+If one of these commands is refused, a script continues without it. So only the reply of `leave`
+shows a refusal, that of ZREM.
 """
 
 COMMANDS_OF_READERS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {

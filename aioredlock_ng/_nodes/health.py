@@ -85,9 +85,6 @@ class Health:
             f"it refuses to release locks, whose keys stay until their ttl has passed: {reason}"
         )
 
-    def refuses_to_leave(self, reason: str) -> None:
-        self.warn(f"it refuses to remove waiters from queues, so others may wait longer: {reason}")
-
     def degraded(self, words: str) -> None:
         self.emit(NodeDegraded(self._address, words))
 

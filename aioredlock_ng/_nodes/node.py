@@ -16,7 +16,7 @@ from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._nodes.channel import Belated, Channel, Outbox
 from aioredlock_ng._nodes.handshake import duplicate, greet
 from aioredlock_ng._nodes.health import Health
-from aioredlock_ng._nodes.owed import NotedRelease, OwedReleases, leaves_queues
+from aioredlock_ng._nodes.owed import NotedRelease, OwedReleases, other_than_lock
 from aioredlock_ng._nodes.port import NodeListener, NodeState, Sink
 from aioredlock_ng._nodes.silence import SUSPECT_AFTER, DeadConnectionProbe
 from aioredlock_ng._nodes.wire import ConnectFailed
@@ -259,16 +259,16 @@ class RedisNode:
         self._listener.present(self._index, together)
 
     def _release_refused(self, release: Request, words: str) -> None:
-        """Keep a refused release. At the first refusal, warn and leave the shared outbox."""
-        if self._owed.refused(release):
+        """Warn, and keep the release. At the first refusal for a lock, leave the shared outbox."""
+        if self._owed.refused(release, words):
             self._health.refuses_releases(harmless(words))
             self._use(self._usable)
-        elif leaves_queues(release):
-            self._health.refuses_to_leave(harmless(words))
+        elif other := other_than_lock(release):
+            self._health.warn(f"it refuses to {other}: {harmless(words)}")
 
-    def _released(self, release: Request) -> None:
-        """Record that a release has deleted a key. A later refusal may cause a new warning."""
-        if self._owed.executed(release):
+    def _released(self) -> None:
+        """Record that the server has deleted a key. The next refusal then causes a new warning."""
+        if self._owed.executed():
             self._use(self._usable)
 
     def _pay(self, channel: Channel, owed: dict[bytes, Request]) -> None:

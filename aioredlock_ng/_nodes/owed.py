@@ -6,9 +6,10 @@ would block the waiters behind it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.replies import Released
+from aioredlock_ng._core.votes import Refusal, is_permanent
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.catalogue import LEAVE, RELEASE_READ
 
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Sink
     from aioredlock_ng._scripts import Request
 
-__all__ = ["RETRY_RELEASES", "NotedRelease", "OwedReleases", "leaves_queues"]
+__all__ = ["RETRY_RELEASES", "NotedRelease", "OwedReleases", "other_than_lock"]
 
-_Kind = Literal["lock", "read lease"]
-"""A server may refuse the releases of one kind only, because they need different rights."""
+_OTHERS: Final[dict[object, str]] = {
+    LEAVE: "remove waiters from queues, so others may wait longer",
+    RELEASE_READ: "release read leases, which keep writers out",
+}
+"""The releases that do not free a lock, and what a refusal of each means. They need rights that the
+release of a lock does not need."""
 
 RETRY_RELEASES = 0.5
 """Delay in seconds until a refused release is sent again. Most scripts that keep a server busy have
@@ -43,8 +48,7 @@ class OwedReleases:
         pay: Sends releases on a connection.
 
     Attributes:
-        refusing: The kinds of releases that the server has refused. A kind stays in the set until a
-            release of this kind deletes a key.
+        refusing: True after the server has refused a release, until a release deletes a key.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class OwedReleases:
         self._current = current
         self._pay = pay
         self._releases: dict[bytes, Request] = {}
-        self.refusing: set[_Kind] = set()
+        self.refusing = False
 
     def __len__(self) -> int:
         return len(self._releases)
@@ -66,31 +70,28 @@ class OwedReleases:
         """Keep releases for the next connection."""
         self._releases.update({release.packed: release for release in releases})
 
-    def refused(self, release: Request) -> bool:
+    def refused(self, release: Request, words: str) -> bool:
         """Keep a refused release, and send it again at intervals until its keys have expired.
 
-        Return True if this kind of release was not in `refusing`. A command to leave the queues
-        does not count, because a server that refuses it may still delete keys.
+        Return True at the first refusal since the server last deleted a key. Only releases of
+        locks count, because the server may refuse the other ones alone. `words` is the refusal.
         """
+        if _script_of(release) is LEAVE and is_permanent(Refusal(words)):
+            # The server would refuse each further try, too.
+            return False
         channel = self._current()
         if not self._releases and channel is not None:
             self._outbox.loop.call_later(RETRY_RELEASES, self._retry, channel)
         self.add(release)
-        if leaves_queues(release):
+        if _script_of(release) in _OTHERS:
             return False
-        is_first = _kind_of(release) not in self.refusing
-        self.refusing.add(_kind_of(release))
-        return is_first
+        changed, self.refusing = not self.refusing, True
+        return changed
 
-    def executed(self, release: Request) -> bool:
-        """Record that a release has deleted a key. Return True if `refusing` is now empty.
-
-        A server may execute the releases of locks, but refuse those of read leases. If any release
-        emptied `refusing`, each further refusal would be reported.
-        """
-        was_refusing = bool(self.refusing)
-        self.refusing.discard(_kind_of(release))
-        return was_refusing and not self.refusing
+    def executed(self) -> bool:
+        """Record that the server has deleted a key. Return True if `refusing` was True."""
+        changed, self.refusing = self.refusing, False
+        return changed
 
     def connected(self, channel: Channel) -> None:
         """Send the outstanding releases on a new connection, and again after `PAY_TWICE` seconds.
@@ -121,18 +122,17 @@ class OwedReleases:
             )
 
 
-def leaves_queues(release: Request) -> bool:
-    """Return True for a command to leave the queues, which counts as a release."""
-    return isinstance(release, Command) and release.script is LEAVE
+def other_than_lock(release: Request) -> str:
+    """Return what a release does, and what its refusal means; "" for the release of a lock."""
+    return _OTHERS.get(_script_of(release), "")
 
 
-def _kind_of(release: Request) -> _Kind:
-    reads = isinstance(release, Command) and release.script is RELEASE_READ
-    return "read lease" if reads else "lock"
+def _script_of(release: Request) -> object:
+    return release.script if isinstance(release, Command) else None
 
 
 class NotedRelease:
-    """The sink of a release. It calls `released` with the release if the server deletes a key.
+    """The sink of a release. It calls `released` if the server deletes a key.
 
     A release that deletes no key needs fewer rights. So its success does not show that the server
     accepts other releases.
@@ -142,7 +142,7 @@ class NotedRelease:
         self,
         command: Request,
         started: float,
-        released: Callable[[Request], None],
+        released: Callable[[], None],
         sink: Sink | None = None,
     ) -> None:
         self.command = command
@@ -156,6 +156,6 @@ class NotedRelease:
 
     def deliver(self, index: int, reply: Reply) -> None:
         if type(reply) is Released and reply.deleted > 0:
-            self._released(self.command)
+            self._released()
         if self._sink is not None:
             self._sink.deliver(index, reply)
