@@ -438,3 +438,44 @@ async def test_a_downgraded_lease_is_notified_at_once_that_it_was_ended_by_force
     async with asyncio.timeout(2 * TRIP):
         await lease.wait_lost()
     assert lease.lost
+
+
+# -- New readers after a downgrade ----------------------------------------------------------------
+
+
+async def test_no_reader_shares_a_downgraded_grant_beyond_an_unconfirmed_shorter_ttl(
+    rig: Rig,
+) -> None:
+    process, other = [await rig.process() for _ in range(2)]
+    # This grant opens the time for sharing.
+    await (await rwlock(process).read().acquire()).release()
+    writer = await rwlock(process).write().acquire()
+    shorter = asyncio.create_task(writer.extend(0.5))
+    await asyncio.sleep(1.5 * WAY)
+    # The nodes have executed the renewal, but no answer arrives.
+    for node in process.nodes:
+        node.disconnect()
+    shorter.cancel()
+    downgrade = asyncio.create_task(writer.downgrade())
+    await asyncio.sleep(0)
+    reader = reading(process, blocking_timeout=0.1)
+    async with rwlock(other).write():
+        assert not writer.valid
+        with pytest.raises(QuorumUnreachable):
+            await reader
+    await asyncio.gather(shorter, downgrade, return_exceptions=True)
+
+
+async def test_a_waiting_writer_keeps_new_readers_out_of_a_downgraded_grant(rig: Rig) -> None:
+    process, other = [await rig.process() for _ in range(2)]
+    await (await rwlock(process).read().acquire()).release()
+    lease = await rwlock(process).write().acquire()
+    writer = writing(other)
+    await asyncio.sleep(5 * WAY)
+    await lease.downgrade()
+    reader = reading(process)
+    await asyncio.sleep(0.05)
+    assert not reader.done()
+    await lease.release()
+    await (await writer).release()
+    await (await reader).release()
