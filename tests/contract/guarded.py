@@ -235,6 +235,16 @@ class GuardedContract:
         await place.put(MARKER_KEY.decode(), f"{process}:{GUARD + 1}", 600_000)
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) is GRANTED
 
+    @spread("rest", [":", "x", ":abc", "::n", ":5x", ":1:n:m", f":{10**17}"])
+    async def test_a_marker_that_only_begins_like_a_marker_does_not_count(
+        self, place: Place, rest: str
+    ) -> None:
+        node, _ = await place.node()
+        own = await self.trusted(node)
+        await place.put(MARKER_KEY.decode(), own.decode() + rest, 600_000)
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == Quarantined(None)
+        assert await self.ask(node, repair(b"one", 5, b"a")) is Repaired.UNTRUSTED
+
     async def test_a_guard_time_above_a_day_and_a_second_is_none(self, place: Place) -> None:
         node, _ = await place.node()
         process = (await self.trusted(node)).split(b":")[0].decode()

@@ -14,6 +14,7 @@ from aioredlock_ng._core.replies import (
     LEFT,
     ForceReleased,
     Free,
+    Granted,
     Held,
     KeyState,
     KeyStates,
@@ -28,7 +29,8 @@ from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng._scripts.catalogue import FORCE_RELEASE
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
-from aioredlock_ng._scripts.node_requests import leaving, standing
+from aioredlock_ng._scripts.node_requests import leaving, standing, standing_to_read
+from aioredlock_ng._scripts.reader_kind import read_side
 from tests.contract.guarded import BOTH, FENCED, GUARDED, acquire
 from tests.support.spread import spread
 
@@ -751,7 +753,26 @@ class QueueContract:
         await self.release(first.node, b"one", b"a")
         assert await self.acquire(first, b"two", b"a", ticket=1, kind=kind) == Quarantined(None)
         assert await place.queue("a") == [(2, second.member)]
-        assert (await self.value(first.node))[1] != b"two"
+        assert await self.offered(first.node) == first.claim(1)
+
+    @spread(
+        "attempt",
+        [
+            GUARDED.acquiring((b"a",), (b"a",), b"two", b"%d" % TTL, 2),
+            BOTH.acquiring((b"a",), (b"a",), b"two", b"%d" % TTL, 2),
+            read_side(GUARDED).acquiring((b"a",), (b"a",), b"2" * 32, b"%d" % TTL, 2),
+        ],
+        ids=["guarded", "fenced and guarded", "read"],
+    )
+    async def test_a_node_that_is_not_trusted_changes_no_key_even_for_a_moment(
+        self, place: Place, attempt: Command
+    ) -> None:
+        watcher, other = await self.waiter(place), await self.waiter(place)
+        await self.ask(watcher.node, MUTEX.watching((b"a",), (b"one",)))
+        watcher.heard.forget()
+        assert await self.ask(other.node, attempt) == Quarantined(None)
+        await self.value(watcher.node, b"nothing")
+        assert watcher.heard.told.empty()
 
     # -- Dead members, and members that poll ------------------------------------------------------
 
@@ -956,6 +977,18 @@ class QueueContract:
             left, value = await self.value(waiter.node, key)
             assert value == b"one"
             assert 0 < left <= TTL
+
+    async def test_a_repair_counts_no_reader_whose_lease_has_expired(self, place: Place) -> None:
+        node, heard = await place.node()
+        await self.trusted(node)
+        read = read_side(BOTH).acquiring((b"a",), (b"a",), b"2" * 32, b"50", 0)
+        assert isinstance(await self.ask(node, read), Granted)
+        # The offer to a waiting reader outlives the lease, and keeps the key.
+        member = member_of(heard.manager_id, 1, 20.0, notified=True, reader=True)
+        await self.ask(node, standing_to_read((b"a",), claim_of(1, member), LIFE))
+        await asyncio.sleep(0.1)
+        repair = BOTH.repairing_of((b"a",), (b"a",), b"one", TTL, 99)
+        assert await self.ask(node, repair) is Repaired.DONE
 
     async def test_an_offer_is_no_lease(self, place: Place) -> None:
         (waiter,) = await self.waiters(place, 1)

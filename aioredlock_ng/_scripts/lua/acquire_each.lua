@@ -13,6 +13,14 @@ local shared, expected = tonumber(ARGV[1]), ARGV[2]
 local n, width = #KEYS - shared, shared > 0 and 4 or 2
 local taken, answers, failed, granted = {}, {}, false, 0
 
+-- A node that is not trusted must not change a key; see acquire_guarded.lua.
+local marker_key = KEYS[n + 1]
+-- part: compare
+if is_odd then
+  -- part: marker
+  if not is_trusted(marker, expected) then return {} end
+end
+
 for i = 1, n do
   local at = 3 + (i - 1) * width
   local done = redis.pcall('SET', KEYS[i], ARGV[at], 'NX', 'PX', ARGV[at + 1])
@@ -30,12 +38,6 @@ for i = 1, n do
     failed = true
   end
   if failed then break end
-end
-local marker_key = KEYS[n + 1]
--- part: compare
-if is_odd then
-  -- part: marker
-  failed = failed or not is_trusted(marker, expected)
 end
 
 for _, i in ipairs(taken) do

@@ -24,6 +24,18 @@ local n = #KEYS - 2
 local token, ttl, expected = ARGV[1], ARGV[2], ARGV[3]
 local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
 
+-- A node that is not trusted must not change a key, not even until the end of the script. Otherwise
+-- an offer in the key would be lost, and clients that track the key would get a report.
+local marker_key = KEYS[n + 1]
+-- part: compare
+if is_odd then
+  -- part: trust
+  -- part: taking
+  local refused = refused_by_holders(n, claim)
+  refused = refused or distrusted(marker_key, KEYS[n + 2], marker, expected)
+  if refused then return refused end
+end
+
 -- Two cases must not spend time on creating the functions of parts/taking.lua: the acquire of a
 -- free key, and the acquire by a waiter to which the key of a lock is offered. So only the block
 -- for the other cases includes the part.
@@ -43,15 +55,8 @@ if n > 1 or claim ~= '' or not redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl
 end
 
 local refused
-local marker_key = KEYS[n + 1]
--- part: compare
-if is_odd then
-  -- part: trust
-  refused = distrusted(marker_key, KEYS[n + 2], marker, expected)
-end
-
 local highest, before = 0, 0
-if fence ~= '' and not refused then
+if fence ~= '' then
   local counters = KEYS[n + 2]
   for i = 7, n == 1 and 7 or #ARGV do
     local slot, counter = ARGV[i], nil

@@ -45,18 +45,21 @@ if not is_free or claim ~= '' or not nobody_waits then
   end
 end
 
--- The entry is added before the counter is raised. A full server refuses a write only if the script
--- has written nothing yet. So the server cannot refuse to raise the counter after it has accepted
--- the entry.
-keep_entry(key, entry, now_ms() + tonumber(ARGV[2]))
+-- A node that is not trusted must not change the key; see acquire_guarded.lua.
 local marker_key = KEYS[2]
 -- part: compare
 local refused, counter
 if is_odd then
   -- part: trust
   refused = distrusted(marker_key, KEYS[3], marker, expected)
+  if refused then return refused end
 end
-if ARGV[4] ~= '' and not refused then
+
+-- The entry is added before the counter is raised. A full server refuses a write only if the script
+-- has written nothing yet. So the server cannot refuse to raise the counter after it has accepted
+-- the entry.
+keep_entry(key, entry, now_ms() + tonumber(ARGV[2]))
+if ARGV[4] ~= '' then
   local stored = redis.pcall('ZSCORE', KEYS[3], ARGV[4])
   local floor = redis.pcall('ZSCORE', KEYS[3], 'floor')
   if type(stored) == 'table' or type(floor) == 'table' then

@@ -25,10 +25,12 @@ local function state_of(key)
   local known, value = pcall(value_of, key)
   if not known then return 'held' end
   if not value then return 'missing' end
-  local entries = redis.pcall('ZRANGE', key, 0, -1)
-  if entries.err then return 'held' end
-  for _, entry in ipairs(entries) do
-    if not is_offer(entry) then return 'held' end
+  local entries, time = redis.pcall('ZRANGE', key, 0, -1, 'WITHSCORES'), redis.pcall('TIME')
+  if entries.err or time.err then return 'held' end
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  for i = 1, #entries, 2 do
+    local is_live = tonumber(entries[i + 1]) >= now
+    if is_live and not is_offer(entries[i]) then return 'held' end
   end
   return 'reserved'
 end

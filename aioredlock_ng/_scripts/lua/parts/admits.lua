@@ -1,5 +1,6 @@
 -- Which waiter may take an offered key. parts/queue.lua explains offers. Scripts include it before
 -- this part.
+-- part: precedes
 
 local function is_offer_to(value, member)
   local _, offered = claim_in(value)
@@ -13,5 +14,5 @@ local function admits(value, claim)
   local own, me = ticket_and_member(claim)
   if not ticket or not own then return false end
   own, ticket = tonumber(own), tonumber(ticket)
-  return member == me or own < ticket or (own == ticket and me < member)
+  return member == me or own < ticket or (own == ticket and precedes(me, member))
 end

@@ -6,9 +6,11 @@
 -- * The guard time in the marker is above a day plus a second, so it must be damaged.
 local function read_marker(marker, expected)
   if type(marker) ~= 'string' then return nil end
-  local id, guard, ready = string.match(marker, '^(%w+):(%d+):?(%d*)')
+  local id, guard, rest = string.match(marker, '^(%w+):(%d+)(.*)$')
+  local ready = rest == '' and '' or string.match(rest or '-', '^:(%d+)$')
+  ready = ready or string.match(rest or '-', '^:(%d+):[^:]*$')
   local own_id, wanted = string.match(expected, '^(%w+):(%d+)$')
-  if not id or (id ~= own_id and string.find(own_id, '[^0]')) then return nil end
+  if not ready or #ready > 16 or (id ~= own_id and string.find(own_id, '[^0]')) then return nil end
   if tonumber(guard) < tonumber(wanted) or tonumber(guard) > 86401000 then return nil end
   return id .. ':' .. guard, ready
 end

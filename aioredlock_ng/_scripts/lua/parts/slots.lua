@@ -2,6 +2,7 @@
 -- it before this part.
 -- part: tickets
 -- part: members
+-- part: precedes
 
 local function reserve(key, ticket, member, milliseconds)
   return ask('SET', key, offer_to(ticket .. ':' .. member), 'PX', math.max(1, milliseconds))
@@ -24,7 +25,9 @@ local function share_out(key, slot, ticket, member)
   end
   if #slots > 1 then
     table.sort(slots)
-    table.sort(offers, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
+    table.sort(offers, function(a, b)
+      return a[1] < b[1] or (a[1] == b[1] and precedes(a[2], b[2]))
+    end)
   end
   local highest = math.max(last_ticket((slots_of(key))), offers[#offers][1])
   local now = '0:' .. string.format('%.0f', math.min(highest, LARGEST_TICKET))

@@ -7,20 +7,28 @@
 -- The offers that `take` has replaced. The index of an offer is the place of its key in KEYS.
 local displaced = {}
 
--- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held or
--- reserved. The reason for MGET instead of GET is given in extend.lua. MGET returns nothing for
--- keys held by readers and for keys of other types. These keys must be found before the first SET.
--- Otherwise a refusal would leave other keys set. If a key is not a lock, `value_of` raises an
+-- Returns the refusal if one of the first n keys is held or reserved; else nil, and the values of
+-- these keys. The reason for MGET instead of GET is given in extend.lua. MGET returns nothing for
+-- keys held by readers and for keys of other types. If a key is not a lock, `value_of` raises an
 -- error.
-local function take(n, token, ttl, claim)
+local function refused_by_holders(n, claim)
   local keys = {unpack(KEYS, 1, n)}
   -- part: hidden
   for i = 1, n do
     local value = values[i] or hidden and value_of(keys[i])
     if value and not admits(value, claim) then return refusal(i, keys, values) end
   end
+  return nil, values
+end
+
+-- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held or
+-- reserved. Such a key must be found before the first SET. Otherwise a refusal would leave other
+-- keys set.
+local function take(n, token, ttl, claim)
+  local refused, values = refused_by_holders(n, claim)
+  if refused then return refused end
   for i = 1, n do
-    redis.call('SET', keys[i], token, 'PX', ttl)
+    redis.call('SET', KEYS[i], token, 'PX', ttl)
     displaced[i] = values[i]
   end
 end
