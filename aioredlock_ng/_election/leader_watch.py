@@ -151,6 +151,9 @@ class Leaders:
             info = await self._ask(engine)
         except QuorumUnreachable:
             return known, self._jittered(engine)
+        if (own := self._own()) is not None:
+            # The term began during the request, and the answers may name the previous leader.
+            return own, self._ttl
         if not info.held:
             # Between two leaders, a node may reserve the key for the next leader, or the votes may
             # be split. The known leader then stays until a quorum has decided.

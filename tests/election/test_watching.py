@@ -128,6 +128,27 @@ async def test_silent_nodes_are_no_change_of_leader(rig: Rig) -> None:
     await watcher.stop()
 
 
+async def test_an_answer_from_before_a_term_does_not_replace_the_leader_of_the_term(
+    rig: Rig, events: list[Event]
+) -> None:
+    ann, bob = await rig.process(), await rig.process(sinks=[events.append])
+    first = Candidate(ann.redlock.election(NAME, label="ann"), Log())
+    await asyncio.sleep(1)
+    second = Candidate(bob.redlock.election(NAME, label="bob"), Log())
+    await asyncio.sleep(1)
+    # The answer of the slow node completes the watcher's request after bob's term has begun.
+    rig.ways[2] = 0.04
+    watcher = Watcher(second.election)
+    await asyncio.sleep(0.002)
+    await stop(first)
+    await asyncio.sleep(1)
+    assert watcher.seen == ["bob"]
+    await watcher.stop()
+    await second.election.resign()
+    assert second.election.leader is None
+    assert [event.leader for event in events if isinstance(event, LeaderChanged)] == ["bob", None]
+
+
 async def test_a_watcher_learns_that_its_manager_is_closed(rig: Rig) -> None:
     process = await rig.process()
     watcher = Watcher(process.redlock.election(NAME))
