@@ -92,8 +92,9 @@ class Election:
 
         The property does no I/O.
 
-        While this candidate leads, the value is its own label. The end of its term sets the value
-        to None. At other times, only an iteration over `watch()` updates the value.
+        While this candidate leads, the value is its own label. The end of its term, or `resign()`
+        in its body, sets the value to None. At other times, only an iteration over `watch()`
+        updates the value.
         """
         return self._label if self.leading else self._candidacy.leader
 

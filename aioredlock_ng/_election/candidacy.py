@@ -158,7 +158,11 @@ class Candidacy:
         if term is not None and (by_body or term.task is asyncio.current_task()):
             self.resigned = True
             term.end("resigned")
-            return await term.lease.release()
+            try:
+                return await term.lease.release()
+            finally:
+                # The body may work on, and the next leader may begin before the body ends.
+                self._turned(None if self.leader == self._label else self.leader)
         home, ended, led = self._home, self._ended, list[bool]()
 
         def withdraw() -> None:
@@ -261,7 +265,7 @@ class Candidacy:
     def own(self) -> str | None:
         """Return this candidate's label while it holds the lock, else None."""
         term = self.term
-        return None if term is None or term.lease.lost else self._label
+        return None if term is None or not term.lease.valid else self._label
 
     def learn(self, leader: str | None) -> None:
         """Record the leader, and emit an event if the leader has changed."""
@@ -272,7 +276,7 @@ class Candidacy:
                 self._source.engine().context.emit(LeaderChanged(self._lock.resource, leader))
 
     def _turned(self, leader: str | None) -> None:
-        """Record that a term of this candidate begins or ends, and wake this manager's watchers."""
+        """Record that this candidate gets or loses the lead, and wake this manager's watchers."""
         self.learn(leader)
         with suppress(RedlockClosed):
             changed(self._source.engine(), self._key)

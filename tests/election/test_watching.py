@@ -12,7 +12,7 @@ from aioredlock_ng.events import LeaderChanged
 from tests.election.candidates import NAME, Candidate, Log, now, stop
 
 if TYPE_CHECKING:
-    from aioredlock_ng import Election
+    from aioredlock_ng import Election, Lease
     from aioredlock_ng.events import Event
     from tests.support.rig import Rig
 
@@ -147,6 +147,35 @@ async def test_an_answer_from_before_a_term_does_not_replace_the_leader_of_the_t
     await second.election.resign()
     assert second.election.leader is None
     assert [event.leader for event in events if isinstance(event, LeaderChanged)] == ["bob", None]
+
+
+@pytest.mark.parametrize("same_manager", [True, False])
+async def test_a_watcher_sees_the_next_leader_while_a_body_that_resigned_works_on(
+    rig: Rig, same_manager: bool
+) -> None:
+    ann, other = await rig.process(), await rig.process()
+    election = ann.redlock.election(NAME, label="ann")
+    bob = (ann if same_manager else other).redlock.election(NAME, label="bob")
+    resigned = list[float]()
+
+    async def main(_lease: Lease) -> None:
+        await asyncio.sleep(2)
+        await election.resign()
+        resigned.append(now())
+        assert election.leader is None
+        await asyncio.sleep(20)
+
+    running = asyncio.create_task(election.run(main))
+    await asyncio.sleep(0.5)
+    watcher = Watcher(election)
+    await asyncio.sleep(0.5)
+    second = Candidate(bob, Log())
+    await running
+    assert [leader for leader in watcher.seen if leader] == ["ann", "bob"]
+    assert watcher.at[-1] - resigned[0] <= 0.2
+    assert election.leader == "bob"
+    await watcher.stop()
+    await stop(second)
 
 
 async def test_a_watcher_learns_that_its_manager_is_closed(rig: Rig) -> None:
