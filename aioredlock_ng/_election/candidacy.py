@@ -186,7 +186,7 @@ class Candidacy:
         """Let the task end its term or its wait. Return True if the task leads."""
         self.resigned = True
         if self.term is not None:
-            self.term.end("resigned")
+            self.term.withdraw()
             return True
         if self._standing is not None and not self._standing.expired():
             self._standing.reschedule(asyncio.get_running_loop().time())

@@ -80,7 +80,7 @@ class Term(Interruption):
         self.emit = emit
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
-        self._slow = self._done = self._reported = False
+        self._slow = self._done = self._reported = self._withdrawn = False
         self._timer: asyncio.TimerHandle | None = None
         self._context = copy_context()
 
@@ -108,6 +108,15 @@ class Term(Interruption):
         if self.ended_by is None:
             self.ended_by = cause
         self.cancel()
+
+    def withdraw(self) -> None:
+        """Cancel the task because other code resigns. Further calls have no effect.
+
+        A second cancellation would interrupt the clean-up of the body.
+        """
+        if not self._withdrawn:
+            self._withdrawn = True
+            self.end("resigned")
 
     def left(self) -> bool:
         """Stop the watch, because the task has ended its work.

@@ -66,6 +66,40 @@ async def test_several_resignations_of_a_waiting_candidate_all_return(rig: Rig) 
     await stop(leader)
 
 
+async def test_a_second_resignation_does_not_interrupt_the_clean_up_of_the_body(rig: Rig) -> None:
+    election, cleaned = (await rig.process()).redlock.election(NAME), list[float]()
+
+    async def main(_: Lease) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.5)
+            cleaned.append(now())
+
+    running = asyncio.create_task(election.run(main))
+    await asyncio.sleep(1)
+    first = asyncio.create_task(election.resign())
+    await asyncio.sleep(0.1)
+    assert await election.resign() is True
+    assert len(cleaned) == 1
+    assert await first is True
+    assert await running is None
+
+
+async def test_a_resignation_cancels_a_body_that_resigned_and_works_on(rig: Rig) -> None:
+    election = (await rig.process()).redlock.election(NAME)
+
+    async def main(_: Lease) -> None:
+        await election.resign()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(election.run(main))
+    await asyncio.sleep(1)
+    async with asyncio.timeout(1):
+        await election.resign()
+    assert await running is None
+
+
 async def test_a_max_hold_that_each_grant_uses_up_causes_no_storm_of_acquisitions(rig: Rig) -> None:
     rig.ways = [0.02] * 3
     process = await rig.process(ttl=10.0)
