@@ -33,10 +33,11 @@ _TOGETHER: Final = 0.01
 """Seconds from a node's report of a new label to the next request for the leader. The reports of
 the other nodes usually arrive within this time, so one request suffices."""
 
-_LABEL_LATE: Final = (0.15, 0.3, 0.6)
-"""Seconds between requests for the leader while the leader has no label yet.
+_UNSETTLED: Final = (0.15, 0.3, 0.6)
+"""Seconds between requests for the leader while the leader has no label yet, or while only a
+minority of nodes has a key.
 
-The label is written a tenth of a second after the grant.
+The label is written a tenth of a second after the grant. Split votes are usually settled sooner.
 """
 
 _EXPIRY_MARGIN: Final = 0.05
@@ -116,7 +117,7 @@ class Leaders:
         engine = self._source.engine()
         running_loop()
         changes = asyncio.Event()
-        late = iter(_LABEL_LATE)
+        late, split = iter(_UNSETTLED), iter(_UNSETTLED)
         # A report that came between two calls did not reach `note`. After the report, the node does
         # not track the key any more, so the key must be read again.
         self._tracked = False
@@ -128,15 +129,15 @@ class Leaders:
         with engine.onlooker(self._label_key, note):
             while True:
                 changes.clear()
-                leader, patience = await self._look(engine, known, late)
+                leader, patience = await self._look(engine, known, late, split)
                 if leader != known:
                     return leader
                 if await _comes(changes, patience, engine):
-                    late = iter(_LABEL_LATE)
+                    late, split = iter(_UNSETTLED), iter(_UNSETTLED)
                     await asyncio.sleep(_TOGETHER)
 
     async def _look(
-        self, engine: Engine, known: str | None, late: Iterator[float]
+        self, engine: Engine, known: str | None, late: Iterator[float], split: Iterator[float]
     ) -> tuple[str | None, float]:
         """Return the leader, and the seconds until the next request for the leader.
 
@@ -157,10 +158,14 @@ class Leaders:
         if not info.held:
             # Between two leaders, a node may reserve the key for the next leader, or the votes may
             # be split. The known leader then stays until a quorum has decided.
-            undecided = info.offered or info.nodes > 0
-            return (known if undecided else None), (
-                _LABEL_LATE[0] if undecided else self._until_next_look(engine, self._ttl)
-            )
+            if info.offered:
+                return known, _UNSETTLED[0]
+            if info.nodes > 0 and (soon := next(split, None)) is not None:
+                return known, soon
+            # The key of another client may stay on a minority of nodes for a long time.
+            silent = sum(answer.detail != "" and not answer.foreign for answer in info.answers)
+            undecided = info.nodes > 0 and info.nodes + silent >= quorum_of(info.total)
+            return known if undecided else None, self._until_next_look(engine, self._ttl)
         if info.over:
             # An ordinary lock with the election's name was held, and its `min_hold` keeps the key.
             # So nobody leads.

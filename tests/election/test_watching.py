@@ -149,6 +149,34 @@ async def test_an_answer_from_before_a_term_does_not_replace_the_leader_of_the_t
     assert [event.leader for event in events if isinstance(event, LeaderChanged)] == ["bob", None]
 
 
+async def test_a_key_on_a_minority_of_nodes_is_no_leader_and_causes_no_polling(rig: Rig) -> None:
+    rig.occupy(KEY, 3600.0, on=[1])
+    process = await rig.process()
+    asked, began = process.questions(), now()
+    watcher = Watcher(process.redlock.election(NAME))
+    await asyncio.sleep(30)
+    assert watcher.seen == [None]
+    assert watcher.at[0] - began <= 2.0
+    assert len(asked) / 30 <= 2.0
+    await watcher.stop()
+
+
+async def test_a_leader_stays_known_while_a_silent_node_may_complete_its_majority(rig: Rig) -> None:
+    ann, eve = await rig.process(), await rig.process()
+    candidate = Candidate(ann.redlock.election(NAME, label="ann"), Log())
+    watcher = Watcher(eve.redlock.election(NAME))
+    await asyncio.sleep(2)
+    rig.occupy(KEY, 3600.0, on=[1])
+    eve.nodes[0].disconnect()
+    asked = eve.questions()
+    await asyncio.sleep(30)
+    assert candidate.election.leading
+    assert watcher.seen[-1] == "ann"
+    assert len(asked) / 30 <= 2.0
+    await watcher.stop()
+    await stop(candidate)
+
+
 @pytest.mark.parametrize("same_manager", [True, False])
 async def test_a_watcher_sees_the_next_leader_while_a_body_that_resigned_works_on(
     rig: Rig, same_manager: bool
