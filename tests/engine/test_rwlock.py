@@ -318,6 +318,25 @@ async def test_an_upgrade_is_refused_at_once_with_the_remedy(
         assert now() - called <= TRIP
 
 
+@pytest.mark.parametrize("down", [False, True])
+async def test_a_refused_upgrade_neither_looks_for_the_holder_nor_times_out_later(
+    rig: Rig, *, down: bool
+) -> None:
+    process = await rig.process(ttl=30.0)
+    async with rwlock(process).read():
+        if down:
+            # The call then makes its first attempt without a line.
+            rig.disconnect(0, 1, 2)
+        with pytest.raises(UpgradeRefused):
+            await rwlock(process, blocking_timeout=1.0, fail_fast=True).write().acquire()
+        # By then, the nodes were asked to watch the keys of the reader and to label them.
+        await asyncio.sleep(0.5)
+        asked = process.questions()
+        await asyncio.sleep(1.0)
+        assert (asked, process.redlock.stats().timeouts) == ([], 0)
+        rig.connect(0, 1, 2)
+
+
 async def test_a_writer_that_downgrades_lets_readers_in_and_no_writer(
     processes: list[Process],
 ) -> None:

@@ -48,24 +48,27 @@ class Acquisition(Call):
         Raises:
             LockHeld: Raised if the caller would wait for itself; see `refuse_deadlock`.
         """
-        if self._blocking_timeout:
+        asks = True
+        if not self._alone:
+            asks = self._lines.join(self)
+        elif self.spec.kind.shared and self._lines.shared(self):
+            return
+        elif self._blocking_timeout is None or (
+            self.spec.slots is None and self._lines.reads(self.keys)
+        ):
+            # The call may join a line later, in a callback without a current task. So the caller's
+            # task is compared with the holder's task now.
+            self.refuse_deadlock(self._lines.holders(self.keys))
+        # A call that was refused above, or has its lease already, must leave no timer behind.
+        if self._blocking_timeout and not self.future.done():
             loop = self.context.loop
             ends_at = loop.time() + self._blocking_timeout
             # The label of the holder is requested some time before the limit. So the error can name
             # the holder, and is still raised at the limit.
             early = min(self.context.options.node_timeout, self._blocking_timeout / 2)
             self._limit = loop.call_at(ends_at - early, self._nearly_time_out, ends_at)
-        if self._alone:
-            if self.spec.kind.shared and self._lines.shared(self):
-                return
-            upgrade = self.spec.slots is None and self._lines.reads(self.keys)
-            if self._blocking_timeout is None or upgrade:
-                # The call may join a line later, in a callback without a current task. So the
-                # caller's task is compared with the holder's task now.
-                self.refuse_deadlock(self._lines.holders(self.keys))
-        elif not self._lines.join(self):
-            return
-        self._ask(self.called_at)
+        if asks:
+            self._ask(self.called_at)
 
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None, number: int = 0) -> None:
         """Ask all nodes for the lock, as `Contender.attempt` describes."""
