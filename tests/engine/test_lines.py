@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, Lease, Lock, QuorumUnreachable, RedlockClosed
+from aioredlock_ng import (
+    AcquireTimeout,
+    Lease,
+    Lock,
+    LockHeld,
+    QuorumUnreachable,
+    RedlockClosed,
+)
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._engine.attempt.round import Round
 from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
@@ -499,6 +506,19 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
+@pytest.mark.parametrize(("names", "fair"), [(("a",), True), (("a", "b"), False)])
+async def test_a_call_refused_as_a_deadlock_leaves_no_line_behind(
+    rig: Rig, names: tuple[str, ...], *, fair: bool
+) -> None:
+    process = await rig.process()
+    lines = process.redlock.engine().lines
+    async with process.lock("a"):
+        for _ in range(2):
+            with pytest.raises(LockHeld, match="this very task"):
+                await process.lock(*names, fair=fair).acquire()
+        assert lines._others == {}
+
+
 async def test_a_dead_key_on_one_node_does_not_stall_competing_processes(rig: Rig) -> None:
     """The key is left by a client that was killed amid its attempt. No client will release it."""
     processes = [await rig.process() for _ in range(2)]

@@ -13,6 +13,7 @@ from aioredlock_ng._core.replies import Released
 from aioredlock_ng._core.tickets import LARGEST_TICKET
 from aioredlock_ng._engine.keeping.read_grant import ReadGrant
 from aioredlock_ng._engine.waiting.passing_on import PassingOn, length_of_run
+from aioredlock_ng.errors import LockHeld
 from aioredlock_ng.events import LockHandedOver
 
 if TYPE_CHECKING:
@@ -59,7 +60,11 @@ class Lines(PassingOn):
         else:
             rivals = not self._others.keys().isdisjoint(contender.keys)
         if full or rivals:
-            contender.refuse_deadlock(self.holders(contender.keys))
+            try:
+                contender.refuse_deadlock(self.holders(contender.keys))
+            except LockHeld:
+                self._forget_idle(line)
+                raise
         contender.line = line
         if line.shared and self._share_now(line, contender):
             return False
