@@ -5,7 +5,7 @@ left behind.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -163,6 +163,56 @@ async def test_all_waiting_readers_enter_together_after_a_writer(processes: list
     for lease in leases:
         await lease.release()
     await (await rival).release()
+
+
+async def test_readers_enter_together_although_one_of_them_is_cancelled_in_the_tick_of_the_grant(
+    processes: list[Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third, _ = processes
+    lease = await rwlock(first).write().acquire()
+    one, cancelled, *others = [reading(second) for _ in range(4)]
+    rival = writing(third)
+    await asyncio.sleep(5 * TRIP)
+    lines = second.redlock.engine().lines
+    granted = lines.granted
+
+    def cancel_one(*grant: Any) -> None:
+        cancelled.cancel()
+        granted(*grant)
+
+    monkeypatch.setattr(lines, "granted", cancel_one)
+    await lease.release()
+    async with asyncio.timeout(5 * TRIP):
+        leases = await asyncio.gather(one, *others)
+    assert cancelled.cancelled()
+    assert not rival.done()
+    for lease in leases:
+        await lease.release()
+    await (await rival).release()
+
+
+async def test_a_reader_with_another_ttl_enters_after_the_writer_and_keeps_no_other_reader_out(
+    processes: list[Process],
+) -> None:
+    first, second, third, _ = processes
+    lease = await rwlock(first).write().acquire()
+    one, other, two = [reading(second, ttl=ttl) for ttl in (10.0, 20.0, 10.0)]
+    await asyncio.sleep(5 * TRIP)
+    rival = writing(third)
+    await asyncio.sleep(5 * TRIP)
+    await lease.release()
+    async with asyncio.timeout(5 * TRIP):
+        leases = await asyncio.gather(one, two)
+    assert leases[0].token == leases[1].token
+    await asyncio.sleep(5 * TRIP)
+    assert not rival.done()
+    assert not other.done()
+    for lease in leases:
+        await lease.release()
+    lease = await rival
+    assert not other.done()
+    await lease.release()
+    await (await other).release()
 
 
 async def test_neither_side_starves_beside_the_other(processes: list[Process]) -> None:

@@ -113,5 +113,11 @@ class ReaderLines(SlotLines):
         return True
 
     def _share_with_all(self, line: Line[LeaseRecord]) -> None:
-        while line.queue and self._share(line, next(iter(line.queue))):
-            line.queue.popitem(last=False)
+        queue = line.queue
+        if not queue:
+            return
+        # A task that was cancelled in this tick, or has another ttl, must not keep the tasks behind
+        # it out.
+        for contender in list(queue):
+            if self._share(line, contender):
+                del queue[contender]
