@@ -302,6 +302,43 @@ async def test_an_abandoned_reader_keeps_the_grant_until_it_expires(rig: Rig) ->
         pass
 
 
+@pytest.mark.parametrize("forsaken", [False, True])
+async def test_an_abandoned_reader_delays_a_writer_until_its_own_deadline_only(
+    rig: Rig, *, forsaken: bool
+) -> None:
+    first, second = [await rig.process(ttl=1.0) for _ in range(2)]
+    left, early, late = [await rwlock(first).read().acquire() for _ in range(3)]
+    await left.extend(2.0)
+    deadline = now() + left.remaining()
+    if forsaken:
+        first.redlock.engine().extender.forsake(left._record, "its holder may still work")
+    else:
+        left.abandon()
+    await early.release()
+    await asyncio.sleep(deadline - now() + 0.001)
+    writer = writing(second)
+    await asyncio.sleep(0.5)
+    assert not writer.done()
+    assert await late.release()
+    async with asyncio.timeout(5 * TRIP):
+        await (await writer).release()
+
+
+@pytest.mark.parametrize("before", [0.001, 0.5])
+async def test_no_writer_enters_before_the_deadline_of_an_abandoned_reader(
+    rig: Rig, before: float
+) -> None:
+    first, second = [await rig.process(ttl=1.0) for _ in range(2)]
+    left, other = [await rwlock(first).read().acquire() for _ in range(2)]
+    await left.extend(2.0)
+    deadline = now() + left.remaining()
+    left.abandon()
+    await asyncio.sleep(deadline - now() - before)
+    await other.release()
+    await (await rwlock(second).write().acquire()).release()
+    assert now() > deadline
+
+
 async def test_a_task_that_reads_may_read_again_while_a_writer_waits(
     processes: list[Process],
 ) -> None:

@@ -595,7 +595,7 @@ def _mutants() -> Iterator[Mutant]:
         "shared-grant",
         "a shared read grant ends with the first of its leases",
         (ReadGrant, "outlives", lambda *_: False),
-        (ReadGrant, "leave", lambda self, lease: bool(self.leases.pop(lease, None) or True)),
+        (ReadGrant, "leave", lambda self, lease, _: bool(self.leases.pop(lease, None) or True)),
     )
     yield one(
         "beside",

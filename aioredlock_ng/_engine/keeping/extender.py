@@ -97,12 +97,12 @@ class Extender(Endings):
         """
         line = lease.line
         now = self._context.clock()
-        if lease.read_grant is not None and lease.read_grant.outlives(lease):
+        if lease.read_grant is not None and lease.read_grant.outlives(lease, now):
             if lease.deadline <= now:
                 return False
             lease.end(Phase.RELEASED)
             self._forget(lease)
-            lease.read_grant.leave(lease)
+            lease.read_grant.leave(lease, now)
             self._lines.freed(lease)
             self._released(lease, now)
             return True
@@ -255,7 +255,7 @@ class Extender(Endings):
 
     def _end(self, lease: LeaseRecord, now: float) -> Round | None:
         self._forget(lease)
-        if lease.read_grant is not None and not lease.read_grant.leave(lease):
+        if lease.read_grant is not None and not lease.read_grant.leave(lease, now):
             self._lines.freed(lease)
             return None
         if lease.repairing:

@@ -13,6 +13,7 @@ class Shared(Protocol):
     repairing: int
     longest_ttl: float
     labelled_until: float
+    deadline: float
     read_grant: Any
 
 
@@ -25,15 +26,16 @@ class ReadGrant(Generic[_H]):
 
     Attributes:
         leases: The leases that have not ended, in the order in which they began.
-        expires: True if a lease of the grant was left to expire. In this case the grant is never
-            released, because a thread may still work under that lease.
+        expires_at: The latest deadline of the leases that were left to expire; 0.0 without such a
+            lease. Until this instant, the grant is not released, because a thread may still work
+            under that lease.
     """
 
-    __slots__ = ("_labelled_until", "_longest_ttl", "_repairing", "expires", "leases")
+    __slots__ = ("_labelled_until", "_longest_ttl", "_repairing", "expires_at", "leases")
 
     def __init__(self, first: _H) -> None:
         self.leases = {first: None}
-        self.expires = False
+        self.expires_at = 0.0
         # These values come from ended leases. `leave` copies them to the last lease.
         self._repairing = 0
         self._longest_ttl = self._labelled_until = 0.0
@@ -42,30 +44,33 @@ class ReadGrant(Generic[_H]):
         self.leases[lease] = None
         lease.read_grant = self
 
-    def outlives(self, lease: _H) -> bool:
+    def outlives(self, lease: _H, now: float) -> bool:
         """Return True if the end of this lease must not release the grant."""
-        return self.expires or self.leases.keys() != {lease}
+        return now < self.expires_at or self.leases.keys() != {lease}
 
     def leave_to_expire(self, lease: _H) -> None:
         """Remove a lease that was abandoned or forsaken."""
-        self.expires = True
-        self.leave(lease)
+        self.expires_at = max(self.expires_at, lease.deadline)
+        self._remove(lease)
 
-    def leave(self, lease: _H) -> bool:
+    def leave(self, lease: _H, now: float) -> bool:
         """Remove a lease that has ended. Return True if the grant must be released now.
 
         The release must remove everything that the leases of the grant have written. So the last
         lease takes over the repairs, the longest ttl and the label of the ended leases.
         """
+        self._remove(lease)
+        if self.leases or now < self.expires_at:
+            return False
+        lease.repairing = self._repairing
+        lease.longest_ttl = self._longest_ttl
+        lease.labelled_until = self._labelled_until
+        return True
+
+    def _remove(self, lease: _H) -> None:
         self.leases.pop(lease, None)
         # A repair of the ended lease may still write the entry of the grant to a node, so the
         # release must reach this node.
         self._repairing |= lease.repairing
         self._longest_ttl = max(self._longest_ttl, lease.longest_ttl)
         self._labelled_until = max(self._labelled_until, lease.labelled_until)
-        if self.leases or self.expires:
-            return False
-        lease.repairing = self._repairing
-        lease.longest_ttl = self._longest_ttl
-        lease.labelled_until = self._labelled_until
-        return True
