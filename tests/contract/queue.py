@@ -987,7 +987,7 @@ class QueueContract:
         member = member_of(heard.manager_id, 1, 20.0, notified=True, reader=True)
         await self.ask(node, standing_to_read((b"a",), claim_of(1, member), LIFE))
         await asyncio.sleep(0.1)
-        repair = BOTH.repairing_of((b"a",), (b"a",), b"one", TTL, 99)
+        repair = BOTH.repairing_of((b"a",), (b"a",), b"one", TTL, 2**52)
         assert await self.ask(node, repair) is Repaired.DONE
 
     async def test_an_offer_is_no_lease(self, place: Place) -> None:

@@ -22,8 +22,7 @@ local function refused_by_holders(n, claim)
 end
 
 -- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held or
--- reserved. Such a key must be found before the first SET. Otherwise a refusal would leave other
--- keys set.
+-- reserved. The first SET comes after all tests, because a refusal must leave no key set.
 local function take(n, token, ttl, claim)
   local refused, values = refused_by_holders(n, claim)
   if refused then return refused end
