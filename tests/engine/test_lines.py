@@ -505,7 +505,6 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
     assert alive() <= before
 
 
-@pytest.mark.parametrize("rig", [5], indirect=True)
 @pytest.mark.parametrize(("names", "fair"), [(("a",), True), (("a", "b"), False)])
 async def test_a_call_refused_as_a_deadlock_leaves_no_line_behind(
     rig: Rig, names: tuple[str, ...], *, fair: bool
@@ -519,6 +518,7 @@ async def test_a_call_refused_as_a_deadlock_leaves_no_line_behind(
         assert lines._others == {}
 
 
+@pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_a_dead_key_on_one_node_does_not_stall_competing_processes(rig: Rig) -> None:
     """The key is left by a client that was killed amid its attempt. No client will release it."""
     processes = [await rig.process() for _ in range(2)]

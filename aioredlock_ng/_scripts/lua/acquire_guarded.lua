@@ -29,11 +29,15 @@ local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
 local marker_key = KEYS[n + 1]
 -- part: compare
 if is_odd then
-  -- part: trust
-  -- part: taking
-  local refused = refused_by_holders(n, claim)
-  refused = refused or distrusted(marker_key, KEYS[n + 2], marker, expected)
-  if refused then return refused end
+  -- part: marker
+  -- A set keeps the longest `max_ttl` of its clients. So a trusted marker may be odd for long.
+  if not is_trusted(marker, expected) then
+    -- part: trust
+    -- part: taking
+    local refused = refused_by_holders(n, claim)
+    refused = refused or distrusted(marker_key, KEYS[n + 2], marker, expected)
+    if refused then return refused end
+  end
 end
 
 -- Two cases must not spend time on creating the functions of parts/taking.lua: the acquire of a
