@@ -235,9 +235,9 @@ class Election:
         """Give up the leadership, or stop waiting for it.
 
         A call from another task cancels the body, and returns once the body has ended and the lock
-        is released. `run` then returns None, and an `async with` raises `LockReleased`. A second
-        call from another task only waits. A call by the body itself releases the lock immediately,
-        and the body should then return.
+        is released. `run` then returns None, and an `async with` raises `LockReleased`. A further
+        call within `step_down` seconds only waits. A call by the body itself releases the lock
+        immediately, and the body should then return.
 
         Returns:
             True if this candidate led. A forked child of its process gets False.

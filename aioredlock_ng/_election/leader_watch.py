@@ -102,6 +102,7 @@ class Leaders:
         self._own = own
         self._stands = stands
         self._tracked = False
+        self._split: Iterator[float] = iter(())
 
     async def other_than(self, known: str | None) -> str | None:
         """Return the leader as soon as it differs from `known`; None if nobody leads.
@@ -117,7 +118,7 @@ class Leaders:
         engine = self._source.engine()
         running_loop()
         changes = asyncio.Event()
-        late, split = iter(_UNSETTLED), iter(_UNSETTLED)
+        late, self._split = iter(_UNSETTLED), iter(_UNSETTLED)
         # A report that came between two calls did not reach `note`. After the report, the node does
         # not track the key any more, so the key must be read again.
         self._tracked = False
@@ -129,15 +130,15 @@ class Leaders:
         with engine.onlooker(self._label_key, note):
             while True:
                 changes.clear()
-                leader, patience = await self._look(engine, known, late, split)
+                leader, patience = await self._look(engine, known, late)
                 if leader != known:
                     return leader
                 if await _comes(changes, patience, engine):
-                    late, split = iter(_UNSETTLED), iter(_UNSETTLED)
+                    late, self._split = iter(_UNSETTLED), iter(_UNSETTLED)
                     await asyncio.sleep(_TOGETHER)
 
     async def _look(
-        self, engine: Engine, known: str | None, late: Iterator[float], split: Iterator[float]
+        self, engine: Engine, known: str | None, late: Iterator[float]
     ) -> tuple[str | None, float]:
         """Return the leader, and the seconds until the next request for the leader.
 
@@ -160,12 +161,13 @@ class Leaders:
             # be split. The known leader then stays until a quorum has decided.
             if info.offered:
                 return known, _UNSETTLED[0]
-            if info.nodes > 0 and (soon := next(split, None)) is not None:
+            if info.nodes > 0 and (soon := next(self._split, None)) is not None:
                 return known, soon
             # The key of another client may stay on a minority of nodes for a long time.
             silent = sum(answer.detail != "" and not answer.foreign for answer in info.answers)
             undecided = info.nodes > 0 and info.nodes + silent >= quorum_of(info.total)
             return known if undecided else None, self._until_next_look(engine, self._ttl)
+        self._split = iter(_UNSETTLED)
         if info.over:
             # An ordinary lock with the election's name was held, and its `min_hold` keeps the key.
             # So nobody leads.

@@ -11,6 +11,7 @@ import asyncio
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final, Literal
 
 from aioredlock_ng._leases.interruption import Interruption
@@ -80,7 +81,8 @@ class Term(Interruption):
         self.emit = emit
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
-        self._slow = self._done = self._reported = self._withdrawn = False
+        self._slow = self._done = self._reported = False
+        self._cleans_until = -inf
         self._timer: asyncio.TimerHandle | None = None
         self._context = copy_context()
 
@@ -110,12 +112,15 @@ class Term(Interruption):
         self.cancel()
 
     def withdraw(self) -> None:
-        """Cancel the task because other code resigns. Further calls have no effect.
+        """Cancel the task because other code resigns.
 
-        A second cancellation would interrupt the clean-up of the body.
+        A further call has no effect for `step_down` seconds, because it would interrupt the
+        clean-up of the body. Then it cancels again, because the body may have ignored the first
+        cancellation.
         """
-        if not self._withdrawn:
-            self._withdrawn = True
+        now = self._loop.time()
+        if now >= self._cleans_until:
+            self._cleans_until = now + self._margins.step_down
             self.end("resigned")
 
     def left(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +83,25 @@ async def test_a_second_resignation_does_not_interrupt_the_clean_up_of_the_body(
     await asyncio.sleep(0.1)
     assert await election.resign() is True
     assert len(cleaned) == 1
+    assert await first is True
+    assert await running is None
+
+
+async def test_a_later_resignation_cancels_a_body_that_ignored_the_first_one(rig: Rig) -> None:
+    election = (await rig.process()).redlock.election(NAME, step_down=2.0)
+
+    async def main(_: Lease) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(election.run(main))
+    await asyncio.sleep(1)
+    first = asyncio.create_task(election.resign())
+    await asyncio.sleep(3)
+    assert not first.done()
+    async with asyncio.timeout(1):
+        assert await election.resign() is True
     assert await first is True
     assert await running is None
 
