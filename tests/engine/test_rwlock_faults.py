@@ -466,6 +466,18 @@ async def test_no_reader_shares_a_downgraded_grant_beyond_an_unconfirmed_shorter
     await asyncio.gather(shorter, downgrade, return_exceptions=True)
 
 
+async def test_no_reader_shares_a_grant_while_a_shorter_ttl_is_unconfirmed(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await rwlock(process).read().acquire()
+    shorter = asyncio.create_task(lease.extend(0.5))
+    await asyncio.sleep(0)
+    other = await reading(process)
+    assert other.token != lease.token
+    await shorter
+    await lease.release()
+    await other.release()
+
+
 async def test_a_waiting_writer_keeps_new_readers_out_of_a_downgraded_grant(rig: Rig) -> None:
     process, other = [await rig.process() for _ in range(2)]
     await (await rwlock(process).read().acquire()).release()

@@ -128,7 +128,7 @@ class Extender(Endings):
 
         Returns:
             The round of the release. None if the lease had ended already, if its deadline has
-            passed, or if its read grant must not be released yet.
+            passed, or if its read grant must not be released.
         """
         if lease.phase is not Phase.HELD:
             return None

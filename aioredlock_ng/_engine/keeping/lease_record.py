@@ -184,8 +184,10 @@ class LeaseRecord(LeaseState):
         writer does not get the grant of an ordinary lock.
 
         A read grant is shared even after a renewal, because nodes never shorten the life of its
-        entry. Once the next renewal of the grant is due, the grant is not shared. Otherwise a new
-        lease could end before its own first renewal.
+        entry. But a node may have shortened the life of the key of a writer that downgraded its
+        lease since. So the shortest ttl that was sent must suffice. Once the next renewal of the
+        grant is due, the grant is not shared. Otherwise a new lease could end before its own first
+        renewal.
         """
         life, fence = spec.life, self.fence
         if (
@@ -194,7 +196,7 @@ class LeaseRecord(LeaseState):
             or life != self.spec.life
             or life.min_hold
             or self.deadline <= now
-            or (self.ttl < life.ttl if spec.kind.shared else self.watched)
+            or (self.shortest_ttl < life.ttl if spec.kind.shared else self.watched)
         ):
             return None
         if not is_in_time(self.started, now, life.ttl, life.drift, life.least_validity):
