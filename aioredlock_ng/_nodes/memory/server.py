@@ -67,11 +67,10 @@ class MemoryServer(ReadingServer):
     def _acquire_guarded(self, command: Command, by: Connection) -> Raw | Refusal:
         keys = command.keys[:-2]
         token, ttl, own_marker, fence, claim, tell, *slots = map(as_bytes, command.args)
-        refusal = self._take(keys, claim)
+        distrusted = self._distrusted(own_marker, by) if own_marker else None
+        refusal = self._take(keys, claim) or distrusted
         if refusal is not None:
             return refusal
-        if own_marker and (distrusted := self._distrusted(own_marker, by)) is not None:
-            return distrusted
         self._hold(keys, token, ttl, claim, by)
         if not fence:
             return 1

@@ -29,14 +29,13 @@ local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
 local marker_key = KEYS[n + 1]
 -- part: compare
 if is_odd then
-  -- part: marker
-  -- A set keeps the longest `max_ttl` of its clients. So a trusted marker may be odd for long.
-  if not is_trusted(marker, expected) then
-    -- part: trust
+  -- part: trust
+  local refused = distrusted(marker_key, KEYS[n + 2], marker, expected)
+  if refused then
     -- part: taking
-    local refused = refused_by_holders(n, claim)
-    refused = refused or distrusted(marker_key, KEYS[n + 2], marker, expected)
-    if refused then return refused end
+    -- The call fails without the right to MGET, and for a key of another type.
+    local known, held = pcall(refused_by_holders, n, claim)
+    return known and held or refused
   end
 end
 
