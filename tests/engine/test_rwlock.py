@@ -302,18 +302,12 @@ async def test_an_abandoned_reader_keeps_the_grant_until_it_expires(rig: Rig) ->
         pass
 
 
-@pytest.mark.parametrize("forsaken", [False, True])
-async def test_an_abandoned_reader_delays_a_writer_until_its_own_deadline_only(
-    rig: Rig, *, forsaken: bool
-) -> None:
+async def test_an_abandoned_reader_delays_a_writer_until_its_own_deadline_only(rig: Rig) -> None:
     first, second = [await rig.process(ttl=1.0) for _ in range(2)]
     left, early, late = [await rwlock(first).read().acquire() for _ in range(3)]
     await left.extend(2.0)
     deadline = now() + left.remaining()
-    if forsaken:
-        first.redlock.engine().extender.forsake(left._record, "its holder may still work")
-    else:
-        left.abandon()
+    left.abandon()
     await early.release()
     await asyncio.sleep(deadline - now() + 0.001)
     writer = writing(second)

@@ -478,6 +478,20 @@ async def test_no_reader_shares_a_grant_while_a_shorter_ttl_is_unconfirmed(rig: 
     await other.release()
 
 
+async def test_a_forsaken_reader_delays_a_writer_until_its_own_deadline_only(rig: Rig) -> None:
+    first, second = [await rig.process(ttl=1.0) for _ in range(2)]
+    left, late = [await rwlock(first).read().acquire() for _ in range(2)]
+    deadline = now() + left.remaining()
+    first.redlock.engine().extender.forsake(left._record, "its holder may still work")
+    await asyncio.sleep(deadline - now() + 0.001)
+    writer = writing(second)
+    await asyncio.sleep(0.5)
+    assert not writer.done()
+    assert await late.release()
+    async with asyncio.timeout(5 * TRIP):
+        await (await writer).release()
+
+
 async def test_a_waiting_writer_keeps_new_readers_out_of_a_downgraded_grant(rig: Rig) -> None:
     process, other = [await rig.process() for _ in range(2)]
     await (await rwlock(process).read().acquire()).release()
