@@ -4,6 +4,8 @@ from its holder, destroys other data, or leaves a key without expiry.
 
 from __future__ import annotations
 
+from importlib.resources import files
+from itertools import product
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -190,3 +192,11 @@ async def test_a_slot_that_was_offered_to_readers_is_not_shown_as_free(both: Bot
     answer = await both.ask(standing_for_slot((slot,), claim_of(2, waiter), 20_000))
     assert answer.left
     assert answer.slots == ()
+
+
+def test_members_with_the_same_ticket_are_in_the_order_of_bytes(server: Server) -> None:
+    part = files("aioredlock_ng._scripts").joinpath("lua", "parts", "precedes.lua").read_text()
+    compare = f"{part}\nreturn precedes(ARGV[1], ARGV[2]) and 1 or 0"
+    members = [b"-ffff:1:9", b"aaaa:1:9", b"aaaa:1:90", b"aaaa:10:9", b"Aaaa:1:9", b"\xff", b""]
+    for member, other in product(members, members):
+        assert server.eval(compare, 0, member, other) == int(member < other), (member, other)
