@@ -74,7 +74,8 @@ class OwedReleases:
         """Keep a refused release, and send it again at intervals until its keys have expired.
 
         Return True at the first refusal since the server last deleted a key. Only releases of
-        locks count, because the server may refuse the other ones alone. `words` is the refusal.
+        locks count, because the server may refuse the other ones alone. `words` is the refusal. A
+        command to leave the queues is not kept if a right is missing.
         """
         if _script_of(release) is LEAVE and is_permanent(Refusal(words)):
             # The server would refuse each further try, too.

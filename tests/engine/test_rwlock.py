@@ -18,7 +18,15 @@ from aioredlock_ng import (
     UpgradeRefused,
 )
 from aioredlock_ng._core.readers import READER_QUEUE_KEYS
-from tests.engine.rwlocks import KEY, NAME, now, reading, rwlock, writing
+from tests.engine.rwlocks import (
+    KEY,
+    NAME,
+    now,
+    only_the_last_reader_delays_a_writer,
+    reading,
+    rwlock,
+    writing,
+)
 from tests.support.rig import NODE_TIMEOUT, WAY, Rig, occupied
 
 if TYPE_CHECKING:
@@ -309,13 +317,7 @@ async def test_an_abandoned_reader_delays_a_writer_until_its_own_deadline_only(r
     deadline = now() + left.remaining()
     left.abandon()
     await early.release()
-    await asyncio.sleep(deadline - now() + 0.001)
-    writer = writing(second)
-    await asyncio.sleep(0.5)
-    assert not writer.done()
-    assert await late.release()
-    async with asyncio.timeout(5 * TRIP):
-        await (await writer).release()
+    await only_the_last_reader_delays_a_writer(second, deadline, late)
 
 
 @pytest.mark.parametrize("before", [0.001, 0.5])

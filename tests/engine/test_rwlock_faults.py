@@ -11,7 +11,15 @@ from aioredlock_ng import AcquireTimeout, ConfigurationError, LockLost, QuorumUn
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.queue_formats import OFFER
 from aioredlock_ng._nodes.memory import MemoryNode
-from tests.engine.rwlocks import KEY, NAME, now, reading, rwlock, writing
+from tests.engine.rwlocks import (
+    KEY,
+    NAME,
+    now,
+    only_the_last_reader_delays_a_writer,
+    reading,
+    rwlock,
+    writing,
+)
 from tests.support.rig import NODE_TIMEOUT, WAY
 
 if TYPE_CHECKING:
@@ -483,13 +491,7 @@ async def test_a_forsaken_reader_delays_a_writer_until_its_own_deadline_only(rig
     left, late = [await rwlock(first).read().acquire() for _ in range(2)]
     deadline = now() + left.remaining()
     first.redlock.engine().extender.forsake(left._record, "its holder may still work")
-    await asyncio.sleep(deadline - now() + 0.001)
-    writer = writing(second)
-    await asyncio.sleep(0.5)
-    assert not writer.done()
-    assert await late.release()
-    async with asyncio.timeout(5 * TRIP):
-        await (await writer).release()
+    await only_the_last_reader_delays_a_writer(second, deadline, late)
 
 
 async def test_a_waiting_writer_keeps_new_readers_out_of_a_downgraded_grant(rig: Rig) -> None:
