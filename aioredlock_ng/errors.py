@@ -25,7 +25,11 @@ __all__ = [
 
 
 class RedlockError(Exception):
-    """Base of all errors in this module."""
+    """Base of all errors in this module.
+
+    The class itself is raised for a call at a wrong time or in a wrong thread, such as a second
+    `run` of a candidate that already leads.
+    """
 
 
 class ConfigurationError(RedlockError, ValueError):
@@ -47,7 +51,10 @@ class RedlockClosed(RedlockError):
 
 
 class LockReleased(RedlockError):
-    """Report the use of a lease that was already released or abandoned."""
+    """Report the use of a lease that was already released or abandoned.
+
+    The end of an `async with` of an election also raises this error, if `resign` ended the term.
+    """
 
 
 class _Asked(RedlockError):
@@ -74,7 +81,10 @@ class _Asked(RedlockError):
 
 
 class LockNotAcquired(_Asked):
-    """The lock was not acquired. Keys that the attempt left on nodes are released or expire."""
+    """The lock was not acquired. Keys that the attempt left on nodes are released or expire.
+
+    The class itself is raised by a candidate of an election that resigned while it waited.
+    """
 
 
 class LockHeld(LockNotAcquired):

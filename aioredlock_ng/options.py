@@ -50,9 +50,13 @@ def check_shared(options: Mapping[str, object], names: int = 1, limit: object = 
     """
     for option in ("fair", "min_hold"):
         if options.get(option):
-            raise ConfigurationError(f"{option} is not possible for a read-write lock")
+            raise ConfigurationError(
+                f"{option} is not possible for a read-write lock; leave {option} out"
+            )
     if limit is not None:
-        raise ConfigurationError("shared and limit exclude each other: readers have no limit")
+        raise ConfigurationError(
+            "shared and limit exclude each other: readers have no limit; leave one of them out"
+        )
     if names > 1:
         raise ConfigurationError(
             f"a read-write lock has one name, got {names}; shared=True is not possible for several"

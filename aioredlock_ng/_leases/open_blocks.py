@@ -68,7 +68,8 @@ class Bodies:
         body = self._newest.get(task)
         if not inside:
             raise RedlockError(
-                f"the lock {resource!r} is left, but no `async with` of this Lock object is open"
+                f"the lock {resource!r} is left, but no `async with` of this Lock object is open;"
+                " leave each block only once"
             )
         if body is None and (count := len(inside)) > self._left + 1:
             self._left += 1

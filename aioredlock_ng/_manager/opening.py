@@ -51,7 +51,7 @@ def refuse_second_opening(engine: Engine | None) -> None:
         engine.usable()
     except RedlockClosed as error:
         raise RedlockClosed(f"{error}: make a new Redlock in this one") from None
-    raise RedlockClosed("this Redlock is open already")
+    raise RedlockClosed("this Redlock is open already; open it only once, or close it first")
 
 
 def engine_of(

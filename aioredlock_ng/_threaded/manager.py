@@ -197,4 +197,4 @@ def on_engine(
 
 
 def _open_already() -> RedlockClosed:
-    return RedlockClosed("this Redlock is open already")
+    return RedlockClosed("this Redlock is open already; open it only once, or close it first")

@@ -90,6 +90,7 @@ class Locks:
         if both := path.keys() & query.keys():
             raise ConfigurationError(
                 f"{', '.join(sorted(both))} can come from the path or from the query, not from both"
+                "; leave it out of path= or of query="
             )
         self._called = called
         self._policy = policy

@@ -230,7 +230,8 @@ def _name_and_label(
     ):
         if missing := {placeholder.name for placeholder in placeholders} - given.keys():
             raise ConfigurationError(
-                f"{where}: this command has no option {', '.join(sorted(missing))}"
+                f"{where}: this command has no option {', '.join(sorted(missing))}; there are:"
+                f" {', '.join(sorted(given)) or 'none'}"
             )
     try:
         return template.fill(given), None if owner is None else owner.label(given)

@@ -201,7 +201,7 @@ class Election:
         if stand is None or not any(entry.owner is self for entry in self._manager.inside):
             unknown = RedlockError(
                 f"the `with` of the election {self.name!r} ended in a thread that did not enter it,"
-                " so nothing was released"
+                " so nothing was released; end the `with` in the thread that entered it"
             )
             if exc is None or isinstance(exc, GeneratorExit):
                 raise unknown

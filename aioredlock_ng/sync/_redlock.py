@@ -234,7 +234,10 @@ class Redlock(Kinds):
             RedlockError: This thread is in no `with` and in no decorated function.
         """
         if not self.inside:
-            raise RedlockError("this thread holds no lock by `with` or by a decorator")
+            raise RedlockError(
+                "this thread holds no lock by `with` or by a decorator; use the lease that"
+                " acquire() returned"
+            )
         return self.inside[-1].lease
 
     def stats(self) -> Stats:

@@ -87,7 +87,7 @@ class Seat:
         if election is None:
             if self.lease is not None:
                 raise RedlockError(
-                    f"the work of an earlier term of {self.lease.resource!r} has not ended yet"
+                    f"an earlier term of {self.lease.resource!r} still works; let its body end"
                 )
             election = self.make(redlock)
             self._made = (redlock, election)
