@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from aioredlock_ng._core.validity import deadline_of
+
 __all__ = ["IllegalMove", "LeaseState", "Phase", "Renewal"]
 
 
@@ -122,6 +124,16 @@ class LeaseState:
         The keys have the ttl of the latest confirmed renewal, or of a renewal that was sent later.
         """
         return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
+
+    def proven_until(self, drift: float, ends_at: float | None) -> float:
+        """Return the deadline of another lease of the same grant, whose `max_hold` ends at
+        `ends_at`.
+
+        `drift` is the drift of the ttl of this lease.
+        """
+        deadlines = [renewal.deadline for renewal in self._sent]
+        deadlines.append(deadline_of(self.started, self.ttl, drift))
+        return min(deadlines if ends_at is None else [*deadlines, ends_at])
 
     def is_latest(self, renewal: Renewal) -> bool:
         """Return True if no later renewal was sent."""

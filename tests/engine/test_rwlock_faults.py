@@ -111,6 +111,53 @@ async def test_a_task_reads_again_under_a_lease_that_it_extended_beyond_the_ttl_
 # -- One grant, several leases --------------------------------------------------------------------
 
 
+async def test_a_task_keeps_its_inner_lease_although_the_outer_lease_is_extended_to_a_shorter_ttl(
+    rig: Rig,
+) -> None:
+    rig.ways[:] = [0.03] * 5
+    process = await rig.process(ttl=10.0)
+    lock = rwlock(process).read()
+    async with lock as outer:
+        await asyncio.sleep(1)
+        shorter = asyncio.create_task(outer.extend(1.5))
+        await asyncio.sleep(0)
+        async with lock as inner:
+            assert inner.remaining() <= 1.5, "some nodes may execute only the shorter ttl"
+            await shorter
+            await asyncio.sleep(30)
+            assert inner.valid
+    assert rig.clean
+
+
+@pytest.mark.parametrize("before", [0.01, 0.5])
+async def test_an_inner_lease_outlives_the_longest_hold_of_the_outer_lease(
+    rig: Rig, before: float
+) -> None:
+    rig.ways[:] = [0.03] * 5
+    process = await rig.process(ttl=10.0)
+    lock = rwlock(process, max_hold=3.0, on_lost="flag").read()
+    with pytest.raises(LockLost, match="max_hold"):
+        async with lock as outer:
+            await asyncio.sleep(outer.remaining() - before)
+            inner = await rwlock(process).read().acquire()
+            assert inner.token == outer.token
+            await asyncio.sleep(30)
+            assert outer.lost
+            assert inner.valid
+            await inner.release()
+    assert rig.clean
+
+
+async def test_a_task_reads_again_under_the_one_of_its_leases_that_lives_longest(rig: Rig) -> None:
+    process = await rig.process(ttl=10.0)
+    short = rwlock(process, auto_extend=False, on_lost="flag").read()
+    lock = rwlock(process).read()
+    async with short as outer, lock:
+        await asyncio.sleep(outer.remaining() - 0.001)
+        async with lock as inner:
+            assert inner.remaining() > 5
+
+
 @pytest.mark.parametrize("how", ["extend", "verify"])
 async def test_all_leases_of_a_grant_learn_of_a_loss_that_one_of_them_finds(
     rig: Rig, how: str

@@ -76,8 +76,10 @@ class Extender(Endings):
         at = lease.since + lease.spec.life.watch_after
         if lease.spec.kind.shared:
             # The grant may be much older than this lease, so the renewal of the grant may be due
-            # before the watch.
-            at = min(at, renew_at(lease.started, lease.ttl, 0.0))
+            # before the watch. After an unconfirmed renewal with a shorter ttl, even the deadline
+            # may be that near, and the renewal needs some time before it.
+            midway = (lease.since + lease.deadline) / 2
+            at = min(at, renew_at(lease.started, lease.ttl, 0.0), midway)
         lease.slot = self._schedule.add(
             lease, at if lease.spec.max_hold is None else min(lease.deadline, at)
         )

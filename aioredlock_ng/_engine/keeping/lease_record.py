@@ -224,12 +224,12 @@ class LeaseRecord(LeaseState):
             now,
         )
 
-    def read_again(self, spec: LockSpec, now: float) -> LeaseRecord | None:
+    def read_again(self, spec: LockSpec, now: float, drift: float) -> LeaseRecord | None:
         """Return a further lease for the task that reads under this lease, on the same grant.
 
         The result is None after the deadline of this lease. The new lease has the ttl of this
-        lease. Until its first renewal, it ends no later than this lease. The nodes must not be
-        asked. The task could wait for a writer, which in turn waits for the task.
+        lease, and `drift` is the drift of this ttl. The nodes must not be asked. The task could
+        wait for a writer, which in turn waits for the task.
         """
         if self.deadline <= now:
             return None
@@ -245,8 +245,7 @@ class LeaseRecord(LeaseState):
             since=now,
         )
         lease.ttl = self.ttl
-        ends_at = lease.ends_at
-        lease.deadline = self.deadline if ends_at is None else min(self.deadline, ends_at)
+        lease.deadline = self.proven_until(drift, lease.ends_at)
         return lease
 
     def _ballot_of_grant(self) -> Ballot:

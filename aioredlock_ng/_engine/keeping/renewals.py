@@ -240,10 +240,14 @@ class Renewals:
                     self.renew(held, ttl)
 
     def _schedule_next(self, lease: LeaseRecord) -> None:
-        at = lease.deadline
-        if lease.spec.auto_extend:
-            at = min(at, renew_at(lease.started, lease.ttl, self._context.draw()))
-        self.schedule.put(lease, at)
+        if not lease.spec.auto_extend or lease.deadline == lease.ends_at:
+            self.schedule.put(lease, lease.deadline)
+            return
+        at = renew_at(lease.started, lease.ttl, self._context.draw())
+        if lease.deadline > at:
+            self.schedule.put(lease, at)
+        else:
+            self.schedule.renew_before_deadline(lease)
 
 
 def _stands(renewal: Renewal, leases: Sequence[LeaseRecord]) -> bool:

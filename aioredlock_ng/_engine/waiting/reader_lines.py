@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._engine.caller import caller_inside
@@ -77,10 +78,13 @@ class ReaderLines(SlotLines):
         # If the caller already reads, it must not join the line. The tasks of the line may wait for
         # a writer that waits for this caller.
         inside = caller_inside()
-        own = None if inside is None else next(filter(inside, line.holders), None)
+        if inside is None:
+            return False
+        own = max(filter(inside, line.holders), key=attrgetter("deadline"), default=None)
         if own is None:
             return False
-        lease = own.read_again(contender.spec, self._context.clock())
+        drift = self._context.options.drift(own.ttl)
+        lease = own.read_again(contender.spec, self._context.clock(), drift)
         return self._shared_by(line, contender, own, lease)
 
     def _share(self, line: Line[LeaseRecord], contender: Contender[LeaseRecord]) -> bool:
