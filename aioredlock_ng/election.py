@@ -269,7 +269,7 @@ class Election:
             self._key,
             self.ttl,
             own=self._candidacy.own,
-            stands=lambda: not self._candidacy.idle,
+            stands=lambda: self._candidacy.stands,
         )
         return Watch(leaders, self._candidacy.learn)
 

@@ -81,6 +81,11 @@ class Candidacy:
         """True while the candidate neither waits nor leads. True in a forked child at first."""
         return self._ended.done() or self._process != os.getpid()
 
+    @property
+    def stands(self) -> bool:
+        """True while the candidate waits or leads. False while its body outlives its lease."""
+        return not self.idle and (self.term is None or self.term.lease.valid)
+
     def begin(self) -> None:
         """Claim the candidate for the calling task.
 

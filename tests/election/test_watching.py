@@ -206,6 +206,32 @@ async def test_a_watcher_sees_the_next_leader_while_a_body_that_resigned_works_o
     await stop(second)
 
 
+async def test_a_watcher_notices_a_dead_leader_while_a_body_that_resigned_works_on(
+    rig: Rig,
+) -> None:
+    ann, bob = await rig.process(), await rig.process()
+    election = ann.redlock.election(NAME, label="ann")
+
+    async def main(_lease: Lease) -> None:
+        await election.resign()
+        await asyncio.sleep(60)
+
+    running = asyncio.create_task(election.run(main))
+    await asyncio.sleep(0.5)
+    watcher = Watcher(election)
+    lease = await bob.lock(NAME, owner="bob").acquire()
+    await asyncio.sleep(1)
+    died = now()
+    lease.abandon()
+    await asyncio.sleep(lease.ttl + 1)
+    assert [leader for leader in watcher.seen if leader] == ["bob"]
+    assert watcher.seen[-1] is None
+    assert watcher.at[-1] - died <= lease.ttl + 0.2
+    await watcher.stop()
+    running.cancel()
+    await asyncio.wait([running])
+
+
 async def test_a_watcher_learns_that_its_manager_is_closed(rig: Rig) -> None:
     process = await rig.process()
     watcher = Watcher(process.redlock.election(NAME))
