@@ -134,10 +134,8 @@ class Lease(Held):
         self._raise_if_over()
         record, context = self._record, self._engine.context
         asked_at = context.clock()
-        keys = record.spec.keys
-        replies = await self._engine.poll(
-            record.spec.kind.watching(keys, (record.token,) * len(keys))
-        )
+        kind, keys = record.spec.kind, record.spec.keys
+        replies = await self._engine.poll(kind.watching(keys, (record.token,) * len(keys)))
         votes = tuple(
             renewal_vote(node.address, reply)
             for node, reply in zip(context.fleet.nodes, replies, strict=True)
@@ -148,6 +146,9 @@ class Lease(Held):
         # If the lease was abandoned during the request, raise LockReleased, not LockLost.
         self._raise_if_over()
         match verdict(len(votes), context.quorum, yes, no):
+            case Verdict.LOST if record.spec.kind is not kind:
+                # A writer's key looks missing once the writer has become a reader.
+                await self.verify()
             case Verdict.LOST:
                 self._engine.extender.vanished(record)
                 raise self.lost_error(votes)

@@ -8,6 +8,7 @@ lost if no quorum has the keys.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.keeping.lease_record import LeaseRecord
     from aioredlock_ng._engine.keeping.repair import Repairs
+    from aioredlock_ng._scripts.lock_kind import LockKind
 
 __all__ = ["Watcher"]
 
@@ -70,7 +72,8 @@ class Watcher:
                 if label and self._context.labels is not None
                 else ((), ())
             )
-            command = part[0].spec.kind.watching(keys, tokens, labels)
+            kind = part[0].spec.kind
+            command = kind.watching(keys, tokens, labels)
             started = self._context.clock()
             Batch(
                 self._context,
@@ -83,6 +86,7 @@ class Watcher:
                 on_late=_unsure,
                 on_missing=self._repairs.missing,
                 on_answer=self._answered,
+                stands=partial(_stands, kind, part),
             ).ask()
 
     def forget(self, lease: LeaseRecord) -> None:
@@ -151,6 +155,14 @@ def _alike(leases: Sequence[LeaseRecord]) -> Iterator[Sequence[LeaseRecord]]:
         leases = [lease for lease in leases if not lease.spec.kind.shared]
     yield from parts(leases)
     yield from parts(reading)
+
+
+def _stands(kind: LockKind, leases: Sequence[LeaseRecord]) -> bool:
+    """Return True while a node that has not executed a watch should still execute it.
+
+    The watch of a writer would report the key as missing once the writer has become a reader.
+    """
+    return all(lease.spec.kind is kind for lease in leases)
 
 
 def _nothing(_batch: Batch, _confirmed: Sequence[LeaseRecord]) -> None:
