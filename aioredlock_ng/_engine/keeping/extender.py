@@ -249,10 +249,11 @@ class Extender(Endings):
         if lease.watched:
             self.watcher.forget(lease)
         lease.downgrade()
-        if (report := self._context.report) is not None and lease.taken:
-            report(LeaseDowngraded(lease.spec.resource, lease.token_prefix))
         renewal = self._renewals.renew([lease], lease.ttl)
         self._lines.downgraded(lease)
+        # The report comes last, because a listener may end the lease.
+        if (report := self._context.report) is not None and lease.taken:
+            report(LeaseDowngraded(lease.spec.resource, lease.token_prefix))
         return renewal
 
     def _end(self, lease: LeaseRecord, now: float) -> Round | None:
