@@ -91,8 +91,9 @@ class Election:
     def leader(self) -> str | None:
         """The last known label of the leader; None if no leader exists or is known. No I/O.
 
-        While this candidate leads, the value is its own label. At other times, only an iteration
-        over `watch()` updates the value.
+        While this candidate leads, the value is its own label. The end of its term, or `resign()`
+        in its body, sets the value to None. At other times, only an iteration over `watch()`
+        updates the value.
         """
         if self.leading:
             return self.label

@@ -32,7 +32,9 @@ class Elections:
         self._prefix = prefix
         self._kind = kind
         self._leading = meter.create_up_down_counter(
-            f"{prefix}election.leading", "{election}", "Elections that the process leads now."
+            f"{prefix}election.leading",
+            "{election}",
+            "Elections that the process leads, or whose leader's work in it has not ended yet.",
         )
 
         def counter(name: str, unit: str, text: str) -> Counter:

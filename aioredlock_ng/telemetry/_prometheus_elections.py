@@ -44,7 +44,10 @@ class Elections:
         self._kinds = kinds
         label = ("kind",) if kinds.wanted else ()
         self._leading = gauge(
-            "election_leading", "Elections that the process leads now.", "livesum", *label
+            "election_leading",
+            "Elections that the process leads, or whose leader's work in it has not ended yet.",
+            "livesum",
+            *label,
         )
         self._terms = counter("election_terms", "Ended terms of leaders.", "cause", *label)
         self._transitions = counter(
