@@ -17,7 +17,7 @@ from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts.exclusive_kinds import FENCES, MARKER_KEY, MUTEX, LockKind
-from tests.contract.guarded import BOTH, GUARD, RUN_ID, marker
+from tests.contract.guarded import BOTH, GUARD, RUN_ID, replaced
 from tests.contract.queue import every_kind
 from tests.contract.suite import TTL, Listener, Sink, ask, look, refused
 from tests.support.spread import spread
@@ -47,8 +47,7 @@ class Place:
         return await asyncio.to_thread(self.server.command, *map(str, args))
 
     async def trust(self) -> None:
-        read = await ask(self.node, marker())
-        await ask(self.node, marker(b"trusted", read.marker, read.node_ms))
+        await replaced(ask, self.node, b"trusted")
 
     def together(self, commands: Iterable[Command], *, given_up: Iterable[int] = ()) -> list[Sink]:
         sinks = []

@@ -31,7 +31,7 @@ from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing_for_slot, standing_to_read
 from aioredlock_ng._scripts.reader_kind import read_side
 from tests.contract import suite
-from tests.contract.guarded import RUN_ID, marker
+from tests.contract.guarded import RUN_ID, replaced
 from tests.contract.queue import GRACE, Waiter, every_kind, leave, stand
 from tests.contract.suite import TTL, Listener, Sink, refused
 from tests.support.spread import spread
@@ -74,9 +74,7 @@ class Place:
         return await self.waiter(user="limited:word@")
 
     async def trust(self) -> None:
-        read = await ask(self.nodes[0], marker())
-        was, now = read.marker, read.node_ms
-        await ask(self.nodes[0], marker(b"trusted", was, now))
+        await replaced(suite.ask, self.nodes[0], b"trusted")
 
     async def together(
         self, waiter: Waiter, commands: Iterable[Command], read: Callable[[Any], Any] | None = None

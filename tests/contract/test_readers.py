@@ -165,12 +165,24 @@ async def ask(node: Node, command: Command) -> Any:
         return await asked.future
 
 
+async def mark(node: Node, become: bytes) -> None:
+    """Replace the marker of a node.
+
+    A node refuses this if it comes more than a second after the reading. On a slow machine this may
+    happen, and the node's own time shows it. Both are then done again.
+    """
+    late = True
+    while late:
+        found = await ask(node, reading_marker(BOTH.own_marker))
+        assert isinstance(found, MarkerRead)
+        written = await ask(
+            node, replacing_marker(become, found.marker, found.node_ms, found.own_marker, b"n")
+        )
+        late = written.node_ms - found.node_ms > 1000
+
+
 async def trust(node: Node) -> None:
-    found = await ask(node, reading_marker(BOTH.own_marker))
-    assert isinstance(found, MarkerRead)
-    await ask(
-        node, replacing_marker(b"trusted", found.marker, found.node_ms, found.own_marker, b"n")
-    )
+    await mark(node, b"trusted")
 
 
 # -- The steps, row by row ------------------------------------------------------------------------
@@ -404,10 +416,7 @@ async def test_a_node_without_a_marker_lets_no_reader_in_and_keeps_no_entry(both
 @every_version
 async def test_a_node_that_waits_lets_no_reader_in(both: Both) -> None:
     for node in both.nodes:
-        found = await ask(node, reading_marker(BOTH.own_marker))
-        await ask(
-            node, replacing_marker(b"waiting", found.marker, found.node_ms, found.own_marker, b"n")
-        )
+        await mark(node, b"waiting")
         reply = await ask(node, trusted_read(A))
         assert isinstance(reply, Quarantined)
         assert reply.left
