@@ -410,6 +410,6 @@ class GuardedContract:
         heard.forget()
         await self.ask(other, acquire(b"three", 13, b"c"))
         await place.put("a", "other", TTL)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             keys = await heard.told.get()
         assert keys == [b"a"], "the first that is heard of is the key, not the counters"

@@ -58,10 +58,10 @@ class Place:
     async def waiter(self, user: str = "") -> Waiter:
         loop = asyncio.get_running_loop()
         outbox, heard = Outbox(loop, loop.time, RUN_ID), Listener()
-        node = RedisNode(Connector(self.server.url.replace("//", f"//{user}")), outbox, 5.0)
+        node = RedisNode(Connector(self.server.url.replace("//", f"//{user}")), outbox, 30.0)
         self.nodes.append(node)
         self.outboxes[node] = outbox
-        await node.open(0, heard, loop.time, 1.0)
+        await node.open(0, heard, loop.time, 10.0)
         return Waiter(node, heard)
 
     async def command(self, *args: Any) -> bytes:
@@ -302,7 +302,7 @@ async def test_a_monitor_of_all_channels_hides_no_dead_waiter_from_the_next_one(
 ) -> None:
     async with redis.asyncio.Redis.from_url(place.server.url).pubsub() as monitor:
         await monitor.psubscribe("*")
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30):
             while await monitor.get_message(timeout=None) is None:
                 pass
         holder = await place.waiter()
@@ -626,7 +626,7 @@ async def test_without_the_right_to_delete_the_next_waiter_waits_for_the_end_of_
         await ask(limited.node, stand(mine.claim(2), b"a"))
         assert await ask(other.node, release(b"theirs", b"a")) == 1
         await first.node.aclose(1.0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while await place.command("PUBLISH", first.heard.channel, "0 nobody a") != b"0":
                 pass
         look = await ask(limited.node, stand(mine.claim(2), b"a"))

@@ -161,7 +161,7 @@ async def ask(node: Node, command: Command) -> Any:
     """Ask one of the two nodes, if the answer contains times."""
     asked = Asked(command)
     node.ask(asked, 0)
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(30):
         return await asked.future
 
 

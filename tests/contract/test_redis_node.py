@@ -70,11 +70,11 @@ class RedisPlace:
     async def node(self) -> tuple[Node, Listener]:
         loop = asyncio.get_running_loop()
         node, listener = (
-            RedisNode(Connector(self._server.url), Outbox(loop, loop.time, RUN_ID), 5.0),
+            RedisNode(Connector(self._server.url), Outbox(loop, loop.time, RUN_ID), 30.0),
             Listener(),
         )
         self.nodes.append(node)
-        await node.open(0, listener, loop.time, 1.0)
+        await node.open(0, listener, loop.time, 10.0)
         return node, listener
 
     async def command(self, *args: Any) -> bytes:

@@ -95,7 +95,7 @@ class Both:
         asked: list[Sink] = [Asked(command) for _ in self.nodes]
         for node, sink in zip(self.nodes, asked, strict=True):
             node.ask(sink, 0)
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30):
             replies = [await sink.future for sink in asked]  # type: ignore[attr-defined]
         if command.script.name in (
             "acquire",
@@ -170,12 +170,12 @@ async def both(node_of_each_version: NodeSet) -> AsyncIterator[Both]:
     node_of_each_version.wipe()
     loop = asyncio.get_running_loop()
     nodes: list[Node] = [
-        RedisNode(Connector(node_of_each_version[0].url), Outbox(loop, loop.time), 5.0),
+        RedisNode(Connector(node_of_each_version[0].url), Outbox(loop, loop.time), 30.0),
         MemoryNode(),
     ]
     listeners = [Listening() for _ in nodes]
     for node, listener in zip(nodes, listeners, strict=True):
-        await node.open(0, listener, loop.time, 1.0)
+        await node.open(0, listener, loop.time, 10.0)
     yield Both(nodes, listeners)
     for node in nodes:
         await node.aclose(1.0)
