@@ -491,13 +491,13 @@ class NodeContract(GuardedContract, QueueContract):
         assert await after.reply() == Released(1)
         assert await given_up.reply() is GRANTED
 
-    @pytest.mark.parametrize("how", ["delete", "flush", "release", "expire", "overwrite"])
+    @pytest.mark.parametrize("how", ["delete", "flush", "release", "overwrite"])
     async def test_a_tracked_request_is_notified_when_the_key_changes(
         self, place: Place, how: str
     ) -> None:
         holder, _ = await place.node()
         waiter, heard = await place.node()
-        await ask(holder, acquire(b"one", b"a", ttl=100 if how == "expire" else TTL))
+        await ask(holder, acquire(b"one", b"a"))
         assert is_held(await ask(waiter, acquire(b"two", b"a")))
         await ask(waiter, stand(b"1:-0123456789abcdef:1:1000", b"a", tracked=True))
         heard.forget()
@@ -511,6 +511,17 @@ class NodeContract(GuardedContract, QueueContract):
             case "overwrite":
                 await place.put("a", "another", TTL)
         await heard.hears_of(b"a")
+
+    async def test_a_tracked_request_is_notified_when_the_key_expires(self, place: Place) -> None:
+        node, heard = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await ask(node, stand(b"1:-0123456789abcdef:1:1000", b"a", tracked=True))
+        heard.forget()
+        # One request sets the ttl and tracks the key, which can therefore not expire between both.
+        renewal = Command(MUTEX.extend, (b"a",), (100, b"one"), tracked=True)
+        assert await ask(node, renewal) is ALL_OURS
+        await heard.hears_of(b"a")
+        assert await looks(node, MUTEX.inspecting((b"a",))) == (FREE,)
 
     async def test_the_answer_to_a_tracked_request_comes_before_its_notifications(
         self, place: Place
