@@ -51,7 +51,7 @@ RAW_INSPECT = Script("inspect", lambda reply, _call: reply)
 """An inspection that shows offers as well, which the library reports as free."""
 
 LIFE = 12_000
-KEPT = 2_000
+KEPT = 9_000
 SLACK = 4_000
 """Milliseconds that a slow machine may take between two steps."""
 
