@@ -22,7 +22,7 @@ from aioredlock_ng._core.replies import (
 )
 from aioredlock_ng._scripts.exclusive_kinds import MUTEX
 from aioredlock_ng._scripts.node_requests import standing_for_slot
-from tests.contract.test_sets_in_queues import Both, both
+from tests.contract.test_sets_in_queues import Asked, Both, both
 from tests.support.spread import spread
 
 if TYPE_CHECKING:
@@ -68,6 +68,17 @@ async def offered(both: Both, limit: int = 3) -> list[bool]:
     """Return for each slot whether it is offered to a waiter."""
     looked = await both.ask(MUTEX.inspecting(slots(limit)))
     return [type(look) is Free and look.offered is not None for look in looked.keys]
+
+
+async def offers_left(both: Both) -> list[list[float]]:
+    """Return for each node the seconds that the offer of each slot has left."""
+    found = []
+    for node in both.nodes:
+        asked = Asked(MUTEX.inspecting(slots()))
+        node.ask(asked, 0)
+        looks = (await asked.future).keys
+        found.append([look.offered or 0.0 if type(look) is Free else 0.0 for look in looks])
+    return found
 
 
 async def test_any_slot_that_is_released_is_offered_to_the_first_waiter(
@@ -191,18 +202,19 @@ async def test_the_lowest_slot_is_offered_to_the_first_waiter_in_any_order_of_re
 async def test_a_waiter_keeps_the_time_of_its_offer_when_slots_are_shared_out_again(
     both: Both,
 ) -> None:
-    brief = member_of(b"a" * 16, 1, 2.0, 3, notified=False)
+    """A stopped process delays the others for one grace."""
+    brief = member_of(b"a" * 16, 1, GRACE / 2, 3, notified=False)
     await fill(both)
     await stand(both, 1, brief)
     await stand(both, 2, TWO)
     assert await both.release(b"t3", b"gpu#3") == released(1)
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(0.1)
+    before = [offers[2] for offers in await offers_left(both)]
     assert await both.release(b"t1", b"gpu#1") == released(1)
     assert await stand(both, 1, brief) == Standing(0.0, 0, (1, 3))
-    await asyncio.sleep(1.3)
-    assert await offered(both) == [False, False, True], (
-        "a stopped process delays the others for one grace"
-    )
+    for (first, _, second), left in zip(await offers_left(both), before, strict=True):
+        assert 0 < first <= left < GRACE / 2
+        assert second > first + GRACE / 4, "this offer is to the other waiter"
 
 
 async def test_a_waiter_with_a_lower_limit_is_passed_over_for_higher_slots_alone(
