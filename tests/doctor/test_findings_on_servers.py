@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aioredlock_ng import Diagnosis, Finding
+    from aioredlock_ng.records import ClockReading
     from aioredlock_ng.testing import LocalServer
 
     StartServer = Callable[..., LocalServer]
@@ -32,13 +33,16 @@ ERROR, WARNING, INFO = Severity
 
 SAFE = ["--appendfsync", "always"]
 
+PATIENT: dict[str, Any] = {"node_timeout": 5.0, "connect_timeout": 30.0, "close_timeout": 30.0}
+"""Options of a manager whose only node may pause."""
+
 
 async def examine(
     urls: Iterable[Any], *, watch: float = 0.1, probe: str = "lock:doctor", **options: Any
 ) -> Diagnosis:
     return await diagnose(
         urls,
-        Options(**{"connect_timeout": 10.0, "node_timeout": 0.5, **options}),
+        Options(**{"connect_timeout": 30.0, "node_timeout": 0.5, **options}),
         watch=watch,
         probe=probe,
     )
@@ -77,6 +81,14 @@ class Ward:
         return f"redis://locks:word@{server.address}"
 
 
+def an_hour(slow: ClockReading | None, fast: ClockReading) -> str:
+    """Return by how much a clock is ahead, which is an hour as exactly as the clocks were read."""
+    apart = fast.offset - (slow.offset if slow else 0.0)
+    error = fast.offset_error + (slow.offset_error if slow else 0.0)
+    assert apart == pytest.approx(3600, abs=error + 0.1)
+    return re.escape(f"{apart:.6g}")
+
+
 async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
     """Examine what shows the finding; returns also how bad it must be, and what it must say."""
     match code:
@@ -101,9 +113,9 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
 
             proxy.to_client._rewrite = stall
             return (
-                await examine([url], connect_timeout=1.0),
+                await examine([url], connect_timeout=4.0),
                 ERROR,
-                r"no answer to EVAL within 1(\.0)? s",
+                "no answer to EVAL within 4 s",
             )
         case "not-ready":
             server = ward.start(["--lua-time-limit", "50"])
@@ -156,7 +168,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "replicas":
             server = ward.start(["--repl-diskless-sync-delay", "0"])
             ward.start().command("REPLICAOF", "127.0.0.1", str(server.port))
-            await eventually(lambda: server.info()["connected_slaves"] == "1", 15)
+            await eventually(lambda: server.info()["connected_slaves"] == "1")
             return (
                 await examine([server.url], recovery_guard=None),
                 WARNING,
@@ -167,16 +179,16 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             return await examine([ward.start().url], recovery_guard=None), WARNING, words
         case "quarantined":
             server = ward.start(appendonly=True)
-            async with Redlock([server.url]) as redlock:
+            async with Redlock([server.url], **PATIENT) as redlock:
                 await trusted(redlock)
             await asyncio.to_thread(server.restart)
             return await examine([server.url]), WARNING, "its marker names another server process"
         case "all-forgot":
             server = ward.start()
-            async with Redlock([server.url]) as redlock:
+            async with Redlock([server.url], **PATIENT) as redlock:
                 await trusted(redlock)
                 await asyncio.to_thread(server.restart)
-                await eventually(lambda: redlock.nodes[0].state == "quarantined")
+                await waits(redlock, 0, server)
                 return await redlock.diagnose(watch=0.1), ERROR, "all nodes lost their memory"
         case "guard-time":
             server = ward.start()
@@ -266,9 +278,14 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
 
             def fast(now: float) -> float:
                 began.append(now)
-                return now + (now - began[0]) * 0.2
+                return now + (now - began[0]) * 10_000
 
-            return await examine([await ward.clock(fast)], watch=0.5), ERROR, r"advanced 1\.\d+ s"
+            # A pause in a reading makes the rate very uncertain, but not this one.
+            return (
+                await examine([await ward.clock(fast)], watch=0.5),
+                ERROR,
+                r"advanced \d{3,}",
+            )
         case "clock-rate-unknown":
             return await examine([await ward.slow(0.05)]), INFO, "drift_factor allows for"
         case "clock-unknown":
@@ -310,13 +327,15 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             return await examine(urls), WARNING, "3 of 3 nodes are on this machine"
         case "clock-offset":
             urls = [ward.start().url, await ward.clock(lambda now: now - 3600), ward.start().url]
-            return await examine(urls), WARNING, r"are (3600|3599\.9)\S* s apart"
+            diagnosis = await examine(urls)
+            clocks = [node.clock for node in diagnosis.nodes if node.clock]
+            clocks.sort(key=lambda clock: clock.offset)
+            return diagnosis, WARNING, f"are {an_hour(clocks[0], clocks[-1])} s apart"
         case "client-clock":
-            return (
-                await examine([await ward.clock(lambda now: now + 3600)]),
-                WARNING,
-                r"(3600|3599\.9)\S* s behind",
-            )
+            diagnosis = await examine([await ward.clock(lambda now: now + 3600)])
+            clock = diagnosis.nodes[0].clock
+            assert clock
+            return diagnosis, WARNING, f"{an_hour(None, clock)} s behind"
         case "slow-quorum":
             return await examine([await ward.slow(0.05)], ttl=0.8), WARNING, "of the ttl"
         case "short-ttl":
@@ -348,13 +367,11 @@ async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(
     start_server: StartServer,
 ) -> None:
     servers = [start_server(SAFE, appendonly=True) for _ in range(3)]
-    diagnosis = await examine([server.url for server in servers])
-    # The machine may be busy.
-    wrong = {finding.code for finding in diagnosis.findings if finding.severity is not INFO} - {
-        "round-trip"
-    }
+    # The machine may pause for a second or two.
+    diagnosis = await examine([server.url for server in servers], ttl=60.0, node_timeout=5.0)
+    wrong = {finding.code for finding in diagnosis.findings if finding.severity is not INFO}
     assert wrong == {"same-host"}
-    known = {"same-host", "unmarked", "clock-rate-unknown", "round-trip"}
+    known = {"same-host", "unmarked", "clock-rate-unknown"}
     assert {finding.code for finding in diagnosis.findings} <= known
     for server, facts in zip(servers, diagnosis.nodes, strict=True):
         info = server.info()
@@ -432,7 +449,7 @@ async def test_locks_and_keys_of_doctors_and_of_the_library_are_no_other_data(
     start_server: StartServer,
 ) -> None:
     server = start_server()
-    async with Redlock([server.url]) as redlock:
+    async with Redlock([server.url], **PATIENT) as redlock:
         await trusted(redlock)
         async with redlock.lock("order"), redlock.rwlock("catalog").read():
             both = await asyncio.gather(*(examine([server.url]) for _ in range(2)))
@@ -455,9 +472,15 @@ async def test_other_data_is_no_finding_without_the_rights_to_scan(
 
 
 async def trusted(redlock: Redlock) -> None:
-    await eventually(lambda: {node.state for node in redlock.nodes} == {"up"}, 10)
+    await eventually(lambda: {node.state for node in redlock.nodes} == {"up"})
     async with redlock.lock("order"):
         pass
+
+
+async def waits(redlock: Redlock, index: int, server: LocalServer) -> None:
+    """Wait until a node is in quarantine, and its marker says for how long."""
+    await eventually(lambda: redlock.nodes[index].state == "quarantined")
+    await eventually(lambda: server.command("GET", "aioredlock_ng:marker").count(b":") > 1)
 
 
 async def test_a_node_that_forgot_everything_is_quarantined_beside_trusted_nodes(
@@ -467,7 +490,7 @@ async def test_a_node_that_forgot_everything_is_quarantined_beside_trusted_nodes
         start_server()
     ]
     urls = [server.url for server in servers]
-    async with Redlock(urls) as redlock:
+    async with Redlock(urls, **PATIENT) as redlock:
         await trusted(redlock)
         assert [facts.trust for facts in (await redlock.diagnose(watch=0.1)).nodes] == [
             "trusted"
@@ -477,8 +500,8 @@ async def test_a_node_that_forgot_everything_is_quarantined_beside_trusted_nodes
     assert the(diagnosis, "quarantined").nodes == (servers[2].address,)
     assert not of(diagnosis, "no-quorum")
     # From here on it waits for the guard time.
-    async with Redlock(urls) as redlock:
-        await eventually(lambda: redlock.nodes[2].state == "quarantined")
+    async with Redlock(urls, **PATIENT) as redlock:
+        await waits(redlock, 2, servers[2])
         diagnosis = await redlock.diagnose(watch=0.1)
     assert diagnosis.nodes[2].trust in ("waiting", "founding")
     assert 50 < (diagnosis.nodes[2].ready_in or 0) <= 61
@@ -499,7 +522,7 @@ async def test_the_finding_of_a_new_node_says_that_a_strict_guard_waits_in_any_c
     start_server: StartServer,
 ) -> None:
     server = start_server()
-    async with Redlock([server.url], recovery_guard="strict") as redlock:
+    async with Redlock([server.url], recovery_guard="strict", **PATIENT) as redlock:
         # All nodes answer, and yet the node does not vote.
         await eventually(lambda: redlock.nodes[0].state == "quarantined")
     server.command("FLUSHALL")
@@ -538,7 +561,7 @@ async def test_a_full_server_that_was_in_use_is_one_finding_with_its_error(
     start_server: StartServer,
 ) -> None:
     server = start_server()
-    async with Redlock([server.url], node_timeout=5.0) as redlock, redlock.lock("order"):
+    async with Redlock([server.url], **PATIENT) as redlock, redlock.lock("order"):
         pass
     server.command("CONFIG", "SET", "maxmemory", "1")
     assert re.search(
@@ -555,7 +578,7 @@ async def test_the_finding_says_whether_a_server_that_grants_nothing_renews_and_
     error: str, setting: tuple[str, str], keeps: bool, start_server: StartServer
 ) -> None:
     server = start_server()
-    async with Redlock([server.url], node_timeout=1.0) as redlock:
+    async with Redlock([server.url], **PATIENT) as redlock:
         lease = await redlock.lock("order").acquire()
         server.command("CONFIG", "SET", *setting)
         finding = the(await redlock.diagnose(watch=0.1), "refused")
@@ -573,14 +596,15 @@ async def test_a_clock_that_is_too_slow_is_a_warning(start_server: StartServer) 
 
         def slow(now: float) -> float:
             began.append(now)
-            return now - (now - began[0]) * 0.2
+            # It stands still, because a pause during a reading makes the rate very uncertain.
+            return began[0]
 
         url = await Ward(start_server, stack).clock(slow)
         assert (await codes_of([url], watch=0.5))["clock-rate"] is WARNING
 
 
 async def test_a_server_that_reads_its_data_is_not_ready(start_server: StartServer) -> None:
-    server = start_server(["--key-load-delay", "300"], appendonly=True)
+    server = start_server(["--key-load-delay", "1000"], appendonly=True)
     server.command("EVAL", "for i = 1, 8000 do redis.call('SET', 'k' .. i, i) end return 1", "0")
     server.stop()
     starting = asyncio.create_task(asyncio.to_thread(server.start))
@@ -590,8 +614,11 @@ async def test_a_server_that_reads_its_data_is_not_ready(start_server: StartServ
         return of(diagnosis, "not-ready")
 
     try:
-        (finding,) = await eventually(told, 20)
+        (finding,) = await eventually(told)
     finally:
+        # It need not read the rest so slowly.
+        with contextlib.suppress(OSError):
+            server.command("CONFIG", "SET", "key-load-delay", "0")
         await starting
     assert "LOADING" in finding.what
     assert "when it is done" in finding.remedy
