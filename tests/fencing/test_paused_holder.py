@@ -31,7 +31,7 @@ kind, url, file, check, *nodes = sys.argv[1:]
 
 async def main():
     async with (
-        Redlock(nodes, ttl=2.0, recovery_guard=None) as redlock,
+        Redlock(nodes, ttl=5.0, node_timeout=2.0, recovery_guard=None) as redlock,
         open_store(kind, url, file) as store,
     ):
         lease = await redlock.lock("number").acquire()
@@ -69,7 +69,7 @@ async def test_a_fence_refuses_the_late_write_of_a_stopped_holder(
     resource = (kind, start_server().url, str(tmp_path / "bank.sqlite"))
     async with (
         program(HOLDER, *resource, "yes" if check else "", *three_nodes.urls) as holder,
-        Redlock(three_nodes.urls, ttl=10.0, recovery_guard=None) as redlock,
+        Redlock(three_nodes.urls, ttl=60.0, node_timeout=2.0, recovery_guard=None) as redlock,
         open_store(*resource) as store,
     ):
         assert holder.stdout is not None
@@ -77,13 +77,13 @@ async def test_a_fence_refuses_the_late_write_of_a_stopped_holder(
 
         async def told() -> list[str]:
             assert holder.stdout is not None
-            return (await asyncio.wait_for(holder.stdout.readline(), 20)).decode().split()
+            return (await asyncio.wait_for(holder.stdout.readline(), 60)).decode().split()
 
         (first_fence,) = map(int, await told())
         holder.send_signal(signal.SIGSTOP)
         holder.stdin.write(b"\n")  # from here on nothing but the signal keeps it from writing
 
-        async with redlock.lock("number", blocking_timeout=20) as lease:
+        async with redlock.lock("number", blocking_timeout=60) as lease:
             assert lease.fence > first_fence
             value = await (store.read(lease.fence) if check else store.peek())
             holder.send_signal(signal.SIGCONT)
