@@ -34,7 +34,7 @@ from tests.sync.interrupted import Interrupted
 from tests.sync.test_closing import thread_of
 from tests.sync.test_interrupts import interrupts as interrupts_at_each_line
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
-from tests.sync.test_threads import in_child, interrupt_after, interrupts
+from tests.sync.test_threads import in_child, interrupt_when, interrupts, main_thread_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,7 +199,7 @@ def test_an_interrupted_resignation_goes_on(redlock: Redlock, pool: ThreadPoolEx
     work.began.get(timeout=PATIENCE)
     # The engine begins no call before the interrupt.
     thread_of(redlock).post(go.wait, PATIENCE)
-    interrupt_after(0.2)
+    interrupt_when(main_thread_waits)
     with pytest.raises(Interrupted):
         election.resign()
     go.set()
@@ -411,7 +411,7 @@ def test_an_interrupted_candidate_withdraws_and_leaves_nothing(
     election = rival.election(NAME)
     with redlock.election(NAME):
         for stand in (lambda: election.run(Work()), election.__enter__):
-            interrupt_after(0.2)
+            interrupt_when(lambda: rival.stats().waiting)
             with pytest.raises(Interrupted):
                 stand()
             assert rival.stats().waiting == 0
@@ -431,7 +431,7 @@ def test_a_candidate_that_is_interrupted_after_a_lost_term_stands_no_more(
         rival.force_release(NAME)
         assert lease.wait_lost(PATIENCE)
         leader.__enter__()
-        interrupt_after(0.3)
+        interrupt_when(lambda: redlock.stats().waiting)
 
     with pytest.raises(Interrupted):
         election.run(main)
@@ -511,7 +511,7 @@ def test_a_watcher_sees_each_leader(
 def test_an_interrupted_watch_goes_on(redlock: Redlock) -> None:
     leaders = redlock.election(NAME).watch()
     assert next(leaders) is None
-    interrupt_after(0.1)
+    interrupt_when(main_thread_waits)
     with pytest.raises(Interrupted):
         next(leaders)
     with redlock.election(NAME, label="ann"):

@@ -23,7 +23,7 @@ from aioredlock_ng.sync import Lease, ReadLock, Redlock, RWLock, WriteLock
 from tests.sync.interrupted import Interrupted
 from tests.sync.test_closing import thread_of
 from tests.sync.test_locks import PATIENCE, wait_until
-from tests.sync.test_threads import interrupt_after, interrupts
+from tests.sync.test_threads import interrupt_when, interrupts, main_thread_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,7 +186,7 @@ def test_an_interrupted_downgrade_goes_on(redlock: Redlock) -> None:
     lease, go = redlock.rwlock("catalog").write().acquire(), threading.Event()
     # The engine begins no call before the interrupt.
     thread_of(redlock).post(go.wait, PATIENCE)
-    interrupt_after(0.2)
+    interrupt_when(main_thread_waits)
     with pytest.raises(Interrupted):
         lease.downgrade()
     go.set()

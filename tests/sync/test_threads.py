@@ -22,16 +22,31 @@ from tests.sync.interrupted import Interrupted
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
     from tests.support.node_set import NodeSet
 
 
-def interrupt_after(seconds: float) -> threading.Timer:
-    timer = threading.Timer(seconds, signal.raise_signal, [signal.SIGUSR1])
-    # A handler runs in the main thread only.
-    timer.function = os.kill
-    timer.args = (os.getpid(), signal.SIGUSR1)
-    timer.start()
-    return timer
+def interrupt_when(condition: Callable[[], object]) -> None:
+    """Interrupt the main thread as soon as the condition is true.
+
+    A signal after a fixed time may come before the main thread has begun the call.
+    """
+
+    def interrupt() -> None:
+        wait_until(condition)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+
+
+def main_thread_waits() -> bool:
+    """Return whether the main thread waits for the outcome of a call to an engine."""
+    frame: FrameType | None = sys._current_frames()[threading.main_thread().ident or 0]
+    while frame is not None and frame.f_code is not Latch.result.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 @pytest.fixture
@@ -49,7 +64,7 @@ def test_an_interrupted_wait_leaves_no_key_and_no_place_in_the_queue(
     redlock: Redlock, rival: Redlock, three_nodes: NodeSet
 ) -> None:
     held = redlock.lock("order").acquire()
-    interrupt_after(0.2)
+    interrupt_when(lambda: rival.stats().waiting)
     with pytest.raises(Interrupted):
         rival.lock("order").acquire()
     assert rival.stats().cancelled == 1
