@@ -11,14 +11,17 @@ if TYPE_CHECKING:
 
     from tests.support.node_set import NodeSet
 
+# A call that asks once fails if its process or a majority is paused for longer than this.
+NODE_TIMEOUT = 2.5
+
 
 @pytest.fixture
 def redlock(three_nodes: NodeSet) -> Iterator[Redlock]:
-    with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+    with Redlock(three_nodes.urls, node_timeout=NODE_TIMEOUT) as redlock:
         yield redlock
 
 
 @pytest.fixture
 def rival(three_nodes: NodeSet) -> Iterator[Redlock]:
-    with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+    with Redlock(three_nodes.urls, node_timeout=NODE_TIMEOUT) as redlock:
         yield redlock

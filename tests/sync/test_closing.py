@@ -134,7 +134,9 @@ def test_an_opening_that_fails_says_why_each_time_and_leaves_no_thread(
     three_nodes: NodeSet,
 ) -> None:
     url = three_nodes.urls[0]
-    redlock = Redlock([url, url.replace("127.0.0.1", "localhost"), three_nodes.urls[1]])
+    urls = [url, url.replace("127.0.0.1", "localhost"), three_nodes.urls[1]]
+    # A node without a connection is compared with no other node.
+    redlock = Redlock(urls, connect_timeout=PATIENCE)
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="same server"):
             redlock.lock("order").acquire()
@@ -148,7 +150,7 @@ def test_no_thread_at_all_is_an_error_and_the_next_call_opens_the_manager(
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    redlock = Redlock(three_nodes.urls)
+    redlock = Redlock(three_nodes.urls, node_timeout=2.5)
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError, match="can't start new thread"):
         redlock.open()
@@ -179,7 +181,7 @@ def test_a_handler_that_opens_the_manager_while_it_opens_leaves_one_thread(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_that_is_forked_during_a_close_opens_anew(three_nodes: NodeSet) -> None:
-    with Redlock(three_nodes.urls) as redlock, ThreadPoolExecutor(1) as pool:
+    with Redlock(three_nodes.urls, node_timeout=2.5) as redlock, ThreadPoolExecutor(1) as pool:
         lease, may_go_on = redlock.lock("order", ttl=20).acquire(), threading.Event()
         thread_of(redlock).post(may_go_on.wait)
         closing = pool.submit(redlock.close)
@@ -417,7 +419,7 @@ def test_a_sink_may_read_the_leases_of_its_manager(three_nodes: NodeSet) -> None
         if isinstance(event, LeaseReleased):
             seen.append(len(redlock.leases))
 
-    with Redlock(three_nodes.urls, node_timeout=1.0, sinks=[sink]) as redlock:
+    with Redlock(three_nodes.urls, node_timeout=2.5, sinks=[sink]) as redlock:
         with redlock.lock("kept"), redlock.lock("order"):
             pass
         assert len(seen) == 2

@@ -55,7 +55,7 @@ def lead(lease):
     print("leads", lease.fence, flush=True)
     sys.stdin.readline()
 
-with Redlock(sys.argv[1:], node_timeout=1.0) as redlock:
+with Redlock(sys.argv[1:], node_timeout=2.5) as redlock:
     redlock.election("scheduler", label="child").run(lead)
 """
 
@@ -89,7 +89,7 @@ def events() -> list[Event]:
 @pytest.fixture
 def watched(three_nodes: NodeSet, events: list[Event]) -> Iterator[Redlock]:
     """A manager that writes its events down."""
-    with Redlock(three_nodes.urls, node_timeout=1.0, sinks=[events.append]) as redlock:
+    with Redlock(three_nodes.urls, node_timeout=2.5, sinks=[events.append]) as redlock:
         yield redlock
 
 
@@ -590,7 +590,7 @@ def test_a_leader_that_would_wait_for_itself_is_refused(redlock: Redlock) -> Non
 def test_a_closed_manager_ends_the_term_and_lets_the_lease_expire(
     three_nodes: NodeSet, pool: ThreadPoolExecutor
 ) -> None:
-    redlock, work, closed = Redlock(three_nodes.urls, node_timeout=1.0), Work(), threading.Event()
+    redlock, work, closed = Redlock(three_nodes.urls, node_timeout=2.5), Work(), threading.Event()
     election = redlock.election(NAME)
 
     def main(lease: Lease) -> None:
@@ -627,7 +627,7 @@ def test_a_closed_manager_ends_the_term_and_lets_the_lease_expire(
 def test_the_exception_of_a_body_propagates_even_if_the_manager_was_closed(
     three_nodes: NodeSet,
 ) -> None:
-    redlock = Redlock(three_nodes.urls, node_timeout=1.0)
+    redlock = Redlock(three_nodes.urls, node_timeout=2.5)
 
     def main(_lease: Lease) -> None:
         redlock.close()
@@ -639,7 +639,7 @@ def test_the_exception_of_a_body_propagates_even_if_the_manager_was_closed(
 
 
 def test_a_term_ends_when_the_thread_of_the_engine_dies(three_nodes: NodeSet) -> None:
-    redlock, lost = Redlock(three_nodes.urls, node_timeout=1.0), Queue[Lease]()
+    redlock, lost = Redlock(three_nodes.urls, node_timeout=2.5), Queue[Lease]()
     election = redlock.election(NAME, on_lost=lost.put)
 
     async def die() -> None:
@@ -698,7 +698,7 @@ def test_the_exit_of_the_interpreter_releases_a_lease_and_withdraws_a_candidate(
 import sys, threading
 from aioredlock_ng.sync import Redlock
 
-redlock = Redlock(sys.argv[1:], node_timeout=1.0)
+redlock = Redlock(sys.argv[1:], node_timeout=2.5)
 with redlock.election("other"):
     threading.Thread(target=redlock.election("scheduler").run, args=[print], daemon=True).start()
     while not redlock.inspect("scheduler").waiting:

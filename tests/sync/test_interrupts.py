@@ -224,7 +224,7 @@ def test_a_manager_whose_opening_was_interrupted_at_any_line_can_be_opened_and_c
         return f"{PACKAGE}/_threaded" not in frame.f_code.co_filename
 
     for interrupt in interrupts(spared=spared):
-        redlock = Redlock(three_nodes.urls, node_timeout=1.0)
+        redlock = Redlock(three_nodes.urls, node_timeout=2.5)
         with interrupt:
             redlock.open()
         assert redlock.open().lock("other", blocking_timeout=10).acquire().release()
@@ -243,7 +243,7 @@ def test_a_handler_that_closes_a_manager_at_any_line_of_its_first_use_leaves_it_
         redlock.close()
 
     for interrupt in interrupts(spared=spared, handler=close):
-        redlock = Redlock(three_nodes.urls, node_timeout=1.0)
+        redlock = Redlock(three_nodes.urls, node_timeout=2.5)
         with interrupt, suppress(RedlockClosed):
             redlock.lock("order", blocking_timeout=10).acquire()
         if not interrupt.raised:
@@ -259,7 +259,7 @@ def test_a_manager_whose_closing_was_interrupted_at_any_line_can_be_closed_again
     three_nodes: NodeSet,
 ) -> None:
     for interrupt in interrupts(everywhere=True):
-        redlock = Redlock(three_nodes.urls, node_timeout=1.0)
+        redlock = Redlock(three_nodes.urls, node_timeout=2.5)
         redlock.lock("order", blocking_timeout=10).acquire()
         with interrupt:
             redlock.close()

@@ -111,7 +111,7 @@ def test_a_thread_that_waits_delays_the_exit_of_the_interpreter(
 import sys, threading
 from aioredlock_ng.sync import Redlock
 
-redlock = Redlock(sys.argv[1:], node_timeout=1.0)
+redlock = Redlock(sys.argv[1:], node_timeout=2.5)
 
 def wait():
     with redlock.lock("order") as lease:
@@ -154,7 +154,7 @@ def test_a_grant_that_comes_while_its_thread_is_interrupted_is_given_back(
 
 
 def test_a_manager_whose_thread_dies_loses_its_leases_and_says_so(three_nodes: NodeSet) -> None:
-    redlock, told = Redlock(three_nodes.urls), threading.Event()
+    redlock, told = Redlock(three_nodes.urls, node_timeout=2.5), threading.Event()
     lease = redlock.lock("order", ttl=20, on_lost=lambda _: told.set()).acquire()
     waits: list[BaseException] = []
 
@@ -252,6 +252,7 @@ def test_a_forked_child_opens_anew_and_holds_nothing_of_its_parents(
     redlock: Redlock, three_nodes: NodeSet
 ) -> None:
     lease = redlock.lock("order", ttl=20).acquire()
+    wait_until(lambda: lease.nodes == (3, 3))
 
     def child() -> None:
         assert lease.lost
@@ -290,7 +291,7 @@ def test_a_child_that_is_forked_inside_a_with_is_in_none_of_its_own(redlock: Red
 def test_a_child_that_is_forked_while_another_thread_opens_the_manager_is_not_stuck(
     three_nodes: NodeSet,
 ) -> None:
-    redlock = Redlock(three_nodes.urls)
+    redlock = Redlock(three_nodes.urls, node_timeout=2.5)
     process = redlock._process
     with process._opening:
 
