@@ -24,6 +24,7 @@ def test_threads_of_two_managers_are_never_more_than_the_limit(
     redlock: Redlock, rival: Redlock
 ) -> None:
     guard, inside, most, visits = threading.Lock(), set[int](), 0, 0
+    all_taken = threading.Event()
 
     def work(manager: Redlock) -> None:
         nonlocal most, visits
@@ -33,6 +34,10 @@ def test_threads_of_two_managers_are_never_more_than_the_limit(
                     assert lease.slot not in inside, "two leases have the same slot"
                     inside.add(lease.slot)
                     most, visits = max(most, len(inside)), visits + 1
+                    if most == 3:
+                        all_taken.set()
+                # The first holders stay until all slots are taken.
+                assert all_taken.wait(PATIENCE)
                 time.sleep(0.001)
                 with guard:
                     inside.remove(lease.slot)
@@ -184,8 +189,7 @@ def test_guard_lets_as_many_calls_in_as_its_limit_says(redlock: Redlock) -> None
 
     with ThreadPoolExecutor(2) as pool:
         calls = [pool.submit(call, "a") for _ in range(2)]
-        while len(redlock.leases) < 2:
-            time.sleep(0.001)
+        wait_until(lambda: len(redlock.leases) == 2)
         with pytest.raises(LockHeld, match="'api:a' was not acquired"):
             call("a")
         third.set()
