@@ -301,7 +301,8 @@ def test_a_candidate_of_a_forked_child_does_not_lead_and_may_stand_anew(
     three_nodes: NodeSet,
 ) -> None:
     async def lead() -> int:
-        async with aioredlock_ng.Redlock(three_nodes.urls, thread=True) as redlock:
+        options: Any = {"node_timeout": 2.5, "thread": True}
+        async with aioredlock_ng.Redlock(three_nodes.urls, **options) as redlock:
             election = redlock.election("scheduler")
 
             async def child() -> None:

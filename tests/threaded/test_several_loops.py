@@ -221,7 +221,12 @@ async def test_the_waiting_tasks_of_a_closed_loop_leave_the_queue_while_the_lock
     start_server: Callable[..., LocalServer],
 ) -> None:
     url = start_server().url
-    async with Redlock([url]) as holder, Redlock([url], thread=True) as redlock:
+    # A server that is paused for longer than the timeout fails the calls of `inspect`.
+    options: Any = {"node_timeout": 2.5}
+    async with (
+        Redlock([url], **options) as holder,
+        Redlock([url], thread=True, **options) as redlock,
+    ):
         loop = asyncio.new_event_loop()
         running = threading.Thread(target=loop.run_forever)
         async with holder.lock("order"):

@@ -95,8 +95,8 @@ async def test_a_body_that_blocks_its_loop_for_many_ttls_keeps_its_lock(
     three_nodes: NodeSet,
 ) -> None:
     async with (
-        Redlock(three_nodes.urls, ttl=2.0, node_timeout=0.5, thread=True) as redlock,
-        Redlock(three_nodes.urls, node_timeout=1.0) as rival,
+        Redlock(three_nodes.urls, ttl=3.0, node_timeout=0.5, thread=True) as redlock,
+        Redlock(three_nodes.urls, node_timeout=2.5) as rival,
     ):
         async with redlock.lock("a") as lease:
             began = time.monotonic()
@@ -125,7 +125,7 @@ async def test_a_loss_is_true_at_once_everywhere_and_cancels_the_body_when_its_l
     three_nodes: NodeSet,
 ) -> None:
     seen: list[str] = []
-    async with Redlock(three_nodes.urls, thread=True) as redlock:
+    async with Redlock(three_nodes.urls, node_timeout=2.5, thread=True) as redlock:
 
         async def take_away() -> None:
             assert await redlock.force_release("a") >= 2
@@ -272,7 +272,7 @@ async def test_a_loop_that_stands_still_for_the_stall_limit_loses_its_leases_and
 async def test_without_a_stall_limit_a_loop_that_stands_still_keeps_its_leases(
     nodes: MemoryNodes,
 ) -> None:
-    async with Redlock(nodes, ttl=2.0, thread=True) as redlock, redlock.lock("a") as lease:
+    async with Redlock(nodes, ttl=4.0, thread=True) as redlock, redlock.lock("a") as lease:
         renewed = redlock.stats().renewals
         # After four renewals, more than a ttl has passed.
         block_until(lambda: redlock.stats().renewals >= renewed + 4)
@@ -502,7 +502,7 @@ async def test_a_cancelled_opening_leaves_no_thread(start_server: Callable[..., 
     server = start_server()
     server.pause()
     before = set(threading.enumerate())
-    redlock = Redlock([server.url], connect_timeout=PATIENCE, thread=True)
+    redlock = Redlock([server.url], node_timeout=2.5, connect_timeout=PATIENCE, thread=True)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await redlock.open()
@@ -661,8 +661,8 @@ async def test_a_semaphore_gives_each_holder_a_slot_and_lists_the_holders(
 @pytest.mark.slow
 async def test_a_holder_of_a_slot_that_blocks_its_loop_keeps_it(three_nodes: NodeSet) -> None:
     async with (
-        Redlock(three_nodes.urls, ttl=2.0, node_timeout=0.5, thread=True) as redlock,
-        Redlock(three_nodes.urls, node_timeout=1.0) as rival,
+        Redlock(three_nodes.urls, ttl=4.0, node_timeout=0.5, thread=True) as redlock,
+        Redlock(three_nodes.urls, node_timeout=2.5) as rival,
     ):
         async with redlock.semaphore("gpu", 1) as lease:
             began = time.monotonic()
@@ -772,7 +772,7 @@ def in_child(work: Callable[[], object]) -> int:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_child_opens_anew_and_holds_nothing_of_its_parents(three_nodes: NodeSet) -> None:
-    redlock = Redlock(three_nodes.urls, thread=True)
+    redlock = Redlock(three_nodes.urls, node_timeout=2.5, thread=True)
     leases: list[Lease] = []
 
     async def begin() -> None:
