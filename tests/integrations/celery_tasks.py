@@ -43,7 +43,7 @@ def giving_up(name: str) -> int:
 
 
 @app.task
-@locked(redlock, "job:{name}", ttl=1.0)
+@locked(redlock, "job:{name}", ttl=5.0)
 def short(name: str) -> int:
     return stay(name)
 

@@ -22,7 +22,7 @@ collect_ignore = [] if (Path(__file__).parents[2] / "docs").exists() else ["test
 def nodes(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> NodeSet:
     """Three nodes, named in the environment of this process and of those that it starts."""
     monkeypatch.setenv("AIOREDLOCK_NG_NODES", ",".join(three_nodes.urls))
-    monkeypatch.setenv("AIOREDLOCK_NG_NODE_TIMEOUT", "0.5")
+    monkeypatch.setenv("AIOREDLOCK_NG_NODE_TIMEOUT", "2.5")
     # Longer than any test waits for keys to be gone: a key that is left behind must not go by
     # itself.
     monkeypatch.setenv("AIOREDLOCK_NG_TTL", "60")
@@ -32,5 +32,5 @@ def nodes(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> NodeSet:
 @pytest.fixture
 async def elsewhere(nodes: NodeSet) -> AsyncIterator[Redlock]:
     """A manager in no server: another process of the fleet."""
-    async with Redlock(nodes.urls, node_timeout=0.5) as redlock:
+    async with Redlock(nodes.urls, node_timeout=2.5) as redlock:
         yield redlock

@@ -10,7 +10,7 @@ import socket
 import sys
 from pathlib import Path
 
-TTL = 2.0
+TTL = 5.0
 """Seconds; what a killed server blocks the others for."""
 
 

@@ -53,7 +53,7 @@ def daily(name: str) -> int:
     return int(redlock.current_lease.fence)
 
 
-@locked(redlock, "job:{name}", ttl=1.0)
+@locked(redlock, "job:{name}", ttl=5.0)
 def short(name: str) -> int:
     return stay(name)
 

@@ -68,7 +68,7 @@ def project(nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
     seen: list[Any] = []
     settings = override_settings(
-        AIOREDLOCK_NG={"nodes": nodes.urls, "ttl": 60, "node_timeout": 0.5}, ROOT_URLCONF="x"
+        AIOREDLOCK_NG={"nodes": nodes.urls, "ttl": 60, "node_timeout": 2.5}, ROOT_URLCONF="x"
     )
     settings.enable()
     yield add

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
 PROGRAM = Path(__file__).with_name("counting.py")
-TTL = 2.0
+TTL = 5.0
 
 pytestmark = pytest.mark.once
 

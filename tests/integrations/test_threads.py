@@ -108,7 +108,7 @@ async def test_a_cancelled_def_endpoint_keeps_its_lock_until_its_thread_has_ende
 ) -> None:
     app, router = FastAPI(), APIRouter()
     told = events_of(app)
-    lock = Depends(lock_for("job:{name}", ttl=2.0), scope=scope)
+    lock = Depends(lock_for("job:{name}", ttl=5.0), scope=scope)
     (router if included else app).add_api_route(
         "/jobs/{name}", make(job), methods=["POST"], dependencies=[lock]
     )
@@ -122,7 +122,7 @@ async def test_with_an_engine_in_a_thread_a_def_endpoint_keeps_its_lock_until_it
 ) -> None:
     app = FastAPI()
     told = events_of(app, thread=True)
-    lock = Depends(lock_for("job:{name}", ttl=2.0), scope=scope)
+    lock = Depends(lock_for("job:{name}", ttl=5.0), scope=scope)
     app.add_api_route("/jobs/{name}", plain(job), methods=["POST"], dependencies=[lock])
     await keeps_its_lock(app, "/jobs/a", told, nodes, job)
 
@@ -288,7 +288,7 @@ async def test_the_lock_of_a_cancelled_request_whose_thread_ends_unseen_is_left_
 ) -> None:
     app, limit = FastAPI(), AsyncioLimit()
     told = events_of(app)
-    make(app, job, Depends(lock_for("job:{name}", ttl=3.0), scope="function"))
+    make(app, job, Depends(lock_for("job:{name}", ttl=5.0), scope="function"))
     app.add_middleware(Hasty, limit=limit)
     async with fastapi_client(app) as client:
         request = asyncio.create_task(client.post("/jobs/a"))
@@ -307,7 +307,7 @@ async def test_an_aiohttp_handler_that_is_cancelled_amid_a_thread_leaves_its_loc
 ) -> None:
     told = list[Event]()
 
-    @locked("job:{name}", ttl=3.0)
+    @locked("job:{name}", ttl=5.0)
     async def handler(request: web.Request) -> web.Response:
         return web.Response(text=await asyncio.to_thread(job.work))
 
@@ -354,7 +354,7 @@ async def test_a_server_that_stops_does_not_wait_for_a_thread_and_leaves_its_loc
 ) -> None:
     app = FastAPI()
     told = events_of(app)
-    lock = Depends(lock_for("job:{name}", ttl=3.0), scope="function")
+    lock = Depends(lock_for("job:{name}", ttl=5.0), scope="function")
     app.add_api_route("/jobs/{name}", plain(job), methods=["POST"], dependencies=[lock])
     async with fastapi_client(app, timeout_graceful_shutdown=0) as client:
         request = asyncio.create_task(client.post("/jobs/a"))
