@@ -80,12 +80,14 @@ async def test_two_servers_let_as_many_requests_in_as_there_are_slots(
     nodes: NodeSet, serve: Serve
 ) -> None:
     room = Room()
-    room.go.set()
     async with (
         serve(room.visit, 3, blocking_timeout=PATIENCE) as one,
         serve(room.visit, 3, blocking_timeout=PATIENCE) as two,
     ):
-        answers = await asyncio.gather(*((one, two)[n % 2].post("/exports/a") for n in range(30)))
+        requests = [asyncio.create_task((one, two)[n % 2].post("/exports/a")) for n in range(30)]
+        await eventually(lambda: len(room.inside) == 3, within=PATIENCE)
+        room.go.set()
+        answers = await asyncio.gather(*requests)
     assert [answer.status_code for answer in answers] == [200] * 30
     assert {answer.json() for answer in answers} == {1, 2, 3}
     assert room.most == 3
