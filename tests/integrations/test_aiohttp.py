@@ -591,5 +591,6 @@ async def test_a_manager_of_ones_own_is_opened_and_closed(nodes: NodeSet) -> Non
     check_locks(app)
     async with aiohttp_client(app):
         assert app[REDLOCK] is mine
-        assert mine.nodes[0].state != "down"
+        # A node that is paused while the manager opens may be down.
+        assert any(node.state != "down" for node in mine.nodes)
     assert mine.nodes[0].state == "down"
