@@ -51,7 +51,7 @@ def test_every_block_of_the_testing_page_runs_in_memory_and_on_servers(
         ),
         # A matter between FastAPI's test client and its own HTTP client.
         *("-W", "ignore:Using `httpx` with"),
-        timeout=50,
+        timeout=200,
     )
     assert set(result.parseoutcomes()) == {"passed"}
     for name in files:
@@ -85,7 +85,7 @@ def test_the_page_names_the_fixtures_of_the_server_wheel_and_the_setting_without
             f"[tool.pytest.ini_options]\naddopts = {setting}\nasyncio_mode = 'auto'\n"
         )
         listed = pytester.runpytest_subprocess(
-            "--fixtures", "-p", "no:cacheprovider", timeout=50
+            "--fixtures", "-p", "no:cacheprovider", timeout=200
         ).outlines
         brought.append(
             {
@@ -102,6 +102,6 @@ def test_the_page_names_the_fixtures_of_the_server_wheel_and_the_setting_without
         'async def test_real_servers(redlock):\n    async with redlock.lock("a"): ...\n'
     )
     result = pytester.runpytest_subprocess(
-        "--redlock-nodes=local", "-p", "no:cacheprovider", timeout=50
+        "--redlock-nodes=local", "-p", "no:cacheprovider", timeout=200
     )
     result.assert_outcomes(passed=1)

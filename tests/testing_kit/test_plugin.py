@@ -104,7 +104,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
             "--strict-markers",
             "-q",
         )
-        return pytester.runpytest_subprocess(*ours, *options, timeout=50)
+        return pytester.runpytest_subprocess(*ours, *options, timeout=200)
 
     return run
 
