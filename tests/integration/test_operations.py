@@ -10,12 +10,16 @@ from redis.asyncio import Redis
 
 from aioredlock_ng import ConfigurationError, Redlock, RedlockClosed, sync
 from aioredlock_ng.operations import Operator, Scan
+from tests.integration.helpers import all_up
 
 if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
 LATE = 20.0
 """Seconds that a busy machine may be late."""
+
+PATIENT: dict[str, Any] = {"node_timeout": LATE, "ttl": 3 * LATE}
+"""Settings with which a node that is late is not left out."""
 
 both_engines = pytest.mark.parametrize("thread", [False, True], ids=["loop", "thread"])
 
@@ -25,7 +29,7 @@ async def test_a_scan_returns_the_locks_that_match_the_pattern(
     three_nodes: NodeSet, thread: bool
 ) -> None:
     async with (
-        Redlock(three_nodes.urls, key_format="lock:{name}", thread=thread) as redlock,
+        Redlock(three_nodes.urls, key_format="lock:{name}", thread=thread, **PATIENT) as redlock,
         redlock.lock("order:1", owner="shop"),
         redlock.lock("order:2"),
         redlock.lock("seat:1"),
@@ -46,7 +50,7 @@ async def test_a_scan_returns_the_locks_that_match_the_pattern(
 
 async def test_a_scan_lists_no_key_of_another_format(three_nodes: NodeSet) -> None:
     async with (
-        Redlock(three_nodes.urls, key_format="{name}:lock") as redlock,
+        Redlock(three_nodes.urls, key_format="{name}:lock", **PATIENT) as redlock,
         Redlock(three_nodes.urls) as other,
         other.lock("ab"),
         other.lock(":lock"),
@@ -78,7 +82,7 @@ async def test_a_pattern_that_would_reach_into_the_suffix_is_refused(
 
 @pytest.mark.faults
 async def test_a_scan_names_a_node_that_could_not_be_scanned(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls) as redlock, redlock.lock("order:1"):
+    async with Redlock(three_nodes.urls, **PATIENT) as redlock, redlock.lock("order:1"):
         three_nodes.crash(2)
         scan = Scan(redlock)
         found = await scan.inspect(await scan.keys())
@@ -100,7 +104,7 @@ async def test_a_subscription_reports_a_change_after_each_call_of_track(
     three_nodes: NodeSet, thread: bool
 ) -> None:
     async with (
-        Redlock(three_nodes.urls, thread=thread, node_timeout=LATE, ttl=3 * LATE) as redlock,
+        Redlock(three_nodes.urls, thread=thread, **PATIENT) as redlock,
         Redlock(three_nodes.urls) as other,
     ):
         with Operator(redlock).subscribe("order:1") as changes:
@@ -121,7 +125,7 @@ async def test_a_subscription_reports_a_change_after_each_call_of_track(
 async def test_a_wait_for_a_change_ends_when_the_manager_is_closed(
     three_nodes: NodeSet, thread: bool
 ) -> None:
-    redlock = Redlock(three_nodes.urls, thread=thread)
+    redlock = Redlock(three_nodes.urls, thread=thread, **PATIENT)
     await redlock.open()
     operator = Operator(redlock)
     with operator.subscribe("order:1") as changes:
@@ -144,7 +148,10 @@ async def _until_no_node_has(nodes: NodeSet, key: str) -> None:
 
 
 async def test_a_subscription_to_slots_reports_a_change_of_any_slot(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
+    async with (
+        Redlock(three_nodes.urls, **PATIENT) as redlock,
+        Redlock(three_nodes.urls) as other,
+    ):
         with Operator(redlock).subscribe("gpu", slots=2) as changes:
             first = await other.semaphore("gpu", 2).acquire()
             await changes.track()
@@ -157,7 +164,7 @@ async def test_a_subscription_to_slots_reports_a_change_of_any_slot(three_nodes:
 @both_engines
 async def test_round_trips_have_a_time_for_each_node(three_nodes: NodeSet, thread: bool) -> None:
     async with Redlock(three_nodes.urls, thread=thread) as redlock:
-        await redlock.wait_ready(LATE)
+        await all_up(redlock)
         trips = await Operator(redlock).round_trips(LATE)
         assert len(trips) == 3
         assert all(trip is not None and 0 < trip < LATE for trip in trips)
@@ -166,9 +173,9 @@ async def test_round_trips_have_a_time_for_each_node(three_nodes: NodeSet, threa
 @pytest.mark.faults
 async def test_round_trips_have_no_time_for_a_hung_node(three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls) as redlock:
-        await redlock.wait_ready(LATE)
+        await all_up(redlock)
         three_nodes.pause(1)
-        trips = await Operator(redlock).round_trips(0.3)
+        trips = await Operator(redlock).round_trips(3.0)
         assert trips[1] is None
         assert sum(trip is None for trip in trips) == 1
         three_nodes.resume(1)
