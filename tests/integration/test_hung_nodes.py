@@ -21,7 +21,7 @@ pytestmark = pytest.mark.faults
 
 
 async def test_with_a_minority_hung_every_acquire_succeeds_at_once(five_nodes: NodeSet) -> None:
-    async with Redlock(five_nodes.urls, node_timeout=1.0) as redlock:
+    async with Redlock(five_nodes.urls, node_timeout=5.0) as redlock:
         five_nodes.pause(0)
         five_nodes.pause(3)
         took = []
@@ -40,7 +40,7 @@ async def test_with_a_minority_hung_every_acquire_succeeds_at_once(five_nodes: N
 async def test_a_hung_node_that_wakes_executes_the_late_acquire_and_then_its_release(
     five_nodes: NodeSet,
 ) -> None:
-    async with Redlock(five_nodes.urls, node_timeout=1.0) as redlock:
+    async with Redlock(five_nodes.urls, node_timeout=5.0) as redlock:
         before = stats_of(five_nodes, 4, "set")
         five_nodes.pause(4)
         for number in range(20):
@@ -94,7 +94,7 @@ async def test_a_waiter_gets_the_lock_when_a_hung_majority_wakes(three_nodes: No
         assert not waiting.done()
         three_nodes.resume(0)
         three_nodes.resume(1)
-        lease = await asyncio.wait_for(waiting, 10)
+        lease = await asyncio.wait_for(waiting, 30)
         assert await lease.release()
         await no_keys_left(three_nodes, redlock)
 
@@ -124,7 +124,7 @@ async def test_the_body_is_cancelled_before_its_keys_can_expire_while_all_nodes_
 
     async def hold(redlock: Redlock) -> None:
         nonlocal paused_at, told_at
-        async with redlock.lock("order", ttl=3.0) as lease:
+        async with redlock.lock("order", ttl=8.0) as lease:
             for index in range(5):
                 five_nodes.pause(index)
             paused_at = time.monotonic()
@@ -140,8 +140,8 @@ async def test_the_body_is_cancelled_before_its_keys_can_expire_while_all_nodes_
         with pytest.raises(LockLost, match="deadline"):
             await hold(redlock)
         # Where pausing took a third of the ttl, its keys may have been renewed meanwhile.
-        renewed_at = began if paused_at - began < 0.9 else paused_at
-        assert began + 1.4 < told_at < renewed_at + 3.0, "told after the keys may have expired"
+        renewed_at = began if paused_at - began < 2.5 else paused_at
+        assert began + 3.9 < told_at < renewed_at + 8.0, "told after the keys may have expired"
 
 
 async def test_leases_released_while_all_nodes_hang_do_not_block_and_leave_no_key(
