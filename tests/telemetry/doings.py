@@ -25,7 +25,7 @@ async def do_everything(nodes: NodeSet, *sinks: EventSink) -> Stats:
     """
     # So that nothing else happens where the machine is slow: no lease runs out, and no node is
     # late.
-    settings: dict[str, Any] = {"ttl": 2.0, "node_timeout": 1.0}
+    settings: dict[str, Any] = {"ttl": 6.0, "node_timeout": 5.0}
     async with (
         Redlock(nodes.urls, sinks=sinks, **settings) as redlock,
         Redlock(nodes.urls, **settings) as other,
