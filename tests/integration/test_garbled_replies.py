@@ -108,7 +108,7 @@ async def every_call(three: Three, one: Redlock, other: Redlock) -> None:
 
 async def hold_and_inspect(three: Three, redlock: Redlock) -> None:
     three.raise_counter("a")
-    lease = await redlock.lock("a", ttl=1.5).acquire()
+    lease = await redlock.lock("a", ttl=4.0).acquire()
     three.servers[0].command("DEL", "a")
     # Long enough for the watch, the label, repairs and a renewal.
     renewals = redlock.stats().renewals
@@ -131,7 +131,7 @@ async def wait_in_the_queue(one: Redlock, other: Redlock) -> None:
     """One waiter of another process gives up, and the next one gets the lock from the holder."""
     lease = await one.lock("a").acquire()
     with pytest.raises(AcquireTimeout):
-        await other.lock("a", blocking_timeout=0.2).acquire()
+        await other.lock("a", blocking_timeout=2.5).acquire()
     waiter = asyncio.ensure_future(other.lock("a").acquire())
     await eventually(lambda: other.stats().waiting == 1)
     await lease.release()
@@ -151,7 +151,7 @@ async def read_and_write(three: Three, one: Redlock, other: Redlock) -> None:
     reader.
     """
     three.raise_counter("r")
-    reader = await one.rwlock("r", ttl=1.5).read().acquire()
+    reader = await one.rwlock("r", ttl=4.0).read().acquire()
     three.servers[0].command("DEL", "r")
     renewals = one.stats().renewals
     await eventually(lambda: one.stats().renewals > renewals + 1 or reader.lost)
@@ -196,14 +196,14 @@ async def managers(
 
     Each has its own events.
     """
-    shared: dict[str, Any] = {"ttl": 2.0, "node_timeout": 0.5}
+    shared: dict[str, Any] = {"ttl": 10.0, "node_timeout": 2.0}
     async with (
         Redlock(three.urls, sinks=[heard[0].append], **shared) as one,
         Redlock(three.urls, sinks=[heard[1].append], **shared) as other,
         Redlock(
             three.urls, sinks=[heard[2].append], fencing=False, recovery_guard=None, **shared
         ) as plain,
-        asyncio.timeout(60),
+        asyncio.timeout(120),
     ):
         yield one, other, plain
 
@@ -287,7 +287,7 @@ async def test_two_new_servers_get_their_markers_though_the_third_garbles_its_ow
         urls = [liar.url, servers[1].url, servers[2].url]
         async with (
             asyncio.timeout(60),
-            Redlock(urls, ttl=0.5, max_ttl=0.5, node_timeout=0.3) as redlock,
+            Redlock(urls, ttl=3.0, max_ttl=3.0, node_timeout=2.0) as redlock,
             redlock.lock("a"),
         ):
             pass
