@@ -26,7 +26,7 @@ def nodes(request: pytest.FixtureRequest) -> NodeSet:
 
 
 async def test_a_held_lock_is_on_every_node_and_a_released_one_on_none(nodes: NodeSet) -> None:
-    async with Redlock(nodes.urls, node_timeout=1.0) as redlock:
+    async with Redlock(nodes.urls, node_timeout=5.0) as redlock:
         async with redlock.lock("order", ttl=20) as lease:
             await eventually(lambda: lease.nodes == (len(nodes), len(nodes)))
             for node in nodes:
@@ -57,10 +57,19 @@ async def test_two_managers_exclude_each_other(nodes: NodeSet) -> None:
         await no_keys_left(nodes, redlock, other)
 
 
+async def time_out(manager: Redlock) -> None:
+    """Wait in vain for a lock, and long enough for a node that stands still for a while."""
+    began = time.monotonic()
+    with pytest.raises(AcquireTimeout):
+        await manager.lock("order", blocking_timeout=2.5).acquire()
+    assert time.monotonic() - began + 0.002 >= 2.5
+    assert time.monotonic() - began < 30, "it is held for ever"
+
+
 async def test_try_acquire_and_acquire_with_a_timeout_refuse_a_held_lock(nodes: NodeSet) -> None:
     async with (
-        Redlock(nodes.urls, node_timeout=1.0) as redlock,
-        Redlock(nodes.urls, node_timeout=1.0) as other,
+        Redlock(nodes.urls, node_timeout=5.0) as redlock,
+        Redlock(nodes.urls, node_timeout=5.0) as other,
         redlock.lock("order"),
     ):
         for manager in (redlock, other):
@@ -68,11 +77,7 @@ async def test_try_acquire_and_acquire_with_a_timeout_refuse_a_held_lock(nodes: 
             with pytest.raises(LockHeld) as held:
                 await manager.lock("order", blocking_timeout=0).acquire()
             assert held.value.resource == "order"
-            began = time.monotonic()
-            with pytest.raises(AcquireTimeout):
-                await manager.lock("order", blocking_timeout=0.6).acquire()
-            assert time.monotonic() - began + 0.002 >= 0.6
-            assert time.monotonic() - began < 10, "it is held for ever"
+        await asyncio.gather(time_out(redlock), time_out(other))
         assert await other.locked("order")
         assert (await other.inspect("order")).nodes == len(nodes)
 
@@ -104,11 +109,11 @@ async def test_a_waiter_gets_the_lock_when_a_remote_lease_expires(nodes: NodeSet
 
 async def test_renewals_keep_a_lease_alive_beyond_its_ttl(nodes: NodeSet) -> None:
     async with (
-        Redlock(nodes.urls, node_timeout=0.5) as redlock,
-        Redlock(nodes.urls, node_timeout=1.0) as other,
+        Redlock(nodes.urls, node_timeout=3.0) as redlock,
+        Redlock(nodes.urls, node_timeout=5.0) as other,
     ):
-        async with redlock.lock("order", ttl=1.5) as lease:
-            end = time.monotonic() + 1.8
+        async with redlock.lock("order", ttl=4.0) as lease:
+            end = time.monotonic() + 4.5
             while time.monotonic() < end or redlock.stats().renewals < 3:
                 assert await other.lock("order").try_acquire() is None
                 assert lease.valid
@@ -119,7 +124,7 @@ async def test_renewals_keep_a_lease_alive_beyond_its_ttl(nodes: NodeSet) -> Non
 async def test_without_renewal_a_lease_ends_and_says_so(three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls) as redlock:
         lease = await redlock.lock("order", ttl=0.4, auto_extend=False).acquire()
-        await asyncio.wait_for(lease.wait_lost(), 5)
+        await asyncio.wait_for(lease.wait_lost(), 30)
         assert lease.lost
         with pytest.raises(LockLost):
             lease.check()
@@ -128,8 +133,8 @@ async def test_without_renewal_a_lease_ends_and_says_so(three_nodes: NodeSet) ->
 
 async def test_several_resources_are_taken_together_or_not_at_all(three_nodes: NodeSet) -> None:
     async with (
-        Redlock(three_nodes.urls, node_timeout=1.0) as redlock,
-        Redlock(three_nodes.urls, node_timeout=1.0) as other,
+        Redlock(three_nodes.urls, node_timeout=5.0) as redlock,
+        Redlock(three_nodes.urls, node_timeout=5.0) as other,
     ):
         async with redlock.lock("b"):
             # With this ttl, a key left behind would outlive the wait below.
@@ -164,9 +169,9 @@ async def test_several_resources_in_any_order_never_block_each_other_for_ever(
 
 
 async def test_releasing_a_stale_lease_leaves_the_newer_one_alone(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls, node_timeout=0.25) as redlock:
-        stale = await redlock.lock("order", ttl=0.3, auto_extend=False).acquire()
-        newer = await redlock.lock("order", ttl=3.0).acquire()
+    async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+        stale = await redlock.lock("order", ttl=1.2, auto_extend=False).acquire()
+        newer = await redlock.lock("order", ttl=6.0).acquire()
         assert not stale.valid
         assert await stale.release() is False
         renewals = redlock.stats().renewals
@@ -193,7 +198,7 @@ async def test_a_key_taken_over_by_force_is_a_loss_and_stays_the_new_owners(
 async def test_a_forced_release_is_a_loss_to_its_holder(three_nodes: NodeSet) -> None:
     async with (
         Redlock(three_nodes.urls) as redlock,
-        Redlock(three_nodes.urls, node_timeout=1.0) as operator,
+        Redlock(three_nodes.urls, node_timeout=5.0) as operator,
     ):
         lease = await redlock.lock("order").acquire()
         await eventually(lambda: lease.nodes == (3, 3))
@@ -207,7 +212,7 @@ async def test_a_forced_release_is_a_loss_to_its_holder(three_nodes: NodeSet) ->
 async def test_redis_pys_own_lock_and_ours_exclude_each_other(one_node: NodeSet) -> None:
     async with (
         Redis.from_url(one_node.urls[0]) as client,
-        Redlock(one_node.urls, node_timeout=1.0) as redlock,
+        Redlock(one_node.urls, node_timeout=5.0) as redlock,
     ):
         theirs = client.lock("order", timeout=60)
         async with redlock.lock("order"):
@@ -226,7 +231,7 @@ async def test_redis_pys_own_lock_and_ours_exclude_each_other(one_node: NodeSet)
 async def test_a_plain_set_nx_px_on_a_quorum_and_ours_exclude_each_other(
     three_nodes: NodeSet,
 ) -> None:
-    async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+    async with Redlock(three_nodes.urls, node_timeout=5.0) as redlock:
         for node in list(three_nodes)[:2]:
             assert node.command("SET", "order", "theirs", "NX", "PX", "60000") == b"OK"
         assert await redlock.lock("order").try_acquire() is None
@@ -248,7 +253,7 @@ async def test_a_plain_set_nx_px_on_a_quorum_and_ours_exclude_each_other(
 async def test_a_foreign_key_without_expiry_is_waited_for_until_it_is_deleted(
     three_nodes: NodeSet,
 ) -> None:
-    async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+    async with Redlock(three_nodes.urls, node_timeout=5.0) as redlock:
         for node in three_nodes:
             node.command("SET", "order", "theirs")
         waiting = asyncio.create_task(redlock.lock("order").acquire())
@@ -280,8 +285,8 @@ async def test_a_foreign_client_gets_no_lock_beside_readers_and_gets_it_after_th
         return taken
 
     async with (
-        Redlock(three_nodes.urls, ttl=60.0, node_timeout=1.0) as one,
-        Redlock(three_nodes.urls, ttl=60.0, node_timeout=1.0) as other,
+        Redlock(three_nodes.urls, ttl=60.0, node_timeout=5.0) as one,
+        Redlock(three_nodes.urls, ttl=60.0, node_timeout=5.0) as other,
     ):
         readers = [await manager.rwlock("catalog").read().acquire() for manager in (one, other)]
         await eventually(lambda: all(lease.nodes == (3, 3) for lease in readers))
@@ -298,7 +303,7 @@ async def test_a_foreign_client_gets_no_lock_beside_readers_and_gets_it_after_th
 
 
 async def test_many_leases_share_one_connection_per_node(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+    async with Redlock(three_nodes.urls, node_timeout=5.0) as redlock:
         before = int(three_nodes[0].info()["connected_clients"])
         await asyncio.gather(*(redlock.lock(f"order:{n}").acquire() for n in range(500)))
         assert int(three_nodes[0].info()["connected_clients"]) <= before
