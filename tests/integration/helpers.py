@@ -22,11 +22,10 @@ __all__ = ["SHORT_GUARD", "Witness", "all_up", "no_keys_left", "program", "state
 
 CHECKOUT = Path(__file__).parents[2]
 
-SHORT_GUARD: dict[str, Any] = {"ttl": 1.0, "max_ttl": 1.0, "node_timeout": 0.5}
-"""Settings for tests that wait until a node which forgot its keys votes again, after two seconds.
+SHORT_GUARD: dict[str, Any] = {"ttl": 3.0, "max_ttl": 3.0, "node_timeout": 2.0}
+"""Settings for tests that wait until a node which forgot its keys votes again, after four seconds.
 
-A lease with these settings is lost if the process stalls for a second. A test whose leases must not
-be lost needs a longer ttl.
+A lease with these settings is lost if the process stalls for two seconds between two renewals.
 """
 
 

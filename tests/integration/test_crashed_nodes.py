@@ -19,16 +19,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.faults
 
-GUARD = SHORT_GUARD | {"ttl": 2.0, "max_ttl": 2.0}
-"""With bodies that must not lose their lock to a process that stalls for a second."""
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dead", [pytest.param(1, marks=pytest.mark.full), 2])
 async def test_locks_work_under_load_while_a_minority_is_killed_and_restarted(
     five_nodes: NodeSet, dead: int
 ) -> None:
-    async with Redlock(five_nodes.urls, **GUARD) as redlock:
+    async with Redlock(five_nodes.urls, **SHORT_GUARD) as redlock:
         running, witness = True, Witness()
 
         async def work(number: int) -> None:
@@ -73,8 +70,8 @@ async def test_the_error_for_a_killed_majority_names_the_address_of_each_node(
 
 async def test_a_lease_outlives_the_crash_of_a_minority(three_nodes: NodeSet) -> None:
     async with (
-        Redlock(three_nodes.urls, node_timeout=1.0) as redlock,
-        redlock.lock("order", ttl=3.0) as lease,
+        Redlock(three_nodes.urls, node_timeout=5.0) as redlock,
+        redlock.lock("order", ttl=6.0) as lease,
     ):
         await asyncio.to_thread(three_nodes.crash, 2)
         renewals = redlock.stats().renewals
@@ -127,7 +124,7 @@ import asyncio, sys
 from aioredlock_ng import Redlock
 
 async def main():
-    async with Redlock(sys.argv[1:]) as redlock, redlock.lock("order", ttl=2.0):
+    async with Redlock(sys.argv[1:]) as redlock, redlock.lock("order", ttl=6.0):
         print("held", flush=True)
         await asyncio.sleep(60)
 
@@ -150,10 +147,11 @@ async def test_after_a_holders_process_is_killed_the_next_one_gets_the_lock_by_e
         killed_at = time.monotonic()
         told = [asyncio.to_thread(node.command, "PTTL", "order") for node in three_nodes]
         left = [int(milliseconds) / 1000 for milliseconds in await asyncio.gather(*told)]
+        told_at = time.monotonic()
         assert min(left) > 0
-        lease = await asyncio.wait_for(waiting, 20)
+        lease = await asyncio.wait_for(waiting, 30)
         assert time.monotonic() - killed_at >= min(left) - 0.005
         await lease.release()
         # A node may have renewed the killed holder's key later than a majority.
-        await asyncio.sleep(max(0.0, killed_at + max(left) + 0.1 - time.monotonic()))
+        await asyncio.sleep(max(0.0, told_at + max(left) + 0.1 - time.monotonic()))
         await no_keys_left(three_nodes, redlock)
