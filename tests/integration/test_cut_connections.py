@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 async def test_an_acquire_cut_after_it_was_executed_is_released_on_reconnect(
     one_node: NodeSet, end: str
 ) -> None:
-    async with Proxy(one_node.urls[0]) as proxy, Redlock([proxy.url], node_timeout=1.0) as redlock:
+    async with (
+        Proxy(one_node.urls[0]) as proxy,
+        Redlock([proxy.url], ttl=60, node_timeout=20.0) as redlock,
+    ):
         sets = stats_of(one_node, 0, "set")
         proxy.to_client.stall()
         attempt = asyncio.create_task(redlock.lock("order", ttl=60, blocking_timeout=0).acquire())
@@ -47,7 +50,7 @@ async def test_an_acquire_cut_after_it_was_executed_is_released_on_reconnect(
 
 
 async def test_an_acquire_cut_before_it_arrived_leaves_nothing(one_node: NodeSet) -> None:
-    async with Proxy(one_node.urls[0]) as proxy, Redlock([proxy.url], node_timeout=1.0) as redlock:
+    async with Proxy(one_node.urls[0]) as proxy, Redlock([proxy.url], node_timeout=5.0) as redlock:
         sets = stats_of(one_node, 0, "set")
         proxy.to_server.stall()
         attempt = asyncio.create_task(redlock.lock("order", ttl=60).try_acquire())
@@ -223,8 +226,8 @@ async def test_scripts_flushed_under_load_are_sent_again_in_full(three_nodes: No
 
 async def test_renewals_survive_flushed_scripts(three_nodes: NodeSet) -> None:
     async with (
-        Redlock(three_nodes.urls, node_timeout=0.8) as redlock,
-        redlock.lock("order", ttl=2.0) as lease,
+        Redlock(three_nodes.urls, node_timeout=5.0) as redlock,
+        redlock.lock("order", ttl=6.0) as lease,
     ):
         for _ in range(2):
             renewals = redlock.stats().renewals
