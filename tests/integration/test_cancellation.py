@@ -28,7 +28,7 @@ async def distant(nodes: NodeSet, round_trip: float) -> AsyncIterator[Redlock]:
     async with contextlib.AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(Proxy(url)) for url in nodes.urls]
         redlock = await stack.enter_async_context(
-            Redlock([proxy.url for proxy in proxies], ttl=60, node_timeout=1.0)
+            Redlock([proxy.url for proxy in proxies], ttl=60, node_timeout=5.0)
         )
         for proxy in proxies:
             proxy.delay(round_trip)
@@ -113,7 +113,7 @@ async def test_a_release_cancelled_again_and_again_is_executed(three_nodes: Node
             for _ in range(cancellations):
                 await asyncio.sleep(0)
                 releasing.cancel()
-            await asyncio.wait([releasing], timeout=5)
+            await asyncio.wait([releasing], timeout=30)
             assert releasing.cancelled()
             assert [node.command("EXISTS", "order") for node in three_nodes].count(b"0") >= 2
         await no_keys_left(three_nodes, redlock)
@@ -139,7 +139,10 @@ async def test_no_command_is_ever_sent_twice(three_nodes: NodeSet) -> None:
     """
     async with contextlib.AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(Proxy(url)) for url in three_nodes.urls]
-        redlock = await stack.enter_async_context(Redlock([proxy.url for proxy in proxies]))
+        # Neither a node that is late nor a label may change the number of commands.
+        redlock = await stack.enter_async_context(
+            Redlock([proxy.url for proxy in proxies], node_timeout=5.0, owner=False)
+        )
         before = [stats_of(three_nodes, index, "set") for index in range(3)]
         for number in range(60):
             await all_up(redlock)
@@ -147,7 +150,7 @@ async def test_no_command_is_ever_sent_twice(three_nodes: NodeSet) -> None:
             if cut := number % 10 == 5:
                 # Executed by the server, and never answered.
                 proxy.to_client.stall()
-            async with redlock.lock(f"order:{number}", blocking_timeout=5):
+            async with redlock.lock(f"order:{number}", blocking_timeout=30):
                 if cut:
                     await eventually(lambda held=proxy.to_client: held.held)
             if cut:
