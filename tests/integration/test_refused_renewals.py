@@ -47,7 +47,7 @@ async def test_the_first_refused_renewal_of_a_node_is_a_warning_until_it_renews_
     server, warned = start_server(), Warned()
     nodes = two_nodes_and(restricted(server))
     async with (
-        Redlock(nodes, node_timeout=1.0, ttl=2.0, sinks=[warned]) as redlock,
+        Redlock(nodes, node_timeout=3.0, ttl=4.0, sinks=[warned]) as redlock,
         redlock.lock("order") as lease,
     ):
         await eventually(lambda: lease.nodes == (3, 3))
@@ -77,7 +77,7 @@ async def test_a_node_that_forgot_the_scripts_and_answers_after_the_quorum_renew
     server, warned = start_server(), Warned()
     nodes = two_nodes_and(restricted(server))
     async with (
-        Redlock(nodes, node_timeout=1.0, ttl=5.0, sinks=[warned]) as redlock,
+        Redlock(nodes, node_timeout=8.0, ttl=10.0, sinks=[warned]) as redlock,
         redlock.lock("order") as lease,
     ):
         await eventually(lambda: lease.nodes == (3, 3))
@@ -105,7 +105,7 @@ async def test_a_node_that_forgot_the_scripts_renews_no_lease_that_was_abandoned
 ) -> None:
     server = start_server()
     nodes = two_nodes_and(restricted(server))
-    async with Redlock(nodes, node_timeout=1.0, ttl=20.0) as redlock:
+    async with Redlock(nodes, node_timeout=10.0, ttl=20.0) as redlock:
         lease = await redlock.lock("order", auto_extend=False).acquire()
         await eventually(lambda: lease.nodes == (3, 3))
         server.command("SCRIPT", "FLUSH")
@@ -124,7 +124,7 @@ async def test_a_node_that_forgot_the_scripts_renews_a_read_grant_whose_renewed_
 ) -> None:
     server = start_server()
     nodes = two_nodes_and(restricted(server))
-    async with Redlock(nodes, node_timeout=1.0, ttl=20.0) as redlock:
+    async with Redlock(nodes, node_timeout=10.0, ttl=20.0) as redlock:
         read = redlock.rwlock("order", auto_extend=False).read()
         first, second = await read.acquire(), await read.acquire()
         await eventually(lambda: second.nodes == (3, 3))
@@ -152,7 +152,7 @@ async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_release
         async with redlock.lock(name) as lease:
             await eventually(lambda: lease.nodes == (3, 3))
 
-    async with Redlock(nodes, node_timeout=1.0, ttl=2.0, sinks=[warned]) as redlock:
+    async with Redlock(nodes, node_timeout=3.0, ttl=4.0, sinks=[warned]) as redlock:
         for turn in (1, 2):
             server.command("ACL", "SETUSER", "locks", "-del")
             for name in ("a", "b", "c"):
